@@ -14,22 +14,22 @@ import (
 	"github.com/ledgerd/ledgerd/node/shards"
 )
 
-// acquaintancesFile is who the members of other shards are, in the home of a node that has heard of
-// changes. Without it the node begins with those of the genesis, and hears of the others from its
-// fellows.
+// acquaintancesFile holds the memberships of other shards, in the home of a node that learned of
+// changes. Without it, the node starts with the members of the genesis and learns of changes from
+// the other members of its shard.
 const acquaintancesFile = "shards.json"
 
 func (b *between) acquaintancesPath() string {
 	return filepath.Join(b.node.home.Dir, acquaintancesFile)
 }
 
-// recall has the directory know who this node knew when it ended. What cannot be read is heard
-// again.
+// recall loads the memberships known when the node ended into the directory. The node learns again
+// what it cannot read.
 func (b *between) recall() {
 	changes, err := readAcquaintances(b.acquaintancesPath())
 	if err != nil {
-		b.node.logger.Warn("the members of other shards are those of the genesis until others "+
-			"are heard of", "error", err)
+		b.node.logger.Warn("this node uses the members of other shards from the genesis until "+
+			"it learns newer ones", "error", err)
 	}
 	for _, change := range changes {
 		b.directory.Learn(change.Shard, change.Membership)
@@ -51,8 +51,7 @@ func readAcquaintances(path string) (changes []shards.Change, err error) {
 	return changes, nil
 }
 
-// remember writes down who the members of other shards are, whenever that changed, until the node
-// ends.
+// remember writes the memberships of other shards to disk on every change, until the node ends.
 func (b *between) remember() {
 	for {
 		changed := b.directory.Changed()
@@ -60,8 +59,9 @@ func (b *between) remember() {
 		if numbers := numbersOf(changes); !slices.Equal(numbers, b.written) {
 			b.written = numbers
 			if err := b.write(changes); err != nil {
-				b.node.logger.Warn("this node will have to hear again who the members of other "+
-					"shards are when it is started anew", "error", err)
+				b.node.logger.Warn(
+					"the members of other shards could not be saved: this node will "+
+						"have to learn them again after a restart", "error", err)
 			}
 		}
 		select {
@@ -80,7 +80,7 @@ func (b *between) write(changes []shards.Change) error {
 	return home.WriteFile(b.acquaintancesPath(), append(text, '\n'), 0o644)
 }
 
-// numbersOf identifies changes: the shard and the number of each membership.
+// numbersOf identifies changes by the shard and the number of each membership.
 func numbersOf(changes []shards.Change) (numbers [][2]uint64) {
 	for i := range changes {
 		numbers = append(numbers, [2]uint64{uint64(changes[i].Shard), changes[i].Membership.Number})
@@ -88,7 +88,7 @@ func numbersOf(changes []shards.Change) (numbers [][2]uint64) {
 	return numbers
 }
 
-// setOwn says who the members of the own shard are.
+// setOwn sets the members of this node's shard.
 func (b *between) setOwn(membership ledger.Membership) {
 	if b == nil {
 		return
@@ -100,8 +100,8 @@ func (b *between) setOwn(membership ledger.Membership) {
 	}
 }
 
-// tellMembers has the other shards told at once of a change of the own members that is durable now.
-// One that is not may be taken back, and they would know the wrong ones.
+// tellMembers announces a change of this shard's members to the other shards as soon as the change
+// is durable. Before that it may be taken back, and the other shards would know wrong members.
 func (b *between) tellMembers(durable ledger.Height) {
 	if height := b.untold.Load(); height > 0 && uint64(durable) >= height &&
 		b.untold.CompareAndSwap(height, 0) {

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// What a node wrote down of other shards it knows again; what cannot be read, or is of no use,
-// leaves it with the genesis.
+// A restarted node knows the members of other shards that it wrote down. If its file cannot be read
+// or is useless, it starts with those of the genesis.
 func TestAcquaintances(t *testing.T) {
 	t.Parallel()
 	begin := func(dir string) *between {

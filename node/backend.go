@@ -19,11 +19,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// betweenGroupsMax is how long a node admits writes while its group starts anew.
+// betweenGroupsMax bounds how long a node admits writes while its group restarts.
 const betweenGroupsMax = 10 * time.Second
 
-// callsPerSecond turns the configuration's number into the API's limit; 0 stands for the API's
-// default.
+// callsPerSecond converts the configured number to the API's limit. 0 means the API's default.
 func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configured) }
 
 // Store implements api.Backend.
@@ -80,7 +79,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	return refusals
 }
 
-// refuses says why this node takes no writes now; nil while it does.
+// refuses returns why this node takes no writes now, or nil if it does.
 func (n *Node) refuses() *api.Refusal {
 	mode, why, since := n.life.standing()
 	refusal := func(format string, arguments ...any) *api.Refusal {
@@ -147,12 +146,13 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector
-// it never can: its engines leave no votes behind, from which a generation would know what may have
-// been A-delivered under the members that were. And afterwards too few of those that work might be
-// members with disks that count, and the shard would stand still (shard.Member.TooFew). An
-// admission of a disk leaves the members and their number as they are, so that none of this
-// concerns it.
+// refusesChange returns why a change of the membership cannot be ordered now, or nil.
+//
+// With a perfect detector a change can never be ordered. Such engines leave no votes, so a new
+// generation could not find out what the former members may have A-delivered. A change is also
+// refused if too few of the working servers would be members with disks that count: the shard would
+// stand still (shard.Member.TooFew). The admission of a disk changes neither the members nor their
+// number, so it is always allowed.
 func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind == ledger.ChangeAdmit {
@@ -160,7 +160,9 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	}
 	if !l.eventual() {
 		return &api.Refusal{Code: api.RefusedMalformed,
-			Reason: `the nodes take their failure detector for perfect, and so their members cannot change: stop all nodes, set [ordering] detector = "eventual" in the config.toml of each, start them, and try again`}
+			Reason: `the members cannot change while the nodes treat their failure detector ` +
+				`as perfect: stop all nodes, set [ordering] detector = "eventual" in the ` +
+				`config.toml of each, start them, and try again`}
 	}
 	membership := l.node.Store().Membership()
 	working, size := l.driver.Status().Engine.Members, len(membership.Members)
@@ -186,7 +188,7 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// tooFew asks the machine, as shard.Member.TooFew. Without one nothing works.
+// tooFew calls shard.Member.TooFew. It returns an error if there is no machine yet.
 func (l *life) tooFew(members int, working []order.ServerID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,9 +198,9 @@ func (l *life) tooFew(members int, working []order.ServerID) error {
 	return l.machine.TooFew(members, working)
 }
 
-// refusesLast says why a member that runs cannot leave: it holds blocks that no other member that
-// runs holds, as far as this node has heard. Of a member that does not run nobody knows what it
-// holds, and it may be lost: then it is for the operator to decide.
+// refusesLast returns why a running member cannot leave: it holds blocks that no other running
+// member holds, as far as this node knows. If the member does not run, its blocks are unknown and
+// may be lost. The operator then decides.
 func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberIndex) *api.Refusal {
 	member, present := membership.Find(leaving)
 	own, others, any := l.holding(membership, leaving)
@@ -206,15 +208,15 @@ func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberI
 		return nil
 	}
 	return &api.Refusal{Code: api.RefusedMalformed,
-		Reason: fmt.Sprintf("%s is the last member that runs and has "+
-			"the blocks from %d to %d; the others began with snapshots: wait until one of them has "+
-			"fetched "+
-			"them (ledgerd status shows how far they are), or start a member that has them",
+		Reason: fmt.Sprintf("%s is the last running member that has the blocks from %d to %d; the "+
+			"others began with snapshots: wait until one of them has fetched these blocks "+
+			"(ledgerd status shows their progress), or start a member that has them",
 			member.Name, *own+1, others)}
 }
 
-// holding returns up to which height blocks are absent at a member, nil where it does not run, and
-// up to which they are absent at all others that run; any is false where none of those runs.
+// holding returns the height up to which a member lacks blocks, or nil if it does not run. It also
+// returns the height up to which all other running members lack blocks. any is false if none of
+// them runs.
 func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height,
 	others ledger.Height, any bool) {
 	self := l.node.Store().Absent()
@@ -238,7 +240,7 @@ func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (ow
 	return own, others, any
 }
 
-// State is a snapshot of this node.
+// State returns a snapshot of this node.
 func (n *Node) State() api.NodeState { return n.NodeState() }
 
 // NodeState implements api.Backend.
@@ -277,8 +279,8 @@ func (n *Node) NodeState() api.NodeState {
 	return state
 }
 
-// acts reports whether the engine whose state is shown acts in the machine's group. The machine
-// takes part a moment before its engine does.
+// acts reports whether the shown engine acts in the machine's group. The machine takes part a
+// moment before its engine does.
 func (l *life) acts(shown *api.EngineState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,7 +339,7 @@ func (n *Node) ClusterState() api.ClusterState {
 	return state
 }
 
-// memberState is what this node knows of a member, itself included.
+// memberState returns what this node knows of a member. The member may be this node.
 func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.MemberState {
 	server := order.ServerID(member.Index)
 	shown := api.MemberState{
@@ -362,13 +364,13 @@ func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.
 	}
 	shown.HeldUp = n.life.heldUp(server)
 	if node.Engine.Members == nil {
-		// Outside of the group the node goes by what the members say of themselves.
+		// Outside the group, the node relies on the members' announcements.
 		shown.Member = server != n.home.Self && h.Group.Run != 0 && !h.Stalled && h.linked
 	}
 	return shown
 }
 
-// describe shows the reliable digraph by the members' indices.
+// describe adds the reliable digraph, named by the members' indexes.
 func describe(state *api.ClusterState, g *digraph.Digraph, members []order.ServerID) {
 	state.Degree, state.ToleratedFailures = uint32(g.Degree()), uint32(digraph.Tolerated(g))
 	switch g.Kind() {

@@ -16,30 +16,30 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// BackfillBytesDefault is how many bytes of older blocks a node fetches in a second, where its
+// BackfillBytesDefault is how many bytes of older blocks a node fetches per second if its
 // configuration does not say.
 const BackfillBytesDefault = 8 << 20
 
 const (
-	// backfillPieces is how many times a second a piece is made durable at the full rate: each
-	// costs two syncs of the disk, which those of the ledger have to wait for.
+	// backfillPieces is how many pieces are made durable per second at the full rate. Each piece
+	// costs two syncs of the disk, and the ledger's syncs have to wait for them.
 	backfillPieces = 4
-	// backfillBlocks is the most blocks in a piece.
+	// backfillBlocks bounds the blocks in a piece.
 	backfillBlocks = 1024
-	// backfillPause is how long nothing is tried after nothing came.
+	// backfillPause is the pause after a failed attempt.
 	backfillPause = time.Second
 )
 
-// backfill fetches the blocks before the snapshot that a node began with, from members that have
-// them, from the snapshot down; and then executes all of them once, for the histories. It does so
-// beside the node's work, at a bounded rate, in a goroutine of its own. The store knows how far it
-// is, so that it goes on after a restart where it was.
+// backfill fetches the blocks before the snapshot that a node began with. It fetches them from
+// members that have them, from the snapshot down. Then it executes all of them once, for the
+// histories. It works beside the node's other work, at a bounded rate, in its own goroutine. The
+// store records its progress, so backfill continues there after a restart.
 type backfill struct {
 	node    *Node
 	limiter *rate.Limiter
-	blocks  int // of the next piece
-	bytes   int // that a piece should have
-	turn    int // which holder is asked first
+	blocks  int // wanted in the next piece
+	bytes   int // wanted in a piece
+	turn    int // rotates the holder that is asked first
 
 	context context.Context
 	cancel  context.CancelFunc
@@ -72,7 +72,7 @@ func (b *backfill) stop() {
 	<-b.done
 }
 
-// state shows how far it is, nil where nothing is missing.
+// state returns the progress, or nil if nothing is missing.
 func (b *backfill) state() *api.Backfill {
 	opened := b.node.Store()
 	shown := &api.Backfill{Snapshot: opened.Unindexed(), Absent: opened.Absent()}
@@ -89,19 +89,19 @@ func (b *backfill) show(source, reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if reason != "" && reason != b.reason {
-		b.node.logger.Info("older blocks do not come", "reason", reason)
+		b.node.logger.Info("older blocks cannot be fetched now", "reason", reason)
 	}
 	b.source, b.reason = source, reason
 }
 
-// run works until nothing is missing or the node ends. A store that takes the place of this one
-// (setAside) has all blocks.
+// run works until nothing is missing or the node ends. If setAside replaces the store, the new
+// store has all blocks.
 func (b *backfill) run() {
 	defer close(b.done)
 	logger := b.node.logger
 	if opened := b.node.Store(); opened.Unindexed() > 0 {
-		logger.Info("this node began with a snapshot: the blocks before it are fetched from the "+
-			"others",
+		logger.Info("this node began with a snapshot: fetching the blocks before it from the "+
+			"other members",
 			"snapshot", opened.Unindexed(), "absent", opened.Absent())
 	}
 	for b.context.Err() == nil {
@@ -115,8 +115,8 @@ func (b *backfill) run() {
 		default:
 			b.show("", "")
 			if err = opened.Index(b.context, b.index); err == nil {
-				logger.Info("all blocks before the snapshot are here and were executed again: " +
-					"nothing is missing")
+				logger.Info("all blocks before the snapshot were fetched and executed: nothing " +
+					"is missing")
 			}
 		}
 		switch {
@@ -136,7 +136,7 @@ func (b *backfill) run() {
 	}
 }
 
-// index sets the pace of Index.
+// index is called by store.Index with its progress, and limits its pace.
 func (b *backfill) index(height ledger.Height, bytes int) error {
 	b.mu.Lock()
 	b.indexed = height
@@ -144,7 +144,7 @@ func (b *backfill) index(height ledger.Height, bytes int) error {
 	return b.wait(bytes)
 }
 
-// wait waits until the rate allows so many more bytes.
+// wait blocks until the rate allows that many more bytes.
 func (b *backfill) wait(bytes int) error {
 	for bytes > 0 {
 		part := min(bytes, b.limiter.Burst())
@@ -156,7 +156,7 @@ func (b *backfill) wait(bytes int) error {
 	return nil
 }
 
-// errNoHolder says that no member has what is missing.
+// errNoHolder reports that no running member has the missing block.
 var errNoHolder = errors.New("no member that runs has it")
 
 // fetch fills in one piece, from the first holder that gives it.
@@ -185,10 +185,10 @@ func (b *backfill) fetch(opened *store.Store) error {
 type holder struct {
 	server order.ServerID
 	name   string
-	absent ledger.Height // it has what is above
+	absent ledger.Height // it has the blocks above
 }
 
-// holders are the members that said lately that they have a block.
+// holders returns the members that announced lately that they have a block.
 func (b *backfill) holders(height ledger.Height) (holders []holder) {
 	l := b.node.life
 	lasts := l.hearsayLasts()
@@ -204,7 +204,7 @@ func (b *backfill) holders(height ledger.Height) (holders []holder) {
 	return holders
 }
 
-// fetchFrom fills in one piece from a member. Whatever it gives is checked against the chain.
+// fetchFrom fills in one piece from a member. The store checks every block against the chain.
 func (b *backfill) fetchFrom(opened *store.Store, from holder) error {
 	absent := opened.Absent()
 	first := from.absent + 1
@@ -232,7 +232,7 @@ func (b *backfill) fetchFrom(opened *store.Store, from holder) error {
 	if err != nil {
 		return err
 	}
-	// The next piece has about as many bytes as it should, if its blocks are like these.
+	// If the next blocks are like these, the next piece has about the wanted number of bytes.
 	perBlock := max(1, taken/int(absent-first+1))
 	b.blocks = min(max(1, b.bytes/perBlock), 2*b.blocks, backfillBlocks)
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// joinWithSnapshot adds a node that begins with a snapshot of a member. It does not start it.
+// joinWithSnapshot adds a node that begins with a snapshot of a member. It does not start the node.
 func (s *shard) joinWithSnapshot(operator *ledgertest.Operator, via int) int {
 	s.t.Helper()
 	joiner := s.join(operator, via)
@@ -34,7 +34,7 @@ func (s *shard) joinWithSnapshot(operator *ledgertest.Operator, via int) int {
 	return joiner
 }
 
-// refused has a change refused by a node, and returns why.
+// refused submits a change that the node must refuse, and returns the reason.
 func (s *shard) refused(at int, bundle *ledger.Bundle) string {
 	s.t.Helper()
 	refusal := s.nodes[at].Admit(s.t.Context(), []*ledger.Bundle{bundle}, false)[0]
@@ -44,8 +44,8 @@ func (s *shard) refused(at int, bundle *ledger.Bundle) string {
 	return refusal.Reason
 }
 
-// A node that began with a snapshot fetches the blocks before it beside its work, goes on with that
-// when it is started again, and then is one like all others.
+// A node that began with a snapshot fetches the older blocks beside its work. It continues after a
+// restart, and in the end is a member like all others.
 func TestOlderBlocksAreFetched(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -57,7 +57,7 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))
 	}
-	// The rate is so low that it will be stopped in the middle.
+	// At this low rate the node is stopped in the middle.
 	joiner := s.joinWithSnapshot(operator, 0)
 	s.homes[joiner].Config.Store.BackfillBytes = 8 << 10
 	s.start(joiner)
@@ -84,7 +84,7 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 			})
 		}
 	}
-	// The others may go now, also all at once but for a majority.
+	// The other members may leave now, as long as a majority runs at each step.
 	for leaver := range 3 {
 		s.order(joiner, func() *ledger.Bundle { return operator.Leave(ledger.MemberIndex(leaver)) })
 		s.gone[leaver] = true
@@ -102,8 +102,8 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 	}
 }
 
-// Where all members began with a snapshot, one more can join from any of them; and the last that
-// has all blocks cannot leave while it runs.
+// If all members began with a snapshot, another node can join from any of them. The last member
+// that has all blocks cannot leave while it runs.
 func TestAllBeganWithASnapshot(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 2, func(_ int, config *home.Config) { config.Store.BackfillBytes = 1 })
@@ -116,7 +116,7 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 			s.client.Account("b"), 1))
 	}
 	for i := range 3 {
-		joiner := s.joinWithSnapshot(operator, []int{0, 2, 3}[i]) // at the rate of that one
+		joiner := s.joinWithSnapshot(operator, []int{0, 2, 3}[i]) // at that member's rate
 		s.start(joiner)
 		s.ordering(s.all()...)
 	}
@@ -139,7 +139,7 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	if _, err := s.nodes[4].Store().Block(1); err == nil || s.nodes[4].State().Backfill == nil {
 		t.Fatal("the older blocks came, against the rate")
 	}
-	// It is lost all the same.
+	// The last member with all blocks is lost anyway.
 	s.stop(0)
 	s.kill(1)
 	s.ordering(2, 3, 4)
@@ -160,7 +160,7 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	})
 	s.submit(joiner, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
 		s.client.Account("b"), 1))
-	// One that begins without a snapshot says what to do.
+	// A node that begins without a snapshot says what to do.
 	without := s.join(operator, joiner)
 	s.start(without)
 	s.eventually("it says what to do", func() bool {

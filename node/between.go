@@ -22,17 +22,18 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// errNoRegions says that a fabric has no one-sided memory, which the streams between shards need.
+// errNoRegions reports that a fabric has no one-sided memory, which the streams between shards
+// need.
 var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several " +
 	"shards needs")
 
-// between is what ties a node to the other shards of its book: who they are, the streams of the
-// tree, the verdicts of what crosses, and calls. A node of a book with one shard has none.
+// between connects a node to the other shards of its book: their members, the streams of the tree,
+// the verdicts on crossing transactions, and calls. It is nil in a book of one shard.
 //
-//	directory  who the members of all shards are; the announcer keeps it true
-//	streams    from the parent shard into this node's batches, and from the own chain to the child shards
-//	verdicts   what this shard says of what crosses, to the others, and theirs into this node's batches
-//	calls      what clients want of other shards, and what those want of this node
+//	directory  the members of all shards; the announcer keeps it up to date
+//	streams    from the parent shard into this node's batches, from the own chain to the children
+//	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
+//	calls      clients' calls to other shards, and calls of other shards to this node
 type between struct {
 	node      *Node
 	directory *shards.Directory
@@ -41,40 +42,41 @@ type between struct {
 	verdicts  *shards.Verdicts
 	calls     *calls.Calls
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
-	// members are whom the fabric was told of.
+	// members is closed when the members that the fabric knows have changed.
 	members <-chan struct{}
-	// untold is the height of the own members' last change until it is durable, 0 for none.
+	// untold is the height of the last change of this shard's members until it is durable, or 0.
 	untold atomic.Uint64
-	// written says which members of other shards the home has (remember).
+	// written identifies the memberships of other shards that the home's file has (remember).
 	written [][2]uint64
 
-	// strays are bundles that a round carried and no block took, since they enter at another shard
-	// by now.
+	// strays are bundles that a round carried and no block took, because they enter at another
+	// shard by now.
 	strays  chan *ledger.Bundle
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	// spared tells that verdicts had less than their share in the last batch, for an entry of the
-	// stream. It belongs to whoever makes the batches.
+	// spared reports that verdicts had less than their share in the last batch, in favour of an
+	// entry of the stream. Only the goroutine that makes batches uses it.
 	spared bool
 }
 
-// straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no
-// room is lost, as with a node that ends: its client sends it again.
+// straysMax bounds the bundles that wait to be handed over to their new shard. A bundle beyond that
+// is lost, as when a node ends: its client sends it again.
 const straysMax = 256
 
 // strayPatience bounds an attempt to hand over a stray.
 const strayPatience = 10 * time.Second
 
-// servingPerPeer and servingMax bound the calls of other shards' nodes under way here, most of
-// which wait for a transaction.
+// servingPerPeer and servingMax bound the calls of other shards' nodes under way on this node. Most
+// of these calls wait for a transaction.
 const servingPerPeer, servingMax = 256, 2048
 
-// announceGap is how old what others know of this shard may be while its chain grows.
+// announceGap bounds the age of what others know of this shard while its chain grows.
 const announceGap = 250 * time.Millisecond
 
-// newBetween makes the directory, nil for a book of one shard. The rest begins with start.
+// newBetween makes the directory. It returns nil for a book of one shard. The rest begins with
+// start.
 func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 	if !n.home.Genesis.Sharded() {
 		return nil, nil
@@ -91,8 +93,8 @@ func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 	return b, nil
 }
 
-// addresses adds the other shards' members to those of the own one: whom the fabric lets in, and
-// where they are.
+// addresses adds the other shards' members to those of the own shard. The fabric admits these peers
+// and finds them at these addresses.
 func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
 	if b == nil {
 		return own
@@ -113,8 +115,8 @@ func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]st
 	return all
 }
 
-// membersChanged tells whether any shard's members changed since it last said so. One goroutine
-// asks.
+// membersChanged reports whether any shard's members changed since it last reported a change. Only
+// one goroutine may call it.
 func (b *between) membersChanged() bool {
 	if b == nil {
 		return false
@@ -128,8 +130,8 @@ func (b *between) membersChanged() bool {
 	}
 }
 
-// start begins to exchange with the other shards what goes into blocks. The supervisor, which makes
-// blocks, begins after that.
+// start begins the exchange with the other shards that feeds into blocks. It must run before
+// life.start, which makes blocks.
 func (b *between) start() (err error) {
 	n := b.node
 	regions, can := n.host.(rdmanet.RegionHost)
@@ -170,8 +172,8 @@ func (b *between) start() (err error) {
 	return nil
 }
 
-// serve begins to answer the other shards' calls, and to make some. What they are about has to be
-// there: the supervisor, and the API's handler for them.
+// serve begins to answer the other shards' calls, and to make calls. The life and the API's handler
+// must already run.
 func (b *between) serve(served http.Handler) (err error) {
 	n := b.node
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
@@ -194,7 +196,7 @@ func (b *between) serve(served http.Handler) (err error) {
 	return nil
 }
 
-// close ends the talk to the other shards. Closing again does nothing.
+// close ends the exchange with the other shards. Closing again does nothing.
 func (b *between) close() {
 	if b == nil {
 		return
@@ -206,7 +208,7 @@ func (b *between) close() {
 	b.workers.Wait()
 	if b.streams != nil {
 		if err := b.streams.Close(); err != nil {
-			b.node.logger.Error("closing the streams between shards", "error", err)
+			b.node.logger.Error("the streams between shards could not be closed", "error", err)
 		}
 	}
 	if b.verdicts != nil {
@@ -217,7 +219,7 @@ func (b *between) close() {
 	}
 }
 
-// streamDirectory is the directory as the streams see it.
+// streamDirectory adapts the directory to streams.Directory.
 type streamDirectory struct{ *shards.Directory }
 
 // Members implements streams.Directory.
@@ -230,8 +232,8 @@ func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
 	return list
 }
 
-// Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and
-// in what is left the parent's stream.
+// Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
+// it. The parent's stream gets the remaining room.
 func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
@@ -246,9 +248,9 @@ func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts 
 	}
 }
 
-// verdictRoom is how much of a batch's room verdicts may take. The largest entry of the stream may
-// need nearly all that clients' bundles leave: where the verdicts' share would keep it out, they do
-// with what it leaves every other time.
+// verdictRoom returns how much of a batch's room verdicts may take. The largest entry of the stream
+// may need nearly all the room that clients' bundles leave. If the verdicts' share would keep that
+// entry out, verdicts get only the rest, every other time.
 func (b *between) verdictRoom(room int) int {
 	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
 	if spare < 0 || spare >= share {
@@ -260,8 +262,8 @@ func (b *between) verdictRoom(room int) int {
 	return share
 }
 
-// fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as
-// proposed, and comes again after a while.
+// fitting returns the first entries that fit into room bytes of a batch. The others count as
+// proposed and come again later.
 func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 	for i := range carried {
 		if room -= ledger.CarriedSize(len(carried[i].Bundle)); room < 0 {
@@ -271,7 +273,7 @@ func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 	return carried
 }
 
-// applied hears of each block that was executed.
+// applied is called for each executed block.
 func (b *between) applied(block *ledger.Block) {
 	b.streams.Applied(block.Header.Height, b.node.pipeline.Store().Carried())
 	b.verdicts.Applied(block)
@@ -289,17 +291,18 @@ func (b *between) exchanged() {
 	b.verdicts.Reset()
 }
 
-// misplaced takes a bundle that enters at another shard by now.
+// misplaced queues a bundle that enters at another shard by now.
 func (b *between) misplaced(bundle *ledger.Bundle) {
 	select {
 	case b.strays <- bundle:
 	default:
-		b.node.logger.Warn("a bundle that enters at another shard by now is dropped: its client "+
-			"sends it again", "transaction", bundle.ID(0))
+		b.node.logger.Warn(
+			"dropped a bundle that now enters at another shard: its client sends it "+
+				"again", "transaction", bundle.ID(0))
 	}
 }
 
-// handOver sends strays where they enter.
+// handOver sends strays to the shards where they enter.
 func (b *between) handOver() {
 	for {
 		select {
@@ -308,8 +311,9 @@ func (b *between) handOver() {
 		case bundle := <-b.strays:
 			entry := b.node.Store().BundleEntry(bundle)
 			if err := b.handOverTo(entry, bundle); err != nil && b.context.Err() == nil {
-				b.node.logger.Warn("a bundle that enters at another shard by now is not taken "+
-					"there: its client sends it again", "transaction", bundle.ID(0), "shard", entry,
+				b.node.logger.Warn("a bundle that now enters at another shard was refused "+
+					"there: its "+
+					"client sends it again", "transaction", bundle.ID(0), "shard", entry,
 					"error", err)
 			}
 		}
@@ -340,7 +344,8 @@ func (b *between) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error 
 	return nil
 }
 
-// announcement is what the other shards are told, and the directory.
+// announcement returns this node's announcement to the other shards, and enters it in the
+// directory.
 func (b *between) announcement() shards.Announcement {
 	n := b.node
 	opened := n.Store()
@@ -367,7 +372,7 @@ func (b *between) announcement() shards.Announcement {
 	return a
 }
 
-// heard notes what a member of the own shard said of itself.
+// heard notes the announcement of a member of the own shard.
 func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
 	if b == nil {
 		return
@@ -382,7 +387,7 @@ func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
 	}, time.Now())
 }
 
-// changed says that this node does something else now.
+// changed announces soon that this node's state changed.
 func (b *between) changed() {
 	if b != nil && b.announcer != nil {
 		b.announcer.Soon()
@@ -445,9 +450,9 @@ func shardState(state *shards.State) api.ShardState {
 	return shown
 }
 
-// misroutes says why a bundle that enters at another shard is not admitted here; nil where it
-// enters here. It is only asked for what came from other shards' nodes, or was looked at before the
-// directory changed.
+// misroutes returns why a bundle that enters at another shard is not admitted here, or nil if it
+// enters here. Most bundles were routed before; it catches those from other shards' nodes, and
+// those routed before the directory changed.
 func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
 	if n.between == nil || bundle.Transaction(0).Change != nil {
 		return nil
@@ -460,8 +465,8 @@ func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// expiresHere tells whether a transaction's last valid block is one of this chain: that of its
-// signer's home, or whose members it changes.
+// expiresHere reports whether a transaction's last valid block is a block of this chain. It is if
+// this is the shard of its signer's home, or if the transaction changes this shard's members.
 func (n *Node) expiresHere(transaction *ledger.Transaction) bool {
 	return n.between == nil || transaction.Change != nil ||
 		n.Store().HomeShard(transaction.Signer) == n.between.Own()

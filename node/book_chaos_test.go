@@ -23,11 +23,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// TestBookChaos shakes a book of several shards: nodes are killed, stopped and started, whole
-// shards among them, links are cut and mended within shards and between them, while organisations
-// register, open accounts and pay each other from shard to shard through any node's API. In the end
-// all is mended; what waits has to settle by itself, and the judge of book_judge_test.go has a look
-// at everything. One seed is cheap; the environment asks for more, as with TestChaos.
+// TestBookChaos injects faults into a book of several shards. It kills, stops and starts nodes and
+// whole shards, and cuts and mends links within and between shards. Meanwhile organisations
+// register, open accounts and pay each other across shards through any node's API. In the end
+// everything is mended. Waiting transactions must settle by themselves, and the judge of
+// book_judge_test.go checks everything. One seed is cheap; the environment asks for more, as with
+// TestChaos.
 func TestBookChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -56,7 +57,7 @@ func TestBookChaos(t *testing.T) {
 	}
 }
 
-// bookShapes are the books that are shaken: nodes of a shard, and the parents of the shards.
+// bookShapes are the tested books: the members per shard, and the parents of the shards.
 var bookShapes = []struct {
 	members int
 	tree    []ledger.ShardID
@@ -72,21 +73,21 @@ var bookShapes = []struct {
 	{3, []ledger.ShardID{2, 0, 2}},
 }
 
-// bookChaos is a book that is shaken.
+// bookChaos is a book under test.
 type bookChaos struct {
 	*chaos
 	book   *book
 	payers []*payer
 
-	known sync.Mutex // guards what follows
-	open  []*payer   // who has accounts
+	known sync.Mutex // guards the fields below
+	open  []*payer   // those that have accounts
 	told  []acknowledged
 	sent  map[ledger.Hash]*ledger.Transaction
-	early map[ledger.Hash]bool // to organisations that may not be registered yet
+	early map[ledger.Hash]bool // paid to organisations that may not be registered yet
 	done  []*ledger.Bundle     // decided
 }
 
-// Payers' patience: a try at one node, and all of them together.
+// Payers' time limits: for a try at one node, and for all tries together.
 const (
 	tryTime   = 3 * time.Second
 	payerTime = 90 * time.Second
@@ -120,7 +121,7 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 	for k := range 2*len(shape.tree) + 1 {
 		c.payers = append(c.payers, c.newPayer(k, seed))
 	}
-	for _, p := range c.payers[:len(shape.tree)] { // one of each shard before anything happens
+	for _, p := range c.payers[:len(shape.tree)] { // one of each shard before any fault
 		ready.Go(func() { p.enter() })
 	}
 	ready.Wait()
@@ -160,7 +161,7 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 		found, aside)
 }
 
-// step does one harm, or repairs some.
+// step injects a fault, or repairs some.
 func (c *bookChaos) step() {
 	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
 	from, to := c.random.IntN(len(c.book.tree)), c.random.IntN(len(c.book.tree))
@@ -230,7 +231,7 @@ func (c *bookChaos) step() {
 	}
 }
 
-// everybody takes all nodes away.
+// everybody ends all nodes.
 func (c *bookChaos) everybody(killed bool) {
 	for i := range c.nodes {
 		if c.node(i) != nil {
@@ -252,7 +253,7 @@ func (c *bookChaos) allOrdering() {
 }
 
 // quiet waits until nothing is under way: all nodes of a shard hold one chain, which is durable and
-// has all of its parent's stream, and nothing waits.
+// has all of its parent's stream, and no transaction waits.
 func (c *bookChaos) quiet() {
 	c.eventually("everything settles", func() bool {
 		tree := c.nodes[0].Store().ShardTree()
@@ -276,7 +277,7 @@ func (c *bookChaos) quiet() {
 	})
 }
 
-// verify stops everybody and has each chain executed again from the genesis.
+// verify stops all nodes and executes each chain again from the genesis.
 func (c *bookChaos) verify() {
 	whole := map[ledger.ShardID]bool{}
 	for i, home := range c.homes {
@@ -294,7 +295,7 @@ func (c *bookChaos) verify() {
 	}
 }
 
-// describe tells how it came to this.
+// describe logs the faults that led to the failure.
 func (c *bookChaos) describe() {
 	for _, line := range c.story {
 		c.t.Log(line)
@@ -312,24 +313,24 @@ func (c *bookChaos) describe() {
 	}
 }
 
-// acknowledged is what a client was told of a transaction for good.
+// acknowledged is the final answer that a client got for a transaction.
 type acknowledged struct {
 	id     ledger.Hash
 	state  ledgerdv1.TransactionState // durable, failed or expired
 	reason string
 }
 
-// payer is an organisation: it registers, opens accounts, and pays whoever has accounts.
+// payer is an organisation. It registers, opens accounts, and pays others that have accounts.
 type payer struct {
 	chaos  *bookChaos
 	client *ledgertest.Client
-	// registrations are tried side by side, and one of them has to win.
+	// registrations compete, and exactly one of them must win.
 	registrations []ledger.Registration
 	random        *rand.Rand
 	entered       bool
 }
 
-// gold is an asset beside the default one.
+// gold is an asset besides the default one.
 const gold = ledger.AssetName("gold")
 
 func (c *bookChaos) newPayer(k int, seed uint64) *payer {
@@ -344,15 +345,15 @@ func (c *bookChaos) newPayer(k int, seed uint64) *payer {
 		registration.Pinned, registration.Shard = true, ledger.ShardID(k%shards)
 	}
 	p.registrations = []ledger.Registration{registration}
-	if k >= shards && k%3 > 0 { // who is to be its home is in dispute
+	if k >= shards && k%3 > 0 { // registrations with different homes compete
 		registration.Pinned, registration.Shard = true, ledger.ShardID((k+1)%shards)
 		p.registrations = append(p.registrations, registration)
 	}
 	return p
 }
 
-// enter registers the organisation and opens its accounts: an issuer without bounds, and three that
-// hold little.
+// enter registers the organisation, opens its accounts issuer, a and b, and pays 100 of each asset
+// from the issuer to a.
 func (p *payer) enter() bool {
 	var registering sync.WaitGroup
 	for _, registration := range p.registrations {
@@ -406,7 +407,8 @@ func (p *payer) run(finish <-chan struct{}) {
 			all = append(all, bundle...)
 			group.Go(func() { p.settle(bundle...) })
 		}
-		if p.random.IntN(3) == 0 { // in other company as well, with which it may enter elsewhere
+		// also together with others, with which it may enter at another shard
+		if p.random.IntN(3) == 0 {
 			p.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			company := all[:1+p.random.IntN(len(all))]
 			group.Go(func() { p.settle(company...) })
@@ -418,7 +420,7 @@ func (p *payer) run(finish <-chan struct{}) {
 	}
 }
 
-// payment is some payment.
+// payment returns a random payment.
 func (p *payer) payment() ledger.Transaction {
 	other, third := p.somebody(), p.somebody()
 	asset := []ledger.AssetName{ledger.DefaultAsset, ledger.DefaultAsset, gold}[p.random.IntN(3)]
@@ -426,30 +428,31 @@ func (p *payer) payment() ledger.Transaction {
 	from, to := p.client.Account("a"), other.client.Account([]string{"a", "b"}[p.random.IntN(2)])
 	t := p.client.Next()
 	switch p.random.IntN(15) {
-	case 0: // more than it has
+	case 0: // more than the account has
 		amount = 1_000_000
 	case 1:
 		from = p.client.Account("issuer")
-	case 2: // back from where it is not missed
+	case 2: // back from account b, which pays nothing else
 		from = p.client.Account("b")
 	case 3:
 		to = other.client.Account("nobody")
-	case 4: // one that others pay as well, so that it concerns three shards
+	case 4: // others pay as well, so it concerns three shards
 		t.Postings = append(t.Postings, move(third.client.Account("a"), other.client.Account("b"),
 			gold, amount)...)
-	case 5, 6: // beside it, what both write down
+	case 5, 6: // with a record of each side
 		for _, writer := range slices.Compact([]*payer{p, other}) {
 			t.Records = append(t.Records, ledger.Record{
 				Key:   ledger.RecordKey(writer.client.Account("last")),
 				Value: fmt.Appendf(nil, "%s %d", p.client.Organisation, t.Nonce.Sequence)})
 		}
 	case 7:
-		if n := p.chaos.any(p.random); n != nil { // some height is not far from that of its home
+		// any node's height is not far from that of its home
+		if n := p.chaos.any(p.random); n != nil {
 			t.LastValid = n.Store().Head().Height + ledger.Height(p.random.IntN(20))
 		}
-	case 8: // to who may not be there yet
+	case 8: // to an organisation that may not be registered yet
 		to = p.chaos.payers[p.random.IntN(len(p.chaos.payers))].client.Account("a")
-	case 9: // registered, again or otherwise
+	case 9: // registered again, or with another home
 		registration := p.registrations[0]
 		registration.Shard = (registration.Shard + ledger.ShardID(
 			p.random.IntN(2))) % ledger.ShardID(len(p.chaos.book.tree))
@@ -467,8 +470,8 @@ func (p *payer) somebody() *payer {
 	return p.chaos.open[p.random.IntN(len(p.chaos.open))]
 }
 
-// settle has a bundle submitted, here and there, until the book has said for good what became of
-// it. One that may expire is given up when a node says so.
+// settle submits a bundle to various nodes until the book has its final outcome. It gives up a
+// bundle that may expire when a node reports it as expired.
 func (p *payer) settle(transactions ...ledger.Transaction) bool {
 	c := p.chaos
 	return c.decide(c.signed(transactions),
@@ -477,7 +480,7 @@ func (p *payer) settle(transactions ...ledger.Transaction) bool {
 		}))
 }
 
-// again submits what was decided once more: it is as it was.
+// again submits a decided bundle once more. Its outcome must not change.
 func (p *payer) again() {
 	p.chaos.known.Lock()
 	bundle := p.chaos.done[p.random.IntN(len(p.chaos.done))]
@@ -514,7 +517,7 @@ func (c *bookChaos) decide(bundle *ledger.Bundle, expires bool) bool {
 	return false
 }
 
-// signed signs for everybody whose consent is needed, and notes what is submitted.
+// signed signs for all organisations whose consent is needed, and records the transactions.
 func (c *bookChaos) signed(transactions []ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transactions...)
 	if err != nil {
@@ -552,10 +555,10 @@ func (c *bookChaos) signed(transactions []ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
-// errNobody says that the node that was drawn is down.
+// errNobody reports that the randomly chosen node is down.
 var errNobody = errors.New("nobody is there")
 
-// someNode is a client of some node's API.
+// someNode returns a client of a random node's API.
 func (c *bookChaos) someNode() (*client.Client, error) {
 	c.mu.Lock()
 	n := c.nodes[rand.IntN(len(c.nodes))]
@@ -567,7 +570,7 @@ func (c *bookChaos) someNode() (*client.Client, error) {
 		CallTime: tryTime})
 }
 
-// try gives a bundle to some node.
+// try submits a bundle to a random node.
 func (c *bookChaos) try(bundle *ledger.Bundle) ([]*ledgerdv1.TransactionStatus, error) {
 	at, err := c.someNode()
 	if err != nil {
@@ -579,7 +582,7 @@ func (c *bookChaos) try(bundle *ledger.Bundle) ([]*ledgerdv1.TransactionStatus, 
 	return at.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
 }
 
-// watch asks nodes for what others were told, and compares.
+// watch asks nodes for outcomes that other nodes reported, and compares.
 func (c *bookChaos) watch(finish <-chan struct{}, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 99))
 	for {
@@ -616,8 +619,8 @@ func (c *bookChaos) watch(finish <-chan struct{}, seed uint64) {
 	}
 }
 
-// last has a payment across shards that is good, one that is not, and some on top, so that the
-// judge has something to judge.
+// last makes a valid payment across shards, an invalid one, and a few more, so that the judge has
+// something to judge.
 func (c *bookChaos) last() {
 	for k, from := range c.payers[:len(c.book.tree)] {
 		to := c.payers[(k+1)%len(c.book.tree)]

@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// bookEvidence is what is left of a book after everything has settled. The judge works it out anew
-// from the transactions and the chains, by the plain rules: who is concerned, what all said, what
-// adds up.
+// bookEvidence is the state of a book after everything has settled. The judge derives that state
+// again from the transactions and the chains by simple rules: the shards concerned, all verdicts,
+// the sums.
 type bookEvidence struct {
 	tree   []ledger.ShardID
 	homes  map[ledger.OrganisationName]ledger.ShardID
@@ -25,7 +25,7 @@ type bookEvidence struct {
 	nodes  []nodeEvidence
 }
 
-// nodeEvidence is what one node has.
+// nodeEvidence is the state of one node.
 type nodeEvidence struct {
 	shard    ledger.ShardID
 	head     ledger.Hash
@@ -34,22 +34,22 @@ type nodeEvidence struct {
 	records  map[ledger.RecordKey]store.RecordValue
 }
 
-// fate is what became of a transaction in one chain.
+// fate is the outcome of a transaction in one chain.
 type fate struct {
 	place                   int
 	result                  ledger.Result // of its entry
-	tookEffect, waits, left bool          // left: passed on only
-	reason                  ledger.Code   // where it did not take effect
+	tookEffect, waits, left bool          // left: only passed on
+	reason                  ledger.Code   // if it did not take effect
 }
 
-// fates are those of a chain's transactions.
+// fates are the outcomes of a chain's transactions.
 type fates struct {
 	of    map[ledger.Hash]*fate
-	order []ledger.Hash // of those that are not only passed on
+	order []ledger.Hash // except those only passed on
 	said  []ledger.Verdict
 }
 
-// evidence collects what the nodes have. Everybody is up and nothing moves.
+// evidence collects the nodes' state. All nodes run and nothing changes.
 func (c *bookChaos) evidence() *bookEvidence {
 	e := &bookEvidence{tree: c.book.tree, homes: map[ledger.OrganisationName]ledger.ShardID{},
 		sent: maps.Clone(c.sent), early: c.early, told: slices.Clone(c.told)}
@@ -84,7 +84,7 @@ func (c *bookChaos) evidence() *bookEvidence {
 	return e
 }
 
-// register notes the homes: the first registration of a name in the root's chain says where.
+// register records the homes: the first registration of a name in the root's chain decides.
 func (e *bookEvidence) register() {
 	root := ledger.ShardID(0)
 	for e.tree[root] != root {
@@ -105,7 +105,7 @@ func (e *bookEvidence) register() {
 	}
 }
 
-// String counts.
+// String counts transactions and effects.
 func (e *bookEvidence) String() string {
 	crossed, effects := 0, 0
 	for id, t := range e.sent {
@@ -137,7 +137,7 @@ func (e *bookEvidence) judge() error {
 		e.judgeOrder(chains), e.judgeNodes(chains))
 }
 
-// read walks a chain.
+// read walks through a chain.
 func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 	read := &fates{of: map[ledger.Hash]*fate{}}
 	place := 0
@@ -182,7 +182,7 @@ func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 	return read, nil
 }
 
-// concerned are the shards that a transaction concerns.
+// concerned returns the shards that a transaction concerns.
 func (e *bookEvidence) concerned(t *ledger.Transaction) (shards []ledger.ShardID) {
 	if len(t.Registrations) > 0 {
 		for shard := range e.tree {
@@ -201,7 +201,7 @@ func (e *bookEvidence) concerned(t *ledger.Transaction) (shards []ledger.ShardID
 	return slices.Compact(shards)
 }
 
-// above tells whether a shard is another's ancestor, or the shard itself.
+// above reports whether a shard is another's ancestor, or the same shard.
 func (e *bookEvidence) above(shard, below ledger.ShardID) bool {
 	for ; below != shard; below = e.tree[below] {
 		if e.tree[below] == below {
@@ -211,8 +211,8 @@ func (e *bookEvidence) above(shard, below ledger.ShardID) bool {
 	return true
 }
 
-// judgeOutcomes: what is in a chain was submitted, and is in all chains that it concerns with one
-// outcome, and besides only where it passed.
+// judgeOutcomes checks that every transaction in a chain was submitted, and is in all chains that
+// it concerns with one outcome. In other chains it was only passed on.
 func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 	for shard, chain := range chains {
 		for id, here := range chain.of {
@@ -224,7 +224,7 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 			if e.early[id] && !here.waits && !slices.ContainsFunc(chains, func(chain *fates) bool {
 				return chain.of[id] != nil && chain.of[id].tookEffect
 			}) {
-				continue // it went where it belonged as far as was known there
+				continue // it went to the right shard as far as this shard knew
 			}
 			switch is := slices.Contains(concerned, ledger.ShardID(shard)); {
 			case here.waits:
@@ -255,7 +255,7 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 	return nil
 }
 
-// judgeVerdicts: a verdict in a chain is what its shard says.
+// judgeVerdicts checks that each verdict in a chain is what its shard decided.
 func (e *bookEvidence) judgeVerdicts(chains []*fates) error {
 	for shard, chain := range chains {
 		for _, verdict := range chain.said {
@@ -269,8 +269,8 @@ func (e *bookEvidence) judgeVerdicts(chains []*fates) error {
 	return nil
 }
 
-// judgeTold: what a client was told is what the signer's home has. Of a registration any shard
-// tells.
+// judgeTold checks that the answers to clients match the chain of the signer's home. For a
+// registration, any shard may answer.
 func (e *bookEvidence) judgeTold(chains []*fates) error {
 	for _, told := range e.told {
 		t := e.sent[told.id]
@@ -301,7 +301,7 @@ func (e *bookEvidence) judgeTold(chains []*fates) error {
 	return nil
 }
 
-// judgeOrder: there is one order of all transactions that agrees with that of every chain which
+// judgeOrder checks that one order of all transactions agrees with the order in every chain that
 // executes them.
 func (e *bookEvidence) judgeOrder(chains []*fates) error {
 	before := map[ledger.Hash]int{}
@@ -338,14 +338,14 @@ func (e *bookEvidence) judgeOrder(chains []*fates) error {
 	return nil
 }
 
-// holding names an account's balance of an asset.
+// holding identifies an account's balance of an asset.
 type holding struct {
 	account ledger.AccountPath
 	asset   ledger.AssetName
 }
 
-// judgeNodes: all nodes of a shard hold one chain, nothing is held back, and accounts and records
-// have what the transactions that took effect add up to.
+// judgeNodes checks that all nodes of a shard hold one chain, that nothing is held back, and that
+// accounts and records match the sum of the transactions that took effect.
 func (e *bookEvidence) judgeNodes(chains []*fates) error {
 	want, opened, records := e.addUp(chains)
 	first := map[ledger.ShardID]*nodeEvidence{}
@@ -407,7 +407,7 @@ func (e *bookEvidence) judgeNodes(chains []*fates) error {
 	return nil
 }
 
-// addUp gives what the accounts have, which there are, and who wrote the records last, each by the
+// addUp returns the balances, the open accounts, and the last writer of each record, each from the
 // chain of its home.
 func (e *bookEvidence) addUp(chains []*fates) (map[holding]int64, map[ledger.AccountPath]bool,
 	map[ledger.RecordKey]ledger.Hash) {
@@ -441,7 +441,7 @@ func (e *bookEvidence) addUp(chains []*fates) (map[holding]int64, map[ledger.Acc
 	return balances, opened, records
 }
 
-// plants are what the judge must not let pass. Each says whether it found what it wanted to spoil.
+// plants are faults that the judge must detect. Each reports whether it found something to change.
 var plants = map[string]func(*bookEvidence) bool{
 	"a durable transaction was told to have failed": func(e *bookEvidence) bool {
 		return e.forge(ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE,
@@ -558,7 +558,7 @@ var plants = map[string]func(*bookEvidence) bool{
 		return true
 	},
 	"two shards in two orders": func(e *bookEvidence) bool {
-		var registrations []*ledger.Entry // which are everywhere
+		var registrations []*ledger.Entry // entries that are in all chains
 		for b, block := range e.chains[1] {
 			copied := *block
 			copied.Entries = slices.Clone(block.Entries)
@@ -577,7 +577,7 @@ var plants = map[string]func(*bookEvidence) bool{
 	},
 }
 
-// forge changes what was told of one transaction.
+// forge changes the recorded answer for one transaction.
 func (e *bookEvidence) forge(from, to ledgerdv1.TransactionState) bool {
 	i := slices.IndexFunc(e.told, func(told acknowledged) bool { return told.state == from })
 	if i >= 0 {

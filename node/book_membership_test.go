@@ -17,14 +17,14 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// comings is a book of two shards, of which members come and go. Nodes that join are behind those
+// comings is a book of two shards whose members come and go. Nodes that join are listed after those
 // of the genesis.
 type comings struct {
 	*book
 	operators []*ledgertest.Operator // by shard
 	paid      [2]atomic.Int64        // payments out of each shard that took effect
 	mu        sync.Mutex
-	open      [2][]string // where clients of each shard's nodes may go
+	open      [2][]string // addresses of each shard's nodes, for clients
 	present   [2][]int
 }
 
@@ -40,7 +40,7 @@ func newComings(t *testing.T) *comings {
 	return c
 }
 
-// tell has clients know where the nodes are.
+// tell updates the clients' addresses of the nodes.
 func (c *comings) tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *comings) tell() {
 	}
 }
 
-// flow has one unit after the other paid from each shard to the other, each by way of the nodes of
-// the payer's shard, until stop is called.
+// flow pays one unit at a time from each shard to the other, through the nodes of the payer's
+// shard, until stop is called.
 func (c *comings) flow() (stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var paying sync.WaitGroup
@@ -72,7 +72,7 @@ func (c *comings) flow() (stop func()) {
 	})
 }
 
-// payOne goes on with a payment until it has taken effect, whichever nodes come and go.
+// payOne repeats a payment until it has taken effect, whichever nodes come and go.
 func (c *comings) payOne(ctx context.Context, shard int) {
 	bundle := c.signed(c.pay(shard, 1-shard, 1))
 	for try := 0; ; try++ {
@@ -83,7 +83,7 @@ func (c *comings) payOne(ctx context.Context, shard int) {
 			c.t.Errorf("a payment out of shard %d is not done", shard)
 			return
 		}
-		// Also the one that is under way at the end is finished, so that what was paid is known.
+		// Finish the payment that is under way at the end, too, so that the sum is known.
 		bounded, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		nodes, err := client.New([]string{urls[try%len(urls)]}, client.Options{})
 		if err == nil {
@@ -105,19 +105,19 @@ func (c *comings) payOne(ctx context.Context, shard int) {
 	}
 }
 
-// paysOn waits until money went both ways since now.
+// paysOn waits until money has moved both ways since the call.
 func (c *comings) paysOn() {
 	c.t.Helper()
 	for shard := range c.tree {
 		before := c.paid[shard].Load()
-		// of which the first may have been under way
+		// The first payment may have been under way already.
 		c.eventually(fmt.Sprintf("shard %d pays", shard), func() bool {
 			return c.paid[shard].Load() > before+1
 		})
 	}
 }
 
-// join lets another node into a shard by way of one of its members, and starts it.
+// join adds a node to a shard through one of its members, and starts it.
 func (c *comings) join(shard int) int {
 	c.t.Helper()
 	via := c.present[shard][0]
@@ -131,7 +131,7 @@ func (c *comings) join(shard int) int {
 	return k
 }
 
-// leave lets a node go.
+// leave removes a node from its shard.
 func (c *comings) leave(shard, k int) {
 	c.t.Helper()
 	c.present[shard] = slices.DeleteFunc(slices.Clone(c.present[shard]), func(other int) bool {
@@ -145,8 +145,8 @@ func (c *comings) leave(shard, k int) {
 	c.gone[k] = true
 }
 
-// restart ends nodes of a shard together, one of them as if it had crashed, and has them begin
-// anew. All but the first have lost what they wrote down about other shards.
+// restart ends nodes of a shard together, one of them as in a crash, and starts them again. All but
+// the first have lost their file of other shards' members.
 func (c *comings) restart(shard int, which ...int) {
 	c.t.Helper()
 	for i, k := range which {
@@ -197,7 +197,7 @@ func (c *comings) known() {
 }
 
 // All members of a shard are replaced, one after the other, while payments go to it and come from
-// it; nodes of the other shard are restarted on the way and after it.
+// it. Nodes of the other shard are restarted meanwhile and afterwards.
 func TestMembersOfAShardComeAndGo(t *testing.T) {
 	t.Parallel()
 	for changing, name := range []string{"the one above", "the one below"} {
@@ -208,8 +208,8 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 			stop := c.flow()
 			defer stop()
 			c.paysOn()
-			// In the end nobody is there whom the genesis names: a node goes by what it wrote down,
-			// and its fellows hear of it.
+			// In the end no member of the genesis is left. A restarted node relies on its file of
+			// members, and its fellow members learn from it.
 			for i, old := range c.of(changing) {
 				c.join(changing)
 				c.leave(changing, old)

@@ -23,8 +23,8 @@ import (
 )
 
 // book is several shards of real nodes in this process, over the memory fabric. Node k is member k
-// mod members of shard k div members. Organisation org<s> has its home in shard s, and accounts
-// there: issuer, a and b.
+// mod members of shard k div members. Organisation org<s> has its home in shard s, with the
+// accounts issuer, a and b.
 type book struct {
 	*shard
 	members int
@@ -81,7 +81,7 @@ func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 	return b
 }
 
-// of are the nodes of a shard.
+// of returns the nodes of a shard.
 func (b *book) of(shard int) (which []int) {
 	for k := range b.members {
 		which = append(which, shard*b.members+k)
@@ -89,8 +89,8 @@ func (b *book) of(shard int) (which []int) {
 	return which
 }
 
-// open starts everybody, and registers the organisations and opens their accounts, each with a word
-// at another node.
+// open starts all nodes, registers the organisations and opens their accounts, each through another
+// node.
 func (b *book) open() {
 	b.t.Helper()
 	b.start(b.all()...)
@@ -114,7 +114,7 @@ func (b *book) open() {
 	}
 }
 
-// via is a client of some nodes.
+// via returns a client of some nodes.
 func (b *book) via(which ...int) *client.Client {
 	b.t.Helper()
 	var urls []string
@@ -129,7 +129,7 @@ func (b *book) via(which ...int) *client.Client {
 	return c
 }
 
-// signed signs with all organisations that are debited or sign.
+// signed signs with all organisations that are debited or must sign.
 func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	b.t.Helper()
 	bundle, err := ledger.NewBundle(transactions...)
@@ -153,7 +153,7 @@ func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
-// submitAt gives transactions in one bundle to a node, and waits until they are durable.
+// submitAt submits transactions in one bundle to a node, and waits until they are durable.
 func (b *book) submitAt(k int, transactions ...ledger.Transaction) []*ledgerdv1.TransactionStatus {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
@@ -174,7 +174,7 @@ func (b *book) executed(statuses []*ledgerdv1.TransactionStatus) {
 	}
 }
 
-// pay is a payment from account a of one organisation to account a of another.
+// pay returns a payment from account a of one organisation to account a of another.
 func (b *book) pay(from, to int, amount int64) ledger.Transaction {
 	return b.clients[from].Transfer(b.clients[from].Account("a"), b.clients[to].Account("a"),
 		amount)
@@ -198,7 +198,7 @@ func (b *book) holds(shard int, amount int64) {
 	})
 }
 
-// state is what a node knows of a transaction.
+// status returns what a node knows of a transaction.
 func (b *book) status(k int, id ledger.Hash) *ledgerdv1.Transaction {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
@@ -263,7 +263,7 @@ func TestStoppedShardHoldsUpWhatConcernsIt(t *testing.T) {
 	b.eventually("it waits for shard 2", func() bool {
 		return slices.Equal(b.status(0, crossing.ID(0)).GetStatus().GetWaitsFor(), []uint32{2})
 	})
-	b.executed(b.submitAt(1, b.pay(1, 0, 7))) // nothing else stops
+	b.executed(b.submitAt(1, b.pay(1, 0, 7))) // other payments continue
 	b.executed(b.submitAt(0, b.pay(0, 1, 1)))
 	b.start(2)
 	b.executed([]*ledgerdv1.TransactionStatus{b.settled(1, crossing.ID(0))})
@@ -272,7 +272,7 @@ func TestStoppedShardHoldsUpWhatConcernsIt(t *testing.T) {
 	b.holds(2, 1000+30)
 }
 
-// settled waits at a node until a transaction is durable or failed.
+// settled waits at a node until a transaction is durable or has failed.
 func (b *book) settled(k int, id ledger.Hash) *ledgerdv1.TransactionStatus {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
@@ -284,8 +284,8 @@ func (b *book) settled(k int, id ledger.Hash) *ledgerdv1.TransactionStatus {
 	return transaction.GetStatus()
 }
 
-// The last valid block of a payment is one of the signer's home: where it enters, and what it
-// passes, may be far ahead.
+// The last valid block of a payment is a block of the signer's home. The shards where it enters and
+// that it passes may be far ahead.
 func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, 1, 0, 0, 0)
@@ -306,8 +306,9 @@ func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
 	b.holds(2, 1000+10)
 }
 
-// A node comes back with blocks that the majority of its shard never had, in which it refused what
-// the majority takes: it gives them up, and no other shard has heard of its verdict.
+// A node comes back with blocks that the majority of its shard never had. In them it refused a
+// transaction that the majority takes. It gives these blocks up, and no other shard got its
+// verdict.
 func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, 3, 0, 0)
@@ -340,7 +341,7 @@ func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
 	b.holds(0, 1000+900)
 }
 
-// alone appends a round to a stopped node's chain that no other node has, and says what becomes of
+// alone appends a round to a stopped node's chain that no other node has, and checks the outcome of
 // its transaction.
 func (b *book) alone(k int, batch *ledger.Batch, want ledger.Code) {
 	b.t.Helper()

@@ -64,7 +64,7 @@ func (c lifeChain) Former() []shard.Former {
 	return former
 }
 
-// synodMembership is the chain's membership as the synod wants it.
+// synodMembership converts the chain's membership for the synod.
 func synodMembership(chain ledger.Membership) generation.Membership {
 	membership := generation.Membership{
 		Number: chain.Number, Members: make([]order.ServerID, len(chain.Members)),
@@ -77,7 +77,7 @@ func synodMembership(chain ledger.Membership) generation.Membership {
 	return membership
 }
 
-// readDisk is what the machine has to know of the disk as the process starts.
+// readDisk returns the state of the disk for the machine, as the process starts.
 func (l *life) readDisk() (shard.Disk, error) {
 	state, err := l.readState()
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *life) readDisk() (shard.Disk, error) {
 	return disk, nil
 }
 
-// readState reads what this node promised.
+// readState reads this node's promises.
 func (l *life) readState() (generation.State, error) {
 	path := l.node.home.Generation()
 	text, err := os.ReadFile(path)
@@ -107,13 +107,14 @@ func (l *life) readState() (generation.State, error) {
 	state, err := generation.DecodeState(text)
 	if err != nil {
 		return generation.State{}, fmt.Errorf("%w: %s; a node without its promises would "+
-			"endanger the chain: "+
-			"move that file away and start again, the node comes back as a new one", err, path)
+			"endanger the chain: move that file away and start again; the node then comes back "+
+			"with "+
+			"a new disk identity", err, path)
 	}
 	return state, nil
 }
 
-// writeRemoved records which block removed this node, for good.
+// writeRemoved records which block removed this node for good.
 func (l *life) writeRemoved(left ledger.Height) error {
 	_, hash, err := l.node.Store().Header(left)
 	if err != nil {
@@ -122,8 +123,9 @@ func (l *life) writeRemoved(left ledger.Height) error {
 	return home.WriteFile(l.node.home.Removed(), []byte(hash.String()+"\n"), 0o644)
 }
 
-// removedForGood reports whether an earlier process recorded that the very block that removed this
-// node in its chain is durable. A record that cannot be read says nothing: the node stays longer.
+// removedForGood reports whether an earlier process recorded that the block that removed this node
+// is durable. That block must be in this chain. A record that cannot be read counts as none: the
+// node then stays longer.
 func (l *life) removedForGood() bool {
 	former := l.node.Store().FormerMembers()
 	at := slices.IndexFunc(former, func(f ledger.FormerMember) bool {

@@ -19,18 +19,18 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// What TestChaos takes from the environment: one seed to replay, or how many to run from which, and
-// how long each shard is shaken.
+// Environment variables of TestChaos: one seed to replay, or how many seeds to run from which, and
+// how long to inject faults into each shard.
 const (
 	chaosSeed  = "LEDGERD_CHAOS_SEED"
 	chaosSeeds = "LEDGERD_CHAOS_SEEDS"
 	chaosFor   = "LEDGERD_CHAOS_FOR"
 )
 
-// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and has
-// members join and leave. In the end all is mended, and every node has to order again by itself,
-// hold the same chain, and that chain every transaction that was acknowledged as durable, once, in
-// its submitter's order.
+// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and lets
+// members join and leave. In the end everything is mended. Every node must then order again by
+// itself and hold the same chain. That chain must have every transaction acknowledged as durable,
+// once, in its submitter's order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	first, count := uint64(1), uint64(4)
@@ -64,7 +64,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaos is one shard that is shaken.
+// chaos is one shard under test.
 type chaos struct {
 	*shard
 	random  *rand.Rand
@@ -74,8 +74,8 @@ type chaos struct {
 	story   []string
 
 	operator *ledgertest.Operator
-	joining  *joining // whose join is not known to be durable
-	leaving  int      // whose leave is not known to be durable, -1 for nobody
+	joining  *joining // its join is not known to be durable
+	leaving  int      // its leave is not known to be durable; -1 for none
 }
 
 // joining is a node that wants to join.
@@ -84,8 +84,8 @@ type joining struct {
 	member ledger.Member
 }
 
-// submitter is one organisation's client: it submits groups of bundles in order, and repeats each
-// until it is durable.
+// submitter is one organisation's client. It submits groups of bundles in order, and repeats each
+// group until it is durable.
 type submitter struct {
 	chaos   *chaos
 	client  *ledgertest.Client
@@ -148,7 +148,7 @@ func (c *chaos) tell(format string, arguments ...any) {
 		len(c.nodes))+fmt.Sprintf(format, arguments...))
 }
 
-// step does one harm, or repairs one.
+// step injects one fault, or repairs one.
 func (c *chaos) step() {
 	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
 	switch c.random.IntN(11) {
@@ -205,7 +205,7 @@ func (c *chaos) step() {
 	}
 }
 
-// change has what the operator wants ordered by a node, and takes note once that is durable.
+// change submits the operator's change to a node, and records once it is durable.
 func (c *chaos) change(via int) {
 	n := c.node(via)
 	if n == nil {
@@ -242,7 +242,7 @@ func (c *chaos) change(via int) {
 	}
 }
 
-// settleMembers finishes what the operator began, with all nodes up.
+// settleMembers finishes the operator's changes, with all nodes up.
 func (c *chaos) settleMembers() {
 	c.eventually("the operator's changes are durable", func() bool {
 		for _, i := range c.all() {
@@ -250,7 +250,7 @@ func (c *chaos) settleMembers() {
 				c.mu.Lock()
 				c.start(i)
 				c.mu.Unlock()
-			} else if n.Err() != nil { // it ended since it was removed
+			} else if n.Err() != nil { // it ended because it was removed
 				c.end(i, true)
 			}
 		}
@@ -269,7 +269,7 @@ func (c *chaos) settleMembers() {
 	}
 }
 
-// end takes a node away; the clients see it go before it is gone.
+// end stops or kills a node. Clients stop using it first.
 func (c *chaos) end(i int, killed bool) {
 	c.mu.Lock()
 	n := c.nodes[i]
@@ -284,7 +284,7 @@ func (c *chaos) end(i int, killed bool) {
 	if err := n.Stop(ctx); err != nil && !killed {
 		c.tell("stop of node %d: %v", i, err)
 	}
-	// the fabric of a killed node is gone
+	// The fabric of a killed node is gone.
 	if err := n.Err(); err != nil && !killed && !errors.Is(err, node.ErrRemoved) {
 		c.t.Errorf("node %d ended by itself: %v", i, err)
 	}
@@ -305,7 +305,7 @@ func (c *chaos) mend() {
 	}
 }
 
-// any is some node, or none.
+// any returns a random node, or nil if that node is down.
 func (c *chaos) any(random *rand.Rand) *node.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -391,7 +391,7 @@ func (s *submitter) settle(finish <-chan struct{}, group ...*ledger.Bundle) bool
 	return false
 }
 
-// judge walks a node's chain.
+// judge walks through a node's chain.
 func (c *chaos) judge(n *node.Node) {
 	opened := n.Store()
 	places := map[ledger.Hash]int{}

@@ -17,12 +17,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// errContents says that bytes are no round's contents.
+// errContents reports that bytes are not the contents of a round.
 var errContents = errors.New("node: malformed contents of a round")
 
-// encodeRound gives the contents of a round, of which generations name the sha256: little-endian,
-// epoch u64 (the chain's), round u64, the number of messages u32, each with its origin u32 and its
-// payload behind its length u32, the number of servers removed u32, each u32.
+// encodeRound encodes the contents of a round. Generations name them by their sha256. Layout,
+// little-endian: epoch u64 (the chain's), round u64, the number of messages u32, each message
+// (origin u32, length of the payload u32, payload), the number of removed servers u32, each removed
+// server u32.
 func encodeRound(d order.Delivery) []byte {
 	size := 8 + 8 + 4 + 4 + 4*len(d.Removed)
 	for _, m := range d.Messages {
@@ -44,7 +45,7 @@ func encodeRound(d order.Delivery) []byte {
 	return b
 }
 
-// decodeRound reads what encodeRound gave; payloads share its memory.
+// decodeRound decodes the output of encodeRound. Payloads share its memory.
 func decodeRound(b []byte) (d order.Delivery, err error) {
 	short := false
 	take := func(size uint64) []byte {
@@ -80,8 +81,8 @@ func decodeRound(b []byte) (d order.Delivery, err error) {
 	return d, nil
 }
 
-// contents keeps rounds that a generation may begin with, by their sha256: those that the own
-// engine voted for in memory, and what the synod wants on this disk in files.
+// contents keeps rounds that a generation may begin with, by their sha256. Rounds that the own
+// engine voted for stay in memory. Rounds that the synod wants on this disk are files.
 type contents struct {
 	dir string
 
@@ -97,7 +98,7 @@ func (c *contents) path(hash [sha256.Size]byte) string {
 	return filepath.Join(c.dir, hex.EncodeToString(hash[:]))
 }
 
-// remember keeps contents for as long as this process lives, and returns their name.
+// remember keeps contents as long as this process lives, and returns their hash.
 func (c *contents) remember(content []byte) [sha256.Size]byte {
 	hash := sha256.Sum256(content)
 	c.mu.Lock()
@@ -106,14 +107,14 @@ func (c *contents) remember(content []byte) [sha256.Size]byte {
 	return hash
 }
 
-// forgetVotes drops what is only in memory: a later engine's votes take their place.
+// forgetVotes drops the rounds in memory. The votes of a later engine take their place.
 func (c *contents) forgetVotes() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.memory)
 }
 
-// get finds contents, nil where they are not here.
+// get returns contents, or nil if they are not on this node.
 func (c *contents) get(hash [sha256.Size]byte) []byte {
 	c.mu.Lock()
 	content := c.memory[hash]
@@ -128,7 +129,7 @@ func (c *contents) get(hash [sha256.Size]byte) []byte {
 	return content
 }
 
-// keep has the disk hold contents.
+// keep writes contents to the disk.
 func (c *contents) keep(content []byte) error {
 	hash := sha256.Sum256(content)
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
@@ -137,7 +138,7 @@ func (c *contents) keep(content []byte) error {
 	return home.WriteFile(c.path(hash), content, 0o644)
 }
 
-// kept lists what the disk holds; what is damaged goes.
+// kept lists the contents on the disk, and removes damaged files.
 func (c *contents) kept() ([][sha256.Size]byte, error) {
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +161,8 @@ func (c *contents) kept() ([][sha256.Size]byte, error) {
 	return hashes, err
 }
 
-// clear takes off the disk what is not of the decision that counts: who comes late to that asks for
-// its rounds.
+// clear removes all contents from the disk but those of the given decision. A member that learns of
+// that decision late asks for its rounds.
 func (c *contents) clear(but *generation.Decision) error {
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,8 +48,7 @@ func FuzzDecodeRound(f *testing.F) {
 	})
 }
 
-// What is kept outlives the process, what is only remembered does not, and what is damaged is not
-// given out.
+// Kept contents outlive the process. Remembered contents do not. Damaged contents are not returned.
 func TestContentsAreKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

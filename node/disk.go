@@ -8,10 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// diskLook is how old the last look at the free space may be.
+// diskLook bounds the age of the last measurement of the free space.
 const diskLook = 250 * time.Millisecond
 
-// diskWatch knows whether there is space for writes; it looks at most a few times a second.
+// diskWatch knows whether there is space for writes. It measures at most every diskLook.
 type diskWatch struct {
 	dir     string
 	reserve uint64
@@ -45,8 +45,8 @@ func (w *diskWatch) look() {
 	if w.free, w.failed = w.space(w.dir); w.failed != nil {
 		return
 	}
-	// Writes are refused a little before the store has to, and admitted again only when there is
-	// clearly more.
+	// Refuse writes a little before the store has to. Admit them again only when there is clearly
+	// more space.
 	if w.isLow {
 		w.isLow = w.free < w.reserve*3/2
 	} else {
@@ -54,7 +54,7 @@ func (w *diskWatch) look() {
 	}
 }
 
-// low tells whether writes have to be refused.
+// low reports whether writes must be refused.
 func (w *diskWatch) low() bool {
 	w.look()
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (w *diskWatch) low() bool {
 	return w.isLow
 }
 
-// bytes is the free space as of the last look.
+// bytes returns the free space at the last measurement.
 func (w *diskWatch) bytes() uint64 {
 	w.look()
 	w.mu.Lock()

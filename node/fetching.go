@@ -13,11 +13,12 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// errOtherChain says that a peer that orders holds another block than this node at the same height.
+// errOtherChain reports that an ordering peer holds another block than this node at the same
+// height.
 var errOtherChain = errors.New("the peers hold another chain")
 
-// fetch appends the blocks that this node lacks, up to a limit if one is given, from the first peer
-// that gives them.
+// fetch appends the blocks that this node lacks, from the first peer that gives them. It stops at
+// e.Limit if that is not 0.
 func (l *life) fetch(e shard.Fetch) {
 	fetched := shard.Fetched{Reached: -1}
 	var failures []error
@@ -60,7 +61,7 @@ func (l *life) fetch(e shard.Fetch) {
 	l.give(fetched, false)
 }
 
-// otherBaseError says that a peer has another block than the one that is wanted, or none there.
+// otherBaseError reports that a peer does not have the wanted block at that height.
 type otherBaseError struct {
 	server order.ServerID
 	base   catchup.Point
@@ -70,7 +71,7 @@ func (e *otherBaseError) Error() string {
 	return fmt.Sprintf("member %d does not have the block to go on from, %v", e.server, e.base)
 }
 
-// holdsBase asks a peer whether its chain has a block; an otherBaseError if it does not.
+// holdsBase asks a peer whether its chain has a block. It returns an otherBaseError if not.
 func (l *life) holdsBase(from *shard.Source, base catchup.Point) error {
 	behind := (*catchup.BehindError)(nil)
 	err := l.node.exchange.Fetch(l.context, l.node.peers.id(from.Server), base, base.Height+1,
@@ -87,8 +88,8 @@ func (l *life) holdsBase(from *shard.Source, base catchup.Point) error {
 	return err
 }
 
-// unsaid leaves out what was said of a peer before: it stays on another branch until it gives that
-// up, and is asked several times a second.
+// unsaid leaves out failures that were logged before. A peer stays on another branch until it gives
+// that branch up, and it is asked several times a second.
 func (l *life) unsaid(failures []error) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,13 +138,13 @@ func (l *life) fetchFrom(from *shard.Source, limit ledger.Height) (common ledger
 	return 0, nil
 }
 
-// errSame says that a peer holds the block that it was asked to follow up.
+// errSame reports that a peer holds the block that it was asked to continue from.
 var errSame = errors.New("the peer holds the same block")
 
-// errChanged says that a peer that held another chain holds this one now.
+// errChanged reports that a peer that held another chain holds this one now.
 var errChanged = errors.New("the peer's chain has changed meanwhile")
 
-// otherChain finds out up to where a peer's chain and this node's are the same.
+// otherChain finds the last height at which a peer's chain and this node's are the same.
 func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error) {
 	opened := l.node.pipeline.Store()
 	peer := l.node.peers.id(from.Server)
@@ -169,14 +170,15 @@ func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error
 	case err != nil:
 		return 0, err
 	case !forked:
-		// Nothing is set aside for a chain that is not there: it may hold all that this one does.
+		// Set nothing aside for a chain that is gone: the peer may now hold all that this chain
+		// holds.
 		return 0, errChanged
 	}
 	return common, errors.Join(errOtherChain, cause)
 }
 
 // lastSame returns the last height up to head at which two chains are the same, and whether they
-// differ above it. They are the same up to some height, at least at the genesis.
+// differ above it. They are always the same at the genesis.
 func lastSame(head ledger.Height, differs func(ledger.Height) (bool, error)) (common ledger.Height,
 	forked bool, err error) {
 	first := sort.Search(int(head)+1, func(height int) bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// branches has chains of one book that are the same up to a block, and a life that fetches them.
+// branches has chains of one book that are equal up to a block, and a life that fetches them.
 type branches struct {
 	t       *testing.T
 	genesis *ledger.Genesis
@@ -31,7 +31,7 @@ type branches struct {
 	chains  map[order.ServerID]*store.Store
 }
 
-// newBranches has a node whose chain ends with the last common block.
+// newBranches makes a node whose chain ends with the last common block.
 func newBranches(t *testing.T, common int) *branches {
 	t.Helper()
 	b := &branches{
@@ -60,7 +60,7 @@ func newBranches(t *testing.T, common int) *branches {
 	return b
 }
 
-// chain is a store with blocks, of which those after the common ones are of a branch.
+// chain makes a store with blocks. Those after the common ones belong to a branch.
 func (b *branches) chain(common, height int, branch string) *store.Store {
 	b.t.Helper()
 	opened, err := store.Open(b.t.TempDir(), b.genesis,
@@ -112,7 +112,7 @@ func (b *branches) exchange(id rdmanet.PeerID, serves catchup.Chain) *catchup.Ex
 	return x
 }
 
-// served is the chain of a peer; a test may exchange it between two fetches.
+// served returns the chain of a peer. A test may exchange it between two fetches.
 func (b *branches) served(id rdmanet.PeerID, first catchup.Chain) catchup.Chain {
 	if now := b.chains[b.table.servers[id]]; now != nil {
 		return now
@@ -129,8 +129,8 @@ func (b *branches) hash(of *store.Store, height ledger.Height) ledger.Hash {
 	return hash
 }
 
-// fetch fetches up to a base from peers, that said that their chains are as long as they are. It
-// returns the answer, the height that is reached, and how many warnings came.
+// fetch fetches up to a base from peers that announced their real heights. It returns the answer,
+// the height reached, and how many warnings were logged.
 func (b *branches) fetch(base catchup.Point, from ...order.ServerID) (shard.Fetched, ledger.Height,
 	int) {
 	b.t.Helper()
@@ -150,9 +150,9 @@ func (b *branches) fetch(base catchup.Point, from ...order.ServerID) (shard.Fetc
 	return b.life.inputs[0].(shard.Fetched), b.life.node.pipeline.Tip().Height, warnings
 }
 
-// Nothing is appended from a peer that has another block where a decision goes on, also where its
-// blocks would follow this chain's last one. That is said once for a peer and a base, until the
-// peer has changed. From one that has the base the blocks come, up to it.
+// Nothing is appended from a peer that has another block at the base of a decision, even if its
+// blocks would follow this chain's last one. The warning is logged once per peer and base, until
+// the peer has changed. Blocks up to the base are taken from a peer that has the base.
 func TestFetchOnlyWhereTheBaseIs(t *testing.T) {
 	t.Parallel()
 	b := newBranches(t, 2)
@@ -193,7 +193,7 @@ func TestFetchOnlyWhereTheBaseIs(t *testing.T) {
 	}
 }
 
-// A peer whose chain ends with the base has it, and one that says so itself is not asked.
+// A peer whose chain ends with the base has it. A peer that announces the base itself is not asked.
 func TestFetchFromAPeerThatEndsWithTheBase(t *testing.T) {
 	t.Parallel()
 	b := newBranches(t, 2)

@@ -9,8 +9,8 @@ import (
 )
 
 // TestFigures measures how long durable acknowledgements pause when a member of five is killed,
-// enters again, or is stopped on purpose, and how soon a shard goes on after links were down. It
-// runs when LEDGERD_FIGURES is set, and not in parallel with others.
+// enters again, or is stopped on purpose, and how soon a shard continues after links were down. It
+// runs only if LEDGERD_FIGURES is set, and not in parallel with other tests.
 func TestFigures(t *testing.T) {
 	if os.Getenv("LEDGERD_FIGURES") == "" {
 		t.Skip("set LEDGERD_FIGURES=1 to measure")
@@ -19,8 +19,8 @@ func TestFigures(t *testing.T) {
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
-	// longest gives the longest pause between acknowledgements at node 0 while something happens,
-	// and for a moment after.
+	// longest returns the longest pause between acknowledgements at node 0 while happens runs, and
+	// for a moment afterwards.
 	longest := func(happens func()) time.Duration {
 		done := make(chan struct{})
 		go func() {
@@ -55,7 +55,7 @@ func TestFigures(t *testing.T) {
 		t.Logf("stopped: %v", longest(func() { s.stop(3); members(4)() }))
 		t.Logf("enters: %v", longest(func() { s.start(3); members(5)() }))
 	}
-	// Longer than lanes last, and shorter.
+	// Longer and shorter than lanes last.
 	for _, cut := range []time.Duration{13 * time.Second, 7 * time.Second} {
 		s.part(true, []int{3}, s.all())
 		t.Logf("one is cut off for %v: %v", cut, longest(func() { <-time.After(cut) }))

@@ -12,10 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// A durable block survives the loss of any minority's disks, whatever was lost of a home, and
-// however the member that lost it had come into the group. The members that are left with a new
-// disk do not go on without the ones that remember, and once these are back the new disk is
-// admitted.
+// A durable block survives the loss of any minority's disks, whichever parts of a home were lost,
+// and however the member that lost them had entered the group. The members with a new disk do not
+// continue without the members that remember. Once these are back, the new disk is admitted.
 func TestDurableSurvivesLostDisks(t *testing.T) {
 	t.Parallel()
 	whole := func(s *shard, i int) []string {
@@ -63,7 +62,7 @@ func TestDurableSurvivesLostDisks(t *testing.T) {
 			s.start(1)
 			s.ordering(0, 1, 2)
 			s.keeps(kept.ID)
-			// The new disk counts now: the shard goes on with it and without another one.
+			// The new disk counts now: the shard continues with it and without another member.
 			s.kill(0)
 			s.ordering(1, 2)
 			s.submit(2, api.LevelDurable, s.transfer())
@@ -104,7 +103,7 @@ func TestDurableSurvivesAnOlderCopy(t *testing.T) {
 	s.keeps(kept.ID)
 }
 
-// waiting makes sure that nodes do not order for a while, and say what they wait for.
+// waiting checks that nodes do not order for a while, and say what they wait for.
 func (s *shard) waiting(while time.Duration, which ...int) {
 	s.t.Helper()
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
@@ -118,7 +117,7 @@ func (s *shard) waiting(while time.Duration, which ...int) {
 	}
 }
 
-// keeps makes sure that every node holds a transaction, and that none set its chain aside.
+// keeps checks that every node holds a transaction, and that none set its chain aside.
 func (s *shard) keeps(id ledger.Hash) {
 	s.t.Helper()
 	s.same()
@@ -133,7 +132,7 @@ func (s *shard) keeps(id ledger.Hash) {
 	}
 }
 
-// A node whose promises are gone says so, and is let in again without anybody's help.
+// A node whose promises are gone says so, and is admitted again without an operator's help.
 func TestNodeWithoutItsPromisesIsAdmittedAgain(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)

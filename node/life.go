@@ -20,41 +20,43 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// tickEvery is what a tick of the machine is in real time.
+// tickEvery is the length of one tick of the machine in real time.
 const tickEvery = 100 * time.Millisecond
 
-// messagesMax bounds the messages that wait for the machine. What is dropped is said again.
+// messagesMax bounds the messages that wait for the machine. Senders repeat messages, so excess
+// messages may be dropped.
 const messagesMax = 4096
 
 // life runs the machine of package shard: it hands inputs to it, one at a time, and carries out its
-// effects. Only its goroutine does; what takes long runs beside it, one at a time, and comes back
-// as an input.
+// effects. Only the loop's goroutine does so. Long work runs beside the loop, one piece at a time,
+// and its result comes back as an input.
 //
-//	life.go         the loop, and what surrounds it
-//	life_inputs.go  where inputs come from
-//	life_effects.go what each effect does
+//	life.go         the loop and its surroundings
+//	life_inputs.go  the sources of inputs
+//	life_effects.go the execution of each effect
 //	chain.go        the chain as the machine reads it
 //	fetching.go     blocks from peers
-//	set_aside.go    blocks that the majority goes on without
-//	peers.go        who the members are
+//	set_aside.go    blocks that are not in the majority's chain
+//	peers.go        the members and their addresses
 type life struct {
 	node     *Node
 	driver   *driver.Driver
 	detector *detector.Detector
 	contents *contents
 
-	mu        sync.Mutex // guards machine and what is below, up to inputs
+	mu        sync.Mutex // guards the fields from here down to messages
 	machine   *shard.Member
 	modeSince time.Time
 	mode      shard.Mode
 	why       string
-	digraph   *digraph.Digraph // of the group, for people
-	// from the start of an engine until it is frozen; eons change meanwhile
-	acting   bool
-	warned   map[order.ServerID]bool
-	strays   map[order.ServerID]catchup.Point // the base that a warning said a peer does not have
+	digraph   *digraph.Digraph // of the group, shown by the API
+	// acting is set from the start of an engine until it is frozen. Eons may change in between.
+	acting bool
+	warned map[order.ServerID]bool
+	// per peer, the base that the peer lacks and that was logged
+	strays   map[order.ServerID]catchup.Point
 	inputs   []shard.Input
-	messages int // of the inputs, those that may be dropped
+	messages int // the number of inputs that count as messages
 
 	peersOf peersAsOf
 	wake    chan struct{}
@@ -62,7 +64,7 @@ type life struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 	started bool
-	stopped bool // guarded by mu: no worker begins any more
+	stopped bool // guarded by mu; if set, no worker starts any more
 }
 
 func newLife(n *Node) *life {
@@ -75,7 +77,7 @@ func newLife(n *Node) *life {
 	return l
 }
 
-// start reads what was promised, registers for messages, and begins.
+// start reads the promises of earlier processes, registers for messages, and starts the loop.
 func (l *life) start() error {
 	n := l.node
 	config := n.home.Config.Ordering
@@ -91,7 +93,7 @@ func (l *life) start() error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock() // other shards are told the mode already
+	l.mu.Lock() // other shards may already ask for the mode
 	l.machine = machine
 	l.mu.Unlock()
 	l.driver, err = driver.New(driver.Config{
@@ -115,9 +117,9 @@ func (l *life) start() error {
 	if l.eventual() {
 		watching.Trust = l.driver.Trust
 	} else {
-		n.logger.Warn("the failure detector is taken for perfect: a node that is suspected "+
-			"while it runs "+
-			"may lose what it acknowledged, and the members cannot change", "suspect_after",
+		n.logger.Warn("the failure detector is treated as perfect: a running node that is "+
+			"suspected may lose transactions that it acknowledged, and the members cannot change",
+			"suspect_after",
 			config.SuspectAfter)
 	}
 	if l.detector, err = detector.New(watching); err != nil {
@@ -141,15 +143,15 @@ func (l *life) start() error {
 	return nil
 }
 
-// timing is the machine's, as the configuration has the detector's.
+// timing returns the machine's timing, adapted to the detector's configured timeout.
 func (l *life) timing() shard.Timing {
 	timing := shard.DefaultTiming()
 	timing.Stall = max(timing.Stall, int(2*l.node.home.Config.Ordering.SuspectAfter/tickEvery))
 	return timing
 }
 
-// stop ends the engine and the goroutines. The driver may report the end of a run until it is
-// closed.
+// stop ends the engine and the goroutines. It closes the driver after the workers have ended. The
+// driver may report the end of a run until then.
 func (l *life) stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -162,7 +164,7 @@ func (l *life) stop() {
 	}
 }
 
-// work runs something that takes long beside the loop; nothing once the node stops.
+// work runs a long function beside the loop. It does nothing once the node stops.
 func (l *life) work(run func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +173,7 @@ func (l *life) work(run func()) {
 	}
 }
 
-// eventual reports whether the detector is taken for one that errs.
+// eventual reports whether the detector is treated as one that makes mistakes.
 func (l *life) eventual() bool {
 	return l.node.home.Config.Ordering.Detector != allconcur.DetectorPerfect.String()
 }
@@ -195,7 +197,7 @@ func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaste
 	})
 }
 
-// changes reports whether a round holds a change of the group: a mark of an entrant or of the
+// changes reports whether a round contains a change of the group: a mark of an entrant or of the
 // generation's end, or a change of the membership.
 func changes(d order.Delivery, genesis *ledger.Genesis, chain ledger.Hash) bool {
 	for i := range d.Messages {
@@ -228,7 +230,7 @@ func (l *life) run() {
 		}
 		if err := l.turn(tick); err != nil {
 			l.node.fail(err)
-			// Later turns may fail as early as this one. The engine stops now.
+			// Later turns may fail as early as this one. So stop the engine now.
 			if err := l.step(shard.Failed{Err: err}); err != nil {
 				l.node.logger.Error("the engine could not be stopped in order", "error", err)
 			}
@@ -236,7 +238,7 @@ func (l *life) run() {
 	}
 }
 
-// turn hands all inputs that came to the machine, and a tick where one is due.
+// turn hands all pending inputs to the machine, and a tick if one is due.
 func (l *life) turn(tick bool) error {
 	l.mu.Lock()
 	inputs := l.inputs
@@ -259,7 +261,7 @@ func (l *life) turn(tick bool) error {
 	return nil
 }
 
-// step hands one input to the machine, and carries out what follows, until there is nothing more.
+// step hands one input to the machine and carries out the effects, until no effect is left.
 func (l *life) step(input shard.Input) error {
 	for answers := []shard.Input{input}; len(answers) > 0; answers = answers[1:] {
 		l.mu.Lock()
@@ -284,7 +286,7 @@ func (l *life) step(input shard.Input) error {
 	return nil
 }
 
-// give has the machine take an input soon. Messages may be dropped where too many wait.
+// give queues an input for the machine. Messages are dropped if too many wait.
 func (l *life) give(input shard.Input, message bool) {
 	l.mu.Lock()
 	if !message || l.messages < messagesMax {
@@ -304,10 +306,10 @@ func (l *life) wakeUp() {
 	}
 }
 
-// halt ends this node's part for good.
+// halt ends this node's part in the group for good.
 func (l *life) halt(err error) { l.give(shard.Failed{Err: err}, false) }
 
-// view is what is to be seen of the machine; the zero value before it is there.
+// view returns the machine's view. Before the machine exists, only the mode and its reason are set.
 func (l *life) view() shard.View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,7 +319,7 @@ func (l *life) view() shard.View {
 	return l.machine.View()
 }
 
-// standing is the mode, its reason, and how long the mode has lasted.
+// standing returns the mode, its reason, and how long the mode has lasted.
 func (l *life) standing() (mode api.NodeMode, why string, since time.Duration) {
 	view := l.view()
 	l.mu.Lock()
@@ -325,17 +327,17 @@ func (l *life) standing() (mode api.NodeMode, why string, since time.Duration) {
 	return api.NodeMode(view.Mode), view.Why, time.Since(l.modeSince)
 }
 
-// overlay is the reliable digraph of the last run, nil before the first.
+// overlay returns the reliable digraph of the last run, or nil before the first run.
 func (l *life) overlay() *digraph.Digraph {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.digraph
 }
 
-// nodeMode is what the node does.
+// nodeMode returns the node's mode.
 func (l *life) nodeMode() api.NodeMode { return api.NodeMode(l.view().Mode) }
 
-// isPeer names the sender of a message.
+// isPeer returns the sender of a message as a server.
 func (l *life) isPeer(from rdmanet.Peer) (order.ServerID, bool) {
 	return l.node.peers.server(from.ID)
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// errLeft is why a member is suspected that said itself that it does not take part any more.
-var errLeft = errors.New("it says that it left the group")
+// errLeft is the reason to suspect a member that announced its departure.
+var errLeft = errors.New("it announced that it left the group")
 
-// carryOut does one thing that the machine wants done. It returns the answer of one that is quick;
-// what takes long answers through give.
+// carryOut carries out one effect of the machine. It returns the answer of a quick effect, or nil.
+// Long effects answer through give.
 func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	switch e := effect.(type) {
 	case shard.Save:
@@ -59,14 +59,14 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		l.node.Store().SettleDoubt()
 	case shard.RemovedForGood:
 		if err := l.writeRemoved(ledger.Height(e.Height)); err != nil {
-			l.node.logger.Warn("this node will not know when it is started again that it was "+
-				"removed for good",
+			l.node.logger.Warn("this node could not record that it was removed for good, and will "+
+				"not know that after a restart",
 				"error", err)
 		}
 	case shard.Changed:
 		l.publish()
 	case shard.Drop:
-		l.node.logger.Error("what a member says of its group makes no sense, and is not followed",
+		l.node.logger.Error("a member announced an invalid group, which is ignored",
 			"member", e.Server, "reason", e.Reason)
 	case shard.End:
 		l.node.fail(e.Err)
@@ -76,7 +76,7 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	return nil, nil
 }
 
-// save has the disk hold everything that was executed, and then what the synod promised.
+// save writes the synod's promises to disk, after syncing everything that was executed.
 func (l *life) save(state generation.State) (shard.Input, error) {
 	if err := l.node.pipeline.Sync(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (l *life) save(state generation.State) (shard.Input, error) {
 		return shard.SaveFailed{Reason: reason}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write what this node promised: %w", err)
+		return nil, fmt.Errorf("write this node's promises: %w", err)
 	}
 	return shard.Saved{}, nil
 }
@@ -99,8 +99,8 @@ func (l *life) send(to order.ServerID, kind control.Kind, payload []byte) {
 	}
 }
 
-// announce says to the members what this node does. To those that are not linked it is said less
-// often: that makes the fabric look for them.
+// announce sends this node's announcement to the members. Unlinked members get it less often, only
+// if e.All is set. Sending to them makes the fabric look for them.
 func (l *life) announce(e shard.Announce) {
 	e.Announcement.Clock = uint64(l.node.time.now())
 	e.Announcement.Absent = uint64(l.node.Store().Absent())
@@ -143,7 +143,7 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	}
 	l.contents.forgetVotes()
 	if err := l.contents.clear(decided); err != nil {
-		l.node.logger.Warn("rounds that are in the chain by now could not be removed", "error", err)
+		l.node.logger.Warn("stored rounds that are in the chain could not be removed", "error", err)
 	}
 	l.node.pool.Again()
 	watched := detector.Group{Generation: uint64(g.Run), Members: g.Members, Reliable: overlay}
@@ -165,7 +165,8 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	return nil
 }
 
-// freezeEngine stops the engine at once. What it had delivered is executed beside the loop.
+// freezeEngine stops the engine at once. The rounds that the engine had delivered are executed
+// beside the loop.
 func (l *life) freezeEngine() {
 	l.mu.Lock()
 	l.acting = false
@@ -193,8 +194,8 @@ func (l *life) freezeEngine() {
 	})
 }
 
-// vote is what the synod has to know of an engine's vote. What it is for stays here, for the member
-// that will need it.
+// vote converts an engine's vote for the synod. The contents of the round stay on this node, for a
+// member that will need them.
 func (l *life) vote(v *allconcur.Vote) generation.Vote {
 	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Epoch)
 	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members,
@@ -209,7 +210,7 @@ func (l *life) vote(v *allconcur.Vote) generation.Vote {
 	return vote
 }
 
-// fetchRound has the contents of a round on the disk, from memory or from a peer.
+// fetchRound puts the contents of a round on the disk. It takes them from memory or from a peer.
 func (l *life) fetchRound(e shard.FetchRound) {
 	content := l.contents.get(e.ID)
 	for i := 0; content == nil && i < len(e.From) && l.context.Err() == nil; i++ {
@@ -241,7 +242,7 @@ func (l *life) fetchRound(e shard.FetchRound) {
 	}
 }
 
-// setAside takes blocks off the chain.
+// setAside removes the blocks above e.Keep from the chain.
 func (l *life) setAside(e shard.SetAside) {
 	err := l.node.setAside(l.context, ledger.Height(e.Keep))
 	reason := l.node.cannotWrite(err)
@@ -280,11 +281,11 @@ func (l *life) replay(e shard.Replay) {
 	l.give(shard.Replayed{}, false)
 }
 
-// mark has a mark ordered.
+// mark gives a mark to the pool, to be ordered.
 func (l *life) mark(e shard.Mark) {
 	if e.Regroup {
-		l.node.logger.Info("a node wants to enter that cannot enter this generation: the next " +
-			"one takes it in")
+		l.node.logger.Info("a node wants to enter, but cannot enter this generation: the " +
+			"next one admits it")
 		l.node.pool.Regroup()
 		return
 	}
@@ -294,14 +295,14 @@ func (l *life) mark(e shard.Mark) {
 		l.node.pool.Bench(uint32(e.Entrant.Server))
 		return
 	}
-	l.node.logger.Info("a node wants to enter: the next eon takes it in", "member",
+	l.node.logger.Info("a node wants to enter: the next eon admits it", "member",
 		e.Entrant.Server)
 	l.node.pool.Enter(mempool.Entrant{
 		Server: uint32(e.Entrant.Server), Ticket: e.Entrant.Ticket, Disk: e.Entrant.Disk,
 	})
 }
 
-// admit proposes the entry with which a member counts with another disk, signed as this member.
+// admit proposes the transaction that makes a member count with another disk. This node signs it.
 func (l *life) admit(e shard.Admit) {
 	n := l.node
 	opened := n.Store()
@@ -309,7 +310,8 @@ func (l *life) admit(e shard.Admit) {
 	bundle, err := ledger.NewAdmit(n.home.Key, opened.GenesisHash(), &membership,
 		ledger.MemberIndex(e.Server), ledger.DiskID(e.Disk), opened.Head().Height)
 	if err != nil {
-		n.logger.Error("a member's new disk is not proposed", "member", e.Server, "error", err)
+		n.logger.Error("a member's new disk could not be proposed", "member", e.Server, "error",
+			err)
 		return
 	}
 	if refusals := n.Admit(l.context, []*ledger.Bundle{bundle}, false); refusals[0] != nil {
@@ -317,12 +319,12 @@ func (l *life) admit(e shard.Admit) {
 			refusals[0].Reason)
 		return
 	}
-	n.logger.Info("a member has a new disk, which holds all that is durable: the chain is to "+
-		"admit it",
+	n.logger.Info("a member has a new disk, which holds every durable block: proposed that the "+
+		"chain admit it",
 		"member", e.Server, "disk", e.Disk)
 }
 
-// publish makes known what is to be seen of the machine.
+// publish records the machine's mode, logs a change and tells other shards of it.
 func (l *life) publish() {
 	view := l.view()
 	l.mu.Lock()
@@ -338,10 +340,10 @@ func (l *life) publish() {
 	}
 }
 
-// peerHeard is what a member said last of itself; the zero value before the machine is there.
+// peerHeard is the last announcement of a member. It is the zero value before the machine exists.
 type peerHeard struct {
 	shard.Announcement
-	at     time.Time // the zero value: never
+	at     time.Time // zero if the member announced nothing yet
 	linked bool
 }
 
@@ -359,7 +361,8 @@ func (l *life) heard(server order.ServerID) peerHeard {
 	return h
 }
 
-// heldUp is for how long of the last ticks the rounds waited for a member alone.
+// heldUp returns for how many of the last ticks the rounds waited for this member alone, as a
+// duration.
 func (l *life) heldUp(server order.ServerID) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -371,13 +374,12 @@ func (l *life) heldUp(server order.ServerID) time.Duration {
 	return 0
 }
 
-// hearsayLasts is how long what a member said of itself counts.
+// hearsayLasts returns how long a member's announcement stays valid.
 func (l *life) hearsayLasts() time.Duration {
 	return time.Duration(l.timing().Hearsay) * tickEvery
 }
 
-// writers are the API addresses of the other nodes that take writes, as far as they were heard of
-// lately.
+// writers returns the API addresses of the other nodes that announced lately that they take writes.
 func (l *life) writers() []string {
 	var addresses []string
 	lasts := l.hearsayLasts()

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// onLink hears of the fabric's links.
+// onLink is called on each change of the fabric's links.
 func (l *life) onLink(event rdmanet.PeerEvent) {
 	server, known := l.node.peers.server(event.Peer.ID)
 	if !known {
@@ -29,7 +29,7 @@ func (l *life) onLink(event rdmanet.PeerEvent) {
 	}
 }
 
-// onAnnouncement hears what a member does.
+// onAnnouncement is called on each announcement of a member.
 func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	server, known := l.isPeer(from)
 	if !known {
@@ -49,7 +49,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	l.give(shard.AnnouncementReceived{From: server, Announcement: a}, true)
 }
 
-// compareSettings says once if a member is set to another engine or detector.
+// compareSettings logs once if a member is configured with another engine or detector.
 func (l *life) compareSettings(server order.ServerID, its string) {
 	config := l.node.home.Config.Ordering
 	ours := config.Engine + ", " + config.Detector
@@ -58,9 +58,10 @@ func (l *life) compareSettings(server order.ServerID, its string) {
 	l.warned[server] = said || its != ours
 	l.mu.Unlock()
 	if its != ours && !said {
-		l.node.logger.Error("a member is set to another engine or detector: set [ordering] "+
-			"engine and detector "+
-			"to the same on all nodes and start them again", "member", server, "its", its, "ours",
+		l.node.logger.Error("a member is configured with another engine or detector: set "+
+			"[ordering] "+
+			"engine and detector to the same values on all nodes and restart them", "member",
+			server, "its", its, "ours",
 			ours)
 	}
 }
@@ -91,9 +92,9 @@ func (l *life) onWish(from rdmanet.Peer, payload []byte) {
 	l.give(shard.WishReceived{From: server, Wish: wish}, true)
 }
 
-// A stored message says how far a member's disk has come in a run: two numbers u64, little-endian.
-// The disk's own goroutine sends it, at most once per synced group, and the receiver counts it at
-// once: what a caller waits for takes no turn of the machine.
+// A stored message says up to which height a member's disk is synced in a run: two u64 numbers,
+// little-endian. The disk's own goroutine sends it, at most once per synced group. The receiver
+// counts it at once, so callers that wait for it do not depend on a turn of the machine.
 const storedSize = 16
 
 func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.Height) {
@@ -126,13 +127,13 @@ func (l *life) onStored(from rdmanet.Peer, payload []byte) {
 	l.node.pipeline.PeerStored(run, server, ledger.Height(binary.LittleEndian.Uint64(payload[8:])))
 }
 
-// onHalted hears from the driver that an engine delivers no more.
+// onHalted is called by the driver when an engine stops delivering.
 func (l *life) onHalted(g driver.Group, reason string) {
 	l.give(shard.EngineHalted{Run: generation.Run(g.Generation), Reason: reason}, false)
 }
 
-// onEnded hears from the driver that a run is over in order. The machine hears of it once all of it
-// is executed.
+// onEnded is called by the driver when a run has ended in order. The machine gets the input after
+// all of the run is executed.
 func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 	l.work(func() {
 		if l.node.pipeline.Barrier(l.context) != nil {
@@ -153,12 +154,12 @@ func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 	})
 }
 
-// diskNow is what the machine has to know of the disk.
+// diskNow returns the state of the disk for the machine.
 func (l *life) diskNow() shard.Input {
 	return shard.DiskFull{Reason: l.node.pipeline.Stalled(), Low: l.node.disk.low()}
 }
 
-// progressNow is how the engine is doing, nil without one.
+// progressNow returns the engine's progress, or nil if no engine runs.
 func (l *life) progressNow() shard.Input {
 	group := l.view().Group
 	status := l.driver.Status()

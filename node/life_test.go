@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestNoWorkerBeginsOnceTheNodeStops has the driver report the end of a run while the node stops. A
-// worker that began then would meet a WaitGroup that is waited for, which panics, and a closed
-// store.
+// TestNoWorkerBeginsOnceTheNodeStops makes the driver report the end of a run while the node stops.
+// A worker that began then would use a WaitGroup that is already waited for, which panics, and a
+// closed store.
 func TestNoWorkerBeginsOnceTheNodeStops(t *testing.T) {
 	t.Parallel()
 	l := &life{}
@@ -29,7 +29,7 @@ func TestLastSame(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("unreachable")
 	for name, c := range map[string]struct {
-		head, parts, common ledger.Height // parts is the first block that differs
+		head, parts, common ledger.Height // parts: the first block that differs
 		forked              bool
 		err                 error
 	}{
@@ -49,7 +49,7 @@ func TestLastSame(t *testing.T) {
 	}
 }
 
-// TestNothingIsHeardBeforeTheMachineIsThere asks as another shard does, which is let in before.
+// TestNothingIsHeardBeforeTheMachineIsThere queries the life as another shard does before start.
 func TestNothingIsHeardBeforeTheMachineIsThere(t *testing.T) {
 	t.Parallel()
 	l := &life{}

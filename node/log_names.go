@@ -16,7 +16,7 @@ const memberKey = "member"
 // number.
 type memberNames struct {
 	slog.Handler
-	name func(order.ServerID) string // empty where the name is not known
+	name func(order.ServerID) string // returns "" if the name is not known
 }
 
 // Handle implements slog.Handler.

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// A member in the log has its name, and its index where no name is known.
+// A member in the log has its name, or its index if no name is known.
 func TestLogNamesMembers(t *testing.T) {
 	t.Parallel()
 	var members []ledger.GroupMember
@@ -62,7 +62,7 @@ func TestLogNamesMembers(t *testing.T) {
 	check("round=2 error=<nil>\n")
 }
 
-// No package of the node logs a member as a server.
+// No package of the node logs a member under the key "server".
 func TestLogKeys(t *testing.T) {
 	t.Parallel()
 	server := regexp.MustCompile(`"server", |"node", message`)

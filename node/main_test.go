@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Whatever a node starts has to end with it. The databases' own caches end a moment later.
+// Everything that a node starts must end with it. The databases' own caches end a moment later.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
 		"github.com/golang/glog.(*fileSink).flushDaemon"))

@@ -21,8 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// order has an operator's bundle executed at a node. One change follows another only after a few
-// rounds.
+// order waits until an operator's bundle is executed at a node. Changes must be a few rounds apart.
 func (s *shard) order(at int, make func() *ledger.Bundle) {
 	s.t.Helper()
 	s.eventually("a change of the membership is applied", func() bool {
@@ -48,7 +47,7 @@ func (s *shard) order(at int, make func() *ledger.Bundle) {
 }
 
 // candidate makes the home of a node that wants to join, with the settings of a member, and the
-// member that it wants to be.
+// member that it is to become.
 func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 	s.t.Helper()
 	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.t.Name(), number))
@@ -63,7 +62,7 @@ func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 		Key: key.Public().(ed25519.PublicKey), Address: fmt.Sprintf("127.0.0.1:%d", 1+number)}
 }
 
-// admit gives a node that joined its place in the lists.
+// admit gives a joined node its place in the lists.
 func (s *shard) admit(dir string, membership ledger.Membership) int {
 	s.t.Helper()
 	admitted, err := home.LoadJoining(dir)
@@ -83,8 +82,8 @@ func (s *shard) admit(dir string, membership ledger.Membership) int {
 	return i
 }
 
-// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not
-// start it.
+// join adds a node to the shard through a member, and returns its place in the lists. It does not
+// start the node.
 func (s *shard) join(operator *ledgertest.Operator, via int) int {
 	s.t.Helper()
 	dir, member := s.candidate(len(s.nodes), via)
@@ -92,8 +91,8 @@ func (s *shard) join(operator *ledgertest.Operator, via int) int {
 	return s.admit(dir, s.nodes[via].Store().Membership())
 }
 
-// load submits transfers to some nodes, at each of which one is durable when it returns, until stop
-// is called, which wants another one durable at each since then.
+// load submits transfers to some nodes until stop is called. It returns once a transfer is durable
+// at each of them. stop waits until another one is durable at each.
 func (s *shard) load(at ...int) (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -137,8 +136,8 @@ func (s *shard) load(at ...int) (stop func()) {
 	}
 }
 
-// Nodes join a shard that works, one after the other, from one member on, and are members like all
-// others.
+// Nodes join a working shard, one after the other, starting from one member, and become members
+// like all others.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 1, nil)
@@ -153,7 +152,7 @@ func TestJoin(t *testing.T) {
 		s.submit(joiner, api.LevelDurable, s.transfer())
 	}
 	s.same()
-	// The first ones of the genesis are gone; a majority of the present members orders.
+	// The first members of the genesis are gone. A majority of the present members orders.
 	s.kill(0)
 	s.submit(4, api.LevelDurable, s.transfer())
 	s.kill(1)
@@ -183,7 +182,8 @@ func (s *shard) ended(i int) {
 	s.stop(i)
 }
 
-// A member leaves under load; the others go on at once, with majorities of those who are left.
+// A member leaves under load. The others continue at once, with majorities of the remaining
+// members.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 5, nil)
@@ -205,8 +205,8 @@ func TestLeave(t *testing.T) {
 		t.Fatalf("%+v", membership)
 	}
 	s.same()
-	// Who is started again knows by itself that it was removed for good, and does not wait to hear
-	// that from the others, who do not talk to it any more.
+	// A removed member that is started again knows by itself that it was removed for good. It does
+	// not wait to learn that from the others, which no longer talk to it.
 	s.stop(2)
 	s.stop(3)
 	begun := time.Now()
@@ -239,12 +239,12 @@ func TestReplace(t *testing.T) {
 	s.ordering(0, 2, joiner)
 	s.submit(joiner, api.LevelDurable, s.transfer())
 	s.same()
-	// The one that left counts no more: one failure is tolerated, and it may be any.
+	// The departed member no longer counts: one failure is tolerated, of any member.
 	s.kill(0)
 	s.submit(2, api.LevelDurable, s.transfer())
 }
 
-// The joiner is killed while it joins, at several moments, and the group goes on each time.
+// The joiner is killed while it joins, at several moments. The group continues each time.
 func TestKilledWhileJoining(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, func(_ int, config *home.Config) {
@@ -274,8 +274,7 @@ func TestKilledWhileJoining(t *testing.T) {
 	s.same()
 }
 
-// A change that would leave the group without a majority of the members is refused, and says what
-// to do.
+// A change that would leave the group without a majority of the members is refused with a remedy.
 func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -297,8 +296,8 @@ func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	s.ordering(0, 1)
 }
 
-// With a perfect detector nodes crash, come back and go on after all were down, but their members
-// stay as they are; what the refusal says to do helps.
+// With a perfect detector, nodes crash, come back and continue after all were down, but their
+// members cannot change. The remedy in the refusal works.
 func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, func(_ int, config *home.Config) {
@@ -343,8 +342,9 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	s.same()
 }
 
-// A member names another one's disk with its node key while transactions go on. Several members may
-// propose it, and it changes the membership once. The chain says the same after all were restarted.
+// A member proposes another member's disk with its node key while transactions continue. Several
+// members may propose it, and it changes the membership once. The chain is the same after all were
+// restarted.
 func TestAdmitDisk(t *testing.T) {
 	t.Parallel()
 	for _, detector := range []string{"eventual", "perfect"} {
@@ -389,8 +389,8 @@ func TestAdmitDisk(t *testing.T) {
 				}
 			}
 			stop()
-			// Member 1 has another disk than the one that counts now. It leaves its group, and has
-			// its own admitted.
+			// Member 1 has another disk than the one that counts now. It leaves its group, and its
+			// own disk is admitted.
 			s.eventually("member 1 counts with its own disk", func() bool {
 				now := s.nodes[0].Store().Membership()
 				return now.Number == 2 && now.Members[1].Disk == ledger.DiskID(

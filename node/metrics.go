@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// register puts the node's figures into the registry that /metrics shows.
+// register adds the node's metrics to the registry that /metrics shows.
 func (n *Node) register(registry *prometheus.Registry) error {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ledgerd", Name: name,
@@ -46,8 +46,8 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			height(func(h api.Heights) uint64 {
 				return uint64(h.Durable)
 			})),
-		gauge("blocks_absent", "Blocks before the snapshot that the node began with which are "+
-			"not here yet.", func() float64 {
+		gauge("blocks_absent", "Blocks from before the node's snapshot that it has not fetched "+
+			"yet.", func() float64 {
 			return float64(n.Store().Absent())
 		}),
 		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 {
@@ -78,15 +78,15 @@ func (n *Node) register(registry *prometheus.Registry) error {
 				return float64(n.life.driver.Status().Traffic.BytesSent)
 			}),
 		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in "+
-			"milliseconds; 0 where no majority's are heard.", func() float64 {
+			"milliseconds; 0 if fewer than a majority of the clocks are known.", func() float64 {
 			view := n.time.View()
 			if !view.Known {
 				return 0
 			}
 			return float64(view.Offset)
 		}),
-		gauge("clock_confirmed", "1 where the clocks of a majority are near this node's, so "+
-			"that it proposes the time of blocks.", func() float64 {
+		gauge("clock_confirmed", "1 if the clocks of a majority are near this node's, so that it "+
+			"proposes the time of blocks.", func() float64 {
 			if n.time.View().Time == ledger.NoTime {
 				return 0
 			}

@@ -31,34 +31,34 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// Options of a node. Only Home has to be given.
+// Options configure a node. Only Home is required.
 type Options struct {
 	Home *home.Home
-	// Host is the node's end of the fabric, which the node closes; nil stands for the fabric that
-	// the home's configuration names. Its identity has to be the one that p2p.PeerID gives for the
-	// node's key.
+	// Host is the node's end of the fabric. The node closes it. Its identity must be the one that
+	// p2p.PeerID returns for the node's key. If Host is nil, the node opens the fabric that the
+	// home's configuration names.
 	Host rdmanet.Host
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Version is shown to people.
+	// Version is shown to users.
 	Version string
 	// Store tunes the ledger store.
 	Store store.Options
-	// Clock tells the time of day, for tests with clocks that are wrong; nil stands for time.Now.
+	// Clock returns the time of day. Tests use it for wrong clocks. Nil means time.Now.
 	Clock func() time.Time
 }
 
 // Errors of a node; match them with errors.Is.
 var (
-	// ErrAddress says that an address cannot be listened on.
+	// ErrAddress reports that the node cannot listen on an address.
 	ErrAddress = errors.New("cannot listen")
-	// ErrStopped says that the node was stopped.
+	// ErrStopped reports that the node was stopped.
 	ErrStopped = errors.New("node stopped")
-	// ErrRemoved says that the node is no member of the chain any more.
+	// ErrRemoved reports that the node is no longer a member of the chain.
 	ErrRemoved = shard.ErrRemoved
 )
 
-// Node is one running node. All methods may be called from several goroutines.
+// Node is one running node. All methods are safe for concurrent use.
 type Node struct {
 	options  Options
 	home     *home.Home
@@ -88,9 +88,9 @@ type Node struct {
 	identity *home.Disk
 }
 
-// Start opens the store, joins the fabric and serves the API; it returns when the API listens. The
-// context is for starting only. Errors: ErrAddress, those of package store (ErrDamaged, ErrForeign,
-// ErrLocked), and the fabric's.
+// Start opens the store, joins the fabric and serves the API. It returns when the API listens. The
+// context covers the start only. Errors: ErrAddress, those of package store (ErrDamaged,
+// ErrForeign, ErrLocked), and the fabric's.
 func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n := &Node{options: options, home: options.Home, logger: options.Logger, started: time.Now(),
 		done: make(chan struct{}), served: make(chan struct{})}
@@ -110,8 +110,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The API's address is taken first: an occupied port is the most common mistake, and nothing
-	// has happened yet.
+	// Bind the API's address first: an occupied port is the most common mistake, and nothing has to
+	// be undone yet.
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.home.Config.API.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("%w for clients on %s: %w; stop what uses it, or change [api] "+
@@ -163,7 +163,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		_ = n.host.Close(ended)
 	})
 	if n.host.ID() != own {
-		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(),
+		return nil, fmt.Errorf("the fabric's host is %s, but by the node's key it must be %s",
+			n.host.ID(),
 			own)
 	}
 
@@ -241,7 +242,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	return n, nil
 }
 
-// openFabric opens the host of the fabric that the configuration names.
+// openFabric opens the fabric's host that the configuration names.
 func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	config := n.home.Config.Fabric
 	host, err := fabric.Open(config.Kind, fabric.Options{
@@ -259,7 +260,8 @@ func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	return host, nil
 }
 
-// openDisk finds out whether the disk remembers what it held and promised.
+// openDisk opens the disk's identity, which says whether the disk still holds all it held and
+// promised.
 func (n *Node) openDisk() (err error) {
 	n.identity, err = n.home.OpenDisk()
 	switch {
@@ -278,18 +280,19 @@ func (n *Node) openDisk() (err error) {
 	case d.Learner != "":
 		n.logger.Info("this node's disk is not its original one", "disk", d.ID, "reason", d.Learner)
 	case d.Renewed:
-		n.logger.Info("this home was made by an older version: its disk has a name now", "disk",
+		n.logger.Info("this home was made by an older version: its disk now has an identity",
+			"disk",
 			d.ID)
 	}
 	if d.NoBirthTime {
 		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may "+
-			"go unnoticed",
+			"not be detected",
 			"folder", n.home.Dir)
 	}
 	return nil
 }
 
-// openStore opens the folder's store.
+// openStore opens the store in the home's data folder.
 func (n *Node) openStore() (*store.Store, error) {
 	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
 	switch {
@@ -312,7 +315,7 @@ func (n *Node) currentStore(opened *store.Store) *store.Store {
 	return opened
 }
 
-// fabricKind is what the node talks over, for people.
+// fabricKind returns the kind of the fabric, for the log.
 func (n *Node) fabricKind() fabric.Kind {
 	if n.options.Host != nil {
 		return fabric.Memory
@@ -320,7 +323,7 @@ func (n *Node) fabricKind() fabric.Kind {
 	return n.home.Config.Fabric.Kind
 }
 
-// URL is where the API and the explorer are.
+// URL returns the address of the API and of the explorer.
 func (n *Node) URL() string {
 	scheme := "http"
 	if n.home.Config.API.Certificate != "" {
@@ -329,10 +332,10 @@ func (n *Node) URL() string {
 	return scheme + "://" + n.address
 }
 
-// Done is closed when the node has ended: by itself, then Err says why, or because it was stopped.
+// Done is closed when the node has ended. If it ended by itself, Err says why.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err says why the node ended by itself; nil while it runs and after Stop.
+// Err returns why the node ended by itself. It is nil while the node runs and after Stop.
 func (n *Node) Err() error {
 	select {
 	case <-n.done:
@@ -342,7 +345,7 @@ func (n *Node) Err() error {
 	}
 }
 
-// fail ends the node's part in the group; it keeps serving reads until it is stopped.
+// fail ends the node's part in the group. The node keeps serving reads until it is stopped.
 func (n *Node) fail(err error) {
 	if errors.Is(err, syscall.EROFS) {
 		err = fmt.Errorf("%w: %s, and start this node again", err, readOnly(n.home.Dir))
@@ -350,7 +353,7 @@ func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
 		level := slog.LevelError
 		if errors.Is(err, ErrRemoved) {
-			level = slog.LevelInfo // as it was told to
+			level = slog.LevelInfo // an expected end
 		}
 		n.logger.Log(context.Background(), level, "this node ends", "reason", err)
 		n.err = err
@@ -359,12 +362,12 @@ func (n *Node) fail(err error) {
 	})
 }
 
-// drainPatience is how long a stopping node waits for what its clients were told is pending.
+// drainPatience bounds how long a stopping node waits for the pending transactions of its clients.
 const drainPatience = 3 * time.Second
 
-// Stop ends the node in order: no new writes, what is under way is finished as far as the context
-// allows, everything executed is synced, all is closed. Stopping again waits for the first call's
-// end.
+// Stop ends the node in order. It takes no new writes, finishes the work under way as far as the
+// context allows, syncs everything that was executed, and closes all parts. A second call waits for
+// the end of the first.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopOnce.Do(func() { n.stopErr = n.shutdown(ctx) })
 	return n.stopErr
@@ -391,7 +394,8 @@ func (n *Node) shutdown(ctx context.Context) error {
 		}
 		break
 	}
-	// What the clients wait for may have used up the patience; closing in order has its own time.
+	// Waiting for the clients' transactions may have used up the patience. Closing has its own
+	// time.
 	finishing, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}

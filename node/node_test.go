@@ -33,9 +33,9 @@ type shard struct {
 	nodes   []*node.Node
 	client  *ledgertest.Client
 	store   store.Options
-	clocks  []func() time.Time // by node; nil where all are right
-	gone    map[int]bool       // who left for good
-	loads   int                // begun so far
+	clocks  []func() time.Time // by node; nil if all are right
+	gone    map[int]bool       // departed members
+	loads   int                // number of loads started
 }
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
@@ -115,12 +115,12 @@ func (s *shard) stop(i int) {
 	s.nodes[i] = nil
 }
 
-// kill makes the others see a dead process, then cleans up behind it.
+// kill makes the others see a dead process, then cleans up the node.
 func (s *shard) kill(i int) {
 	s.network.Kill(s.peers[i])
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = s.nodes[i].Stop(ended) // whatever it says: its fabric is gone
+	_ = s.nodes[i].Stop(ended) // errors are expected: its fabric is gone
 	s.nodes[i] = nil
 }
 
@@ -166,7 +166,7 @@ func (s *shard) ordering(which ...int) {
 	})
 }
 
-// submit gives a bundle to a node and waits for a level.
+// submit submits a bundle to a node and waits for a level.
 func (s *shard) submit(i int, level api.Level, transactions ...ledger.Transaction) []api.Status {
 	s.t.Helper()
 	bundle := s.client.Bundle(transactions...)
@@ -194,7 +194,7 @@ func (s *shard) submit(i int, level api.Level, transactions ...ledger.Transactio
 	return statuses
 }
 
-// same waits until all running nodes hold the same head, and gives its height.
+// same waits until all running nodes hold the same head, and returns its height.
 func (s *shard) same() ledger.Height {
 	s.t.Helper()
 	var height ledger.Height
@@ -320,7 +320,7 @@ func TestShardWithoutMajorityHaltsAndGoesOn(t *testing.T) {
 	s.same()
 }
 
-// A node says that it orders only while its engine acts in the group that it shows.
+// A node reports that it orders only while its engine acts in the group that it shows.
 func TestOrderingMeansThatTheEngineActs(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -348,7 +348,7 @@ func TestOrderingMeansThatTheEngineActs(t *testing.T) {
 	s.start(1, 2)
 	s.ordering(s.all()...)
 	for range 3 {
-		s.kill(2) // the next eon, and the one with it again
+		s.kill(2) // starts an eon without it, and later one with it
 		s.ordering(0, 1)
 		s.start(2)
 		s.ordering(s.all()...)
@@ -360,7 +360,7 @@ func TestOrderingMeansThatTheEngineActs(t *testing.T) {
 	s.ordering(0, 1)
 }
 
-// A full disk: the node refuses writes and keeps serving reads, and recovers when there is space.
+// On a full disk, the node refuses writes, keeps serving reads, and recovers when there is space.
 func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -389,7 +389,7 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	if _, err := s.nodes[0].Store().Transaction(status.ID); err != nil {
 		t.Fatalf("reads: %v", err)
 	}
-	// The others go on, if need be without it.
+	// The others continue, without it if necessary.
 	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 	mu.Lock()

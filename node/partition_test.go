@@ -11,8 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// quickShard is a running shard that suspects after half a second, and whose lanes break after
-// another time.
+// quickShard is a running shard that suspects after half a second. Its lanes break after mend.
 func quickShard(t *testing.T, nodes int, mend time.Duration) *shard {
 	t.Helper()
 	s := newShard(t, nodes, func(_ int, config *home.Config) {
@@ -30,7 +29,7 @@ func (s *shard) transfer() ledger.Transaction {
 	return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
 }
 
-// part cuts, or mends, all links between two sets of nodes.
+// part cuts or mends all links between two sets of nodes.
 func (s *shard) part(cut bool, some, others []int) {
 	for _, i := range some {
 		for _, j := range others {
@@ -45,8 +44,8 @@ func (s *shard) part(cut bool, some, others []int) {
 	}
 }
 
-// outside waits until nodes say that they are outside of the majority, or that they wait for one,
-// where they were cut off between two groups, and take no writes.
+// outside waits until nodes take no writes, and report that they are outside of the majority, or
+// that they wait for a majority if they were cut off between two groups.
 func (s *shard) outside(which ...int) {
 	s.t.Helper()
 	s.eventually("outside of the majority", func() bool {
@@ -64,7 +63,7 @@ func (s *shard) outside(which ...int) {
 	})
 }
 
-// A minority stops and says so, the majority goes on, and the minority comes back by itself.
+// A minority stops and says so. The majority continues, and the minority comes back by itself.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	for name, mend := range map[string]time.Duration{"lanes break": 300 * time.Millisecond,
@@ -78,8 +77,8 @@ func TestPartition(t *testing.T) {
 				s.submit(majority[i%3], api.LevelDurable, s.transfer())
 			}
 			s.ordering(majority...)
-			// in order: whatever the minority is given after it was cut off cannot be delivered
-			// before
+			// In order: a transaction that the minority gets after it was cut off cannot be
+			// delivered earlier.
 			pending := s.client.Bundle(s.transfer())
 			s.nodes[1].Admit(t.Context(), []*ledger.Bundle{pending}, false)
 			s.outside(minority...)
@@ -93,7 +92,7 @@ func TestPartition(t *testing.T) {
 }
 
 // All links are cut for longer than all timeouts, while transactions are under way. Then they are
-// mended, and the shard goes on without anybody's help.
+// mended, and the shard continues without an operator's help.
 func TestEveryLinkCutAndMended(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{2, 3, 4, 6} {
@@ -133,8 +132,8 @@ func (s *shard) submitted(bundle *ledger.Bundle, at int) api.Status {
 	return status
 }
 
-// A link that is down for a while makes suspicions, which are false. They are taken back: nobody
-// leaves for good, and rounds are unreliable again.
+// A link that is down for a while causes false suspicions. They are taken back: no member leaves
+// for good, and rounds become unreliable again.
 func TestFalseSuspicionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := quickShard(t, 3, time.Minute)
@@ -163,7 +162,7 @@ func TestFalseSuspicionIsTakenBack(t *testing.T) {
 	s.same()
 }
 
-// Every node restarts while another pair of links is down; whatever happens, there is one chain.
+// Every node restarts while another pair of links is down. There is always one chain.
 func TestAllRestartedOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	s := quickShard(t, 4, 300*time.Millisecond)

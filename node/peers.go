@@ -12,17 +12,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// peerTable lists the peers of this node: the members of the chain by their indexes, which stay for
-// ever. A table is never changed; a new one takes its place.
+// peerTable lists the peers of this node: the members of the chain by index. An index never
+// changes. A table never changes either: a new one replaces it.
 type peerTable struct {
 	ids     []rdmanet.PeerID // by index; empty for servers that left
 	servers map[rdmanet.PeerID]order.ServerID
 	names   map[order.ServerID]string // for the log
-	// addresses are where the others are, for fabrics that have to know.
+	// addresses are the addresses of the other members, for fabrics that need them.
 	addresses map[rdmanet.PeerID]string
 }
 
-// newPeerTable makes a table of members; this node is in it in any case.
+// newPeerTable makes a table of members. The table always includes this node.
 func newPeerTable(members []ledger.GroupMember, self order.ServerID,
 	own rdmanet.PeerID) (*peerTable, error) {
 	t := &peerTable{
@@ -34,11 +34,11 @@ func newPeerTable(members []ledger.GroupMember, self order.ServerID,
 		t.names[order.ServerID(member.Index)] = member.Name
 		peer, err := p2p.PeerID(member.Key)
 		if err != nil {
-			continue // nobody can have such a key: the member takes part in nothing
+			continue // no node can have such a key: the member takes part in nothing
 		}
 		index := order.ServerID(member.Index)
 		if (index == self) != (peer == own) {
-			return nil, fmt.Errorf("member %d of the chain is %s, and this node is %s as member %d",
+			return nil, fmt.Errorf("member %d of the chain is %s, but this node is %s, member %d",
 				index, peer, own, self)
 		}
 		t.put(index, peer)
@@ -57,7 +57,7 @@ func (t *peerTable) put(server order.ServerID, peer rdmanet.PeerID) {
 	t.servers[peer] = server
 }
 
-// equal reports whether two tables lead to the same peers at the same places.
+// equal reports whether two tables have the same peers at the same indexes and addresses.
 func (t *peerTable) equal(other *peerTable) bool {
 	if !slices.Equal(t.ids, other.ids) || len(t.addresses) != len(other.addresses) {
 		return false
@@ -70,10 +70,10 @@ func (t *peerTable) equal(other *peerTable) bool {
 	return true
 }
 
-// peers is the table that counts now.
+// peers holds the current table.
 type peers struct{ table atomic.Pointer[peerTable] }
 
-// id is a server's identity on the fabric, empty for one that is no peer.
+// id returns a server's identity on the fabric, or "" if the server is not a peer.
 func (p *peers) id(server order.ServerID) rdmanet.PeerID {
 	t := p.table.Load()
 	if int(server) >= len(t.ids) {
@@ -96,20 +96,20 @@ func (p *peers) server(id rdmanet.PeerID) (order.ServerID, bool) {
 	return server, known
 }
 
-// membershipHost is a fabric's host that has to know who the members are.
+// membershipHost is a fabric's host that needs to know the members.
 type membershipHost interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// peersAsOf is what the table of peers was made of.
+// peersAsOf identifies what the table of peers was made from.
 type peersAsOf struct {
 	number  uint64
 	leavers []order.ServerID
 }
 
-// activePeers returns the members this node must stay connected to: those of its chain, or of the
-// block that let it in while its own chain does not reach as far; and those that left, for as long
-// as the machine talks to them.
+// activePeers returns the members this node must stay connected to. These are the members of its
+// chain, or of the block that let it in while its own chain does not reach that block. Members that
+// left are included as long as the machine talks to them.
 func (l *life) activePeers(leavers []order.ServerID) []ledger.GroupMember {
 	membership := l.node.Store().Membership()
 	if at := l.node.home.Membership(); at.Number > membership.Number {
@@ -125,7 +125,7 @@ func (l *life) activePeers(leavers []order.ServerID) []ledger.GroupMember {
 	return members
 }
 
-// refreshPeers gives the present members to everything that talks to them.
+// refreshPeers passes the current members to every part that connects to them.
 func (l *life) refreshPeers() error {
 	n := l.node
 	number, elsewhere := n.Store().Membership().Number, n.between.membersChanged()
@@ -155,8 +155,8 @@ func (l *life) refreshPeers() error {
 		n.admitPeers(table))
 }
 
-// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of
-// the other shards.
+// admitPeers makes the fabric admit the members of the own shard, taken from the table, and those
+// of the other shards.
 func (n *Node) admitPeers(own *peerTable) error {
 	if host, can := n.host.(membershipHost); can {
 		return host.SetMembers(n.between.addresses(own.addresses))

@@ -18,33 +18,33 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrRecovery says that a shard cannot be recovered as its operator said.
+// ErrRecovery reports that a shard cannot be recovered as its operator asked.
 var ErrRecovery = errors.New("no recovery")
 
-// generationsSkipped is how many generations a recovery leaves out. Homes that are lost may know of
-// decisions that no home at hand does; none of those may share its number with a new one.
+// generationsSkipped is how many generations a recovery skips. Lost homes may hold decisions that
+// no home at hand knows. None of those may share its number with a new decision.
 const generationsSkipped = 1000
 
-// RecoveryOptions say what is left of a shard. Each of its members has to be in one of them.
+// RecoveryOptions say what is left of a shard. Each member must appear in exactly one of them.
 type RecoveryOptions struct {
-	// Homes are at hand; their nodes do not run.
+	// Homes are the homes at hand. Their nodes do not run.
 	Homes []*home.Home
-	// Disks are those of members whose homes are on other machines, by the members' names.
+	// Disks are the disks of members whose homes are on other machines, by the members' names.
 	Disks map[string]ledger.DiskID
-	// Lost are the names of members whose homes are gone: they leave the membership. Absent are
-	// those of members that stay as they are.
+	// Lost names the members whose homes are gone: they leave the membership. Absent names the
+	// members that stay as they are.
 	Lost, Absent []string
-	// Store is how to open a home's store.
+	// Store returns the options to open a home's store.
 	Store func(*home.Home) store.Options
 }
 
 // RecoveryHome is a home at hand, as a recovery sees it.
 type RecoveryHome struct {
 	*Holdings
-	// Forgot is why the home's disk does not count; "" if it does.
+	// Forgot is why the home's disk does not count, or "" if it counts.
 	Forgot string
-	// Forked tells that the home has blocks past the height Common that the furthest home does not
-	// have.
+	// Forked reports that the home has blocks above the height Common that the furthest home does
+	// not have.
 	Forked bool
 	Common ledger.Height
 
@@ -56,38 +56,40 @@ type RecoveryChange struct {
 	Kind  ledger.ChangeKind  `json:"kind"`
 	Index ledger.MemberIndex `json:"index"`
 	Name  string             `json:"name"`
-	// Disk is the one that is admitted; zero where the home gets it only with the recovery.
+	// Disk is the admitted disk. It is zero if the home gets the disk only with the recovery.
 	Disk ledger.DiskID `json:"disk,omitzero"`
 	// Height is that of the block with the change, once there is one.
 	Height ledger.Height `json:"height,omitempty"`
 }
 
-// Recovery is how a shard can go on whose majority forgot. PlanRecovery makes it, and changes
-// nothing.
+// Recovery says how a shard can continue after its majority forgot. PlanRecovery makes it and
+// changes nothing.
 //
-// The shard goes on from the furthest home. Blocks with changes of the membership follow its head:
-// they name the disks that count from there on, and stay in the chain as the mark of the recovery.
-// The new head is taken for durable, since the disks that could say so forgot. A decision for a
-// generation that nobody knows yet says that the shard goes on from the new head. The furthest home
-// remembers that it took part in that generation, and all other homes at hand that it was decided.
-// Their earlier promises and runs are void with it: they were made to disks that do not count any
-// more.
+// The shard continues from the furthest home. Blocks with changes of the membership follow its
+// head. They name the disks that count from there on, and they stay in the chain as a trace of the
+// recovery. The new head is taken as durable, since the disks that could confirm that forgot.
+//
+// A decision for a generation that no node knows yet says that the shard continues from the new
+// head. The furthest home records that it took part in that generation. All other homes at hand
+// record that the generation was decided. This voids their earlier promises and runs: those were
+// made to disks that no longer count.
 type Recovery struct {
-	// Homes are those at hand, by index, and From is the furthest of them.
+	// Homes are the homes at hand, by index. From is the furthest of them.
 	Homes []RecoveryHome
 	From  *RecoveryHome
-	// Members are those as of the furthest head.
+	// Members is the membership at the furthest head.
 	Members ledger.Membership
-	// Forms tells that the homes at hand form a group by themselves, so that no recovery is needed.
-	// Waiting is what they miss if they do not.
+	// Forms reports that the homes at hand form a group by themselves, so no recovery is needed.
+	// Otherwise Waiting says what they lack.
 	Forms   bool
 	Waiting generation.Waiting
-	// Durable is the highest block that any home knows to be durable, and Seen the highest one that
-	// any home knows of. Blocks above the furthest head up to Seen are lost.
+	// Durable is the highest block that any home knows to be durable. Seen is the highest block
+	// that any home knows of. Blocks above the furthest head up to Seen are lost.
 	Durable, Seen ledger.Height
-	// Rounds is how many decided rounds a recovery executes first, which the furthest home has not.
+	// Rounds is how many decided rounds a recovery executes first. The furthest home has not
+	// executed them.
 	Rounds int
-	// Changes is what a recovery would do, and Refused why it cannot; nil if it can.
+	// Changes are the changes that a recovery would make. Refused is why it cannot, or nil.
 	Changes []RecoveryChange
 	Refused error
 
@@ -96,12 +98,12 @@ type Recovery struct {
 	replays []replay
 }
 
-// Word is what an operator types to confirm: the name of the member from whose home the shard goes
-// on.
+// Word returns the word that an operator types to confirm: the name of the member from whose home
+// the shard continues.
 func (r *Recovery) Word() string { return r.From.Name }
 
-// PlanRecovery looks at what is left of a shard, and changes nothing. It returns ErrRecovery for
-// homes that do not belong together, and the errors of Survey.
+// PlanRecovery examines what is left of a shard and changes nothing. It returns ErrRecovery if the
+// homes do not belong together, and the errors of Survey.
 func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 	if len(options.Homes) == 0 {
 		return nil, fmt.Errorf("%w: there is no home", ErrRecovery)
@@ -128,8 +130,9 @@ func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 			)
 		}
 		if i > 0 && h.Self == homes[i-1].Self {
-			return nil, fmt.Errorf("%w: %s and %s are the same member's: name the one that is "+
-				"to run",
+			return nil, fmt.Errorf("%w: %s and %s belong to the same member: name only the home "+
+				"that "+
+				"is to run",
 				ErrRecovery, homes[i-1].Dir, h.Dir)
 		}
 		held, opened, err := survey(h, options.Store(h))
@@ -162,7 +165,7 @@ func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 	return r, nil
 }
 
-// compare finds the furthest home, and where the chains of the others part from its.
+// compare finds the furthest home, and the heights where the other chains part from its chain.
 func (r *Recovery) compare(stores []*store.Store) error {
 	furthest := 0
 	for i := 1; i < len(r.Homes); i++ {
@@ -189,9 +192,9 @@ func (r *Recovery) compare(stores []*store.Store) error {
 	return nil
 }
 
-// further reports whether one home is further than another. Of two chains of which one is a part of
-// the other, the longer one is. Of two that part, it is the one that is known to be durable beyond
-// that point, or else the one of the later generation, or else the longer one.
+// further reports whether one home is further than another. If one chain extends the other, the
+// longer one is further. If they part, the one known to be durable beyond that point is further;
+// else the one of the later generation; else the longer one.
 func (r *Recovery) further(stores []*store.Store, one, other int) (bool, error) {
 	common, err := commonHeight(stores[one], stores[other])
 	if err != nil {
@@ -216,8 +219,8 @@ func truth(b bool) int {
 	return 0
 }
 
-// commonHeight is the last height at which two stores hold the same block; one that is nil holds
-// the genesis only.
+// commonHeight returns the last height at which two stores hold the same block. A nil store holds
+// only the genesis.
 func commonHeight(a, b *store.Store) (ledger.Height, error) {
 	if a == nil || b == nil {
 		return 0, nil
@@ -233,7 +236,7 @@ func commonHeight(a, b *store.Store) (ledger.Height, error) {
 	return ledger.Height(max(first, 1) - 1), failure
 }
 
-// newest is the newest decision that any home knows, nil for none.
+// newest returns the newest decision that any home knows, or nil.
 func (r *Recovery) newest() (newest *generation.Decision) {
 	for i := range r.Homes {
 		d := r.Homes[i].state.Decided
@@ -244,13 +247,13 @@ func (r *Recovery) newest() (newest *generation.Decision) {
 	return newest
 }
 
-// forgot says why a home's disk does not count under a membership; "" if it does.
+// forgot returns why a home's disk does not count under a membership, or "" if it counts.
 func (held *Holdings) forgot(m generation.Membership, newest *generation.Decision) string {
 	self, disk := order.ServerID(held.Index), generation.DiskID(held.Disk.ID)
 	named := m.Disk(self)
 	switch {
 	case !m.Includes(self):
-		return "it is no member any more"
+		return "it is no longer a member"
 	case held.Disk.Renewed:
 		return held.Disk.Learner
 	case m.Counts(self, disk, held.Disk.Original):
@@ -265,7 +268,7 @@ func (held *Holdings) forgot(m generation.Membership, newest *generation.Decisio
 	return cmp.Or(held.Disk.Learner, fmt.Sprintf("the chain has it count with disk %s", named))
 }
 
-// seen is the highest block that a home knows of for certain, whether it holds that or not.
+// seen returns the highest block that a home knows of for certain. The home may not hold it.
 func (held *Holdings) seen() ledger.Height {
 	seen := max(uint64(held.Head.Height), held.state.Start.Height)
 	if d := held.state.Decided; d != nil {
@@ -287,7 +290,7 @@ func (r *Recovery) formsNow() (bool, generation.Waiting) {
 	return wouldForm(synods)
 }
 
-// propose works out the changes that have a majority count again, or why that cannot be.
+// propose finds the changes that make a majority count again, or returns why none do.
 func (r *Recovery) propose() error {
 	for i := range r.Homes {
 		r.decided = max(r.decided, r.Homes[i].state.Instance,
@@ -303,9 +306,8 @@ func (r *Recovery) propose() error {
 	}
 	if _, member := r.Members.Find(r.From.Index); !member {
 		return fmt.Errorf(
-			"%w: %s holds the furthest chain, and is no member: leave its home out, or have a "+
-				"member "+
-				"begin with a copy of its data folder",
+			"%w: %s holds the furthest chain, but is not a member: leave its home out, or start "+
+				"a member with a copy of its data folder",
 			ErrRecovery,
 			r.From.Name,
 		)
@@ -320,19 +322,17 @@ func (r *Recovery) propose() error {
 	return r.wouldWork(after)
 }
 
-// conflict refuses two chains that part although each of them has blocks beyond that which a node
-// knows to be durable.
+// conflict refuses two chains that part if nodes know blocks of both beyond that point to be
+// durable.
 func (r *Recovery) conflict() error {
 	for i := range r.Homes {
 		each := &r.Homes[i]
 		if each.Durable > each.Common {
 			return fmt.Errorf(
 				"%w: %s and %s hold different blocks from %d on, and both know such blocks to "+
-					"be durable: "+
-					"nobody but you can tell which are to stay; move the data folder of the "+
-					"other home to "+
-					"another place, "+
-					"keep it, and look again",
+					"be durable: only you can decide which blocks stay; move the data folder of "+
+					"the "+
+					"other home to another place, keep it, and run this command again",
 				ErrRecovery,
 				each.Name,
 				r.From.Name,
@@ -344,7 +344,7 @@ func (r *Recovery) conflict() error {
 }
 
 // withoutBlocks refuses a furthest home that began with a snapshot and still lacks older blocks, if
-// another home needs these and no third one has them.
+// another home needs these blocks and no home has them.
 func (r *Recovery) withoutBlocks() error {
 	for i := range r.Homes {
 		each := &r.Homes[i]
@@ -355,7 +355,7 @@ func (r *Recovery) withoutBlocks() error {
 		if !served {
 			return fmt.Errorf(
 				"%w: %s needs blocks from %d on, and no home has them all, since %s began with a "+
-					"snapshot: give the home of a member that has them, or say --lost %s",
+					"snapshot: add the home of a member that has them, or use --lost %s",
 				ErrRecovery,
 				each.Name,
 				each.Common+1,
@@ -367,7 +367,7 @@ func (r *Recovery) withoutBlocks() error {
 	return nil
 }
 
-// account has each member do what the operator says of it, and returns the membership after that.
+// account applies the operator's word on each member, and returns the membership after that.
 func (r *Recovery) account() (generation.Membership, error) {
 	after := generation.Membership{Number: r.Members.Number}
 	missing, counting := []string(nil), 0
@@ -436,18 +436,17 @@ func (r *Recovery) account() (generation.Membership, error) {
 	}
 	if len(missing) > 0 {
 		return after, fmt.Errorf(
-			"%w: nothing is said of %s: give its home with --home, its disk with --disk "+
-				"if the home is on another machine, or say that it is gone for good with --lost, "+
-				"or --absent if it may "+
-				"come back",
+			"%w: nothing is said of %s: name its home with --home, or its disk with --disk "+
+				"if the home is on another machine; use --lost if it is gone for good, or "+
+				"--absent if it may come back",
 			ErrRecovery,
 			strings.Join(missing, ", "),
 		)
 	}
 	if counting < after.Quorum() {
 		return after, fmt.Errorf(
-			"%w: the disks of %d of %d members would count, and it takes %d: give more homes, "+
-				"or let members that are gone for good leave with --lost",
+			"%w: the disks of %d of %d members would count, and %d are needed: name more homes, "+
+				"or remove members that are gone for good with --lost",
 			ErrRecovery,
 			counting,
 			len(after.Members),
@@ -474,16 +473,16 @@ func (r *Recovery) names() string {
 	return strings.Join(names, ", ")
 }
 
-// wouldWork makes sure that the nodes form a group after the recovery, before anything is changed:
-// the same machines decide that as in the nodes.
+// wouldWork checks that the nodes form a group after the recovery, before anything is changed. It
+// runs the same machines that decide this in the nodes.
 func (r *Recovery) wouldWork(after generation.Membership) error {
-	for i := range after.Disks { // what the homes get only with the recovery
+	for i := range after.Disks { // the homes get these disks only with the recovery
 		at := slices.IndexFunc(
 			r.Homes,
 			func(h RecoveryHome) bool { return order.ServerID(h.Index) == after.Members[i] },
 		)
 		if at >= 0 && r.Homes[at].Forgot != "" && after.Disks[i] == (generation.DiskID{}) {
-			_, _ = rand.Read(after.Disks[i][:]) // which never fails
+			_, _ = rand.Read(after.Disks[i][:]) // never fails
 		}
 	}
 	head := generation.Head{
@@ -517,15 +516,16 @@ func (r *Recovery) wouldWork(after generation.Membership) error {
 		synods = append(synods, s)
 	}
 	if forms, waiting := wouldForm(synods); !forms {
-		return fmt.Errorf("%w: the nodes would not form a group even so: %+v", ErrRecovery, waiting)
+		return fmt.Errorf("%w: the nodes would not form a group even after these changes: %+v",
+			ErrRecovery, waiting)
 	}
 	return nil
 }
 
-// decision says that the shard goes on from a head.
+// decision returns the decision that the shard continues from a head.
 func (r *Recovery) decision(after generation.Membership, head generation.Head) generation.Decision {
 	d := generation.Decision{Generation: r.decided, Base: head}
-	// No home's head is of that generation: so none is taken for holding the base unless it does.
+	// No home's head is of that generation. So only homes that hold the base count as holding it.
 	d.Base.Generation = r.decided - 1
 	for i, server := range after.Members {
 		at := slices.IndexFunc(
@@ -549,30 +549,30 @@ func (r *Recovery) nameOf(server order.ServerID) string {
 	return member.Name
 }
 
-// state is what a home promised and knows after the recovery.
+// state returns a home's promises and knowledge after the recovery.
 func (r *Recovery) state(furthest bool, disk generation.DiskID, d generation.Decision,
 	after generation.Membership) generation.State {
 	state := generation.State{Disk: disk, Instance: d.Generation, Decided: &d}
 	if furthest {
-		// Its run is the newest of all, and counted with the new membership: so nobody asks for a
-		// majority of an earlier one, whose disks forgot.
+		// Its run is the newest of all and counts with the new membership. So no node asks for a
+		// majority of an earlier run, whose disks forgot.
 		state.Activated, state.Shard, state.Start = generation.NewRun(d.Generation, 0), after,
 			d.Base
 	}
 	return state
 }
 
-// Recovered is what a recovery did.
+// Recovered is the result of a recovery.
 type Recovered struct {
 	Changes    []RecoveryChange
 	Generation generation.Generation
 	Head       store.Head
 }
 
-// Do recovers the shard. The key is an operator's; it may be nil where no operator's key is needed:
-// for a shard of one member, and for a chain without operators. A recovery that was interrupted can
-// be planned and done again. It returns ErrRecovery, home.ErrLocked if a node was started
-// meanwhile, and the errors of stores and files.
+// Do recovers the shard. The key is an operator's. It may be nil if no operator's key is needed:
+// for a shard of one member, and for a chain without operators. An interrupted recovery can be
+// planned and done again. Errors: ErrRecovery, home.ErrLocked if a node was started meanwhile, and
+// those of stores and files.
 func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 	switch {
 	case r.Forms:
@@ -597,7 +597,7 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 	changes := slices.Clone(r.Changes)
 	for i := range r.Homes {
 		each := &r.Homes[i]
-		// which settles the identity, and keeps the node from starting
+		// OpenDisk settles the identity, and keeps the node from starting.
 		disk, err := each.home.OpenDisk()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", each.Home, err)
@@ -639,7 +639,7 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 	return done, nil
 }
 
-// settledOtherwise reports whether a disk turned out to be another one than it was taken for.
+// settledOtherwise reports whether a disk turned out not to be the expected one.
 func (h *RecoveryHome) settledOtherwise(disk *home.Disk) bool {
 	if h.Disk.Renewed || h.Disk.ID.IsZero() {
 		return disk.Original == h.Disk.Renewed
@@ -647,7 +647,7 @@ func (h *RecoveryHome) settledOtherwise(disk *home.Disk) bool {
 	return disk.ID != h.Disk.ID
 }
 
-// signer is the key that signs a change.
+// signer returns the key that signs a change.
 func (r *Recovery) signer(
 	change *RecoveryChange,
 	operator ed25519.PrivateKey,
@@ -657,7 +657,8 @@ func (r *Recovery) signer(
 		if public := operator.Public().(ed25519.PublicKey); !genesis.IsOperator(
 			ledger.PublicKey(public),
 		) {
-			return nil, fmt.Errorf("%w: the key is no operator's of chain %s", ErrRecovery,
+			return nil, fmt.Errorf("%w: the key does not belong to an operator of chain %s",
+				ErrRecovery,
 				genesis.Chain)
 		}
 		return operator, nil
@@ -678,7 +679,7 @@ func (r *Recovery) signer(
 	)
 }
 
-// appendChanges appends the changes to the furthest home's chain, a block each, and returns the
+// appendChanges appends the changes to the furthest home's chain, one block each, and returns the
 // membership after them.
 func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 	after generation.Membership, err error) {
@@ -708,7 +709,7 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 	}
 	done.Head = opened.Head()
 	opened.KnowDurable(done.Head.Height)
-	opened.SettleDoubt() // the shard goes on from here, whatever this disk had perhaps
+	opened.SettleDoubt() // the shard continues from here, whatever else this disk perhaps announced
 	return synodMembership(opened.Membership()), nil
 }
 
@@ -762,14 +763,14 @@ func (r *Recovery) appendChange(
 	return nil
 }
 
-// newLeave is the signed bundle that removes a member.
+// newLeave returns the signed bundle that removes a member.
 func newLeave(
 	key ed25519.PrivateKey,
 	opened *store.Store,
 	index ledger.MemberIndex,
 ) (*ledger.Bundle, error) {
 	var stream [8]byte
-	_, _ = rand.Read(stream[:]) // which never fails
+	_, _ = rand.Read(stream[:]) // never fails
 	nonce := ledger.Nonce{Stream: binary.BigEndian.Uint64(stream[:]) >> 1}
 	nonce.Sequence = opened.NextSequence(ledger.Operator, nonce.Stream)
 	bundle, err := ledger.NewBundle(ledger.Transaction{

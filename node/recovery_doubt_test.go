@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// doubt damages both copies of what may have been the newest marker of a home's store.
+// doubt damages both copies of the marker that may have been the newest of a home's store.
 func (s *shard) doubt(i int) {
 	s.t.Helper()
 	path := filepath.Join(s.homes[i].Data(), "tip")
@@ -31,8 +31,8 @@ func (s *shard) doubt(i int) {
 	}
 }
 
-// The furthest home had perhaps more. The operator goes on from it, with a member that may come
-// back.
+// The furthest home may have had more blocks. The operator continues from it, with a member that
+// may come back.
 func TestRecoveryOfADiskInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// synodHome is what a node's synod would begin with.
+// synodHome is what a node's synod starts with.
 type synodHome struct {
 	self     order.ServerID
 	original bool
@@ -15,12 +15,13 @@ type synodHome struct {
 	report   generation.Report
 }
 
-// formingTicks is for how long wouldForm lets the synods try.
+// formingTicks bounds how long wouldForm lets the synods try.
 const formingTicks = 400
 
-// wouldForm reports whether nodes that begin with this would decide a generation among themselves,
-// all of them running and reaching each other, and what they miss if not. The synods of the nodes
-// decide that, so it holds what they do. What they want on their disks they are given.
+// wouldForm reports whether nodes that start like this would decide a generation among themselves,
+// if all of them run and reach each other. If not, it returns what they lack. The real synods
+// decide this, so the answer matches what the nodes do. The synods get every round that they want
+// on their disks.
 func wouldForm(homes []synodHome) (bool, generation.Waiting) {
 	synods := map[order.ServerID]*generation.Synod{}
 	var servers []order.ServerID

@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A generation begins with rounds that were A-delivered before it, perhaps: its tail. Each member
+// A generation begins with a tail: rounds that may have been A-delivered before it. Each member
 // that accepts the decision has their contents on its disk, and executes them before its engine
 // starts. A block of the tail is durable only once a majority has executed and synced it. If all of
-// those forgot, a home that accepted, and executed nothing yet, is what is left of the block. So a
-// recovery executes the tail where the furthest chain ends within it.
+// these members forgot, the block may be left only in a home that accepted the decision and
+// executed nothing yet. So a recovery executes the tail if the furthest chain ends within it.
 
 // replay is a round of a tail that the furthest home has not executed.
 type replay struct {
@@ -22,8 +22,8 @@ type replay struct {
 	content order.Delivery
 }
 
-// unexecuted returns the rounds of the newest tail that the furthest chain goes on with, as far as
-// the homes hold them. Opened is the furthest home's store, nil if there is none.
+// unexecuted returns the rounds of the newest tail that follow the furthest chain, as far as the
+// homes hold them. Opened is the furthest home's store, or nil if it has none.
 func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	value := r.newestValue()
 	if value == nil || r.From.Activated >= value.Generation {
@@ -37,7 +37,7 @@ func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	for _, round := range rest {
 		content := r.contentOf(round)
 		if content == nil {
-			break // what follows does not count without it
+			break // later rounds do not count without it
 		}
 		delivery, err := decodeRound(content)
 		if err != nil {
@@ -48,8 +48,8 @@ func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	return replays, nil
 }
 
-// newestValue is the newest decision that any home knows; or else what was accepted for a later
-// generation in the highest ballot, since that may have been decided.
+// newestValue returns the newest decision that any home knows. If a home accepted a value for a
+// later generation, it returns the one of the highest ballot, since that may have been decided.
 func (r *Recovery) newestValue() *generation.Decision {
 	value := r.newest()
 	var highest generation.Ballot
@@ -68,15 +68,15 @@ func (r *Recovery) newestValue() *generation.Decision {
 	return value
 }
 
-// restOf returns the rounds of a tail that the furthest chain does not hold: all of them where it
-// ends with the base, and the later ones where it ends within the tail.
+// restOf returns the rounds of a tail that the furthest chain does not hold: all of them if the
+// chain ends with the base, the later ones if it ends within the tail, none if it took another way.
 func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]generation.TailRound,
 	error) {
 	head := r.From.report.Head
 	if head.Height < d.Base.Height {
 		return nil, nil
 	}
-	if opened == nil { // it holds the genesis only
+	if opened == nil { // the chain is the genesis only
 		if d.Base.Height == 0 && d.Base.Hash == head.Hash {
 			return d.Tail, nil
 		}
@@ -97,7 +97,7 @@ func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]genera
 		}
 		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) ||
 			rest[0].Epoch != order.Epoch(header.Epoch) {
-			return nil, nil // the chain goes on with something else
+			return nil, nil // the chain continues with another round
 		}
 		rest = rest[1:]
 	}
@@ -114,12 +114,12 @@ func (r *Recovery) contentOf(round generation.TailRound) []byte {
 	return nil
 }
 
-// replayTail executes what unexecuted found.
+// replayTail executes the rounds that unexecuted found.
 func (r *Recovery) replayTail(opened *store.Store) error {
 	for _, each := range r.replays {
 		var batches [][]byte
 		for _, message := range each.content.Messages {
-			// What is malformed is dropped, as each node drops it.
+			// Drop malformed payloads, as each node does.
 			if batch, _, err := mempool.SplitPayload(message.Payload); err == nil &&
 				len(batch) > 0 {
 				batches = append(batches, batch)
@@ -134,9 +134,8 @@ func (r *Recovery) replayTail(opened *store.Store) error {
 		}
 	}
 	if opened.Membership().Number != r.Members.Number {
-		return fmt.Errorf("%w: the members changed in rounds that %s had not executed, and has "+
-			"now: look at the "+
-			"homes again", ErrRecovery, r.From.Name)
+		return fmt.Errorf("%w: the members changed in rounds that %s has only now executed: look "+
+			"at the homes again", ErrRecovery, r.From.Name)
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ func (s *shard) lose(what func(h *home.Home) string, which ...int) {
 	}
 }
 
-// A decision names rounds that only one home holds, whose node has not executed them. The others
-// executed them, acknowledged them as durable, and lost everything. A recovery has them in the
-// chain, also where the node had begun to execute them, or knows only that it accepted the
+// A decision names rounds that only one home holds, and its node has not executed them. The others
+// executed them, acknowledged them as durable, and lost everything. After a recovery the rounds are
+// in the chain, even if that node had begun to execute them, or knows only that it accepted the
 // decision.
 func TestRecoveryExecutesTheTail(t *testing.T) {
 	t.Parallel()
@@ -85,9 +85,9 @@ func TestRecoveryExecutesTheTail(t *testing.T) {
 	}
 }
 
-// decideTail has the home of a node that is stopped know a decision with two rounds, and returns
-// the ids of what is in them. It may know only that it accepted the decision, and may have executed
-// the first round.
+// decideTail writes a decision with two rounds into the home of a stopped node, and returns the ids
+// of their transactions. The node may know only that it accepted the decision, and may have
+// executed the first round.
 func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 	s.t.Helper()
 	h := s.homes[i]
@@ -133,7 +133,7 @@ func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 				s.t.Fatal(err)
 			}
 		}
-		content = append(content, make([]byte, 4)...) // nobody was removed
+		content = append(content, make([]byte, 4)...) // no server was removed
 		round.Content = sha256.Sum256(content)
 		value.Tail = append(value.Tail, round)
 		path := filepath.Join(h.Rounds(), hex.EncodeToString(round.Content[:]))
@@ -156,8 +156,8 @@ func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 	return ids
 }
 
-// A shard whose majority forgot goes on from the furthest home that is left, with all that this one
-// holds, and its chain says so.
+// A shard whose majority forgot continues from the furthest remaining home, with all its blocks.
+// The chain records the recovery.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	data := func(h *home.Home) string { return h.Data() }
@@ -172,7 +172,7 @@ func TestRecovery(t *testing.T) {
 		absent  []int
 		marks   int
 		word    string
-		nothing bool // was written before the loss
+		nothing bool // nothing was written before the loss
 	}{
 		{name: "two of three lose their data", nodes: 3, lost: data, which: []int{0, 2},
 			marks: 2, word: "node-1"},
@@ -256,7 +256,7 @@ func TestRecovery(t *testing.T) {
 			}
 			operator := ledgertest.Key("operator")
 			if c.nodes == 1 {
-				operator = nil // the only member speaks for itself
+				operator = nil // the only member signs for itself
 			} else if _, err := r.Do(nil); !errors.Is(err, node.ErrRecovery) ||
 				!strings.Contains(err.Error(), "operator") {
 				t.Fatalf("without an operator's key: %v", err)
@@ -317,7 +317,7 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// copied has a home that was never started be a copy of itself.
+// copied replaces a home that was never started with a copy of it.
 func (s *shard) copied(i int) {
 	s.t.Helper()
 	dir := s.homes[i].Dir
@@ -333,7 +333,7 @@ func (s *shard) copied(i int) {
 	}
 }
 
-// A recovery that is not needed, or that cannot be, changes nothing and says why.
+// A recovery that is not needed or not possible changes nothing and says why.
 func TestRecoveryIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -392,11 +392,11 @@ func TestRecoveryIsRefused(t *testing.T) {
 	}
 }
 
-// What is left differs: homes are elsewhere, have blocks of their own, or the recovery was cut off.
+// The homes differ: some are elsewhere, have blocks of their own, or the recovery was interrupted.
 func TestRecoveryOfOddHomes(t *testing.T) {
 	t.Parallel()
 	operator := ledgertest.Key("operator")
-	// Three nodes of a third generation, of which two lost their data.
+	// Three nodes of a third generation. Two of them lost their data.
 	lost := func(t *testing.T) (*shard, ledger.Hash) {
 		s := newShard(t, 3, nil)
 		var kept ledger.Hash
@@ -486,7 +486,7 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 	t.Run("another chain, not durable", func(t *testing.T) {
 		t.Parallel()
 		s, kept := lost(t)
-		// What node-2 has is older and its own.
+		// node-2 has older blocks of its own.
 		older := t.TempDir()
 		if err := os.CopyFS(older, os.DirFS(s.homes[1].Data())); err != nil {
 			t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	life "github.com/ledgerd/ledgerd/shard"
 )
 
-// A node comes back with blocks that the majority never had. Whether the group holds as many
-// others, more or fewer: the node gives its own up, keeps what is common, and the group's blocks
+// A node comes back with blocks that the majority never had. Whether the group holds as many other
+// blocks, more or fewer, the node gives its own up and keeps the common ones. The group's blocks
 // stay.
 func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 }
 
 // A node comes back with blocks that the majority does not know, and knows that they were durable.
-// It sets nothing aside, and stops with a reason; the others go on.
+// It sets nothing aside, and stops with a reason. The others continue.
 func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -107,7 +107,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 		1))
 }
 
-// A disk that sets blocks aside stays the same disk, with what it knows to be durable.
+// A disk that sets blocks aside stays the same disk, and keeps its knowledge of durable blocks.
 func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -144,8 +144,8 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	}
 }
 
-// A node that has blocks to set aside has no room for it, before or after it has copied what stays.
-// It says so, changes nothing, and goes on once there is room.
+// A node must set blocks aside and has no room for it, before or after it has copied the rest. It
+// says so, changes nothing, and continues once there is room.
 func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	const odd, blocks = 1, 2

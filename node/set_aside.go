@@ -12,22 +12,22 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// reopenEvery is the time between two attempts at opening a store on a full disk.
+// reopenEvery is the time between two attempts to open a store on a full disk.
 const reopenEvery = 200 * time.Millisecond
 
-// setAside puts the chain up to a height in the place of the chain that goes past it. The old data
-// folder is kept under another name, and what the new one needs is copied, so that this node's disk
-// never holds less than what it counted for. The copying takes as long as the chain is, so that the
-// disk may be synced meanwhile: a promise does not wait for it. An error that says that the disk
-// takes no writes (cannotWrite) changes nothing.
+// setAside replaces the chain by its prefix up to a height. It keeps the old data folder under
+// another name and copies the prefix, so this node's disk never holds less than it counted for. The
+// copy takes time in proportion to the chain. Promises do not wait for it: the disk may be synced
+// meanwhile. If the disk takes no writes, it returns an error for which cannotWrite gives a reason,
+// and changes nothing.
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	old := n.pipeline.Store()
 	if absent := old.Absent(); absent > 0 {
-		return fmt.Errorf("block %d is not in the chain that the majority goes on from, and the "+
-			"blocks up to %d, "+
-			"before the snapshot that this node began with, are not here yet to be kept: move "+
-			"%s away and start again, "+
-			"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
+		return fmt.Errorf("block %d is not in the majority's chain, and this node, which began "+
+			"with "+
+			"a snapshot, has not fetched the blocks up to %d yet: move %s away and start again; "+
+			"the "+
+			"node then fetches the chain from its peers", keep+1, absent, n.home.Data())
 	}
 	if err := n.copyChain(ctx, old, keep); err != nil {
 		return errors.Join(err, os.RemoveAll(n.identity.Fresh()))
@@ -36,21 +36,21 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	err := n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
 		if heights, _ := n.pipeline.Heights(); heights.Durable > keep {
 			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after "+
-				"%d were set aside; "+
-				"nothing was. Stop all nodes, keep all homes, and compare their heights with "+
-				"`ledgerd recover`",
+				"%d were being set aside, so nothing was set aside: stop all nodes, keep all "+
+				"homes, "+
+				"and compare their heights with `ledgerd recover`",
 				shard.ErrFork, heights.Durable, keep)
 		}
 		if err := n.identity.NameFresh(); err != nil {
 			return nil, err
 		}
 		if n.disk.low() {
-			return nil, fmt.Errorf("%w: the chain up to block %d is copied, and cannot be opened",
+			return nil, fmt.Errorf("%w: the chain up to block %d is copied, but cannot be opened",
 				store.ErrDiskFull, keep)
 		}
 		head := old.Head().Height
 		if err := old.Close(); err != nil {
-			n.logger.Error("closing the store that is set aside", "error", err)
+			n.logger.Error("the store that is set aside could not be closed", "error", err)
 		}
 		aside := ""
 		for k := 1; ; k++ {
@@ -61,14 +61,14 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		}
 		refused = n.identity.SetAside(aside)
 		if _, err := os.Lstat(n.home.Data()); err != nil {
-			return nil, errors.Join(refused, err) // the next start puts the fresh folder there
+			return nil, errors.Join(refused, err) // the next start renames the fresh folder
 		}
 		if refused != nil {
 			return n.reopen(ctx)
 		}
-		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain "+
-			"that the majority "+
-			"goes on from: the data folder is set aside", "folder", aside, "height", head, "common",
+		n.logger.Warn("blocks that were ordered here, but never durable, are not in the "+
+			"majority's chain: the data folder is set aside", "folder", aside, "height", head,
+			"common",
 			keep)
 		return n.reopen(ctx)
 	})
@@ -81,8 +81,8 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	return errors.Join(err, os.RemoveAll(n.identity.Fresh()))
 }
 
-// reopen opens the store that the node goes on with, as soon as there is space for that. There was
-// a moment ago, but another program may have taken it since.
+// reopen opens the store that the node continues with, as soon as there is space. There was space a
+// moment ago, but another program may have taken it since.
 func (n *Node) reopen(ctx context.Context) (*store.Store, error) {
 	for said := false; ; said = true {
 		opened, err := n.openStore()
@@ -100,7 +100,7 @@ func (n *Node) reopen(ctx context.Context) (*store.Store, error) {
 	}
 }
 
-// copyChain makes a data folder beside the present one with the blocks up to a height.
+// copyChain makes a data folder beside the current one, with the blocks up to a height.
 func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
 	folder := n.identity.Fresh()
 	if err := os.RemoveAll(folder); err != nil {
@@ -110,7 +110,7 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, fresh.Close()) }() // which syncs
+	defer func() { err = errors.Join(err, fresh.Close()) }() // closing syncs
 	for height := ledger.Height(1); height <= keep; height++ {
 		if err := ctx.Err(); err != nil {
 			return err

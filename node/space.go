@@ -9,12 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// A disk may be full, a quota used up, or a file system read-only for a while. A write that fails
-// for one of these reasons is no reason to end: the node says why, keeps what it has, and tries
-// again. Any other error ends it. After a failed sync, nobody can tell what the disk holds.
+// A disk may be full, a quota used up, or a file system read-only for a while. Such a failed write
+// does not end the node: it logs the reason, keeps what it has, and tries again. Any other error
+// ends it. After a failed sync, the contents of the disk are unknown.
 
-// cannotWrite says why the disk takes no writes now and what to do, if that is what an error of the
-// file system or of the store says; otherwise "".
+// cannotWrite returns why the disk takes no writes now and what to do, if err of the file system or
+// of the store means that. Otherwise it returns "".
 func (n *Node) cannotWrite(err error) string {
 	switch {
 	case errors.Is(err, syscall.EIO):
@@ -30,14 +30,13 @@ func (n *Node) cannotWrite(err error) string {
 	return ""
 }
 
-// readOnly says that a file system takes no writes, and what to do.
+// readOnly returns a message that a file system takes no writes, and what to do.
 func readOnly(dir string) string {
-	return fmt.Sprintf("the file system is read-only (%s), as the kernel makes it after an "+
-		"error of the disk: "+
-		"look at the kernel's log, repair it, and mount it for writing", fileSystemOf(dir))
+	return fmt.Sprintf("the file system is read-only (%s); the kernel does this after a disk "+
+		"error: look at the kernel's log, repair it, and mount it for writing", fileSystemOf(dir))
 }
 
-// fileSystemOf names the file system that holds a folder: the folder that it is mounted at.
+// fileSystemOf names the file system that holds a folder by its mount point.
 func fileSystemOf(dir string) string {
 	at, err := filepath.Abs(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// Errors that pass are told from those that do not, and a reason names the file system.
+// Transient errors are distinguished from others, and a reason names the file system.
 func TestCannotWrite(t *testing.T) {
 	t.Parallel()
 	n := &Node{home: &home.Home{Dir: t.TempDir()}}

@@ -15,38 +15,36 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Holdings is what the home of a node that does not run holds. It is for an operator who compares
-// what is left of a shard.
+// Holdings is what the home of a stopped node holds. Operators use it to compare what is left of a
+// shard.
 type Holdings struct {
 	Index ledger.MemberIndex
 	Name  string
 	Home  string
-	// Disk is what the home knows of its disk; if Renewed is set, the next start makes it a new
-	// one.
+	// Disk is what the home knows of its disk. If Renewed is set, the next start gives the disk a
+	// new identity.
 	Disk *home.Disk
-	// Generation is the last one that the node heard of a decision for, and Activated the last one
-	// that it took part in with this disk. Promises reports that both are known.
+	// Generation is the last one for which the node knows a decision. Activated is the last one
+	// that it took part in with this disk. Promises reports whether both are known.
 	Promises              bool
 	Generation, Activated generation.Generation
-	// Blocks tells that there is a chain, of which the rest speaks.
+	// Blocks reports whether there is a chain. The fields below describe it.
 	Blocks  bool
 	Head    store.Head
-	Durable ledger.Height // known to be durable; higher blocks may be, too
-	// Perhaps is why the disk perhaps announced more than it holds, from the height Missing on.
+	Durable ledger.Height // known to be durable; higher blocks may be durable, too
+	// Perhaps is why the disk may have announced more than it holds, from the height Missing on.
 	Perhaps    string
 	Missing    ledger.Height
 	Membership ledger.Membership // as of the head
 
-	state  generation.State  // as the file has it, by whatever disk
-	report generation.Report // what the node would tell of its chain
-	// absent is the last block that is not there, since the store began with a snapshot; 0 for
-	// none.
+	state  generation.State  // as in the file, whichever disk it was for
+	report generation.Report // what the node would report of its chain
+	// absent is the last missing block below the snapshot that the store began with, or 0.
 	absent ledger.Height
 }
 
-// Survey reads what a home holds, and has its blocks checked as a start does. The identity and the
-// promises stay as they are. It returns the store's errors: ErrLocked while the node runs,
-// ErrDamaged.
+// Survey reads a home and checks its blocks as a start does. The identity and the promises stay
+// unchanged. It returns the store's errors, such as ErrLocked while the node runs, and ErrDamaged.
 func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	held, opened, err := survey(h, options)
 	if err != nil || opened == nil {
@@ -55,7 +53,7 @@ func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	return held, opened.Close()
 }
 
-// survey is Survey, and returns the open store; nil if there is none.
+// survey is Survey, and also returns the open store, or nil if there is none.
 func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error) {
 	disk, err := h.Disk()
 	if err != nil {
@@ -94,7 +92,7 @@ func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error
 	return held, opened, nil
 }
 
-// readReport reads what shard.Member.holdings would.
+// readReport fills in the report that shard.Member.holdings would return.
 func (held *Holdings) readReport(opened *store.Store) {
 	held.report = generation.Report{
 		Membership: synodMembership(
@@ -115,16 +113,16 @@ func (held *Holdings) readReport(opened *store.Store) {
 	slices.Reverse(held.report.Former)
 }
 
-// counted is the state as the node would start with it. If the next start makes the disk a new one,
-// nobody knows its identity yet.
+// counted returns the state with which the node would start. If the next start gives the disk a new
+// identity, that identity is not known yet, and a random one stands for it.
 func (held *Holdings) counted() generation.State {
 	disk, original := generation.DiskID(held.Disk.ID), held.Disk.Original
 	switch {
 	case held.Disk.Renewed:
-		_, _ = rand.Read(disk[:]) // which never fails
+		_, _ = rand.Read(disk[:]) // never fails
 		original = false
 	case held.Disk.ID.IsZero():
-		// of an older version: the disk gets the name that the promises have
+		// The home is of an older version. Its disk gets the name that the promises have.
 		disk = held.state.Disk
 	}
 	return held.state.OnDisk(disk, original)

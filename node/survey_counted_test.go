@@ -7,9 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// What a home took part in counts in a recovery as it does when the node starts: unless the disk is
-// a new one. A home of an older version has no identity yet, and gets the one that its promises
-// name.
+// A recovery counts what a home took part in as the node's start does, unless the disk is a new
+// one. A home of an older version has no identity yet, and gets the one that its promises name.
 func TestCountedState(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// What is left of a shard can be told from its homes while no node runs.
+// The homes show what is left of a shard while no node runs.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)

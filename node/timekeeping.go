@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// timekeeper knows this node's clock and what the members say of theirs. It dates the batches.
+// timekeeper knows this node's clock and the members' announced clocks. It dates the batches.
 type timekeeper struct {
 	ofDay   func() time.Time
 	started time.Time // with the monotonic clock
@@ -32,32 +32,32 @@ func newTimekeeper(self order.ServerID, ofDay func() time.Time,
 	return t
 }
 
-// setMembers says who the members are.
+// setMembers sets the members.
 func (t *timekeeper) setMembers(membership ledger.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clocks.SetMembers(membership.Indexes())
 }
 
-// now is this node's time of day.
+// now returns this node's time of day.
 func (t *timekeeper) now() ledger.Milliseconds { return ledger.Milliseconds(t.ofDay().UnixMilli()) }
 
-// heard takes what a member says that its time of day is.
+// heard takes a member's announced time of day.
 func (t *timekeeper) heard(member ledger.MemberIndex, theirs ledger.Milliseconds) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clocks.Heard(member, theirs, time.Since(t.started))
 }
 
-// View is how this node's clock stands now. It implements mempool.Clock.
+// View returns the current state of this node's clock. It implements mempool.Clock.
 func (t *timekeeper) View() clock.View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.clocks.View(t.now(), time.Since(t.started))
 }
 
-// showClock puts how this node's clock stands into its state. One that is far from the others' is
-// the reason that is shown, unless there is a worse one.
+// showClock adds the state of this node's clock to its state. If this clock is far from the
+// others', that is shown as the reason, unless there is a worse one.
 func (n *Node) showClock(state *api.NodeState) {
 	view := n.time.View()
 	state.ClockOffset, state.ClockKnown = view.Offset, view.Known

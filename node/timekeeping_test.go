@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// A node whose clock leaps 30 years ahead, and that is the only one that proposes anything, does
-// not take the chain with it: it says that it is off, and its blocks have no later time than the
-// others know. Back at the right time it dates blocks again.
+// A node whose clock jumps 30 years ahead, and that alone proposes batches, does not take the chain
+// along. It reports that its clock is wrong, and its blocks have no later time than the others
+// know. Back at the right time it dates blocks again.
 func TestClockThirtyYearsAhead(t *testing.T) {
 	t.Parallel()
 	const thirtyYears = 30 * 365 * 24 * time.Hour
@@ -85,7 +85,7 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 	}
 }
 
-// A chain that is dated 2056 already goes on: its blocks keep that time, and the nodes say so.
+// A chain that is dated 2056 continues: its blocks keep that time, and the nodes report it.
 func TestChainOfTheFuture(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 1, nil)

@@ -17,55 +17,57 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// ErrConfig says what is wrong with a Config or Group; match it with errors.Is.
+// ErrConfig reports an invalid Config or Group. Match it with errors.Is.
 var ErrConfig = errors.New("detector: bad configuration")
 
-// Config says what a detector connects. Host, Control, Peers and Suspect are needed.
+// Config configures a detector. Host, Control, Peers and Suspect are required.
 type Config struct {
 	Host    rdmanet.Host
 	Control *control.Control
 	// Self is this server's place in Peers.
 	Self order.ServerID
-	// Peers are all servers that can be members of a group, until SetPeers. A place may be empty.
+	// Peers are all servers that can be members of a group. SetPeers replaces them. A place may be
+	// empty.
 	Peers []rdmanet.PeerID
-	// Suspect hears of a predecessor that is suspected. It must return quickly and not call the
-	// detector. The round driver's method of that name fits.
+	// Suspect is called for a predecessor that becomes suspected. It must return quickly and must
+	// not call the detector. The round driver's method of that name fits.
 	Suspect func(generation uint64, server order.ServerID, cause error)
-	// Trust, if set, hears of a predecessor that is not suspected any more; without it every
-	// suspicion stands. The rules of Suspect hold.
+	// Trust, if set, is called for a predecessor that is no longer suspected. Without it no
+	// suspicion is taken back. The rules of Suspect apply.
 	Trust  func(generation uint64, server order.ServerID)
 	Timing Timing
-	// Lane is the lane with the group's frames, "" stands for DefaultLane. Where a message on it
-	// was lost, the suspicion stands.
+	// Lane is the lane with the group's frames. "" means DefaultLane. If a message on it was lost,
+	// the suspicion stands.
 	Lane string
-	// Attach, if set, gives what this server's heartbeats carry; Attached hears what another
-	// server's do, also of other generations.
+	// Attach, if set, returns the data that this server's heartbeats carry. Attached, if set, is
+	// called with the data of another server's heartbeats, also of other generations.
 	Attach   func() []byte
 	Attached func(server order.ServerID, payload []byte)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
 
-// DefaultLane is Config.Lane where that is empty: the round driver's.
+// DefaultLane is the default of Config.Lane: the round driver's lane.
 const DefaultLane = "order"
 
-// eonBits of a run's number count the eons of its generation.
+// eonBits is how many low bits of a run's number count the eons of its generation.
 const eonBits = 16
 
-// Group is whom a detector watches: the members of a run, as places in Config.Peers, ascending, and
-// the reliable digraph over the places in Members. Generation is the run's number, generation<<16 |
-// eon: who beats for a later eon of the same generation is alive in an earlier one, too.
+// Group is the group that a detector watches. Members are the members of a run, as places in
+// Config.Peers, ascending. Reliable is the reliable digraph over the places in Members. Generation
+// is the run's number, generation<<16 | eon. A heartbeat of another eon of the same generation
+// shows life, too.
 type Group struct {
 	Generation uint64
 	Members    []order.ServerID
 	Reliable   *digraph.Digraph
 }
 
-// Detector sends heartbeats and watches predecessors, from Activate to Deactivate; from Prepare on
-// it sends heartbeats. All methods may be called from several goroutines.
+// Detector sends heartbeats and watches predecessors, from Activate to Deactivate. From Prepare on
+// it sends heartbeats. All methods are safe for concurrent use.
 type Detector struct {
 	config  Config
-	changed chan struct{} // the machine's next moment may have changed
+	changed chan struct{} // the time of the next tick may have changed
 	stop    chan struct{}
 	done    chan struct{}
 
@@ -76,13 +78,13 @@ type Detector struct {
 	peers   []rdmanet.PeerID
 	servers map[rdmanet.PeerID]order.ServerID
 	machine *Machine // nil while no run runs
-	past    *Machine // the last one, for what it learned
+	past    *Machine // the machine of the last run, for its knowledge of the links
 	group   Group
 	news    []news    // to be passed on, in order
-	next    *Group    // the one that is prepared
-	beat    time.Time // when the next group's heartbeats are due while no machine says so
-	// lost are members that this server cannot reach in this run; the first told of them were told
-	// of.
+	next    *Group    // the prepared group
+	beat    time.Time // when the next group's heartbeats are due
+	// lost are members that this server cannot reach in this run. The first told of them have been
+	// reported to other servers.
 	lost    []order.ServerID
 	told    int
 	removed []order.ServerID // members that left the group in this run
@@ -94,7 +96,7 @@ type news struct {
 	Suspicion
 }
 
-// New makes a detector that watches nobody yet, and registers it with Control and the host's
+// New makes a detector that watches no server yet, and registers it with Control and the host's
 // events.
 func New(config Config) (*Detector, error) {
 	if config.Host == nil || config.Control == nil || config.Suspect == nil ||
@@ -127,8 +129,9 @@ func New(config Config) (*Detector, error) {
 	return d, nil
 }
 
-// SetPeers replaces the peers. One that is known keeps its place; the places of those that are
-// peers no more are empty, and new peers come behind. ErrConfig.
+// SetPeers replaces the peers. A known peer keeps its place. The places of departed peers are
+// empty, and new peers come last. It returns ErrConfig if this server's own place is wrong or a
+// peer is listed twice.
 func (d *Detector) SetPeers(peers []rdmanet.PeerID) error {
 	servers := make(map[rdmanet.PeerID]order.ServerID, len(peers))
 	for i, peer := range peers {
@@ -146,7 +149,7 @@ func (d *Detector) SetPeers(peers []rdmanet.PeerID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for peer, was := range d.servers {
-		// Who is no peer any more is watched to the run's end, as it may be a member.
+		// A departed peer is watched until the run's end, as it may be a member.
 		if _, listed := servers[peer]; !listed && int(was) < len(peers) && peers[was] == "" &&
 			d.machine != nil && slices.Contains(d.group.Members, was) {
 			servers[peer] = was
@@ -159,7 +162,7 @@ func (d *Detector) SetPeers(peers []rdmanet.PeerID) error {
 	return nil
 }
 
-// check gives this server's place in a group.
+// check returns this server's place in a group, or an error for an invalid group.
 func (d *Detector) check(group Group) (place int, err error) {
 	place, member := slices.BinarySearch(group.Members, d.config.Self)
 	switch {
@@ -176,8 +179,8 @@ func (d *Detector) check(group Group) (place int, err error) {
 	return place, nil
 }
 
-// Prepare sends heartbeats to those who will watch this server in a group that is to come, until
-// the next Activate or Deactivate. What runs is watched as before.
+// Prepare starts heartbeats for a later group, to the servers that will watch this server in it,
+// until the next Activate or Deactivate. The current run is still watched.
 func (d *Detector) Prepare(group Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +193,8 @@ func (d *Detector) Prepare(group Group) error {
 	return nil
 }
 
-// Activate begins to watch the group, and forgets the one before, but for what it learned of the
-// network.
+// Activate begins to watch the group instead of the one before. It keeps the knowledge of the
+// links.
 func (d *Detector) Activate(group Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +219,7 @@ func (d *Detector) Activate(group Group) error {
 	return nil
 }
 
-// servers translates places in the group.
+// servers converts places in the group to servers.
 func (g Group) servers(places []int) []order.ServerID {
 	servers := make([]order.ServerID, len(places))
 	for i, place := range places {
@@ -225,7 +228,7 @@ func (g Group) servers(places []int) []order.ServerID {
 	return servers
 }
 
-// successors are those who watch a member.
+// successors returns the servers that watch a member.
 func (g Group) successors(server order.ServerID) []order.ServerID {
 	place, _ := slices.BinarySearch(g.Members, server)
 	return g.servers(g.Reliable.Successors(place))
@@ -251,9 +254,9 @@ func (d *Detector) Close() {
 	<-d.done
 }
 
-// Lost takes the news that this server lost its lane to another one, or gave it up: it is suspected
-// for the rest of the run, here if it is watched here, and else by one of those who watch it, who
-// are told. The round driver's hook of that name fits.
+// Lost reports that this server lost its lane to another server, or gave it up. That server is
+// suspected for the rest of the run: by this server if it watches it, else by one of the servers
+// that watch it, after an accusation. The round driver's hook of that name fits.
 func (d *Detector) Lost(generation uint64, server order.ServerID, cause error) {
 	d.mu.Lock()
 	if d.runs(generation) {
@@ -263,13 +266,13 @@ func (d *Detector) Lost(generation uint64, server order.ServerID, cause error) {
 	d.pass()
 }
 
-// runs tells whether that run is watched. The lock is held.
+// runs reports whether that run is watched. The lock must be held.
 func (d *Detector) runs(run uint64) bool { return d.machine != nil && d.group.Generation == run }
 
-// Removed takes the news that servers left the group of that generation. They are watched no more,
-// and get no heartbeats: one that is alive after all hears nobody then, and finds out that the
-// group goes on without it. What they say of others counts for nothing. The round driver's hook of
-// that name fits.
+// Removed reports that servers left the group of that generation. They are no longer watched and
+// get no heartbeats. If such a server is alive after all, it gets no heartbeats from any member
+// then, and finds out that the group continues without it. Its accusations are ignored. The round
+// driver's hook of that name fits.
 func (d *Detector) Removed(generation uint64, servers []order.ServerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -280,12 +283,12 @@ func (d *Detector) Removed(generation uint64, servers []order.ServerID) {
 	for _, server := range servers {
 		d.machine.Forget(server)
 	}
-	d.told = 0 // whoever suspected on this server's word may be gone
+	d.told = 0 // a server that suspects because of this server's accusation may be gone
 	d.wake()
 }
 
-// unreachable notes that frames of this server to that one are lost. The goroutine tells the
-// others. The lock is held.
+// unreachable records that frames from this server to another are lost. The detector's goroutine
+// tells the others. The lock must be held.
 func (d *Detector) unreachable(server order.ServerID, cause error) {
 	if _, member := slices.BinarySearch(d.group.Members, server); !member ||
 		slices.Contains(d.removed, server) {
@@ -298,10 +301,10 @@ func (d *Detector) unreachable(server order.ServerID, cause error) {
 	}
 }
 
-// accusations says whom to tell of the lost servers that were not told of: the server itself, which
-// lacks what this one sent; and one of those who watch it, unless this server does. One suspicion
-// suffices to leave the unreliable rounds, and with them the lane that was lost; more would take a
-// server that lives out of the group. The lock is held.
+// accusations returns the accusations of lost servers that were not sent yet. One goes to the lost
+// server itself, which lacks what this server sent. One goes to a server that watches it, unless
+// this server does. One suspicion is enough to leave the unreliable rounds, and with them the lost
+// lane. More would take a live server out of the group. The lock must be held.
 func (d *Detector) accusations() []accusation {
 	var list []accusation
 	for _, server := range d.lost[d.told:] {
@@ -324,10 +327,10 @@ func (d *Detector) accusations() []accusation {
 	return list
 }
 
-// accusation is to be sent to the judge.
+// accusation is sent to the judge.
 type accusation struct{ judge, accused order.ServerID }
 
-// accused takes another server's accusation.
+// accused handles another server's accusation.
 func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	if len(payload) != 12 {
 		d.config.Logger.Error("malformed accusation", "peer", from, "bytes", len(payload))
@@ -350,8 +353,9 @@ func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	d.pass()
 }
 
-// heartbeat takes another server's heartbeat: its run, and what it attached. One of another run of
-// the same generation is a sign of life, too: eons end here and there at different times.
+// heartbeat handles another server's heartbeat: its run, and the attached data. A heartbeat of
+// another run of the same generation is a sign of life, too, since servers end an eon at different
+// times.
 func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
 	if len(payload) < 8 {
 		d.config.Logger.Error("malformed heartbeat", "peer", from, "bytes", len(payload))
@@ -375,8 +379,8 @@ func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
 	}
 }
 
-// event takes the fabric's news. A LaneReset is none: a round driver opens lanes only when a run
-// begins.
+// event handles events of the fabric. It ignores LaneReset: a round driver opens lanes only when a
+// run begins.
 func (d *Detector) event(event rdmanet.PeerEvent) {
 	d.mu.Lock()
 	server, known := d.servers[event.Peer.ID]
@@ -407,14 +411,14 @@ func (d *Detector) event(event rdmanet.PeerEvent) {
 	d.pass()
 }
 
-// note queues what the machine says of the current run. The lock is held.
+// note queues the machine's suspicions for the current run. The lock must be held.
 func (d *Detector) note(suspicions []Suspicion) {
 	for _, suspicion := range suspicions {
 		d.news = append(d.news, news{d.group.Generation, suspicion})
 	}
 }
 
-// pass tells what was noted, in order. It is called without the lock.
+// pass passes on the queued suspicions, in order. The lock must not be held.
 func (d *Detector) pass() {
 	d.telling.Lock()
 	defer d.telling.Unlock()
@@ -431,7 +435,7 @@ func (d *Detector) pass() {
 	}
 }
 
-// send sends a message to each of the servers but this one.
+// send sends a message to each of the servers except this one.
 func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind control.Kind,
 	payload []byte) {
 	for _, server := range servers {
@@ -452,7 +456,7 @@ func (d *Detector) wake() {
 	}
 }
 
-// run ticks the machine at its moments.
+// run ticks the machine when a tick is due.
 func (d *Detector) run() {
 	defer close(d.done)
 	timer := time.NewTimer(0)
@@ -472,7 +476,7 @@ func (d *Detector) run() {
 	}
 }
 
-// tick does what is due, and gives when to tick again.
+// tick does everything that is due, and returns when to tick again.
 func (d *Detector) tick() (next time.Time, active bool) {
 	d.mu.Lock()
 	if d.machine == nil && d.next == nil {
@@ -506,7 +510,7 @@ func (d *Detector) tick() (next time.Time, active bool) {
 			next = d.beat
 		}
 	}
-	peers := d.peers // replaced, never changed
+	peers := d.peers // replaced as a whole, never modified
 	d.mu.Unlock()
 	d.pass()
 	for _, a := range judged {
@@ -519,7 +523,7 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	return next, true
 }
 
-// beats sends heartbeats.
+// beats sends heartbeats of a run.
 func (d *Detector) beats(peers []rdmanet.PeerID, servers []order.ServerID, run uint64) {
 	if len(servers) == 0 {
 		return

@@ -93,7 +93,7 @@ func (w *watchers) close() {
 	}
 }
 
-// after lets virtual time pass and gives who suspects whom, sorted.
+// after lets virtual time pass and returns the suspicions, sorted.
 func (w *watchers) after(d time.Duration) []string {
 	time.Sleep(d) // of the bubble's clock
 	synctest.Wait()
@@ -141,7 +141,7 @@ func TestKilledServerIsSuspectedByItsSuccessor(t *testing.T) {
 		defer w.close()
 		w.after(10 * time.Second)
 		w.network.Kill(w.peers[2])
-		w.detectors[2].Deactivate() // it is dead, and sees everybody else so
+		w.detectors[2].Deactivate() // it is dead, and sees all others as dead
 		want := []string{"in 3, 3 suspects 2: its connection is down for 1s"}
 		if got := w.after(999 * time.Millisecond); len(got) > 0 {
 			t.Errorf("too early: %v", got)
@@ -157,7 +157,7 @@ func TestHungServerIsSuspectedAfterTheTimeout(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 4))
 		defer w.close()
 		w.after(10*time.Second + time.Millisecond)
-		w.detectors[2].Deactivate() // it is there and says nothing
+		w.detectors[2].Deactivate() // it is alive and silent
 		if got := w.after(4400 * time.Millisecond); len(got) > 0 {
 			t.Errorf("too early: %v", got)
 		}
@@ -198,8 +198,8 @@ func TestRestartIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// On an edge that only the unreliable digraph has, the one that loses its lane has nothing to
-// suspect; it tells those who have.
+// On an edge that only the unreliable digraph has, the server that loses its lane watches no one.
+// It tells the servers that watch the other end.
 func TestAccusation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 5))
@@ -220,8 +220,8 @@ func TestAccusation(t *testing.T) {
 	})
 }
 
-// A removed server is neither watched nor heard nor believed, and hears nobody: if it lives after
-// all, it finds itself alone.
+// A removed server is not watched, its messages are ignored, and it gets no heartbeats. If it is
+// alive after all, it finds itself alone.
 func TestRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 5))
@@ -297,7 +297,8 @@ func TestCutLink(t *testing.T) {
 			t.Errorf("later: %q", got)
 		}
 		w.detectors[1].Lost(3, 2, rdmanet.ErrUnreachable)
-		// Server 2 is told, by who lost the lane, and server 3, which watches server 2.
+		// Server 2 is told by the server that lost the lane, and so is server 3, which watches
+		// server 2.
 		want = []string{"in 3, 2 suspects 1: another server cannot reach it: it lost its lane " +
 			"to this server",
 			"in 3, 3 suspects 2: another server cannot reach it: server 1 says so"}
@@ -307,8 +308,8 @@ func TestCutLink(t *testing.T) {
 	})
 }
 
-// Who is to take part in the next eon is heard before it begins there; those who are in an earlier
-// eon still are heard as well.
+// Heartbeats of a server in the next eon count before that eon begins here. Heartbeats of a server
+// in an earlier eon count, too.
 func TestEons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 4))
@@ -334,7 +335,7 @@ func TestEons(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Servers 2 and 3 take their time: one ends the eon before, the other fetches blocks.
+		// Servers 2 and 3 are slow: one ends the eon before, the other fetches blocks.
 		if got := w.after(time.Minute); len(got) > 0 {
 			t.Errorf("%q", got)
 		}

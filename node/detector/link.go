@@ -2,22 +2,23 @@ package detector
 
 import "time"
 
-// link is what is known of heartbeats from one predecessor: how far apart they come, and how much
-// patience mistakes have taught. It outlives runs.
+// link is the knowledge of heartbeats from one predecessor: how far apart they come, and how much
+// patience past mistakes require. It outlives runs.
 //
-// The next heartbeat is expected when the last ones' average gap has passed since the last one, and
-// missed when a safety margin has passed on top [Chen, Toueg and Aguilera, "On the quality of
-// service of failure detectors", IEEE Transactions on Computers 51(5), 2002, section 5: NFD-E].
-// Averages and spread are smoothed as round-trip times are in TCP [Jacobson, "Congestion avoidance
-// and control", SIGCOMM 1988; for failure detectors: Bertier, Marin and Sens, DSN 2002]. The margin
-// doubles with each mistake [Chandra and Toueg, "Unreliable failure detectors for reliable
-// distributed systems", JACM 43(2), 1996, theorem 21], up to a bound, and halves in long times
-// without one: so mistakes become rare where delays are bounded at all, and a machine that vanishes
-// is noticed within TimeoutMax.
+// The next heartbeat is expected when the average gap of the last ones has passed since the last
+// one. It is missed when a safety margin has passed on top [Chen, Toueg and Aguilera, "On the
+// quality of service of failure detectors", IEEE Transactions on Computers 51(5), 2002, section 5:
+// NFD-E]. Average and spread are smoothed like round-trip times in TCP [Jacobson, "Congestion
+// avoidance and control", SIGCOMM 1988; for failure detectors: Bertier, Marin and Sens, DSN 2002].
+//
+// The margin doubles with each mistake [Chandra and Toueg, "Unreliable failure detectors for
+// reliable distributed systems", JACM 43(2), 1996, theorem 21], up to a bound. It halves in long
+// times without one. So mistakes become rare if delays are bounded at all, and a machine that
+// vanishes is noticed within TimeoutMax.
 type link struct {
-	last   time.Time     // heartbeat, the zero time where the next gap tells nothing
-	gap    time.Duration // between heartbeats, on average
-	spread time.Duration // average deviation from that
+	last   time.Time     // time of the last heartbeat; zero if the next gap must not count
+	gap    time.Duration // average time between heartbeats
+	spread time.Duration // average deviation from gap
 	margin time.Duration
 	grace  time.Duration // for a connection that is down
 	calm   int           // heartbeats since the last mistake, or since the margin was halved
@@ -26,7 +27,7 @@ type link struct {
 // spreads is how many average deviations a gap may exceed the average before the margin begins.
 const spreads = 4
 
-// calmBeats is after how many heartbeats without a mistake the margin is halved: ten minutes' by
+// calmBeats is how many heartbeats without a mistake halve the margin: ten minutes of them by
 // default.
 const calmBeats = 1200
 
@@ -35,12 +36,12 @@ func newLink(timing Timing) link {
 		grace: timing.Grace}
 }
 
-// timeout is the silence after which the predecessor is suspected.
+// timeout returns the silence after which the predecessor is suspected.
 func (l *link) timeout(timing Timing) time.Duration {
 	return min(max(l.gap+spreads*l.spread+l.margin, timing.Timeout), timing.TimeoutMax)
 }
 
-// heard takes the gap before a heartbeat into the averages.
+// heard adds the gap before a heartbeat to the averages.
 func (l *link) heard(timing Timing, now time.Time) {
 	if !l.last.IsZero() {
 		deviation := min(now.Sub(l.last), timing.TimeoutMax) - l.gap

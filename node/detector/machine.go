@@ -16,7 +16,7 @@ const (
 	DefaultGrace     = time.Second
 )
 
-// Why a server is suspected; match with errors.Is.
+// Causes of suspicions. Match them with errors.Is.
 var (
 	ErrSilent       = errors.New("no heartbeat")
 	ErrDisconnected = errors.New("its connection is down")
@@ -24,20 +24,20 @@ var (
 	ErrAccused      = errors.New("another server cannot reach it")
 )
 
-// Timing says how often and how long. Zero values stand for the defaults.
+// Timing configures periods and timeouts. Zero values mean the defaults.
 type Timing struct {
 	// Heartbeat is the period Δhb of heartbeats.
 	Heartbeat time.Duration
-	// Timeout is Δto: a server that is silent for so long is suspected, at the earliest. It is at
-	// least two heartbeats.
+	// Timeout is Δto: the shortest silence after which a server is suspected. It is at least two
+	// heartbeats.
 	Timeout time.Duration
-	// TimeoutMax bounds the timeout as it adapts: 12 timeouts by default.
+	// TimeoutMax bounds the timeout as it adapts. The default is 12 timeouts.
 	TimeoutMax time.Duration
-	// Grace is how long a connection may be down. It is at most the timeout, up to which it adapts.
+	// Grace is how long a connection may be down. It is at most Timeout, and adapts up to Timeout.
 	Grace time.Duration
 }
 
-// withDefaults fills in what is zero and refuses what makes no sense.
+// withDefaults fills in zero values and returns an error for invalid ones.
 func (t Timing) withDefaults() (Timing, error) {
 	if t.Heartbeat == 0 {
 		t.Heartbeat = DefaultHeartbeat
@@ -53,60 +53,60 @@ func (t Timing) withDefaults() (Timing, error) {
 	}
 	if t.Heartbeat < 0 || t.Timeout < 2*t.Heartbeat || t.TimeoutMax < t.Timeout || t.Grace < 0 ||
 		t.Grace > t.Timeout {
-		return t, fmt.Errorf("detector: heartbeats every %v, a timeout of %v to %v and a grace "+
-			"of %v make no sense: the timeout is at least two heartbeats and the grace",
+		return t, fmt.Errorf("detector: invalid timing: heartbeats every %v, a timeout of %v to "+
+			"%v, "+
+			"a grace of %v; the timeout must be at least two heartbeats and the grace",
 			t.Heartbeat, t.Timeout, t.TimeoutMax, t.Grace)
 	}
 	return t, nil
 }
 
-// timeoutMaxFactor is how many timeouts TimeoutMax is by default.
+// timeoutMaxFactor is the default of TimeoutMax, in timeouts.
 const timeoutMaxFactor = 12
 
-// Suspicion is a server that is suspected, and why; or one that is not suspected any more.
+// Suspicion is a server that is suspected, and why, or a server that is no longer suspected.
 type Suspicion struct {
 	Server    order.ServerID
-	Cause     error // nil where TakenBack
+	Cause     error // nil if TakenBack
 	TakenBack bool
 }
 
-// Machine is the detector of one server in one run. Time goes in with every call and never comes
-// from a clock; the methods are called one at a time. Methods that give a Suspicion give it once,
-// until it is taken back.
+// Machine is the detector of one server in one run. The caller passes in the time and makes one
+// call at a time. Methods that return a Suspicion return it once, until it is taken back.
 type Machine struct {
 	timing       Timing
 	predecessors []watched
 	nextBeat     time.Time
 	lastTick     time.Time
-	final        bool // no suspicion is taken back
+	final        bool // if set, no suspicion is taken back
 }
 
 // watched is one predecessor.
 type watched struct {
 	server       order.ServerID
-	incarnation  rdmanet.Incarnation // that sent the first heartbeat, 0 before
+	incarnation  rdmanet.Incarnation // of the first heartbeat's sender; 0 before that heartbeat
 	deadline     time.Time           // of the next heartbeat
-	down         bool                // its connection
+	down         bool                // its connection is down
 	downDeadline time.Time
 	state        opinion
 	link         link
 }
 
-// opinion is what the machine thinks of a predecessor.
+// opinion is the machine's opinion of a predecessor.
 type opinion uint8
 
 const (
 	trusted opinion = iota
-	// silent, disconnected and gone are suspicions that a heartbeat takes back: by the timeout, by
-	// the grace, by what the fabric said.
+	// silent, disconnected and gone are suspicions because of the timeout, the grace, and a report
+	// of the fabric. A heartbeat takes them back.
 	silent
 	disconnected
 	gone
-	// failed is for good.
+	// failed is never taken back.
 	failed
 )
 
-// NewMachine watches the predecessors, each of which has a whole timeout for its first heartbeat.
+// NewMachine watches the predecessors. Each of them has a whole timeout for its first heartbeat.
 // The first own heartbeat is due at once.
 func NewMachine(timing Timing, predecessors []order.ServerID, now time.Time) (*Machine, error) {
 	timing, err := timing.withDefaults()
@@ -121,7 +121,7 @@ func NewMachine(timing Timing, predecessors []order.ServerID, now time.Time) (*M
 	return m, nil
 }
 
-// learn takes over what the machine of an earlier run, nil for none, knows of the links.
+// learn takes over the knowledge of the links from the machine of an earlier run, or nil.
 func (m *Machine) learn(past *Machine) {
 	if past == nil {
 		return
@@ -136,7 +136,7 @@ func (m *Machine) learn(past *Machine) {
 	}
 }
 
-// Next is when Tick has something to do.
+// Next returns when Tick has something to do.
 func (m *Machine) Next() time.Time {
 	next := m.nextBeat
 	for i := range m.predecessors {
@@ -154,7 +154,7 @@ func (m *Machine) Next() time.Time {
 	return next
 }
 
-// Tick tells whether heartbeats are due now, and who is suspected as of now.
+// Tick reports whether heartbeats are due now, and returns the servers that become suspected.
 func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
 	if now.Sub(m.lastTick) > 2*m.timing.Heartbeat {
 		m.paused(now)
@@ -179,17 +179,18 @@ func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
 	return beat, suspicions
 }
 
-// paused gives everybody a fresh timeout, since it was this process that stood still.
+// paused gives every predecessor a fresh timeout, since this process itself stood still.
 func (m *Machine) paused(now time.Time) {
 	for i := range m.predecessors {
 		w := &m.predecessors[i]
 		w.deadline = now.Add(w.link.timeout(m.timing))
 		w.downDeadline = now.Add(w.link.grace)
-		w.link.last = time.Time{} // the gap was ours
+		w.link.last = time.Time{} // this process caused the gap
 	}
 }
 
-// suspect goes over to a worse opinion of a predecessor, and tells the first of them.
+// suspect worsens the opinion of a predecessor. It returns a Suspicion if the predecessor was
+// trusted.
 func (m *Machine) suspect(w *watched, state opinion, cause error) []Suspicion {
 	was := w.state
 	if m.final {
@@ -211,7 +212,7 @@ func (m *Machine) find(server order.ServerID) *watched {
 	return nil
 }
 
-// Heard takes a heartbeat of this run. It takes back what was suspected for want of one.
+// Heard handles a heartbeat of this run. It takes back suspicions that a heartbeat proves wrong.
 func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation,
 	now time.Time) []Suspicion {
 	w := m.find(server)
@@ -224,12 +225,12 @@ func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation,
 	return m.heard(w, incarnation, now)
 }
 
-// HeardElsewhere takes a heartbeat of an earlier or a later run of the same generation.
+// HeardElsewhere handles a heartbeat of an earlier or a later run of the same generation.
 func (m *Machine) HeardElsewhere(server order.ServerID, incarnation rdmanet.Incarnation, later bool,
 	now time.Time) []Suspicion {
 	w := m.find(server)
 	if w == nil || !later && w.incarnation != 0 && w.incarnation != incarnation {
-		return nil // watched elsewhere; or its last life's, overtaken
+		return nil // not watched here; or a late heartbeat of its previous incarnation
 	}
 	return m.heard(w, incarnation, now)
 }
@@ -243,7 +244,7 @@ func (m *Machine) heard(w *watched, incarnation rdmanet.Incarnation, now time.Ti
 	}
 	w.deadline = now.Add(w.link.timeout(m.timing))
 	if w.state == trusted || w.state == failed || w.down {
-		return nil // one that came while the connection is down says nothing about now
+		return nil // a heartbeat that came while the connection is down says nothing about now
 	}
 	w.link.mistake(m.timing, w.state, now)
 	w.deadline = now.Add(w.link.timeout(m.timing))
@@ -251,29 +252,29 @@ func (m *Machine) heard(w *watched, incarnation rdmanet.Incarnation, now time.Ti
 	return []Suspicion{{Server: w.server, TakenBack: true}}
 }
 
-// Forget watches the server no more.
+// Forget stops watching the server.
 func (m *Machine) Forget(server order.ServerID) {
 	if w := m.find(server); w != nil {
 		w.state = failed
 	}
 }
 
-// Disconnected notes that the connection is down.
+// Disconnected records that the connection is down.
 func (m *Machine) Disconnected(server order.ServerID, now time.Time) {
 	if w := m.find(server); w != nil && !w.down {
 		w.down, w.downDeadline = true, now.Add(w.link.grace)
 	}
 }
 
-// Connected notes that the connection is up.
+// Connected records that the connection is up.
 func (m *Machine) Connected(server order.ServerID) {
 	if w := m.find(server); w != nil {
 		w.down = false
 	}
 }
 
-// Restarted takes the news that a server is there as that incarnation. One that was not heard in
-// this run yet may be in its first life there.
+// Restarted handles the report that a server runs as that incarnation. If it was not heard in this
+// run yet, that may be its first incarnation in the run.
 func (m *Machine) Restarted(server order.ServerID, incarnation rdmanet.Incarnation) []Suspicion {
 	if w := m.find(server); w != nil && w.incarnation != 0 && w.incarnation != incarnation {
 		return m.suspect(w, failed, fmt.Errorf("%w as incarnation %v", ErrRestarted, incarnation))
@@ -281,15 +282,16 @@ func (m *Machine) Restarted(server order.ServerID, incarnation rdmanet.Incarnati
 	return nil
 }
 
-// concerns tells whether news of that incarnation, 0 if it never answered, may be of the life that
-// takes part in this run, or of a server that is not watched here.
+// concerns reports whether a report about an incarnation (0 if it never answered) may be about the
+// one that takes part in this run. It also returns true for a server that this machine does not
+// watch.
 func (m *Machine) concerns(server order.ServerID, incarnation rdmanet.Incarnation) bool {
 	w := m.find(server)
 	return w == nil || incarnation == 0 || w.incarnation == 0 || incarnation == w.incarnation
 }
 
-// Unreachable takes the fabric's word that that incarnation of a server, 0 if it never answered, is
-// not there. A later heartbeat proves it wrong.
+// Unreachable handles the fabric's report that that incarnation of a server (0 if it never
+// answered) is not there. A later heartbeat proves it wrong.
 func (m *Machine) Unreachable(server order.ServerID, incarnation rdmanet.Incarnation,
 	cause error) []Suspicion {
 	w := m.find(server)
@@ -299,8 +301,8 @@ func (m *Machine) Unreachable(server order.ServerID, incarnation rdmanet.Incarna
 	return m.suspect(w, gone, cause)
 }
 
-// Lost takes the news that messages between a server and others are lost in this run: the suspicion
-// stands.
+// Lost handles the report that messages between a server and others are lost in this run. The
+// suspicion stands.
 func (m *Machine) Lost(server order.ServerID, cause error) []Suspicion {
 	w := m.find(server)
 	if w == nil {

@@ -17,8 +17,8 @@ import (
 var testTiming = Timing{Heartbeat: 100 * time.Millisecond, Timeout: time.Second,
 	Grace: 300 * time.Millisecond}
 
-// story runs a machine that watches servers 1 and 2 through lines "at 250ms heard 1 #7", and gives
-// what it suspects and when.
+// story runs a machine that watches servers 1 and 2 through lines "at 250ms heard 1 #7", and
+// returns its suspicions and their times.
 func story(t *testing.T, lines string) string {
 	t.Helper()
 	start := time.Unix(1_000_000, 0)
@@ -38,7 +38,7 @@ func story(t *testing.T, lines string) string {
 		}
 	}
 	now := start
-	// tickUntil lets the clock go from one moment to the next, as Detector does.
+	// tickUntil advances the clock from one tick to the next, as Detector does.
 	tickUntil := func(until time.Time) {
 		for m.Next().Before(until) {
 			now = m.Next()
@@ -63,7 +63,7 @@ func story(t *testing.T, lines string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if event == "wake" { // after a pause in which nobody ticked
+		if event == "wake" { // after a pause without ticks
 			now = start.Add(offset)
 			_, suspicions := m.Tick(now)
 			tell(now, suspicions)
@@ -229,8 +229,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Whoever is heard in time is never suspected, whoever falls silent always is, within the timeout
-// that the past taught.
+// A server that is heard in time is never suspected. A server that falls silent is always
+// suspected, within the timeout that the past taught.
 func TestCompleteAndAccurate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -287,8 +287,8 @@ func TestCompleteAndAccurate(t *testing.T) {
 	})
 }
 
-// However late heartbeats come, as long as there is a bound: after a few mistakes there are no
-// more. And there is a bound to the patience.
+// However late heartbeats come, if there is a bound, mistakes end after a few. And the patience is
+// bounded.
 func TestMistakesEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -316,15 +316,15 @@ func TestMistakesEnd(t *testing.T) {
 				t.Fatalf("a timeout of %v", timeout)
 			}
 		}
-		// the margin of 900 ms is 7.2 s after three, and the average gap comes on top
+		// The margin of 900 ms is 7.2 s after three mistakes, plus the average gap.
 		if mistakes > 4 {
 			t.Fatalf("%d mistakes with gaps of up to %d ms", mistakes, limit)
 		}
 	})
 }
 
-// The machine of the next run knows what the last one learned; ten minutes without a mistake bring
-// the old patience back.
+// The machine of the next run knows what the last one learned. Ten minutes without a mistake
+// restore the original patience.
 func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)

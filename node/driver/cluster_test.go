@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a condition may take to come true on a machine that does ten other things.
+// patience is how long a condition may take on a busy machine.
 const patience = time.Minute
 
 func eventually(t testing.TB, what string, holds func() bool) {
@@ -77,7 +77,7 @@ func (p *pool) waiting() int {
 	return len(p.batches)
 }
 
-// book is a Sink that keeps what it gets; while its gate is closed it takes nothing.
+// book is a Sink that keeps its input. While its gate is closed it takes nothing.
 type book struct {
 	mu       sync.Mutex
 	gate     chan struct{} // nil: open
@@ -86,7 +86,7 @@ type book struct {
 	removed  []order.ServerID
 
 	delivered func()                // if set, called for each payload
-	fault     func(*order.Delivery) // planted: changes what is delivered
+	fault     func(*order.Delivery) // planted fault: changes the delivery
 }
 
 func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
@@ -120,7 +120,7 @@ func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
 	return nil
 }
 
-// begin copies what another book has of the rounds before that one.
+// begin copies another book's rounds before the given one.
 func (b *book) begin(other *book, before order.Round) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -164,7 +164,7 @@ func (b *book) removals() []order.ServerID {
 	return append([]order.ServerID(nil), b.removed...)
 }
 
-// pages is what was delivered, as comparable text: round, origins and payloads.
+// pages returns the deliveries as comparable text: round, origins and payloads.
 func (b *book) pages() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,14 +202,14 @@ type node struct {
 	halted []string
 	ended  []string // "run 1: members"
 
-	greeted map[rdmanet.PeerID]bool // by whom, with kindHello
+	greeted map[rdmanet.PeerID]bool // peers from which kindHello came
 }
 
-// kindHello is a message that says that there is a way from one server to another.
+// kindHello is a message that shows that one server can reach another.
 const kindHello control.Kind = 200
 
-// connected waits until every server hears every other one, with nothing on its way that a cut link
-// held up.
+// connected waits until every server can reach every other one, and no frame that a cut link held
+// up is still on its way.
 func (c *cluster) connected() {
 	c.t.Helper()
 	for i, n := range c.nodes {
@@ -352,7 +352,7 @@ func reliable(t testing.TB, n int) *digraph.Digraph {
 	return g
 }
 
-// activate starts a generation at some servers: members are all of them if none are given.
+// activate starts a generation at some servers. Without members, all servers are members.
 func (c *cluster) activate(generation uint64, at []int, members ...order.ServerID) {
 	c.t.Helper()
 	c.activateFrom(generation, 1, at, members...)
@@ -411,7 +411,7 @@ func (c *cluster) close() {
 	closing.Wait()
 }
 
-// batch is one that no other is equal to.
+// batch returns a batch that equals no other.
 func batch(server, number, size int) []byte {
 	b := bytes.Repeat([]byte{byte(server)}, max(size, 12))
 	binary.BigEndian.PutUint32(b, uint32(server))
@@ -427,7 +427,7 @@ func (c *cluster) sameBooks(servers []int, payloads int) {
 	}
 }
 
-// difference says where servers did not deliver the same, or not so much.
+// difference returns where servers did not deliver the same, or not the given number of payloads.
 func (c *cluster) difference(servers []int, payloads int) string {
 	want := c.nodes[servers[0]].book.pages()
 	if len(want) != payloads {
@@ -450,8 +450,8 @@ func (c *cluster) difference(servers []int, payloads int) string {
 	return ""
 }
 
-// misdelivered says what is wrong with a book by itself: a batch under another's name, or not in
-// the order in which its server submitted, each once.
+// misdelivered returns an error of one book by itself: a batch under another server's name, or not
+// once each in the order in which its server submitted.
 func (b *book) misdelivered() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -459,7 +459,7 @@ func (b *book) misdelivered() string {
 	for _, round := range b.rounds {
 		for _, message := range round.Messages {
 			if len(message.Payload) < 12 {
-				continue // empty, or no batch of that function
+				continue // empty, or not made by batch
 			}
 			from, number := order.ServerID(binary.BigEndian.Uint32(message.Payload)),
 				binary.BigEndian.Uint64(message.Payload[4:])

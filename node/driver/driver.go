@@ -32,117 +32,116 @@ const (
 	DefaultFarewell       = 10 * time.Second
 )
 
-// StatusInterval is how old a published Status can be while rounds run.
+// StatusInterval bounds the age of a published Status while rounds run.
 const StatusInterval = 100 * time.Millisecond
 
-// Source is where batches come from: the pool of transactions.
+// Source is the source of batches: the pool of transactions.
 type Source interface {
-	// Next gives the next batch, at most maxBytes long, or nil when there is none. The driver and
-	// the engine keep the slice, which nobody may change again. It is called by one goroutine at a
-	// time and must not block. A batch that was taken may be lost with the generation that it was
-	// A-broadcast in: the source remembers what it wants to see delivered.
+	// Next returns the next batch, at most maxBytes long, or nil if there is none. The driver and
+	// the engine keep the slice, so it must never change again. One goroutine at a time calls Next,
+	// which must not block. A batch may be lost with the generation in which it was A-broadcast, so
+	// the source must remember the batches that it wants delivered.
 	Next(maxBytes int) []byte
-	// Ready gives a channel on which a value arrives after Next gave nil and something came since.
-	// One buffered value is enough.
+	// Ready returns a channel that receives a value when Next has returned nil and there is
+	// something new since. One buffered value is enough.
 	Ready() <-chan struct{}
 }
 
-// Sink is where A-delivered rounds go.
+// Sink receives A-delivered rounds.
 type Sink interface {
-	// Deliver takes the next A-delivered rounds, in order, all or none of them, and keeps the
-	// slices, whose payloads are never changed. It may block, and so slow the group down. An error
-	// means that none were taken; one that is not ctx's halts the engine. Origins and Removed are
+	// Deliver takes the next A-delivered rounds in order, either all or none of them. It keeps the
+	// slices. The payloads never change. It may block, which slows the group down. An error means
+	// that no round was taken. An error other than ctx's halts the engine. Origins and Removed are
 	// places in Config.Peers.
 	Deliver(ctx context.Context, deliveries []order.Delivery) error
 }
 
-// Group is who takes part in a run.
+// Group is the group of a run.
 type Group struct {
-	// Generation is the number of the run: it grows with each engine that this shard ever had, from
-	// 1. A node makes it of the number of a generation and that of an eon in it, generation<<16 |
-	// eon.
+	// Generation is the number of the run. It starts at 1 and grows with each engine that this
+	// shard ever had. A node computes it from the numbers of a generation and of an eon in it:
+	// generation<<16 | eon.
 	Generation uint64
-	// FirstRound is the round that the engine begins with.
+	// FirstRound is the first round of the engine.
 	FirstRound order.Round
-	// Members are the places of the members in Config.Peers, ascending. Inside the engine a member
-	// is its place in this list.
+	// Members are the members' places in Config.Peers, ascending. Inside the engine a member is its
+	// place in this list.
 	Members []order.ServerID
-	// Shard is how many members the shard has, of which those of the group are a part; 0 stands for
-	// as many as the group. It is NewEngine's to heed.
+	// Shard is the number of members of the shard. The group is a part of them. 0 means the size of
+	// the group. Only NewEngine uses it.
 	Shard int
 }
 
-// Remains is what a run leaves behind in a server that is in it no more.
+// Remains is what a run leaves behind on a server that is no longer in it.
 type Remains struct {
-	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two;
-	// servers are places in Config.Peers.
+	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two.
+	// Servers are places in Config.Peers.
 	Votes []allconcur.Vote
-	// Known are the votes of others that the engine saw for such rounds; servers are places in
+	// Known are the votes of others that the engine saw for such rounds. Servers are places in
 	// Config.Peers.
 	Known []allconcur.KnownVote
-	// Untaken are rounds that the engine A-delivered, for good, and that the Sink did not take any
-	// more: whoever froze the run hands them on, after what the Sink took.
+	// Untaken are rounds that the engine A-delivered, for good, and that the Sink no longer took.
+	// The caller that froze the run must pass them on, after the rounds that the Sink took.
 	Untaken []order.Delivery
 }
 
-// Config says what a driver connects. Host, Peers, NewEngine, FrameGeneration, Source and Sink are
-// needed.
+// Config configures a driver. Host, Peers, NewEngine, FrameGeneration, Source and Sink are
+// required.
 type Config struct {
-	// Host is this server's end of the fabric; the driver takes its lane LaneName.
+	// Host is this server's end of the fabric. The driver takes its lane LaneName.
 	Host rdmanet.Host
 	// Self is this server's place in Peers.
 	Self order.ServerID
-	// Peers are all servers that can be members of a group, this one included, until SetPeers. A
-	// place may be empty.
+	// Peers are all servers that can be members of a group, including this one. SetPeers replaces
+	// them. A place may be empty.
 	Peers []rdmanet.PeerID
-	// NewEngine makes the engine of a group, in which this server has the given place.
+	// NewEngine makes the engine of a group in which this server has the given place.
 	NewEngine func(group Group, place order.ServerID) (order.Broadcaster, error)
 	// FrameGeneration reads the generation from a frame's header. An error means that the bytes are
-	// no frame.
+	// not a frame.
 	FrameGeneration func(frame []byte) (uint64, error)
 	Source          Source
 	Sink            Sink
 	// Linger is how long this server waits, with nothing to send, before it A-broadcasts an empty
-	// message to get other servers' messages delivered. Zero stands for DefaultLinger, a negative
-	// one for no wait.
+	// message so that other servers' messages are delivered. Zero means DefaultLinger, a negative
+	// value means no wait.
 	Linger time.Duration
-	// MaxBatch bounds a batch in bytes. Zero stands for DefaultMaxBatch.
+	// MaxBatch bounds a batch in bytes. Zero means DefaultMaxBatch.
 	MaxBatch int
-	// InboxFrames and InboxBytes bound what was received and waits for the engine. Zero stands for
-	// the defaults.
+	// InboxFrames and InboxBytes bound the received frames that wait for the engine. Zero means the
+	// defaults.
 	InboxFrames, InboxBytes int
-	// HeldFrames bounds the frames of later runs that are held, a peer. Zero stands for
-	// DefaultHeldFrames.
+	// HeldFrames bounds the held frames of later runs, per peer. Zero means DefaultHeldFrames.
 	HeldFrames int
-	// ParkedBytes is how much may be parked for one peer before this server holds back its own
-	// batches. Zero stands for DefaultParkedBytes.
+	// ParkedBytes is how many bytes may be parked for one peer before this server holds back its
+	// own batches. Zero means DefaultParkedBytes.
 	ParkedBytes int
-	// ParkedPatience is for how long a peer may hold this server's batches back so without taking
-	// anything, before it is given up. Zero stands for DefaultParkedPatience.
+	// ParkedPatience is how long a peer that takes nothing may hold back this server's batches
+	// before it is given up. Zero means DefaultParkedPatience.
 	ParkedPatience time.Duration
-	// Farewell is for how long members that are not in the next run, or while there is none, may
-	// take what a run that ended has yet to send to them. Zero stands for DefaultFarewell.
+	// Farewell bounds the time that a member has to take the remaining frames of a run that ended,
+	// if it is not in the next run or there is none. Zero means DefaultFarewell.
 	Farewell time.Duration
-	// Lost, if set, hears of members whose lane broke or whose frames were malformed. The driver
-	// has told the engine already. It must return quickly and not call the driver's Activate,
-	// Freeze or Close.
+	// Lost, if set, is called for members whose lane broke or whose frames were malformed, after
+	// the engine was told. It must return quickly and must not call the driver's Activate, Freeze
+	// or Close.
 	Lost func(generation uint64, server order.ServerID, cause error)
-	// Removed, if set, hears of members that left the group, before the Sink does. The rules of
-	// Lost hold.
+	// Removed, if set, is called for members that left the group, before the Sink gets the round.
+	// The rules of Lost apply.
 	Removed func(generation uint64, servers []order.ServerID)
-	// Halted, if set, hears that a generation's engine delivers no more, and why, once its
-	// goroutine is done: it may call the driver.
+	// Halted, if set, is called when a generation's engine stops delivering, with the reason. The
+	// engine's goroutine is then done, so Halted may call the driver.
 	Halted func(group Group, reason string)
-	// Ended, if set, hears that a run is over since its eon is: the Sink took all of its rounds.
-	// Members are those of the group that were not removed, as places in Config.Peers, ascending.
-	// It may call the driver, which waits for Activate with the run that follows, and holds the
-	// frames of that.
+	// Ended, if set, is called when a run is over because its eon is over: the Sink took all of its
+	// rounds. Members are those of the group that were not removed, as places in Config.Peers,
+	// ascending. Ended may call the driver. The driver waits for Activate with the next run, and
+	// holds that run's frames.
 	Ended func(group Group, members []order.ServerID)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
 
-// withDefaults fills in what is zero and refuses what cannot work.
+// withDefaults fills in zero values and returns ErrConfig for values that cannot work.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Host == nil, c.NewEngine == nil, c.FrameGeneration == nil, c.Source == nil,
@@ -174,32 +173,33 @@ func (c Config) withDefaults() (Config, error) {
 
 // Errors of the driver; match them with errors.Is.
 var (
-	// ErrConfig says what is wrong with a Config.
+	// ErrConfig reports a Config that cannot work.
 	ErrConfig = errors.New("driver: bad configuration")
-	// ErrGroup says that a group cannot be activated: it is not newer than the last one, or its
-	// members make no sense.
+	// ErrGroup reports that a group cannot be activated: it is not newer than the last one, or its
+	// members are invalid.
 	ErrGroup = errors.New("driver: group cannot be activated")
-	// ErrClosed says that the driver was closed.
+	// ErrClosed reports that the driver was closed.
 	ErrClosed = errors.New("driver: closed")
 )
 
-// Driver runs engines. All methods may be called from several goroutines.
+// Driver runs engines. All methods are safe for concurrent use.
 type Driver struct {
 	config Config
 	inbox  *inbox
 	status atomic.Pointer[Status]
-	broken atomic.Bool // a lane broke, and the running engine's goroutine is to look which
+	broken atomic.Bool // a lane broke; the running engine's goroutine has to find out which
 
 	mu        sync.Mutex       // held while a run starts or ends
-	peers     []rdmanet.PeerID // as SetPeers said
+	peers     []rdmanet.PeerID // as set by SetPeers
 	current   *running         // nil before the first activation; a frozen one stays
 	farewells []*farewell      // at most one a member, and none to members of the current run
 	closed    bool
-	// the goroutines of all generations, their last words to Halted and farewells included
+	// ends waits for the goroutines of all generations, with their calls to Halted and their
+	// farewells.
 	ends sync.WaitGroup
 }
 
-// New makes a driver that runs nothing yet, and registers it for the host's lanes.
+// New makes a driver that runs no engine yet, and registers it for the host's lanes.
 func New(config Config) (*Driver, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -218,7 +218,7 @@ func New(config Config) (*Driver, error) {
 	return d, nil
 }
 
-// event takes the fabric's news: lanes break while nothing is sent on them, too.
+// event handles events of the fabric. Lanes may break while nothing is sent on them, too.
 func (d *Driver) event(event rdmanet.PeerEvent) {
 	switch {
 	case event.Kind == rdmanet.PeerUnreachable && event.Lane == LaneName,
@@ -229,10 +229,12 @@ func (d *Driver) event(event rdmanet.PeerEvent) {
 }
 
 // Activate starts the engine of the group, which must be of a later run. A run that has not ended
-// by itself ends as Freeze ends it; where it did, what its slow members have yet to get of it goes
-// before anything else to those who are in the next one, too, and beside it to the others. It
-// returns once the engine runs; frames that came for it before are next. ErrGroup, ErrClosed, the
-// engine's own errors.
+// by itself ends as with Freeze. If it has ended by itself, its slow members still get its
+// remaining frames. Members of the next run get them before anything else; the others get them
+// beside the next run.
+//
+// Activate returns once the engine runs. Frames that arrived for it earlier are its next input.
+// Errors: ErrGroup, ErrClosed, and the engine's own.
 func (d *Driver) Activate(group Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,7 +268,7 @@ func (d *Driver) Activate(group Group) error {
 	return nil
 }
 
-// check gives this server's place in a group that can be activated.
+// check returns this server's place in a group, or an error if the group cannot be activated.
 func (d *Driver) check(group Group) (order.ServerID, error) {
 	if d.current != nil && group.Generation <= d.current.group.Generation {
 		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, group.Generation,
@@ -287,8 +289,9 @@ func (d *Driver) check(group Group) (order.ServerID, error) {
 	return order.ServerID(place), nil
 }
 
-// SetPeers replaces the peers. One that is known keeps its place, the running group its members;
-// the places of those that are peers no more are empty, and new peers come behind. ErrConfig.
+// SetPeers replaces the peers. A known peer keeps its place, and the running group keeps its
+// members. The places of departed peers are empty, and new peers come last. It returns ErrConfig if
+// this server's own place is wrong or a peer is listed twice.
 func (d *Driver) SetPeers(peers []rdmanet.PeerID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,9 +306,9 @@ func (d *Driver) SetPeers(peers []rdmanet.PeerID) error {
 	return nil
 }
 
-// Freeze ends the running engine, if any, for good: when it returns, the Sink has heard the last of
-// it. It tells what that leaves behind. Freezing again tells the same. A run that ended by itself
-// owes its members what it has yet to send: they get it.
+// Freeze ends the running engine, if any, for good. When it returns, the Sink gets nothing more of
+// it. It returns what the run leaves behind. Another call returns the same. If the run had ended by
+// itself, its members still get its remaining frames.
 func (d *Driver) Freeze() Remains {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -317,8 +320,8 @@ func (d *Driver) Freeze() Remains {
 	return d.current.remains()
 }
 
-// freeze ends the current run, all of its goroutines but the one that tells of its end included.
-// What it owes waits to be inherited or bid.
+// freeze ends the current run and its goroutines, except the one that calls Ended or Halted. Its
+// remaining frames wait to be inherited (inherit) or sent (bid).
 func (d *Driver) freeze() {
 	if d.current != nil {
 		d.current.cancel(errFrozen)
@@ -331,9 +334,8 @@ func (d *Driver) freeze() {
 	}
 }
 
-// Close ends the running engine and all of the driver's goroutines, and waits for them. Lanes
-// deliver into the void from then on; the host stays open. Closing again waits for the first call's
-// end.
+// Close ends the running engine and all of the driver's goroutines, and waits for them. Lanes then
+// drop received frames. The host stays open. A second call waits for the end of the first.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -353,12 +355,12 @@ func (d *Driver) Suspect(generation uint64, server order.ServerID, cause error) 
 	d.inbox.suspect(generation, server, cause)
 }
 
-// Trust tells the engine of that run, if it still runs, that the failure detector does not suspect
-// the server any more. It never blocks. It has no effect for a server that is lost to the run.
+// Trust tells the engine of that run, if it still runs, that the failure detector no longer
+// suspects the server. It never blocks. It has no effect for a server that is lost to the run.
 func (d *Driver) Trust(generation uint64, server order.ServerID) {
 	d.inbox.trust(generation, server)
 }
 
-// Status tells how the driver and its engine are doing. It is a copy at most StatusInterval old,
-// and nobody changes it.
+// Status returns the state of the driver and its engine. It is a copy at most StatusInterval old,
+// and it never changes.
 func (d *Driver) Status() *Status { return d.status.Load() }

@@ -29,7 +29,7 @@ func TestServersDeliverTheSame(t *testing.T) {
 	}
 }
 
-// deliverSome lets every server submit that many batches and waits until all of them deliver them.
+// deliverSome submits that many batches at every server and waits until all of them deliver them.
 func (c *cluster) deliverSome(servers []int, already, batches int) {
 	c.t.Helper()
 	for _, i := range servers {
@@ -44,11 +44,11 @@ func (c *cluster) deliverSome(servers []int, already, batches int) {
 	}
 }
 
-// An idle group is silent, and one transaction in it is delivered everywhere without another one
-// behind it.
+// An idle group is silent. A single transaction in it is delivered everywhere without another one
+// after it.
 func TestLastTransactionIsNotStuck(t *testing.T) {
 	t.Parallel()
-	// A linger of an hour: the server that A-broadcast it must not wait for one.
+	// A linger of an hour: the server that A-broadcast it must not wait for that.
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5,
 		driver: driver.Config{Linger: time.Hour}})
 	c.activate(1, c.all())
@@ -107,8 +107,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A Sink that takes nothing stops its server and in the end the group, with bounded memory; then
-// all goes on.
+// A Sink that takes nothing stops its server and in the end the group, with bounded memory. Then
+// all continue.
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	const servers, batches = 4, 500
@@ -124,7 +124,7 @@ func TestSlowSink(t *testing.T) {
 		return c.nodes[0].book.count() > 0
 	})
 	for i, n := range c.nodes {
-		// A server is at most two rounds behind or ahead of another, and A-broadcasts a batch a
+		// A server is at most two rounds behind or ahead of another, and A-broadcasts one batch a
 		// round.
 		if sent := batches - n.pool.waiting(); sent > 8 {
 			t.Errorf("server %d A-broadcast %d batches although server 1 delivers nothing", i, sent)
@@ -142,8 +142,8 @@ func TestSlowSink(t *testing.T) {
 	c.sameBooks(c.all(), servers*batches)
 }
 
-// Windows and inboxes for hardly more than one frame: everybody waits for everybody's room all the
-// time, and nothing stops or is lost.
+// Windows and inboxes hold hardly more than one frame. All servers constantly wait for each other's
+// room, and nothing stops or is lost.
 func TestTinyWindows(t *testing.T) {
 	t.Parallel()
 	const size = 4096
@@ -177,13 +177,13 @@ func TestTinyWindows(t *testing.T) {
 	}
 }
 
-// Servers activate a generation one after the other; what the early ones send is held for the late
+// Servers activate a generation one after the other. Frames of the early ones are held for the late
 // ones.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4})
-	// Who hears of round 1 before it has a batch A-broadcasts an empty message, and its batch waits
-	// for round 2: so they have theirs first.
+	// A server that gets a message of round 1 before it has a batch A-broadcasts an empty message,
+	// and its batch waits for round 2. So submit the batches first.
 	for i := range c.nodes {
 		c.nodes[i].pool.submit(batch(i, 3, 100))
 	}
@@ -200,8 +200,7 @@ func TestGenerations(t *testing.T) {
 	}
 	c.sameBooks(c.all(), 4)
 
-	// The next generation is without server 1, and server 0 begins it before the others have
-	// frozen.
+	// The next generation excludes server 1. Server 0 begins it before the others have frozen.
 	members := []order.ServerID{0, 2, 3}
 	c.activate(4, []int{0}, members...)
 	c.nodes[0].pool.submit(batch(0, 4, 100))
@@ -243,8 +242,8 @@ func TestOverP2P(t *testing.T) {
 	c.sameBooks(c.all(), servers*100)
 }
 
-// BenchmarkSingleRequest is the time from a submission to an idle group until its delivery at the
-// server that it was submitted to.
+// BenchmarkSingleRequest measures the time from a submission to an idle group until its delivery at
+// the same server.
 func BenchmarkSingleRequest(b *testing.B) {
 	for _, engine := range []string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur} {
 		for _, servers := range []int{4, 5, 8} {

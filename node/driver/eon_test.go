@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// changing is a batch that changes the group.
+// changing returns a batch that changes the group.
 func changing(number int) []byte { return append([]byte("change"), byte(number)) }
 
 func isChange(d order.Delivery) bool {
@@ -24,8 +24,8 @@ func isChange(d order.Delivery) bool {
 	})
 }
 
-// newEons is a cluster whose servers go from eon to eon by themselves: the members of eon k are
-// plan[k].
+// newEons makes a cluster whose servers move from eon to eon by themselves. The members of eon k
+// are plan[k].
 func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) *cluster {
 	t.Helper()
 	var c *cluster
@@ -51,7 +51,7 @@ func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) 
 	return c
 }
 
-// eonsTest is how members come and go: over which fabric, and what is planted.
+// eonsTest configures a test of eons: the engine, the fabric, and planted faults.
 type eonsTest struct {
 	engine string
 	memory memory.Options
@@ -59,8 +59,8 @@ type eonsTest struct {
 	fault  func(self order.ServerID, d *order.Delivery)
 }
 
-// run lets members come and go under load, eon after eon, and says what is wrong with the order in
-// which everybody who is in an eon delivers.
+// run lets members come and go under load, eon after eon. It returns errors of the order in which
+// the members of an eon deliver.
 func (test eonsTest) run(t *testing.T) (wrong []string) {
 	t.Helper()
 	plan := [][]order.ServerID{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 5},
@@ -68,7 +68,7 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 	c := newEons(t, test, 7, plan)
 	run := uint64(3 << 16)
 	c.activateFrom(run, 1, []int{0, 1, 2, 3, 4}, plan[0]...)
-	load := c.flow([]int{0, 1, 2, 4}) // the last of which changes its place in the group
+	load := c.flow([]int{0, 1, 2, 4}) // the last server changes its place in the group
 	for eon := 1; eon < len(plan); eon++ {
 		c.nodes[1].pool.submit(changing(eon))
 		first := order.Round(0)
@@ -83,7 +83,7 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 			})
 		}
 		if slices.Contains(plan[eon-1], 3) && !slices.Contains(plan[eon], 3) {
-			// The others do not wait for the one that leaves: its last round may still be on its
+			// The others do not wait for the leaving server: its last round may still be on its
 			// way.
 			eventually(t, "the one that leaves ends its run", func() bool {
 				status := c.nodes[3].driver.Status()
@@ -94,7 +94,7 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 			if slices.Contains(plan[eon-1], i) {
 				continue
 			}
-			// It holds what came before from elsewhere.
+			// It got the earlier rounds elsewhere.
 			c.nodes[i].book.begin(c.nodes[0].book, first)
 			c.activateFrom(run+uint64(eon), first, []int{int(i)}, plan[eon]...)
 		}
@@ -134,8 +134,8 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 	return wrong
 }
 
-// Members come and go under load, eon after eon, and everybody who is in an eon delivers the same
-// in it. Who begins an eon late finds what the others sent.
+// Members come and go under load, eon after eon, and all members of an eon deliver the same in it.
+// A server that begins an eon late finds the frames that the others sent.
 func TestEons(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]eonsTest{
@@ -154,7 +154,7 @@ func TestEons(t *testing.T) {
 	}
 }
 
-// The checks of TestEons say no where one server, or every one, delivers what it should not.
+// The checks of TestEons detect one server, or every server, that delivers wrongly.
 func TestEonsNoticeFaults(t *testing.T) {
 	t.Parallel()
 	batches := func(d *order.Delivery) (places []int) {
@@ -173,7 +173,7 @@ func TestEonsNoticeFaults(t *testing.T) {
 			}
 		}
 	}
-	// The first two of three batches of a round, in another order.
+	// Swap the first two of at least two batches of a round.
 	swapped := func(d *order.Delivery) {
 		if which := batches(d); len(which) >= 2 {
 			d.Messages[which[0]], d.Messages[which[1]] = d.Messages[which[1]], d.Messages[which[0]]
@@ -212,7 +212,7 @@ func TestEonsNoticeFaults(t *testing.T) {
 	}
 }
 
-// What an ended run has yet to send to a slow member goes out before the next run's frames.
+// An ended run's unsent frames for a slow member are sent before the next run's frames.
 func TestEndedRunIsSentToItsEnd(t *testing.T) {
 	t.Parallel()
 	plan := [][]order.ServerID{{0, 1, 2}, {0, 1, 2}}
@@ -223,7 +223,7 @@ func TestEndedRunIsSentToItsEnd(t *testing.T) {
 		}}, 3, plan)
 	c.activateFrom(1<<16, 1, c.all(), plan[0]...)
 	c.deliverSome(c.all(), 0, 5)
-	// it stops reading while the others end the eon, as far as they get without it
+	// It stops reading while the others end the eon, as far as they get without it.
 	open := c.nodes[2].book.close()
 	c.nodes[0].pool.submit(changing(1))
 	eventually(t, "the others wait", func() bool {
@@ -242,7 +242,7 @@ func TestEndedRunIsSentToItsEnd(t *testing.T) {
 	}
 }
 
-// A peer that is known only later takes its place, and the run that it is in begins.
+// A peer that becomes known later gets its place, and the run that includes it begins.
 func TestPeersThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4,
@@ -276,7 +276,7 @@ func TestPeersThatComeAndGo(t *testing.T) {
 			return n.book.count() == 31
 		})
 	}
-	known(p[0], "", p[2], p[3]) // and yet it is in the run that runs
+	known(p[0], "", p[2], p[3]) // and yet it is in the current run
 	c.nodes[1].pool.submit(batch(1, 99, 100))
 	for i, n := range c.nodes[:3] {
 		eventually(t, fmt.Sprintf("server %d delivers", i), func() bool {

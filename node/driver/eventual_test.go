@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// flow keeps a cluster under load: it submits a batch at each server whenever its last one was
-// delivered there. It gives how many batches were submitted so far.
+// flow keeps a cluster under load. It submits a batch at each server whenever its last one was
+// delivered there. It counts the submitted batches.
 type flow struct {
 	stop chan struct{}
 	work sync.WaitGroup
@@ -52,17 +52,17 @@ func (f *flow) end() int {
 	return f.sent
 }
 
-// calmTiming is for tests in which nobody fails: a machine that is busy for long makes nobody
-// suspect anybody.
+// calmTiming is for tests in which no server fails: even a machine that is busy for long causes no
+// suspicions.
 var calmTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience,
 	Grace: patience}
 
-// eventualTiming suspects soon by a connection that is down, and by silence within the tests'
-// patience: later than a busy machine takes for a heartbeat.
+// eventualTiming suspects soon because of a connection that is down. It suspects because of silence
+// within the tests' patience, but later than a busy machine needs for a heartbeat.
 var eventualTiming = detector.Timing{Heartbeat: 20 * time.Millisecond, Timeout: 4 * time.Second,
 	Grace: 100 * time.Millisecond}
 
-// trusting waits until the servers run unreliable rounds in which nobody is suspected.
+// trusting waits until the servers run unreliable rounds without suspicions.
 func (c *cluster) trusting(servers []int) {
 	c.t.Helper()
 	for _, i := range servers {
@@ -82,8 +82,8 @@ func (c *cluster) reliable(server int) {
 	})
 }
 
-// A suspicion that was wrong is taken back, nobody is removed, and the group goes back to
-// unreliable rounds.
+// A wrong suspicion is taken back, no server is removed, and the group returns to unreliable
+// rounds.
 func TestFalseSuspicionIsRevoked(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5, 8} {
@@ -114,8 +114,8 @@ func TestFalseSuspicionIsRevoked(t *testing.T) {
 	}
 }
 
-// A link that is cut for longer than the grace makes both ends suspect each other; when it is there
-// again, before its lanes are given up, they trust each other.
+// A link that is cut for longer than the grace makes both ends suspect each other. When it is back
+// before its lanes are given up, they trust each other again.
 func TestCutLinkIsForgiven(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5,
@@ -143,7 +143,7 @@ func TestCutLinkIsForgiven(t *testing.T) {
 	c.sameBooks(c.all(), sent)
 }
 
-// A minority that is cut off stops, says so, and goes on when the link is back: nobody decided
+// A minority that is cut off stops, says so, and continues when the link is back. No server decided
 // anything without the other side's majority.
 func TestPartitionStopsTheMinority(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestPartitionStopsTheMinority(t *testing.T) {
 	c.cutAll(false)
 }
 
-// Every link is cut for longer than lanes are mended: the run is lost everywhere, and the next one
+// Every link is cut for longer than lanes are mended. The run is lost everywhere, and the next run
 // works over fresh lanes.
 func TestNextRunAfterALongPartition(t *testing.T) {
 	t.Parallel()
@@ -208,8 +208,8 @@ func (c *cluster) cutAll(cut bool) {
 	}
 }
 
-// nextRunAfterPartition waits until all servers lost each other, heals, and goes on with a run in
-// which all is as ever.
+// nextRunAfterPartition waits until all servers lost each other, heals, and continues with a run in
+// which everything works.
 func (c *cluster) nextRunAfterPartition(heal func()) {
 	t := c.t
 	t.Helper()
@@ -228,7 +228,7 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 		remains := n.driver.Freeze()
 		for _, vote := range remains.Votes {
 			for _, message := range vote.Delivery.Messages {
-				// and there is no synod here to find out what became of it
+				// There is no synod here to find out what became of it.
 				if len(message.Payload) > 0 {
 					t.Fatalf("server %d: %+v", i, vote)
 				}
@@ -253,8 +253,7 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 	}
 }
 
-// overP2P makes hosts that know each other, which mend their lanes for as long as a test waits for
-// anything.
+// overP2P makes hosts that know each other. They mend their lanes as long as a test waits.
 func overP2P(t *testing.T, servers int) ([]*p2p.Host, map[rdmanet.PeerID]string) {
 	t.Helper()
 	hosts := make([]*p2p.Host, servers)
@@ -303,7 +302,7 @@ func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 	})
 }
 
-// Connections that break under load are mended, and nobody suspects anybody for long.
+// Connections that break under load are mended, and no suspicion lasts.
 func TestSeveredConnections(t *testing.T) {
 	t.Parallel()
 	hosts, _ := overP2P(t, 3)
@@ -336,8 +335,8 @@ func TestSeveredConnections(t *testing.T) {
 	c.sameBooks(c.all(), sent)
 }
 
-// One link is cut for good while all rounds are reliable: what waits on its lanes grows past every
-// bound, its ends give each other up, and the group goes on with all its members.
+// One link is cut for good while all rounds are reliable. The frames that wait on its lanes exceed
+// every bound. Its ends give each other up, and the group continues with all its members.
 func TestOneLinkIsGivenUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcur, servers: 5,

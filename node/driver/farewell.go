@@ -10,28 +10,29 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Why a farewell ends that was not taken.
+// Reasons why a farewell ends before all of it was taken.
 var (
-	errTooLong = errors.New("it did not take all of it in time")
-	errTooMuch = errors.New("it is too much")
+	errTooLong = errors.New("it did not take all frames in time")
+	errTooMuch = errors.New("there are too many bytes")
 )
 
-// farewell is the rest of what a run that ended has to send to one of its members. Who is in the
-// next run gets it before that run's frames (inherit). Who is not, gets it beside that run: the
-// others do not wait for a member that leaves, and its last rounds may be in these frames. It has
-// Config.Farewell for that, and what is more than Config.ParkedBytes it does not get.
+// farewell holds the frames that a run that ended still has to send to one of its members. If the
+// member is in the next run, it gets them before that run's frames (inherit). If it is not, it gets
+// them beside that run: the others do not wait for a member that leaves, but its last rounds may be
+// in these frames. The member must take them within Config.Farewell. If they exceed
+// Config.ParkedBytes, it gets none of them.
 type farewell struct {
 	run    uint64
 	member order.ServerID
 	lane   rdmanet.Lane
-	bytes  int // when the run ended
+	bytes  int // in the queue when the run ended
 
 	cancel context.CancelFunc // nil before it is sent
 	done   chan struct{}
-	queue  [][]byte // what is left; its goroutine's until that is done
+	queue  [][]byte // unsent frames; its goroutine owns them until done is closed
 }
 
-// part makes farewells of what an ended run has yet to send.
+// part makes farewells of the unsent frames of a run that ended.
 func (d *Driver) part(r *running) {
 	for place := range r.outboxes {
 		box, member := &r.outboxes[place], r.group.Members[place]
@@ -45,8 +46,8 @@ func (d *Driver) part(r *running) {
 	}
 }
 
-// bid sends the farewells that no run inherited, each in a goroutine of its own that Close waits
-// for, and forgets those that are over.
+// bid sends the farewells that no run inherited, and drops those that are over. Each farewell has
+// its own goroutine, and Close waits for them.
 func (d *Driver) bid() {
 	d.farewells = slices.DeleteFunc(d.farewells, (*farewell).over)
 	for _, f := range d.farewells {
@@ -60,7 +61,7 @@ func (d *Driver) bid() {
 			defer cancel()
 			if err := f.send(ctx, d.config.ParkedBytes); err != nil &&
 				!errors.Is(err, context.Canceled) {
-				d.config.Logger.Info("a member does not get the end of a run that it left with",
+				d.config.Logger.Info("a departed member does not get the end of its last run",
 					"run", f.run, "member", f.member, "frames", len(f.queue), "cause", err)
 				f.queue = nil
 			}
@@ -68,7 +69,7 @@ func (d *Driver) bid() {
 	}
 }
 
-// over tells whether everything was sent or given up.
+// over reports whether everything was sent or given up.
 func (f *farewell) over() bool {
 	if f.cancel == nil {
 		return false
@@ -81,7 +82,7 @@ func (f *farewell) over() bool {
 	}
 }
 
-// send puts the queue on the lane as that has room.
+// send sends the queue as the lane has room.
 func (f *farewell) send(ctx context.Context, bytesMax int) error {
 	if f.bytes > bytesMax {
 		return fmt.Errorf("%w: %d bytes", errTooMuch, f.bytes)
@@ -105,7 +106,7 @@ func (f *farewell) send(ctx context.Context, bytesMax int) error {
 	return nil
 }
 
-// stop ends the sending and gives what is left.
+// stop ends the sending and returns the unsent frames.
 func (f *farewell) stop() [][]byte {
 	if f.cancel != nil {
 		f.cancel()
@@ -114,8 +115,8 @@ func (f *farewell) stop() [][]byte {
 	return f.queue
 }
 
-// inherit takes over what earlier runs, which ended, have yet to send to members of this one. The
-// lanes carry it before this run's frames.
+// inherit takes over the unsent frames of earlier, ended runs to members of this run. The lanes
+// carry them before this run's frames.
 func (r *running) inherit() {
 	d := r.driver
 	d.farewells = slices.DeleteFunc(d.farewells, func(f *farewell) bool {

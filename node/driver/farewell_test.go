@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// narrowHost has one lane a peer, for all runs, with room only where a test made some.
+// narrowHost has one lane a peer, for all runs, with room only if a test made some.
 type narrowHost struct {
 	*quietHost
 	narrow map[rdmanet.PeerID]*narrowLane
@@ -22,7 +22,7 @@ func (h *narrowHost) Lane(peer rdmanet.PeerID, _ string) (rdmanet.Lane, error) {
 	return h.narrow[peer], nil
 }
 
-// narrowLane takes frames once it is wide, and breaks when it is told to.
+// narrowLane takes frames once it is wide, and breaks when a test breaks it.
 type narrowLane struct {
 	rdmanet.Lane
 	wide   chan struct{}
@@ -80,8 +80,8 @@ func (l *narrowLane) got() []string {
 	return slices.Clone(l.taken)
 }
 
-// farewellRig is a driver whose run with b, c and d has ended with frames for d on its hands, whose
-// lane takes nothing.
+// farewellRig is a driver whose run with b, c and d has ended with unsent frames for d. The lane to
+// d takes nothing.
 func farewellRig(t *testing.T, frames int, change func(*Config)) (*rig,
 	map[rdmanet.PeerID]*narrowLane) {
 	t.Helper()
@@ -120,15 +120,15 @@ func ends(frames int) (all []string) {
 	return all
 }
 
-// bidding is how many farewells the driver has under way.
+// bidding returns how many farewells the driver has under way.
 func (r *rig) bidding() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(slices.DeleteFunc(slices.Clone(r.farewells), (*farewell).over))
 }
 
-// Who leaves with a run gets what that run has yet to send to it, while the next one runs without
-// it, or when there is none.
+// A member that leaves with a run gets that run's unsent frames, beside the next run or if there is
+// none.
 func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(*rig) error{
@@ -173,7 +173,7 @@ func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 	}
 }
 
-// Who enters again while something is on its way to it gets that first.
+// A member that enters again gets the unsent frames of its old run first.
 func TestWhoEntersAgainGetsTheEndOfItsRunFirst(t *testing.T) {
 	t.Parallel()
 	r, lanes := farewellRig(t, 5, nil)

@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// inbox is the queue from the lanes' goroutines, many, to the engine's, one. A [turn.Gate] decides
-// whose frames are taken; the inbox is the lock around it, and the place where lanes wait for room.
-// Both sides take the lock once a batch of frames.
+// inbox is the queue from the lanes' many goroutines to the engine's one. A [turn.Gate] decides
+// which frames are taken. The inbox is the lock around it, and makes lanes wait for room. Both
+// sides take the lock once per batch of frames.
 type inbox struct {
 	runOf  func([]byte) (uint64, error)
 	logger *slog.Logger
@@ -22,10 +22,10 @@ type inbox struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	room    sync.Cond // a lane that waits may go on, or was silenced
+	room    sync.Cond // a waiting lane may continue, or was silenced
 	gate    *turn.Gate
 	senders []*turn.Sender                    // by place in Config.Peers
-	servers map[rdmanet.PeerID]order.ServerID // replaced, never changed
+	servers map[rdmanet.PeerID]order.ServerID // replaced as a whole, never modified
 }
 
 func newInbox(config Config) (*inbox, error) {
@@ -41,8 +41,8 @@ func newInbox(config Config) (*inbox, error) {
 	return in, in.setPeers(config.Peers)
 }
 
-// setPeers replaces the peers. One that keeps its place is the same sender. One that is a peer no
-// more stays a sender until the running group's end, if it is in that.
+// setPeers replaces the peers. A peer that keeps its place stays the same sender. A departed peer
+// stays a sender until the end of the running group, if it is in that group.
 func (in *inbox) setPeers(peers []rdmanet.PeerID) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -65,7 +65,7 @@ func (in *inbox) setPeers(peers []rdmanet.PeerID) error {
 		case !listed && old.Member() && int(was) < len(peers) && peers[was] == "":
 			servers[peer], senders[was] = was, old
 		default:
-			in.gate.Dismiss(old) // a frame of it may wait for room, and is to go nowhere
+			in.gate.Dismiss(old) // a frame of it may wait for room, and must go nowhere
 		}
 	}
 	in.servers, in.senders = servers, senders
@@ -104,7 +104,7 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 }
 
-// malformed handles bytes that are no frame of any run.
+// malformed handles bytes that are not a frame of any run.
 func (in *inbox) malformed(server order.ServerID, sender *turn.Sender, err error) {
 	if in.gate.Malformed(sender, err) {
 		in.logger.Error("malformed frame: nothing more is taken from this member in this run",
@@ -122,7 +122,7 @@ func (in *inbox) suspect(run uint64, server order.ServerID, cause error) {
 	in.signalOpinions()
 }
 
-// trust takes a suspicion back.
+// trust withdraws a suspicion.
 func (in *inbox) trust(run uint64, server order.ServerID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -130,7 +130,7 @@ func (in *inbox) trust(run uint64, server order.ServerID) {
 	in.signalOpinions()
 }
 
-// silence takes nothing more from a server in this run.
+// silence stops taking frames from a server in this run.
 func (in *inbox) silence(server order.ServerID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -151,7 +151,7 @@ func (in *inbox) signal() {
 	}
 }
 
-// take gives everything that waits, in exchange for an empty slice to fill.
+// take returns everything that waits, in exchange for an empty slice to fill.
 func (in *inbox) take(empty []turn.Arrival) ([]turn.Arrival, []turn.Opinion) {
 	in.mu.Lock()
 	frames, opinions := in.gate.Take(empty)
@@ -174,7 +174,7 @@ func (in *inbox) activate(group Group) {
 	in.room.Broadcast()
 }
 
-// end drops what waits and what comes of the run.
+// end drops the waiting and all later frames of the run.
 func (in *inbox) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -182,7 +182,7 @@ func (in *inbox) end() {
 	in.room.Broadcast()
 }
 
-// close lets every receive function return, now and later.
+// close makes every receive function return, now and later.
 func (in *inbox) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -190,7 +190,7 @@ func (in *inbox) close() {
 	in.room.Broadcast()
 }
 
-// causeOf names a cause as the fabric does, where the fabric has a name for it.
+// causeOf adds the fabric's name of a cause, if it has one.
 func causeOf(cause error) error {
 	if errors.Is(cause, turn.ErrRestarted) {
 		return fmt.Errorf("%w: %w", rdmanet.ErrReset, cause)

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// scripted is an engine that does as it is told and remembers what it was told. Frames are 8 bytes
-// of generation and anything.
+// scripted is an engine that follows a test's script and records its inputs. Frames are 8 bytes of
+// generation and anything.
 type scripted struct {
 	mu          sync.Mutex
 	can         bool
@@ -89,7 +89,7 @@ func (s *scripted) received() []string {
 
 func (s *scripted) broadcastCount() int { defer s.lock()(); return len(s.broadcasts) }
 
-// quietHost is a Host whose lanes do as told.
+// quietHost is a Host whose lanes do as a test says.
 type quietHost struct {
 	rdmanet.Host
 	receive rdmanet.ReceiveFunc
@@ -359,8 +359,8 @@ func TestHalts(t *testing.T) {
 	})
 }
 
-// A peer whose lane takes nothing while more is parked for it than the protocol can have under way
-// goes on without this server's frames: it is given up, the engine is not.
+// A peer's lane takes nothing while more is parked for it than the protocol can have under way. The
+// peer is given up and continues without this server's frames. The engine continues.
 func TestTooMuchIsParked(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []bool{false, true} {
@@ -465,7 +465,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 	}
 }
 
-// Frames of later generations are held up to a bound, then their lane waits; nothing is lost.
+// Frames of later generations are held up to a bound, then their lane waits. Nothing is lost.
 func TestHeldFramesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.HeldFrames = 4 })
@@ -505,7 +505,7 @@ func TestHeldFramesAreBounded(t *testing.T) {
 	number := 0
 	for _, frame := range r.engine.received() {
 		if frame == "1: late" {
-			continue // of the first generation while that ran
+			continue // frames of the first generation while that ran
 		}
 		if frame != fmt.Sprintf("1: %d", number) {
 			t.Fatalf("%q in place %d", frame, number)
@@ -574,7 +574,8 @@ func TestGroupsThatCannotBe(t *testing.T) {
 	}
 }
 
-// relayed is a running driver, by hand, for the hot path: every frame is relayed to two servers.
+// relayed is a running driver, called directly, for the hot path: every frame is relayed to two
+// servers.
 func relayed(t testing.TB) (*rig, *running, func(frames [][]byte)) {
 	r := newRig(t, nil)
 	engine := &relayEngine{to: []order.ServerID{1, 2}}
@@ -639,8 +640,8 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// A server that was lost to this generation may begin the next one before this server does: what it
-// sends there is held, as everybody's is.
+// A server that was lost to this generation may begin the next one before this server does. Its
+// frames are held, like those of any server.
 func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	t.Parallel()
 	config := Config{
@@ -669,8 +670,8 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	}
 }
 
-// A suspicion goes to the engine once, until it is taken back; one of a run that the detector
-// watches already and that has yet to begin here waits for it.
+// A suspicion goes to the engine once, until it is taken back. The detector may already watch a run
+// that has yet to begin here: a suspicion in that run waits for it.
 func TestSuspicionsAndTrust(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -689,7 +690,7 @@ func TestSuspicionsAndTrust(t *testing.T) {
 	}
 	waitFor(t, "the early suspicion", seen(1, 0))
 	r.Suspect(1, 3, errors.New("again"))
-	r.Trust(1, 2) // nobody suspects it
+	r.Trust(1, 2) // it is not suspected
 	r.Trust(1, 99)
 	r.Trust(0, 3)
 	r.Trust(1, 3)
@@ -701,7 +702,7 @@ func TestSuspicionsAndTrust(t *testing.T) {
 		t.Errorf("suspected %v, trusted %v, want the place of server 3, 2", r.engine.suspected,
 			r.engine.trusted)
 	}
-	// no frame: for good
+	// A malformed frame: for good.
 	r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{[]byte("x")})
 	get(t, r.lost)
 	r.Trust(1, 3)

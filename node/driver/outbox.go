@@ -10,46 +10,46 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// What one call of TrySend carries at most, unless it is one frame. It is well below every
+// Limits of one call of TrySend, unless it carries a single frame. They are well below every
 // provider's window.
 const (
 	chunkBytes  = 512 << 10
 	chunkFrames = 512
 )
 
-// outbox is the way to one member: frames wait in it from the engine's Ready to the end of the turn
-// of the loop, and longer while the lane has no room. It belongs to the engine's goroutine.
+// outbox holds frames for one member. Frames wait in it from the engine's Ready to the end of the
+// turn of the loop, or longer while the lane has no room. It belongs to the engine's goroutine.
 type outbox struct {
 	lane   rdmanet.Lane // nil for this server itself
 	queue  [][]byte
 	bytes  int
 	queued bool // it is in running.touched
 	parked bool // a goroutine waits for room with the first frames of the queue
-	lost   bool // the lane broke, or nothing is to be sent any more
+	lost   bool // the lane broke, or nothing more is to be sent
 
-	parkedAt  time.Time // since when no room was found
-	inherited int       // how many frames of the run before the queue began with
+	parkedAt  time.Time // when the lane ran out of room
+	inherited int       // how many frames of the previous run are at the start of the queue
 }
 
-// unparked is the end of a wait for room.
+// unparked is the result of a wait for room.
 type unparked struct {
 	server order.ServerID
 	frames int
 	err    error
 }
 
-// parkedFramesMax bounds what can wait for one member of a group of n that takes nothing and
-// without which no round is complete; the package comment says why. Terms: messages and votes under
-// way, once more for each failure; then notifications.
+// parkedFramesMax bounds the frames that wait for one member of a group of n, if the member takes
+// nothing and no round is complete without it. The package comment explains why. Terms: messages
+// and votes under way, once more for each failure; then notifications.
 func parkedFramesMax(n int) int {
 	const rounds, votes = 3, 2 * 2 // in both directions, of both phases
 	return n*(rounds*n+rounds*votes*n) + 2*n*n + 64
 }
 
-// errBehind is why a member is given up whose lane takes nothing although it goes on.
-var errBehind = errors.New("its lane takes nothing, and too much waits for it")
+// errBehind is the reason to give up a running member whose lane takes nothing.
+var errBehind = errors.New("its lane takes no frames, and too many wait for it")
 
-// enqueue puts what the engine wants sent behind what waits already.
+// enqueue appends the engine's sends to the outboxes.
 func (r *running) enqueue(sends []order.Send) {
 	for i := range sends {
 		send := &sends[i]
@@ -68,7 +68,7 @@ func (r *running) enqueue(sends []order.Send) {
 	}
 }
 
-// flush sends what was enqueued in this turn of the loop, one call a lane.
+// flush sends the frames enqueued in this turn of the loop, with one call per lane.
 func (r *running) flush() {
 	for _, server := range r.touched {
 		box := &r.outboxes[server]
@@ -83,7 +83,7 @@ func (r *running) flush() {
 	r.touched = r.touched[:0]
 }
 
-// sendQueue puts the queue on the lane as far as there is room, and parks the rest.
+// sendQueue sends the queue as far as the lane has room, and parks the rest.
 func (r *running) sendQueue(server order.ServerID, box *outbox) {
 	for len(box.queue) > 0 {
 		frames, bytes := chunk(box.queue)
@@ -106,7 +106,7 @@ func (r *running) sendQueue(server order.ServerID, box *outbox) {
 	}
 }
 
-// chunk gives how many of the first frames go into one call, and their bytes.
+// chunk returns how many of the first frames go into one call, and their bytes.
 func chunk(queue [][]byte) (frames, bytes int) {
 	for frames < len(queue) && frames < chunkFrames {
 		if frames > 0 && bytes+len(queue[frames]) > chunkBytes {
@@ -118,7 +118,7 @@ func chunk(queue [][]byte) (frames, bytes int) {
 	return frames, bytes
 }
 
-// sent takes the first frames out of the queue, whose memory is used again.
+// sent removes the first frames from the queue and reuses its memory.
 func (b *outbox) sent(frames, bytes int) {
 	rest := copy(b.queue, b.queue[frames:])
 	clear(b.queue[rest:])
@@ -126,7 +126,7 @@ func (b *outbox) sent(frames, bytes int) {
 	b.bytes -= bytes
 }
 
-// park waits for the lane's room, beside the engine, and sends the first frames then.
+// park starts a goroutine that waits for the lane's room and then sends the first frames.
 func (r *running) park(server order.ServerID, box *outbox, frames int) {
 	box.parked, box.parkedAt = true, time.Now()
 	r.parked++
@@ -142,7 +142,7 @@ func (r *running) park(server order.ServerID, box *outbox, frames int) {
 	}()
 }
 
-// unpark goes on with the queue of a member whose lane had room again.
+// unpark continues with the queue of a member after its wait for room ended.
 func (r *running) unpark(done unparked) {
 	box := &r.outboxes[done.server]
 	box.parked = false
@@ -169,16 +169,16 @@ func (r *running) unpark(done unparked) {
 	}
 }
 
-// drain goes on with what is parked when the engine has ended, until all is sent or the run is
-// frozen. The engine has no part in it.
+// drain continues with the parked frames after the engine has ended, until all are sent or the run
+// is frozen. It does not use the engine.
 func (r *running) drain() {
 	for r.parked > 0 {
 		r.unpark(<-r.room)
 	}
 }
 
-// withheld reports whether own batches wait until a slow member has taken more. One that takes
-// nothing at all for ParkedPatience is given up.
+// withheld reports whether own batches wait until a slow member has taken more. A member that takes
+// nothing for ParkedPatience is given up.
 func (r *running) withheld() bool {
 	if r.parked == 0 {
 		return false
@@ -201,8 +201,8 @@ func (r *running) withheld() bool {
 	}
 }
 
-// lose gives up the way to a member in this run: its lane broke with frames that it never got. What
-// comes from it is still of use.
+// lose gives up sending to a member in this run: its lane broke and lost frames. Frames from it are
+// still taken.
 func (r *running) lose(server order.ServerID, cause error) {
 	box := &r.outboxes[server]
 	if box.lost || errors.Is(cause, context.Canceled) {
@@ -230,7 +230,7 @@ func (r *running) probe() {
 	}
 }
 
-// abandon sends nothing more to a member in this run. The next one takes a fresh lane.
+// abandon stops sending to a member in this run. The next run takes a fresh lane.
 func (r *running) abandon(box *outbox) {
 	if box.lost {
 		return
@@ -239,7 +239,7 @@ func (r *running) abandon(box *outbox) {
 	clear(box.queue)
 	box.queue, box.bytes = nil, 0
 	if err := box.lane.Close(); err != nil {
-		r.config.Logger.Debug("a lane does not close in order", "peer", box.lane.Peer(), "error",
+		r.config.Logger.Debug("a lane could not be closed", "peer", box.lane.Peer(), "error",
 			err)
 	}
 }

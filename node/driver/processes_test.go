@@ -27,15 +27,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// fabricVariable chooses what the processes talk over: p2p, unless it says otherwise.
-// processVariable makes the test binary one of them.
+// fabricVariable chooses the fabric between the processes; the default is p2p. processVariable
+// makes the test binary one of the processes.
 const (
 	fabricVariable  = "LEDGERD_TEST_FABRIC"
 	processVariable = "LEDGERD_TEST_SERVER_PROCESS"
 )
 
-// processTiming does not take a process for crashed that a busy machine lets wait: those that ended
-// are noticed by their connections.
+// processTiming does not treat a process that waits on a busy machine as crashed. Processes that
+// ended are noticed by their connections.
 var processTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience,
 	Grace: 5 * time.Second}
 
@@ -53,18 +53,18 @@ func init() {
 	os.Exit(0)
 }
 
-// processOrder tells a server process what to do; processNote is what it tells. Both are JSON, one
-// a line.
+// processOrder is an order to a server process; processNote is a note from it. Both are JSON, one a
+// line.
 type (
 	processOrder struct {
-		// The first order: who this is.
+		// The first order: the server's identity.
 		Fabric  fabric.Kind
 		Engine  string
 		Self    order.ServerID
 		Servers int
-		// The second one: where all are.
+		// The second order: all servers' addresses.
 		Members []processMember
-		// The third one: no more batches.
+		// The third order: no more batches.
 		Finish bool
 	}
 	processMember struct {
@@ -73,14 +73,14 @@ type (
 	}
 	processNote struct {
 		Member    *processMember  `json:",omitempty"`
-		Broadcast []byte          `json:",omitempty"` // which may be A-broadcast from now on
+		Broadcast []byte          `json:",omitempty"` // may be A-broadcast from now on
 		Delivery  *order.Delivery `json:",omitempty"`
 		Finished  bool            `json:",omitempty"` // no more batches
 		Halted    string          `json:",omitempty"`
 	}
 )
 
-// notes writes notes, whole lines at a time, so that what a killed process wrote can be read.
+// notes writes notes, whole lines at a time, so that the notes of a killed process can be read.
 type notes struct {
 	mu sync.Mutex
 	to io.Writer
@@ -107,7 +107,7 @@ func (n *notes) Deliver(_ context.Context, deliveries []order.Delivery) error {
 	return nil
 }
 
-// serveProcess is one server: it makes batches until it is told to finish, and ends with its input.
+// serveProcess is one server. It makes batches until it is told to finish, and ends with its input.
 func serveProcess(input io.Reader, output io.Writer) error {
 	orders, out := json.NewDecoder(input), &notes{to: output}
 	var who, where processOrder
@@ -125,7 +125,7 @@ func serveProcess(input io.Reader, output io.Writer) error {
 	defer func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = host.Close(ended) // at once: the others end too, and nobody waits for what is under way
+		_ = host.Close(ended) // at once: the others end too, and wait for nothing under way
 	}()
 	if err := out.write(processNote{Member: &processMember{Peer: host.ID(),
 		Address: host.Address()}}); err != nil {
@@ -199,7 +199,7 @@ func serveProcess(input io.Reader, output io.Writer) error {
 		close(finish)
 		working.Wait()
 		if err == nil {
-			_, err = io.Copy(io.Discard, input) // until it ends
+			_, err = io.Copy(io.Discard, input) // until the input ends
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -208,14 +208,14 @@ func serveProcess(input io.Reader, output io.Writer) error {
 	}
 }
 
-// makeBatches submits a batch whenever the last one was taken, and tells before.
+// makeBatches submits a batch whenever the last one was taken, and writes a note before.
 func makeBatches(self order.ServerID, source *pool, out *notes, finish <-chan struct{}) {
 	ticker := time.NewTicker(processPace)
 	defer ticker.Stop()
 	for number := 1; ; {
 		select {
 		case <-finish:
-			_ = out.write(processNote{Finished: true}) // whoever reads has gone, if anything
+			_ = out.write(processNote{Finished: true}) // if it fails, the reader has gone
 			return
 		case <-ticker.C:
 		}
@@ -242,7 +242,7 @@ type serverProcess struct {
 	member     *processMember
 	broadcasts [][]byte
 	deliveries []order.Delivery
-	payloads   map[order.ServerID]int // delivered, by who A-broadcast them
+	payloads   map[order.ServerID]int // delivered, by the server that A-broadcast them
 	removed    []order.ServerID
 	finished   bool
 	halted     string
@@ -274,7 +274,7 @@ func startServerProcess(t *testing.T) *serverProcess {
 	return p
 }
 
-// read takes the process's notes. A line that was cut off by its end was never acted upon.
+// read reads the process's notes. A line that was cut off by its end was never acted upon.
 func (p *serverProcess) read(output io.Reader) {
 	lines := bufio.NewReader(output)
 	for {
@@ -306,7 +306,7 @@ func (p *serverProcess) read(output io.Reader) {
 	}
 }
 
-// awaitProcess waits for what processes on an emulated machine may take long for.
+// awaitProcess waits for conditions that may take processes on an emulated machine long.
 func awaitProcess(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(3 * patience); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -316,7 +316,7 @@ func awaitProcess(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// look asks about a process's notes.
+// look evaluates a condition on a process's notes.
 func (p *serverProcess) look(is func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -330,8 +330,8 @@ func (p *serverProcess) tell(t *testing.T, o processOrder) {
 	}
 }
 
-// Both engines in processes of their own, over a fabric between processes, one of which is killed:
-// the property checker judges what was A-broadcast and A-delivered.
+// Both engines run in processes of their own, over a fabric between processes. One process is
+// killed. The property checker judges the A-broadcasts and A-deliveries.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	kind := fabric.P2P
@@ -351,8 +351,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// batchesBefore and batchesAfter are how many batches of each server have to be A-delivered
-// everywhere before a server is killed, and of each survivor after that.
+// batchesBefore and batchesAfter are how many batches of each server must be A-delivered everywhere
+// before a server is killed, and of each survivor after that.
 const batchesBefore, batchesAfter = 15, 15
 
 func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) {
@@ -443,12 +443,12 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 	judgeProcesses(t, processes, victim)
 }
 
-// judgeProcesses hands the property checker all that happened. Nothing of the killed server can
-// come any more, since it was removed.
+// judgeProcesses passes everything that happened to the property checker. Nothing more of the
+// killed server can come, since it was removed.
 func judgeProcesses(t *testing.T, processes []*serverProcess, victim int) {
 	t.Helper()
 	for _, p := range processes {
-		_ = p.input.Close() // its end is what ends the process
+		_ = p.input.Close() // the end of its input ends the process
 	}
 	for _, p := range processes {
 		p.reading.Wait()

@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// errFrozen is why a generation's context ends when it is frozen.
+// errFrozen is the cause that ends a generation's context when it is frozen.
 var errFrozen = errors.New("driver: the generation was frozen")
 
-// running is one run's engine and what surrounds it. Everything below drained belongs to its
-// goroutine, and to whoever holds the driver's lock when that has ended.
+// running is one run's engine and its surroundings. The fields below drained belong to the run's
+// goroutine. After that has ended, they belong to the holder of the driver's lock.
 type running struct {
 	driver *Driver
 	config *Config
@@ -26,34 +26,34 @@ type running struct {
 	place  order.ServerID
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the engine is done
+	done   chan struct{} // closed when the engine has ended
 
-	drained chan struct{} // closed when nothing is sent any more
+	drained chan struct{} // closed when nothing more is sent
 
 	turn      *turn.Machine
-	engine    order.Broadcaster // the turn's, to look at
+	engine    order.Broadcaster // the turn's; used only to read its state
 	outboxes  []outbox          // by place in the group
-	touched   []order.ServerID  // outboxes with frames of this turn
+	touched   []order.ServerID  // outboxes that got frames in this turn
 	room      chan unparked
 	waits     sync.WaitGroup // goroutines that wait for room
 	parkedMax int
 
-	arrivals  []turn.Arrival // the last ones taken, empty, for the inbox to fill again
+	arrivals  []turn.Arrival // emptied, for the inbox to fill again
 	linger    alarm
 	parked    int              // outboxes that wait for room
-	sameNames bool             // places in the group are places in Config.Peers
-	untaken   []order.Delivery // that the Sink did not take
-	halted    string           // why the engine delivers no more, when that is known
+	sameNames bool             // places in the group equal places in Config.Peers
+	untaken   []order.Delivery // rounds that the Sink did not take
+	halted    string           // why the engine stopped delivering, once known
 	waiting   waiting
-	patience  alarm // with a member that takes nothing
+	patience  alarm // for a member that takes nothing
 	status    alarm
 	statusSet bool // its alarm is set
 	traffic   Traffic
 }
 
-// alarm is a timer that wakes the loop by the same channel as everything else: a receive from one
-// channel is several times cheaper than a select over many, and the loop waits once a round and
-// more.
+// alarm is a timer that wakes the loop through the same channel as all other events. A receive from
+// one channel is several times cheaper than a select over many, and the loop waits at least once a
+// round.
 type alarm struct {
 	timer *time.Timer
 	rang  atomic.Bool
@@ -128,17 +128,17 @@ func (r *running) live() {
 	r.cancel(errFrozen)
 }
 
-// members gives the members that are left when the eon is over, as outside, and reports whether it
-// is.
+// members returns the members that are left when the eon is over, as places in Config.Peers, and
+// reports whether it is over.
 func (r *running) members() ([]order.ServerID, bool) {
 	members, ended := r.turn.Ended()
 	return r.outside(members), ended
 }
 
-// run drives the engine to its end. It gives why that halted, "" if it was frozen or its eon is
-// over.
+// run drives the engine to its end. It returns the reason why the engine halted, or "" if it was
+// frozen or its eon is over.
 func (r *running) run() string {
-	r.flush() // what was inherited
+	r.flush() // send what was inherited
 	for r.ctx.Err() == nil && !r.turn.Over() {
 		if !r.take() && !r.turn.Over() {
 			r.wait()
@@ -160,8 +160,8 @@ func (r *running) run() string {
 	return r.halted
 }
 
-// take takes a turn: what came goes in, and what the machine wants is carried out, in its order. It
-// reports whether another turn may find more to do.
+// take runs one turn: it feeds the inputs to the machine and carries out the machine's actions in
+// their order. It reports whether another turn may find more to do.
 func (r *running) take() bool {
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals)
@@ -180,7 +180,7 @@ func (r *running) take() bool {
 	return r.turn.Again()
 }
 
-// count counts what the engine is given.
+// count counts the frames given to the engine.
 func (r *running) count(frames []turn.Arrival) {
 	if len(frames) == 0 {
 		return
@@ -192,7 +192,7 @@ func (r *running) count(frames []turn.Arrival) {
 	}
 }
 
-// broadcast A-broadcasts if the engine may and there is a reason to.
+// broadcast A-broadcasts if the engine may and has a reason to.
 func (r *running) broadcast() {
 	if !r.turn.CanBroadcast() || r.withheld() {
 		return
@@ -207,7 +207,7 @@ func (r *running) broadcast() {
 	}
 }
 
-// carryOut does one thing that the machine wants done.
+// carryOut carries out one action of the machine.
 func (r *running) carryOut(do *turn.Action) {
 	switch do.Kind {
 	case turn.Send:
@@ -224,7 +224,7 @@ func (r *running) carryOut(do *turn.Action) {
 	}
 }
 
-// changed carries out what the machine decided about one member.
+// changed carries out the machine's decision about one member.
 func (r *running) changed(do *turn.Action) {
 	member := r.group.Members[do.Server]
 	logger := r.config.Logger.With("run", r.group.Generation, "member", member)
@@ -243,7 +243,8 @@ func (r *running) changed(do *turn.Action) {
 	case turn.Suspected, turn.Trusted:
 		switch {
 		case do.Refused != nil:
-			logger.Debug("opinion not taken", "cause", do.Cause, "error", do.Refused)
+			logger.Debug("the engine refused a suspicion or its end", "cause", do.Cause, "error",
+				do.Refused)
 		case do.Kind == turn.Suspected:
 			logger.Warn("a member is suspected", "cause", do.Cause)
 		default:
@@ -252,7 +253,7 @@ func (r *running) changed(do *turn.Action) {
 	}
 }
 
-// rename names the members of deliveries as outside, and counts what is in them.
+// rename changes the servers of deliveries to places in Config.Peers, and counts the messages.
 func (r *running) rename(deliveries []order.Delivery) {
 	for i := range deliveries {
 		delivery := &deliveries[i]
@@ -269,7 +270,7 @@ func (r *running) rename(deliveries []order.Delivery) {
 	r.traffic.Rounds += uint64(len(deliveries))
 }
 
-// outside copies places in the group as places in Config.Peers; the order stays.
+// outside converts places in the group to places in Config.Peers, in the same order. It copies.
 func (r *running) outside(places []order.ServerID) []order.ServerID {
 	if len(places) == 0 {
 		return nil
@@ -283,7 +284,7 @@ func (r *running) outside(places []order.ServerID) []order.ServerID {
 	return servers
 }
 
-// deliver hands rounds to the Sink, and waits for it.
+// deliver passes rounds to the Sink, and waits for it.
 func (r *running) deliver(deliveries []order.Delivery) {
 	r.rename(deliveries)
 	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
@@ -292,7 +293,7 @@ func (r *running) deliver(deliveries []order.Delivery) {
 	}
 }
 
-// removed ends all exchange with servers that left the group. What is on their lanes already stays
+// removed ends all exchange with servers that left the group. Frames already on their lanes stay
 // there.
 func (r *running) removed(delivery order.Delivery) {
 	servers := r.outside(delivery.Removed)
@@ -315,8 +316,8 @@ func (r *running) removed(delivery order.Delivery) {
 	}
 }
 
-// wait sleeps until there is something to do. Everything but the source rings at the inbox's
-// channel, the generation's end too.
+// wait sleeps until there is something to do. All events but the source's use the inbox's channel,
+// including the generation's end.
 func (r *running) wait() {
 	if !r.turn.CanBroadcast() {
 		<-r.inbox.wake
@@ -328,7 +329,7 @@ func (r *running) wait() {
 	}
 }
 
-// poll takes note of alarms, and of lanes that have room again.
+// poll checks the alarms, and the lanes that have room again.
 func (r *running) poll() {
 	if r.linger.rang.Load() {
 		r.linger.rang.Store(false)

@@ -8,37 +8,37 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Status is a published copy of what a driver knows. Servers are places in Config.Peers. It is
+// Status is a published copy of a driver's state. Servers are places in Config.Peers. Status is
 // shared: do not change it.
 type Status struct {
-	// Group is the run that runs or ran last; its Generation is 0 before the first activation.
+	// Group is the current or last run. Its Generation is 0 before the first activation.
 	Group Group
-	// Running tells whether its engine runs: it was not frozen, did not halt, and its eon is not
+	// Running reports whether its engine runs: it was not frozen, did not halt, and its eon is not
 	// over.
 	Running bool
-	// Halted says why the engine delivers no more, "" while it does and after Freeze.
+	// Halted is why the engine stopped delivering. It is "" while it delivers and after Freeze.
 	Halted string
-	// WaitingSince is when this server's message of the current round was A-broadcast, or a little
-	// later (StatusInterval), and the zero time while that is still to come: how long it waits for
-	// others by now.
+	// WaitingSince is when this server A-broadcast its message of the current round, at most
+	// StatusInterval late. It shows how long this server has waited for others. It is the zero time
+	// before that message.
 	WaitingSince time.Time
-	// OutsideMajority tells that the engine knows that too few servers can be heard for a majority
-	// of the shard.
+	// OutsideMajority reports that the engine knows that fewer servers can be reached than a
+	// majority of the shard.
 	OutsideMajority bool
-	// Engine is the engine's own account; its Awaited tells whom the round waits for.
+	// Engine is the engine's own status. Its Awaited lists the servers that the round waits for.
 	Engine order.Status
 	// Lost are the members whose lane broke or whose frames were malformed in this generation,
 	// ascending.
 	Lost []order.ServerID
-	// Parked are the members whose lanes have no room, ascending, and ParkedBytes what waits for
-	// them.
+	// Parked are the members whose lanes have no room, ascending. ParkedBytes are the bytes that
+	// wait for them.
 	Parked      []order.ServerID
 	ParkedBytes int
 	Traffic     Traffic
 }
 
-// Stalled is for how long nothing was completed although this server did its part, 0 where it has
-// yet to, or the engine does not run.
+// Stalled returns how long no round was completed although this server did its part. It is 0 if
+// this server still has to do its part, or if the engine does not run.
 func (s *Status) Stalled(now time.Time) time.Duration {
 	if !s.Running || s.WaitingSince.IsZero() {
 		return 0
@@ -46,30 +46,30 @@ func (s *Status) Stalled(now time.Time) time.Duration {
 	return max(0, now.Sub(s.WaitingSince))
 }
 
-// Traffic counts what went through the driver in the generation.
+// Traffic counts the driver's traffic in the generation.
 type Traffic struct {
-	// FramesSent and BytesSent count what was put on lanes, a frame once for each receiver, without
-	// the fabric's own headers.
+	// FramesSent and BytesSent count the frames put on lanes, once for each receiver, without the
+	// fabric's own headers.
 	FramesSent, BytesSent uint64
-	// FramesReceived and BytesReceived count what the engine was given.
+	// FramesReceived and BytesReceived count the frames given to the engine.
 	FramesReceived, BytesReceived uint64
-	// Broadcasts counts own messages, EmptyBroadcasts those without a payload.
+	// Broadcasts counts own messages. EmptyBroadcasts counts those without a payload.
 	Broadcasts, EmptyBroadcasts uint64
-	// Rounds, Messages and PayloadBytes count what was delivered to the Sink; empty messages are
-	// not counted.
+	// Rounds, Messages and PayloadBytes count the deliveries to the Sink. Empty messages do not
+	// count.
 	Rounds, Messages, PayloadBytes uint64
 	// Batches counts the turns of the loop in which frames were received.
 	Batches uint64
 }
 
-// waiting is what the status needs to know of its predecessor: the state that this server waits in.
+// waiting is kept from one status to the next: the round that this server waits in, and since when.
 type waiting struct {
 	epoch order.Epoch
 	round order.Round
 	since time.Time
 }
 
-// note looks at the engine, now and then.
+// note updates w from the engine's status.
 func (w *waiting) note(status *order.Status, has bool, now time.Time) {
 	switch {
 	case !has:
@@ -79,7 +79,7 @@ func (w *waiting) note(status *order.Status, has bool, now time.Time) {
 	}
 }
 
-// publish makes the status visible.
+// publish publishes the current status.
 func (r *running) publish() {
 	engine := r.engine.Status()
 	r.waiting.note(&engine, !r.engine.CanBroadcast() && engine.Halted == "" &&
@@ -105,7 +105,7 @@ func (r *running) publish() {
 	r.driver.status.Store(status)
 }
 
-// publishEnd makes the last status of a run visible.
+// publishEnd publishes the last status of a run.
 func (r *running) publishEnd() {
 	r.publish()
 	last := *r.driver.status.Load()
@@ -113,13 +113,14 @@ func (r *running) publishEnd() {
 	r.driver.status.Store(&last)
 }
 
-// voter is an engine that knows what it may have made possible without knowing that it came to be.
+// voter is an engine that returns its votes: for rounds that it has not A-delivered itself, but may
+// have enabled others to A-deliver.
 type voter interface{ Votes() []allconcur.Vote }
 
 // witness is an engine that saw the votes of others.
 type witness interface{ KnownVotes() []allconcur.KnownVote }
 
-// remains tells what the run leaves behind, when its goroutine is done.
+// remains returns what the run leaves behind. The run's goroutine must have ended.
 func (r *running) remains() Remains {
 	remains := Remains{Untaken: slices.Clone(r.untaken)}
 	v, votes := r.engine.(voter)

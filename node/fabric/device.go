@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// classFolder is where Linux lists RDMA devices, verbsFolder where it lists what programs open to
-// use them; devicesFolder has the latter.
+// Folders of Linux: classFolder and verbsFolder list the RDMA devices and the device files that
+// programs open to use them. devicesFolder contains these files.
 const (
 	classFolder   = "sys/class/infiniband"
 	verbsFolder   = "sys/class/infiniband_verbs"
 	devicesFolder = "dev/infiniband"
 )
 
-// Device is an RDMA device of this machine, as its kernel tells.
+// Device is an RDMA device of this machine, as its kernel describes it.
 type Device struct {
 	Name string `json:"name"`
-	// File is what programs open to use it; empty where there is none.
+	// File is the device file that programs open to use it. It is empty if there is none.
 	File string `json:"file"`
-	// Openable tells whether this process may open it.
+	// Openable reports whether this process may open it.
 	Openable bool   `json:"openable"`
 	Ports    []Port `json:"ports"`
 }
 
-// Active tells whether a port of the device is.
+// Active reports whether a port of the device is active.
 func (d Device) Active() bool {
 	return slices.ContainsFunc(d.Ports, func(p Port) bool { return p.State == stateActive })
 }
@@ -40,8 +40,8 @@ const stateActive = "ACTIVE"
 // Port is a port of a device.
 type Port struct {
 	Number int `json:"number"`
-	// State is ACTIVE, DOWN, INIT and so on, Link is Ethernet or InfiniBand, Rate is in the
-	// kernel's words, such as "100 Gb/sec (4X EDR)".
+	// State is ACTIVE, DOWN, INIT and so on. Link is Ethernet or InfiniBand. Rate is the kernel's
+	// text, such as "100 Gb/sec (4X EDR)".
 	State string `json:"state"`
 	Link  string `json:"link"`
 	Rate  string `json:"rate"`
@@ -52,23 +52,23 @@ type Port struct {
 type GID struct {
 	Index   int        `json:"index"`
 	Address netip.Addr `json:"address"`
-	// Type is "RoCE v2" or "IB/RoCE v1", Interface the network interface that the address is of,
-	// where there is one.
+	// Type is "RoCE v2" or "IB/RoCE v1". Interface is the network interface that has the address,
+	// if there is one.
 	Type      string `json:"type"`
 	Interface string `json:"interface"`
 }
 
-// Devices lists this machine's RDMA devices by name; none where the system is not Linux. Whoever
-// reads them needs neither the tag verbs nor a library.
+// Devices lists this machine's RDMA devices by name. It returns none if the system is not Linux. It
+// needs neither the build tag verbs nor a library.
 func Devices() ([]Device, error) { return machine{root: "/"}.devices() }
 
-// machine is a machine's file system, from its root.
+// machine is a machine's file system at a root.
 type machine struct{ root string }
 
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
-// read is a file's text on one line, empty where there is none: what a driver does not tell is no
-// error.
+// read returns a file's text without surrounding space, or "" if there is none. Drivers may omit
+// such files, so that is not an error.
 func (m machine) read(name string) string {
 	text, err := os.ReadFile(m.path(name))
 	if err != nil {
@@ -100,7 +100,7 @@ func (m machine) devices() ([]Device, error) {
 	return devices, nil
 }
 
-// files are those that programs open, by the devices' names.
+// files returns the device files that programs open, by the devices' names.
 func (m machine) files() map[string]string {
 	files := map[string]string{}
 	entries, err := os.ReadDir(m.path(verbsFolder))
@@ -115,7 +115,7 @@ func (m machine) files() map[string]string {
 	return files
 }
 
-// open tries whether this process may use a device.
+// open tries to open a device for this process.
 func (m machine) open(device Device) error {
 	if device.File == "" {
 		return &fs.PathError{Op: "open", Path: m.path(devicesFolder), Err: fs.ErrNotExist}
@@ -127,7 +127,7 @@ func (m machine) open(device Device) error {
 	return file.Close()
 }
 
-// numbers are the names in a folder that are numbers, ascending.
+// numbers returns the names in a folder that are numbers, ascending.
 func (m machine) numbers(folder string) []int {
 	entries, err := os.ReadDir(m.path(folder))
 	if err != nil {
@@ -144,7 +144,7 @@ func (m machine) numbers(folder string) []int {
 }
 
 func (m machine) port(folder string, number int) Port {
-	// The state is told as "4: ACTIVE".
+	// The file reads, for example, "4: ACTIVE".
 	_, state, _ := strings.Cut(m.read(filepath.Join(folder, "state")), ": ")
 	port := Port{Number: number, State: state, Link: m.read(filepath.Join(folder, "link_layer")),
 		Rate: m.read(filepath.Join(folder, "rate")), GIDs: []GID{}}
@@ -152,7 +152,7 @@ func (m machine) port(folder string, number int) Port {
 		name := strconv.Itoa(index)
 		address, err := netip.ParseAddr(m.read(filepath.Join(folder, "gids", name)))
 		if err != nil || address.IsUnspecified() {
-			continue // the table's places are not all taken
+			continue // the table has unused places
 		}
 		port.GIDs = append(port.GIDs, GID{
 			Index: index, Address: address.Unmap(),

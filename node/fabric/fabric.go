@@ -26,18 +26,18 @@ const (
 
 // Errors of this package; match them with errors.Is.
 var (
-	// ErrKind says that there is no fabric of that name.
+	// ErrKind reports that there is no fabric of that name.
 	ErrKind = errors.New("no such fabric")
-	// ErrOneProcess says that the memory fabric leads nowhere but within one process.
-	ErrOneProcess = errors.New("the memory fabric is within one process")
-	// ErrUnusable says what a fabric misses on this machine.
+	// ErrOneProcess reports that the memory fabric works only within one process.
+	ErrOneProcess = errors.New("the memory fabric works only within one process")
+	// ErrUnusable reports what a fabric lacks on this machine.
 	ErrUnusable = errors.New("this fabric cannot be used here")
 )
 
-// Kinds are all kinds, the simplest first.
+// Kinds returns all kinds, the simplest first.
 func Kinds() []Kind { return []Kind{Memory, P2P, P2PTrusted, Verbs} }
 
-// Names are the names of all kinds, for completion.
+// Names returns the names of all kinds, for completion.
 func Names() []string {
 	var names []string
 	for _, kind := range Kinds() {
@@ -46,7 +46,7 @@ func Names() []string {
 	return names
 }
 
-// Parse reads a kind's name. ErrKind, with the names that there are.
+// Parse reads a kind's name. It returns ErrKind, with the valid names, for any other name.
 func Parse(name string) (Kind, error) {
 	for _, kind := range Kinds() {
 		if string(kind) == name {
@@ -56,36 +56,36 @@ func Parse(name string) (Kind, error) {
 	return "", fmt.Errorf("%w: %q, want %s", ErrKind, name, strings.Join(Names(), ", "))
 }
 
-// Options of a host that is to be opened. Key and Listen have to be given.
+// Options configure a host. Key and Listen are required.
 type Options struct {
 	// Key is the host's identity.
 	Key ed25519.PrivateKey
-	// Listen is where the others find this host, host:port; port 0 takes a free one, see
-	// Host.Address.
+	// Listen is the address, host:port, at which others reach this host. Port 0 takes a free port;
+	// see Host.Address.
 	Listen string
-	// Members are those who get in, and their addresses. SetMembers replaces them.
+	// Members are the admitted peers and their addresses. SetMembers replaces them.
 	Members map[rdmanet.PeerID]string
-	// Device and GID choose an RDMA device and its address, for Verbs. Where they are empty,
-	// LEDGERD_VERBS_DEVICE and LEDGERD_VERBS_GID do, and else the first that is active.
+	// Device and GID choose an RDMA device and its address, for Verbs. If they are empty,
+	// LEDGERD_VERBS_DEVICE and LEDGERD_VERBS_GID choose; else the first active one is used.
 	Device, GID string
-	// MendTimeout is how long a lane may be broken before it counts as lost; 0 stands for the
-	// provider's default.
+	// MendTimeout is how long a lane may be broken before it counts as lost. 0 means the provider's
+	// default.
 	MendTimeout time.Duration
-	// Logger gets what operators want to know; nil: nothing is logged.
+	// Logger logs events for operators. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
 // Host is a host between processes.
 type Host interface {
 	rdmanet.Host
-	// Address is where it listens, host:port.
+	// Address returns the address at which it listens, host:port.
 	Address() string
-	// SetMembers replaces the member set: identities, and where they are.
+	// SetMembers replaces the members: their identities and addresses.
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// Open opens a host between processes. ErrKind, ErrOneProcess for Memory, ErrUnusable with what is
-// missing, or the provider's own error.
+// Open opens a host between processes. Errors: ErrKind, ErrOneProcess for Memory, ErrUnusable with
+// everything that is missing, or the provider's own.
 func Open(kind Kind, options Options) (Host, error) {
 	plane := p2p.Options{
 		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members,
@@ -95,7 +95,7 @@ func Open(kind Kind, options Options) (Host, error) {
 	case P2P, P2PTrusted:
 		host, err := p2p.New(plane)
 		if err != nil {
-			return nil, err // and no host: a nil pointer in an interface is not nil
+			return nil, err // and a nil interface: a nil pointer in an interface is not nil
 		}
 		return host, nil
 	case Verbs:
@@ -115,8 +115,8 @@ func Open(kind Kind, options Options) (Host, error) {
 	return nil, err
 }
 
-// Check tells whether nodes in several processes can use a kind on this machine: the errors of Open
-// that are known beforehand.
+// Check reports whether nodes in several processes can use a kind on this machine. It returns the
+// errors of Open that are known in advance.
 func Check(kind Kind) error {
 	switch kind {
 	case Memory:
@@ -130,7 +130,7 @@ func Check(kind Kind) error {
 	return err
 }
 
-// unusable is ErrUnusable with all that is missing.
+// unusable returns ErrUnusable with everything that is missing.
 func unusable(kind Kind, missing []Missing) error {
 	var text strings.Builder
 	for i, m := range missing {

@@ -163,7 +163,7 @@ func rdmaMachine(t *testing.T, changes map[string]string) machine {
 	return machine{root: root}
 }
 
-// gone stands for a file that is not there.
+// gone marks a file that does not exist.
 const gone = "\x00"
 
 func TestDevices(t *testing.T) {
@@ -191,13 +191,13 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// What is missing is told each with its remedy, and nothing is told where nothing is.
+// Everything that is missing is listed with its remedy. Nothing is listed if nothing is missing.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	const folder = "sys/class/infiniband/rxe0/ports/1/"
 	for name, test := range map[string]struct {
 		changes map[string]string
-		without bool // the tag
+		without bool // without the build tag
 		says    []string
 	}{
 		"nothing": {},
@@ -238,7 +238,7 @@ func TestMissing(t *testing.T) {
 			}
 		})
 	}
-	// A device that this user may not open. Root may open everything.
+	// A device that this user may not open. Root may open every device.
 	if os.Getuid() != 0 {
 		m := rdmaMachine(t, nil)
 		if err := os.Chmod(m.path("dev/infiniband/uverbs0"), 0); err != nil {

@@ -14,20 +14,20 @@ import (
 // Provider is one kind of fabric, and whether it works on this machine.
 type Provider struct {
 	Kind Kind `json:"kind"`
-	// About is what it is, in one sentence.
+	// About describes it in one sentence.
 	About string `json:"about"`
-	// Usable tells whether nodes can use it here; Missing is why not.
+	// Usable reports whether nodes can use it here. Missing says why not.
 	Usable  bool      `json:"usable"`
 	Missing []Missing `json:"missing"`
 }
 
-// Missing is one thing that a fabric misses, and what to do about it.
+// Missing is one thing that a fabric lacks, and its remedy.
 type Missing struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// Providers are all kinds, in the order of Kinds.
+// Providers returns all kinds, in the order of Kinds.
 func Providers() []Provider {
 	missing := missingForVerbs()
 	return []Provider{
@@ -42,25 +42,26 @@ func Providers() []Provider {
 	}
 }
 
-// missingForVerbs is what verbs miss here.
+// missingForVerbs returns everything that verbs lacks here.
 func missingForVerbs() []Missing {
 	_, err := verbs.Devices()
 	return machine{root: "/"}.missing(!errors.Is(err, verbs.ErrNotBuilt))
 }
 
-// lockedMemoryMin is how much memory a process has to be allowed to lock, in bytes, for a node's
-// lanes and regions: registered memory never leaves the machine's memory.
+// lockedMemoryMin is how many bytes of memory a process must be allowed to lock, for a node's lanes
+// and regions. Registered memory is never swapped out.
 const lockedMemoryMin = 64 << 20
 
-// missing lists all that stands between this machine and verbs; empty and not nil if nothing does.
+// missing lists everything that verbs lacks on this machine. The list is empty and not nil if it
+// lacks nothing.
 func (m machine) missing(built bool) []Missing {
 	found := []Missing{}
 	add := func(remedy, what string, arguments ...any) {
 		found = append(found, Missing{What: fmt.Sprintf(what, arguments...), Remedy: remedy})
 	}
 	if !built {
-		add("build it with cgo and the tag, `CGO_ENABLED=1 go build -tags verbs ./cmd/ledgerd`, "+
-			"which takes a C compiler and libibverbs-dev",
+		add("build it with cgo and the tag, `CGO_ENABLED=1 go build -tags verbs ./cmd/ledgerd`; "+
+			"this needs a C compiler and libibverbs-dev",
 			"this program was built without RDMA verbs")
 	}
 	if !m.hasLibrary() {
@@ -118,7 +119,7 @@ func nameAll(devices []Device) string {
 	return strings.Join(names, ", ")
 }
 
-// hasLibrary looks for the library where systems have it.
+// hasLibrary looks for the library in the usual places.
 func (m machine) hasLibrary() bool {
 	for _, pattern := range []string{"lib/*/libibverbs.so.1", "usr/lib/*/libibverbs.so.1",
 		"lib64/libibverbs.so.1", "usr/lib64/libibverbs.so.1", "usr/lib/libibverbs.so.1",
@@ -130,7 +131,7 @@ func (m machine) hasLibrary() bool {
 	return false
 }
 
-// lockedMemory is how many bytes this process may lock.
+// lockedMemory returns how many bytes this process may lock.
 func (m machine) lockedMemory() (limit uint64, known bool) {
 	text, err := os.ReadFile(m.path("proc/self/limits"))
 	if err != nil {
@@ -140,7 +141,7 @@ func (m machine) lockedMemory() (limit uint64, known bool) {
 		if fields, ok := strings.CutPrefix(line, "Max locked memory"); ok {
 			soft, _, _ := strings.Cut(strings.TrimSpace(fields), " ")
 			limit, err := strconv.ParseUint(soft, 10, 64)
-			return limit, err == nil // "unlimited" is no limit to know
+			return limit, err == nil // "unlimited" is not a known limit
 		}
 	}
 	return 0, false

@@ -18,14 +18,14 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// EnvPrefix begins the environment variables that override the file: LEDGERD_NODE_API_LISTEN stands
-// for [api] listen.
+// EnvPrefix is the prefix of environment variables that override the file: LEDGERD_NODE_API_LISTEN
+// overrides [api] listen.
 const EnvPrefix = "LEDGERD_NODE_"
 
-// ErrConfig says what is wrong with a configuration.
+// ErrConfig reports an invalid configuration.
 var ErrConfig = errors.New("configuration")
 
-// Config is what an operator may set. The zero value of a field stands for its default.
+// Config holds the settings of a node.
 type Config struct {
 	API      APIConfig      `koanf:"api"`
 	Fabric   FabricConfig   `koanf:"fabric"`
@@ -34,61 +34,62 @@ type Config struct {
 	Log      LogConfig      `koanf:"log"`
 }
 
-// APIConfig is where clients come in.
+// APIConfig configures the API for clients.
 type APIConfig struct {
 	Listen      string `koanf:"listen"`      // host:port
 	Certificate string `koanf:"certificate"` // file in PEM; with Key it switches TLS on
 	Key         string `koanf:"key"`         // file in PEM
-	// of pages that may call the API from a browser
+	// Origins of pages that may call the API from a browser.
 	AllowedOrigins []string `koanf:"allowed_origins"`
 	CallsPerSecond float64  `koanf:"calls_per_second"`
 }
 
-// FabricConfig is what the nodes talk over. Kind has to be the same on all nodes of all shards.
+// FabricConfig configures the network between nodes. Kind must be the same on all nodes of all
+// shards.
 type FabricConfig struct {
 	Kind fabric.Kind `koanf:"kind"`
-	// host:port; default: the address that the genesis has for this node
+	// host:port; by default, the genesis's address of this node.
 	Listen string `koanf:"listen"`
-	// RDMA device, for verbs; default: the first one that is active
+	// The RDMA device, for verbs; by default, the first active one.
 	Device string `koanf:"device"`
 	GID    string `koanf:"gid"` // the address of that device, or its index
 }
 
-// OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same
+// OrderingConfig configures rounds and the failure detector. Engine and Detector must be the same
 // on all nodes of a shard.
 type OrderingConfig struct {
 	Engine string `koanf:"engine"` // allconcur+ or allconcur
-	// eventual or perfect: what rounds take the failure detector for; under a perfect one the
-	// members cannot change
+	// How rounds treat the failure detector: as eventual or as perfect. With perfect, the members
+	// cannot change.
 	Detector     string        `koanf:"detector"`
 	Heartbeat    time.Duration `koanf:"heartbeat"`     // between two heartbeats
-	SuspectAfter time.Duration `koanf:"suspect_after"` // of silence
-	// before an empty message helps others' last transactions on
+	SuspectAfter time.Duration `koanf:"suspect_after"` // how long a node may be silent
+	// How long to wait before an empty message that helps deliver others' last transactions.
 	Linger        time.Duration `koanf:"linger"`
 	BatchBytesMax int           `koanf:"batch_bytes_max"` // of one round message
-	// of transactions that wait for a round
+	// Of the transactions that wait for a round.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
-	// of reliability, which gives the reliable digraph its degree
+	// Nines of reliability over a day. They set the degree of the reliable digraph.
 	TargetNines    int `koanf:"target_nines"`
 	ServerMTTFHour int `koanf:"server_mttf_hours"` // mean time to failure of a server
 }
 
-// StoreConfig is about the disk.
+// StoreConfig configures the use of the disk.
 type StoreConfig struct {
-	// writes are refused when less is free; 0: the store's default
+	// Writes are refused if fewer bytes are free. 0 means the store's default.
 	ReserveBytes int64 `koanf:"reserve_bytes"`
-	// BackfillBytes bounds how much of the blocks before a snapshot is fetched in a second; 0: the
-	// node's default.
+	// BackfillBytes bounds how many bytes of the blocks before a snapshot are fetched per second. 0
+	// means the node's default.
 	BackfillBytes int `koanf:"backfill_bytes_per_second"`
 }
 
-// LogConfig is about the log, which goes to standard error.
+// LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `koanf:"level"`  // debug, info, warn, error
 	Format string `koanf:"format"` // text or json
 }
 
-// perfectAfterMin is the shortest suspect_after for a detector that is taken for perfect.
+// perfectAfterMin is the shortest suspect_after for a detector that is treated as perfect.
 const perfectAfterMin = time.Second
 
 // Default returns the configuration that a new home gets.
@@ -106,7 +107,7 @@ func Default() Config {
 	}
 }
 
-// Validate returns ErrConfig with the key that is wrong and what it may be.
+// Validate returns ErrConfig with the wrong key and its valid values.
 func (c *Config) Validate() error {
 	wrong := func(key, format string, arguments ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrConfig, key, fmt.Sprintf(format, arguments...))
@@ -138,12 +139,12 @@ func (c *Config) Validate() error {
 	case c.Ordering.Detector == allconcur.DetectorPerfect.String() &&
 		c.Ordering.SuspectAfter < perfectAfterMin:
 		return wrong("ordering.suspect_after",
-			"%v is too short where the detector is taken for perfect: a node that is "+
-				"slow for as long loses what it acknowledged; %v is the least, and 5s is sensible",
+			"%v is too short if the detector is treated as perfect: a node that is slow for "+
+				"that long loses what it acknowledged; the minimum is %v, and 5s is sensible",
 			c.Ordering.SuspectAfter, perfectAfterMin)
 	case c.Ordering.SuspectAfter < 3*c.Ordering.Heartbeat:
 		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a "+
-			"healthy node would be taken for a dead one", c.Ordering.SuspectAfter,
+			"healthy node would be suspected", c.Ordering.SuspectAfter,
 			c.Ordering.Heartbeat)
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
 		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
@@ -170,14 +171,14 @@ func (c *Config) Validate() error {
 func checkAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return fmt.Errorf("%q is no host:port, such as 127.0.0.1:8080", address)
+		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", address)
 	}
 	return nil
 }
 
-// readConfig reads the file over the defaults, and the environment over both. A key that is not
-// known is an error, since it is a typing mistake, and so is a missing address: a node on another
-// port than its peers expect is of no use.
+// readConfig reads the file over the defaults, and the environment over both. An unknown key is an
+// error, since it is a typing mistake. A missing address is an error, too: a node on another port
+// than its peers expect is of no use.
 func readConfig(path string) (Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
@@ -199,10 +200,9 @@ func readConfig(path string) (Config, error) {
 		}
 	}
 	for _, key := range []string{"api.listen", "fabric.listen"} {
-		if !k.Exists(key) { // such as in a file that a full disk left empty
+		if !k.Exists(key) { // for example in a file that a full disk left empty
 			return Config{}, fmt.Errorf("%w: %s has no %s: write the node's address there, or "+
-				"put back the file that "+
-				"was made with the home", ErrConfig, path, key)
+				"restore the file that was made with the home", ErrConfig, path, key)
 		}
 	}
 	config := Default()
@@ -221,45 +221,56 @@ var keys = []string{
 	"store.backfill_bytes_per_second", "log.level", "log.format",
 }
 
-// text is the file that a new home gets: every key, with what it means.
+// text returns the file of a new home: every key, with its meaning.
 func (c *Config) text() string {
-	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key but the two addresses may be left out; environment variables %sSECTION_KEY override the file.
+	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key but the two addresses is optional.
+# Environment variables %sSECTION_KEY override this file.
 
-[api]                    # where clients and browsers come in
+[api]                    # for clients and browsers
 listen = %q
 # certificate = "tls.crt"  # with key: serve TLS
 # key = "tls.key"
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
 
-[fabric]                 # what the nodes talk over, and where the others come in
-kind = %q              # the same on all nodes, also those of other shards. p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on. verbs: RDMA. memory: one process.
-                           # The command "ledgerd fabric" tells what works on a machine
+[fabric]                 # the network between nodes
+# kind must be the same on all nodes, also those of other shards.
+# p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on.
+# verbs: RDMA. memory: one process. "ledgerd fabric" shows which kinds work on this machine.
+kind = %q
 listen = %q
-# device = "mlx5_0"        # for verbs: the RDMA device; without it the first one that is active
-# gid = "192.0.2.1"        # for verbs: its address or its index; without it the first RoCE v2 address of IPv4, or the first address
+# device = "mlx5_0"        # for verbs: the RDMA device; by default the first one that is active
+# gid = "192.0.2.1"        # for verbs: its address or its index; by default the first RoCE v2
+                           # address of IPv4, or the first address
 
 [ordering]
 engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
-detector = %q     # eventual or perfect; the same on all nodes. eventual: nodes may be suspected wrongly, as in a partition or a long pause, and nothing is lost.
-                           # perfect: only for nodes and links that are never slow: whoever is suspected is taken for crashed, and if that is wrong, nodes may hold
-                           # different blocks until one of them notices and halts, so that what it acknowledged is lost; and the members cannot change (docs/membership.md)
+# detector must be the same on all nodes of the shard: eventual or perfect.
+# eventual: nodes may be suspected wrongly, as in a partition or a long pause, and nothing is lost.
+# perfect: only for nodes and links that are never slow. A suspected node is treated as crashed. If
+# that is wrong, nodes may hold different blocks until one of them notices and halts; what it
+# acknowledged is then lost. Also, the members cannot change (docs/membership.md).
+detector = %q
 heartbeat = "%s"
 suspect_after = "%s"       # of silence; a process that ended is noticed at once
 linger = "%s"
 batch_bytes_max = %d
 pool_bytes_max = %d
-target_nines = %d           # reliability over a day, which gives the reliable digraph its degree
+target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
 
 [store]
 reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
-backfill_bytes_per_second = %d # of blocks before the snapshot that the node began with, fetched beside its work; 0: the default, 8 MiB
+# backfill_bytes_per_second bounds how fast the blocks before the snapshot that the node began with
+# are fetched beside its work; 0: the default, 8 MiB
+backfill_bytes_per_second = %d
 
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
-`, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
+`, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
+		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
+		c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
 		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 )
 
-// ErrLocked says that another process uses the home: its node runs.
+// ErrLocked reports that another process uses the home: its node runs.
 var ErrLocked = errors.New("the home is in use by another process")
 
-// DiskID names a disk: 128 random bits. The zero value is none.
+// DiskID identifies a disk: 128 random bits. The zero value means no disk.
 type DiskID [16]byte
 
-// IsZero reports whether the id is none.
+// IsZero reports whether the id is zero.
 func (id DiskID) IsZero() bool { return id == DiskID{} }
 
 // String returns 32 hex digits.
@@ -39,33 +39,33 @@ func (id *DiskID) UnmarshalText(text []byte) error {
 }
 
 func newDiskID() (id DiskID) {
-	_, _ = rand.Read(id[:]) // which never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-// Disk is what a home knows of the disk beneath it.
+// Disk is what a home knows of its disk.
 //
 // A disk's identity is in two files named "disk": one in the home, one in the data folder. Each
-// names itself: by its inode, and by its birth time where the file system keeps one. Copies of a
-// file get another inode and birth time, so a copy does not name itself. Both files count the
-// starts of the node and are made anew by each start. So a copy that is written over the files in
-// place, and a file system that was rolled back beneath one of the two, are noticed as well.
+// file names itself by its inode, and by its birth time if the file system keeps one. A copy of a
+// file gets another inode and birth time, so it does not name itself. Both files count the starts
+// of the node and are made anew by each start. This also detects a copy that is written over the
+// files in place, and a file system that was rolled back beneath one of the two.
 //
-// A home cannot recognise that everything beneath it was rolled back at once, as when a block
-// device is restored from a snapshot, nor a copy that was written over the files in place before
-// the node was started again. Forget is for the operator who knows that.
+// A home cannot detect that everything beneath it was rolled back at once, as when a block device
+// is restored from a snapshot. Nor can it detect a copy that was written over the files in place
+// before the node was started again. Forget is for an operator who knows of such a case.
 type Disk struct {
 	ID DiskID
-	// Original tells that the disk was made together with its home, and that as far as the home
-	// can tell it remembers all that it ever held and promised.
+	// Original reports that the disk was made together with its home, and that it remembers
+	// everything it ever held and promised, as far as the home can tell.
 	Original bool
-	// Learner is why a disk that is not original was taken for a new one; "" for an original one.
+	// Learner is why a disk that is not original was taken as a new one, or "" for an original one.
 	// It stays, whether the chain admits the disk or not.
 	Learner string
-	// Renewed tells that OpenDisk made this identity just now.
+	// Renewed reports that OpenDisk made this identity just now.
 	Renewed bool
-	// NoBirthTime tells that the file system keeps no birth times: copies are recognised by device
-	// and inode only.
+	// NoBirthTime reports that the file system keeps no birth times. Copies are then detected by
+	// device and inode only.
 	NoBirthTime bool
 
 	home  *Home
@@ -74,15 +74,15 @@ type Disk struct {
 }
 
 // OpenDisk finds out whether the home's disk remembers, and gives it a new identity if it does not.
-// It takes the home's lock, which Close gives back, and finishes what SetAside began. Confirm has
-// to follow once the ledger store is open. Only OpenDisk and Forget change identities. It returns
-// ErrLocked and the file system's errors.
+// It takes the home's lock, which Close releases, and finishes an interrupted SetAside. The caller
+// must call Confirm once the ledger store is open. Only OpenDisk and Forget change identities. It
+// returns ErrLocked and the file system's errors.
 //
-// The disk keeps its identity if both files are there, are the ones that they name, and agree, and
-// if the blocks and the promises are there. A home that was never started needs neither.
+// The disk keeps its identity if both identity files exist, name themselves, and agree, and if the
+// blocks and the promises exist. A home that was never started needs neither blocks nor promises.
 //
-// A home that an older version made has no identity. If it holds both blocks and promises, or
-// neither, it gets an original one. At that one moment a copy cannot be recognised.
+// A home made by an older version has no identity. If it holds both blocks and promises, or
+// neither, it gets an original one. A copy cannot be detected at that moment.
 func (h *Home) OpenDisk() (*Disk, error) {
 	lock, err := h.lock()
 	if err != nil {
@@ -123,8 +123,8 @@ func (h *Home) openDisk() (*Disk, error) {
 	return d, d.begin(before.Held)
 }
 
-// promisedAs returns the identity under which an older version made this home's promises, so that
-// the decisions that name it go on to count; a new one where it made none.
+// promisedAs returns the identity under which an older version made this home's promises, so
+// decisions that name it still count. If there are no promises, it returns a new identity.
 func (h *Home) promisedAs() (DiskID, error) {
 	text, err := os.ReadFile(h.Generation())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,9 +143,10 @@ func (h *Home) promisedAs() (DiskID, error) {
 	return newDiskID(), nil
 }
 
-// begin counts a start. The order of its steps matters: as long as there is no file in the data
-// folder and the home's file counts no start, judge misses neither promises nor blocks; both exist
-// before that changes. A crash between two steps leaves a state that the next start goes on from.
+// begin counts a start. The order of its steps matters. While there is no file in the data folder
+// and the home's file counts no start, judge requires neither promises nor blocks. Both exist
+// before that changes. A crash between two steps leaves a state from which the next start
+// continues.
 func (d *Disk) begin(held bool) error {
 	h := d.home
 	at := d.record(placeHome)
@@ -170,14 +171,14 @@ func (d *Disk) begin(held bool) error {
 	return d.write(h.Data(), at)
 }
 
-// Confirm notes that the ledger store is open: from here on, missing blocks are a loss.
+// Confirm records that the ledger store is open. From here on, missing blocks are a loss.
 func (d *Disk) Confirm() error {
 	at := d.record(placeHome)
 	at.Start, at.Next, at.Held = d.start, d.start, true
 	return d.write(d.home.Dir, at)
 }
 
-// Close gives the home's lock back.
+// Close releases the home's lock.
 func (d *Disk) Close() error {
 	if d.lock == nil {
 		return nil
@@ -185,8 +186,8 @@ func (d *Disk) Close() error {
 	return unlock(d.lock)
 }
 
-// Forget makes a new identity, for an operator who knows that the disk beneath was rolled back or
-// copied in a way that OpenDisk cannot see. It returns ErrLocked while the node runs, and the file
+// Forget makes a new identity, for an operator who knows that the disk was rolled back or copied in
+// a way that OpenDisk cannot detect. It returns ErrLocked while the node runs, and the file
 // system's errors.
 func (h *Home) Forget(reason string) (*Disk, error) {
 	lock, err := h.lock()
@@ -202,7 +203,7 @@ func (h *Home) Forget(reason string) (*Disk, error) {
 }
 
 // Disk returns what OpenDisk would find, without changing anything. If OpenDisk would make a new
-// identity, the id is the one that the home has until then, or zero.
+// identity, the id is the home's current one, or zero.
 func (h *Home) Disk() (*Disk, error) {
 	found, err := h.lookForDisk()
 	if err != nil {
@@ -221,30 +222,30 @@ func (h *Home) Disk() (*Disk, error) {
 	return d, nil
 }
 
-// createDisk gives a home that is being made its original identity.
+// createDisk gives a new home its original identity.
 func (h *Home) createDisk() error {
 	d := &Disk{home: h, ID: newDiskID(), Original: true}
 	return d.write(h.Dir, d.record(placeHome))
 }
 
-// asideSuffix ends the name of a data folder that is to take the place of the present one.
+// asideSuffix ends the name of a data folder that is to replace the current one.
 const asideSuffix = ".new"
 
-// Fresh is the folder in which a data folder is to be made that takes the place of the present one.
+// Fresh returns the folder for a new data folder that is to replace the current one.
 func (d *Disk) Fresh() string { return d.home.Data() + asideSuffix }
 
-// NameFresh puts this disk's identity into the fresh folder, which has to be whole and synced. It
-// is the step before SetAside that needs space. An error changes nothing.
+// NameFresh puts this disk's identity into the fresh folder, which must be whole and synced. It is
+// the last step before SetAside that needs space. An error changes nothing.
 func (d *Disk) NameFresh() error {
 	at := d.record(placeData)
 	at.Start = d.start
 	return d.write(d.Fresh(), at)
 }
 
-// SetAside renames the data folder to aside, and puts the fresh folder, which NameFresh named, in
-// its place. The disk stays the same, since it forgets nothing that it counted for. After a crash
-// between the steps, either nothing has changed or OpenDisk finishes them. If a rename fails, the
-// data folder is where it was.
+// SetAside renames the data folder to aside, and puts the fresh folder in its place. NameFresh must
+// come first. The disk keeps its identity, since it forgets nothing that it counted for. After a
+// crash between the steps, either nothing has changed or OpenDisk finishes them. If a rename fails,
+// the data folder is where it was.
 func (d *Disk) SetAside(aside string) error {
 	if err := os.Rename(d.home.Data(), aside); err != nil {
 		return err
@@ -255,7 +256,7 @@ func (d *Disk) SetAside(aside string) error {
 	if err := syncFolder(d.home.Dir); err != nil {
 		return err
 	}
-	// The folder that was set aside is not this disk's data any more, should somebody put it back.
+	// An operator may put the folder back. It must not pass for this disk's data then.
 	err := os.Remove(filepath.Join(aside, DiskFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -264,9 +265,9 @@ func (d *Disk) SetAside(aside string) error {
 }
 
 // finishAside puts a fresh data folder in place if the process ended in the middle of SetAside.
-// NameFresh names the disk in it right before the present folder is taken away. So a fresh folder
-// without that file is not whole, and is removed, even if the present one is gone: that is a loss,
-// which half a copy must not hide. Older versions named no disks.
+// NameFresh names the disk in the fresh folder right before the current folder is moved away. So a
+// fresh folder without that file is not whole, and is removed, even if the current one is gone:
+// that is a loss, and half a copy must not hide it. Homes of older versions name no disks.
 func (h *Home) finishAside() error {
 	fresh := h.Data() + asideSuffix
 	if there, err := exists(fresh); err != nil || !there {
@@ -294,8 +295,8 @@ func (h *Home) finishAside() error {
 	return syncFolder(h.Dir)
 }
 
-// lock takes the home for this process. A node of an older version holds the lock of its ledger
-// store only, so that one has to be free as well.
+// lock takes the home for this process. A node of an older version locks only its ledger store, so
+// that lock must be free, too.
 func (h *Home) lock() (*os.File, error) {
 	taken, err := flock(filepath.Join(h.Dir, lockFile), os.O_CREATE)
 	if err != nil {
@@ -311,11 +312,11 @@ func (h *Home) lock() (*os.File, error) {
 	return taken, nil
 }
 
-// lockFile is what a running node has locked; the ledger store has one of the same name in its
+// lockFile is the file that a running node locks. The ledger store has one of the same name in its
 // folder.
 const lockFile = "lock"
 
-// unlock gives a lock back. To close the file is not enough: a child that was forked a moment ago
+// unlock releases a lock. Closing the file is not enough: a child that was forked a moment ago
 // holds a copy of it until its program begins, and the lock belongs to all copies.
 func unlock(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())

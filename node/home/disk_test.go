@@ -14,14 +14,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// run starts and stops a node as far as its disk goes, and returns what it found.
+// run starts and stops a node as far as its disk is concerned, and returns the disk.
 func run(t *testing.T, h *Home) *Disk {
 	t.Helper()
 	d, err := h.OpenDisk()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A child that was just forked holds a copy of the lock; it is given back all the same.
+	// A child that was just forked holds a copy of the lock. The lock is released all the same.
 	forked, err := unix.Dup(int(d.lock.Fd()))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func run(t *testing.T, h *Home) *Disk {
 	return d
 }
 
-// hold has a data folder hold a ledger store, as far as a home can tell.
+// hold puts a ledger store into a data folder, as far as a home can see.
 func hold(t *testing.T, dir, text string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,20 +85,20 @@ func older(t *testing.T, h *Home) {
 	remove(t, filepath.Join(h.Dir, DiskFile), filepath.Join(h.Data(), DiskFile))
 }
 
-// A story happens to the home of a node that ran. It returns the home to start next. Where the disk
-// should be taken for a new one, learner is in the reason.
+// A story happens to the home of a node that ran. It returns the home to start next. If the disk
+// must become a new one, learner is in the reason.
 func TestDiskStories(t *testing.T) {
 	t.Parallel()
 	type story struct {
 		happens func(t *testing.T, h *Home) *Home
 		learner string
-		other   bool // another identity than before, although an original one
+		other   bool // gets another identity, although an original one
 	}
-	// The identity that an older version's promises have gets its files.
+	// The identity in an older version's promises gets its files.
 	const upgraded = "an older version made it"
 	beside := func(h *Home) string { return filepath.Join(h.Dir, DiskFile) }
 	inside := func(h *Home) string { return filepath.Join(h.Data(), DiskFile) }
-	// backup is a copy of the home, with as much of its attributes as cp can keep.
+	// backup is a copy of the home, with as many of its attributes as cp can keep.
 	backup := func(t *testing.T, h *Home) string {
 		dir := filepath.Join(t.TempDir(), "backup")
 		command(t, "cp", "-a", h.Dir, dir)
@@ -293,7 +293,7 @@ func TestDiskStories(t *testing.T) {
 				name == upgraded) {
 				t.Fatalf("the disk was %v and is %+v", before.ID, after)
 			}
-			// Whatever it is, it stays that, with the reason.
+			// The verdict stays, with its reason.
 			for range 2 {
 				again := run(t, h)
 				if again.ID != after.ID || again.Original != after.Original ||
@@ -308,8 +308,8 @@ func TestDiskStories(t *testing.T) {
 	}
 }
 
-// keepInodes has a folder's files under a second folder, too: the same files, not copies. It stands
-// for a file system that is rolled back, which brings back files with their inodes.
+// keepInodes links a folder's files into a second folder: the same files, not copies. It simulates
+// a file system that is rolled back, which brings back files with their inodes.
 func keepInodes(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.Mkdir(to, 0o700); err != nil {
@@ -327,7 +327,7 @@ func keepInodes(t *testing.T, from, to string) {
 	}
 }
 
-// A home that was never started needs no data and no promises; a copy of it is a copy all the same.
+// A home that was never started needs no data and no promises. A copy of it is still a copy.
 func TestDiskBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	h := create(t, filepath.Join(t.TempDir(), "node-0"))
@@ -344,7 +344,7 @@ func TestDiskBeforeTheFirstStart(t *testing.T) {
 
 // The tests without t.Parallel open disks while no other test starts commands.
 
-// A start that is cut short at any step neither makes a learner nor lets one become original again.
+// A start that is interrupted at any step neither makes a learner nor makes one original again.
 func TestDiskCrashes(t *testing.T) {
 	for _, started := range []bool{false, true} {
 		for _, forgets := range []bool{false, true} {
@@ -392,7 +392,7 @@ func cutStart(t *testing.T, h *Home, steps int) {
 	if steps == 0 {
 		return
 	}
-	// The data's file of before is kept, and comes back where the start is cut before it is made.
+	// Keep the data's old file, and restore it if the start is cut before the new one is made.
 	kept := inside + ".kept"
 	if _, there := identity(inside); there {
 		if err := os.Link(inside, kept); err != nil {
@@ -425,8 +425,8 @@ func cutStart(t *testing.T, h *Home, steps int) {
 	}
 }
 
-// A data folder that takes the place of the present one is of the same disk, whenever the process
-// ends; and half of one does not hide that the present one is gone.
+// A data folder that replaces the current one belongs to the same disk, whenever the process ends.
+// Half a copy does not hide that the current one is gone.
 func TestDiskSetAside(t *testing.T) {
 	for name, test := range map[string]struct {
 		ends    func(t *testing.T, h *Home, d *Disk, aside string)
@@ -457,7 +457,7 @@ func TestDiskSetAside(t *testing.T) {
 			}
 			rename(t, h.Data(), d.Fresh())
 			rename(t, aside, h.Data())
-			// SetAside removes the identity of what it set aside as its last step.
+			// SetAside removes the identity of the old folder as its last step.
 			r := d.record(placeData)
 			r.Start = d.start
 			if err := d.write(h.Data(), r); err != nil {
@@ -507,8 +507,8 @@ func TestDiskSetAside(t *testing.T) {
 	}
 }
 
-// A fresh folder cannot be named on a full disk. Nothing has changed then, and it can once there is
-// room.
+// A fresh folder cannot be named on a full disk. Nothing has changed then, and it can be named once
+// there is room.
 func TestDiskIsFullWhenFreshFolderIsNamed(t *testing.T) {
 	mount := filepath.Join(t.TempDir(), "disk")
 	if err := os.Mkdir(mount, 0o700); err != nil {
@@ -545,7 +545,7 @@ func TestDiskIsFullWhenFreshFolderIsNamed(t *testing.T) {
 	}
 }
 
-// What was set aside is not this disk's data any more.
+// A folder that was set aside is no longer this disk's data.
 func TestDiskSetAsideComesBack(t *testing.T) {
 	h := create(t, filepath.Join(t.TempDir(), "node-0"))
 	d, err := h.OpenDisk()
@@ -565,7 +565,7 @@ func TestDiskSetAsideComesBack(t *testing.T) {
 	}
 }
 
-// A home is one process's.
+// Only one process can use a home.
 func TestDiskIsLocked(t *testing.T) {
 	h := create(t, filepath.Join(t.TempDir(), "node-0"))
 	d, err := h.OpenDisk()
@@ -615,7 +615,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Which differences make a file a copy of the one that it names.
+// These differences make a file a copy of the one that it names.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 	disk, other, overlay, mounted := unix.Mkdev(259, 1), unix.Mkdev(259, 2), unix.Mkdev(0, 41),

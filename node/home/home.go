@@ -27,15 +27,15 @@ const (
 	RoundsFolder   = "rounds"
 	RemovedFile    = "removed"
 	DataFolder     = "data"
-	// DiskFile names the disk; it is in the home and in the data folder.
+	// DiskFile identifies the disk. It is in the home and in the data folder.
 	DiskFile = "disk"
-	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began
-	// with. No node reads it.
+	// OperatorKeyFile is the key of an operator of the chain, in the home of a new chain's first
+	// node. No node reads it.
 	OperatorKeyFile = "operator.key"
 )
 
-// ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already;
-// ErrNotAdmitted that its node has no place in the chain.
+// ErrHome reports that a folder is not a home, or not a whole one. ErrExists reports that there is
+// one already. ErrNotAdmitted reports that its node has no place in the chain.
 var (
 	ErrHome        = errors.New("no node's home")
 	ErrExists      = errors.New("home exists")
@@ -48,34 +48,34 @@ type Home struct {
 	Config  Config
 	Genesis *ledger.Genesis
 	Key     ed25519.PrivateKey
-	// Self is the node's index among the members of the chain, which is its own for ever.
+	// Self is the node's index among the members of the chain. It never changes.
 	Self order.ServerID
 
 	self       ledger.GroupMember
 	membership ledger.Membership
 }
 
-// Name is the node's name in the chain.
+// Name returns the node's name in the chain.
 func (h *Home) Name() string { return h.self.Name }
 
-// Membership is who the members were when this home was made: those of the genesis, or of the block
-// that let the node in. It is where a node that has no blocks yet looks for the others. It shares
-// its memory with the home.
+// Membership returns the members when this home was made: those of the genesis, or of the block
+// that let the node in. A node without blocks looks for the others there. The result shares its
+// memory with the home.
 func (h *Home) Membership() ledger.Membership { return h.membership }
 
-// Data is the folder of the ledger store.
+// Data returns the folder of the ledger store.
 func (h *Home) Data() string { return filepath.Join(h.Dir, DataFolder) }
 
-// Generation is the file of what the node promised and learned about generations.
+// Generation returns the file of the node's promises and knowledge about generations.
 func (h *Home) Generation() string { return filepath.Join(h.Dir, GenerationFile) }
 
-// Rounds is the folder of rounds that the shard may go on with, which no block holds yet.
+// Rounds returns the folder of rounds that the shard may continue with and that no block holds yet.
 func (h *Home) Rounds() string { return filepath.Join(h.Dir, RoundsFolder) }
 
-// Removed is the file that a node writes when it knows for good that it is no member any more.
+// Removed returns the file that a node writes when it knows for good that it is no longer a member.
 func (h *Home) Removed() string { return filepath.Join(h.Dir, RemovedFile) }
 
-// FabricAddress is where this node listens for the others.
+// FabricAddress returns the address at which this node listens for the others.
 func (h *Home) FabricAddress() string {
 	if h.Config.Fabric.Listen != "" {
 		return h.Config.Fabric.Listen
@@ -83,8 +83,8 @@ func (h *Home) FabricAddress() string {
 	return h.self.Address
 }
 
-// Create makes a home in dir, which must not hold one. ErrExists, ErrHome for a key that the
-// genesis does not have, and the file system's errors.
+// Create makes a home in dir, which must not contain one. Errors: ErrExists, ErrHome for a key that
+// the genesis does not have, and the file system's.
 func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home,
 	error) {
 	h := &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}
@@ -97,8 +97,8 @@ func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.Priv
 	return h, h.create()
 }
 
-// CreateOperated is Create for the first node of a chain whose genesis names an operator that is as
-// new: the home gets the operator's key, too, or nothing is left of it.
+// CreateOperated is Create for the first node of a new chain, whose genesis names a new operator.
+// The home gets the operator's key, too. If that fails, the home is removed.
 func CreateOperated(dir string, config Config, genesis *ledger.Genesis,
 	key, operator ed25519.PrivateKey) (*Home, error) {
 	if !genesis.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
@@ -121,9 +121,9 @@ func CreateOperated(dir string, config Config, genesis *ledger.Genesis,
 	return h, nil
 }
 
-// CreateJoining makes a home in dir, which must not hold one, for a node that wants to join a
-// chain. Its key has no place in the chain yet; Admit gives it one. ErrExists and the file system's
-// errors.
+// CreateJoining makes a home in dir, which must not contain one, for a node that wants to join a
+// chain. The node's key has no place in the chain yet; Admit gives it one. Errors: ErrExists and
+// the file system's.
 func CreateJoining(dir string, config Config, genesis *ledger.Genesis,
 	key ed25519.PrivateKey) (*Home, error) {
 	if err := genesis.Validate(); err != nil {
@@ -174,7 +174,7 @@ func (h *Home) create() error {
 	return nil
 }
 
-// vacant makes sure that there is no file where a home's is to be.
+// vacant returns ErrExists if there is a file at path.
 func vacant(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you "+
@@ -185,8 +185,8 @@ func vacant(path string) error {
 	return nil
 }
 
-// Load reads a home. It returns ErrHome with what is missing or does not fit, ErrNotAdmitted for a
-// home whose node has not joined yet, or ErrConfig.
+// Load reads a home. It returns ErrHome with what is missing or invalid, ErrNotAdmitted if the node
+// has not joined its chain yet, or ErrConfig.
 func Load(dir string) (*Home, error) {
 	h, err := LoadJoining(dir)
 	if err != nil {
@@ -197,8 +197,8 @@ func Load(dir string) (*Home, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		admitted = h.Genesis.Membership()
 		if err := h.place(admitted); err != nil {
-			return nil, fmt.Errorf("%w: %w: either it has still to join (`ledgerd cluster join "+
-				"--home %s` goes on with that), or %s and %s belong to different chains",
+			return nil, fmt.Errorf("%w: %w: either it still has to join (`ledgerd cluster join "+
+				"--home %s` continues that), or %s and %s belong to different chains",
 				ErrNotAdmitted, err, dir, KeyFile, GenesisFile)
 		}
 		return h, nil
@@ -208,9 +208,9 @@ func Load(dir string) (*Home, error) {
 	return h, h.place(admitted)
 }
 
-// Admit gives a home that CreateJoining made its place in the chain: it keeps the members as they
-// were at the block that let the node in. It may be called again. ErrHome where the node is none of
-// them.
+// Admit gives the node of a home from CreateJoining its place in the chain. It writes the members
+// at the block that let the node in. It may be called again. It returns ErrHome if the node is not
+// one of them.
 func (h *Home) Admit(membership ledger.Membership) error {
 	if err := membership.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrHome, err)
@@ -243,8 +243,8 @@ func readMembership(dir string) (ledger.Membership, error) {
 	return membership, nil
 }
 
-// LoadJoining reads a home whose node may have no place in the chain yet: Self, Name and Membership
-// say nothing. ErrHome or ErrConfig.
+// LoadJoining reads a home whose node may have no place in the chain yet. Self, Name and Membership
+// are not set. It returns ErrHome or ErrConfig.
 func LoadJoining(dir string) (*Home, error) {
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s has no %s; make a home with `ledgerd testnet --dir DIR "+
@@ -265,8 +265,8 @@ func LoadJoining(dir string) (*Home, error) {
 	return &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}, nil
 }
 
-// ReadGenesis reads a genesis file. A field that is not known is an error, since it would be left
-// out of the chain's identity.
+// ReadGenesis reads a genesis file. An unknown field is an error, since the chain's identity would
+// not cover it.
 func ReadGenesis(path string) (*ledger.Genesis, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -304,7 +304,7 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// place finds the node among members.
+// place finds the node among the members.
 func (h *Home) place(membership ledger.Membership) error {
 	self, found := membership.ByKey(h.Key.Public().(ed25519.PublicKey))
 	if !found {
@@ -321,8 +321,8 @@ func (h *Home) place(membership ledger.Membership) error {
 	return nil
 }
 
-// GenesisFor is the genesis of the shard that a key's node belongs to, out of that of any shard of
-// the same book. Where the key is nobody's it is the genesis as it is.
+// GenesisFor returns the genesis of the shard to which a key's node belongs, from the genesis of
+// any shard of the same book. If no node has the key, it returns the genesis unchanged.
 func GenesisFor(genesis *ledger.Genesis, key ed25519.PrivateKey) (*ledger.Genesis, error) {
 	public := key.Public().(ed25519.PublicKey)
 	for i, members := range genesis.Shards {
@@ -352,14 +352,15 @@ func keyText(key ed25519.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }
 
-// WriteFile writes a file whole or not at all: beside, synced, renamed, and the folder synced.
+// WriteFile writes a file whole or not at all. It writes under another name, syncs, renames, and
+// syncs the folder.
 func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // has no effect after the rename
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err != nil {

@@ -52,7 +52,7 @@ func TestCreateThenLoad(t *testing.T) {
 	}
 }
 
-// What is wrong with a home is told with the file, and what to do.
+// Errors of a damaged home name the file and what to do.
 func TestDamagedHomesAreRefused(t *testing.T) {
 	t.Parallel()
 	replace := func(name, old, text string) func(t *testing.T, dir string) {
@@ -137,7 +137,7 @@ func swapKey(t *testing.T, dir string) {
 	}
 }
 
-// A node of a book of several shards gets the genesis of its own one.
+// A node of a book of several shards gets the genesis of its own shard.
 func TestGenesisForKey(t *testing.T) {
 	t.Parallel()
 	keys := make([]ed25519.PrivateKey, 3)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is the folder that an identity file is for, so that one cannot stand in for the other.
+// place is the folder that an identity file is for. A file for one folder is not valid in another.
 type place string
 
 const (
@@ -36,23 +36,24 @@ type record struct {
 	ID       DiskID `json:"id"`
 	Original bool   `json:"original"`
 	Learner  string `json:"learner,omitempty"`
-	// Start counts the starts of the node. The home's file says which one is over, and which one is
-	// Next; while a start is under way the two differ, and the data's file says either.
+	// Start counts the starts of the node. The home's file has the last finished start in Start and
+	// the start under way in Next. They differ while a start is under way; the data's file then has
+	// either.
 	Start uint64 `json:"start"`
 	Next  uint64 `json:"next,omitempty"`
-	// Held, in the home's file, tells that the data folder held a ledger store.
+	// Held, in the home's file, reports that the data folder held a ledger store.
 	Held bool     `json:"held,omitempty"`
 	File fileName `json:"file"`
 }
 
-// fileName names a file: this one, and no copy of it.
+// fileName identifies a file, but no copy of it.
 type fileName struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
-	// Born is when the file was made, in nanoseconds since 1970; 0 where the file system does not
-	// say.
+	// Born is the file's birth time, in nanoseconds since 1970. It is 0 if the file system keeps
+	// none.
 	Born int64 `json:"born,omitempty"`
-	// Boot is the run of the machine in which the file was made; "" where that is not known.
+	// Boot is the boot of the machine in which the file was made, or "" if unknown.
 	Boot string `json:"boot,omitempty"`
 }
 
@@ -83,7 +84,7 @@ func decodeRecord(text []byte) (record, error) {
 	return r, nil
 }
 
-// record is the identity, for a place.
+// record returns the identity's record for a place.
 func (d *Disk) record(at place) record {
 	return record{
 		Version: identityVersion, Place: at, ID: d.ID, Original: d.Original, Learner: d.Learner,
@@ -91,8 +92,8 @@ func (d *Disk) record(at place) record {
 }
 
 // write puts an identity into a folder, whole or not at all. A file cannot name its inode before it
-// exists. So write makes it under another name, looks at it, fills and syncs it, and renames it,
-// which changes neither its inode nor its birth time.
+// exists. So write creates it under another name, reads its inode and birth time, fills and syncs
+// it, and renames it. A rename changes neither the inode nor the birth time.
 func (d *Disk) write(dir string, r record) (err error) {
 	prefix := "." + DiskFile + "."
 	if err := removeRemains(dir, prefix); err != nil {
@@ -105,7 +106,7 @@ func (d *Disk) write(dir string, r record) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", filepath.Join(dir, DiskFile), err)
-			_ = os.Remove(file.Name()) // the next write removes it otherwise
+			_ = os.Remove(file.Name()) // if this fails, the next write removes it
 		}
 	}()
 	if r.File, err = nameOf(file); err != nil {
@@ -141,7 +142,7 @@ func removeRemains(dir, prefix string) error {
 	return nil
 }
 
-// nameOf asks the file system for what names an open file.
+// nameOf asks the file system for the identity of an open file.
 func nameOf(file *os.File) (fileName, error) {
 	var status unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_SYNC_AS_STAT
@@ -157,7 +158,7 @@ func nameOf(file *os.File) (fileName, error) {
 	return name, nil
 }
 
-// bootID is what the kernel calls this run of the machine, "" where it does not say.
+// bootID returns the kernel's name of this boot, or "" if the kernel has none.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -166,14 +167,14 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// differs returns why a file is not the one that is named; "" if it is.
+// differs returns why the file now is not the named file, or "" if it is.
 //
-// Inode and birth time have to be the same. The device's number does not always say which device it
-// is: numbers are given anew when the machine boots, and file systems without a device of their own
-// (major number 0: overlay, btrfs, network file systems) get one when they are mounted. A shard
-// whose machines all lost power must not find nothing but copies. So another number counts within
-// one boot, for real devices: that finds a snapshot of a volume that is mounted in its place.
-// Without birth times it always counts, because inode numbers alone repeat easily.
+// Inode and birth time must be the same. The device's number does not always identify the device.
+// Numbers are assigned anew when the machine boots. File systems without a device of their own
+// (major number 0: overlay, btrfs, network file systems) get a number when they are mounted. A
+// shard whose machines all lost power must not take all its files for copies. So a different number
+// counts only within one boot and for real devices: that detects a snapshot of a volume mounted in
+// its place. Without birth times it always counts, because inode numbers alone repeat easily.
 func (n *fileName) differs(now fileName) string {
 	switch {
 	case n.Inode != now.Inode:
@@ -191,11 +192,11 @@ func (n *fileName) differs(now fileName) string {
 	return ""
 }
 
-// sight is what there is of one identity file.
+// sight is the result of reading one identity file.
 type sight struct {
 	record record
 	found  bool
-	wrong  string // why a file that was found does not count
+	wrong  string // why a file that exists does not count
 }
 
 func lookForRecord(path string, at place) (s sight, err error) {
@@ -247,7 +248,7 @@ func (h *Home) lookForDisk() (f found, err error) {
 	if f.promises, err = exists(h.Generation()); err != nil {
 		return f, err
 	}
-	for _, name := range []string{"tip", "badger"} { // the ledger store's
+	for _, name := range []string{"tip", "badger"} { // files of the ledger store
 		there, err := exists(filepath.Join(h.Data(), name))
 		if err != nil {
 			return f, err
@@ -265,18 +266,18 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// verdict is what a home concludes about its disk.
+// verdict is a home's conclusion about its disk.
 type verdict int
 
 const (
 	remembers verdict = iota
-	unnamed           // there is no identity, and nothing speaks against an original one
+	unnamed           // there is no identity, and nothing rules out an original one
 	forgot
 )
 
 const promisesGone = "what this node promised is gone: there is no file " + GenerationFile
 
-// judge concludes whether the disk remembers, and why not.
+// judge decides whether the disk remembers, and returns why not.
 func (f *found) judge() (verdict, string) {
 	at, data := &f.home, &f.data
 	switch {
@@ -285,8 +286,8 @@ func (f *found) judge() (verdict, string) {
 		case f.blocks == f.promises:
 			return unnamed, ""
 		case f.blocks:
-			// Also where the store holds no block: an older version leaves the same where it ran
-			// for a moment after everything was lost.
+			// This holds even if the store has no block. An older version that ran for a moment
+			// after everything was lost leaves the same files.
 			return forgot, promisesGone
 		}
 		return forgot, "what this node promised is there, and the blocks are gone"
@@ -296,7 +297,7 @@ func (f *found) judge() (verdict, string) {
 	case at.wrong != "":
 		return forgot, at.wrong
 	case at.record.Start == 0 && !data.found:
-		return remembers, "" // no start was completed: nothing was held, and nothing promised
+		return remembers, "" // no start was completed: the disk held and promised nothing
 	case !data.found && !f.blocks:
 		return forgot, "the data folder was removed"
 	case !data.found:

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A node's home is made before the chain lets it in; then it gets its place, and keeps the members
-// of that moment.
+// A node's home is made before the chain admits the node. Then the home gets the node's place, and
+// keeps the members of that moment.
 func TestJoining(t *testing.T) {
 	t.Parallel()
 	first := create(t, t.TempDir())
@@ -64,7 +64,8 @@ func TestJoining(t *testing.T) {
 	path := filepath.Join(dir, MembershipFile)
 	for name, text := range map[string]string{
 		"no members": `{"number": 4}`, "no JSON": `{`, "a novelty": `{"extra": 1}`,
-		"others only": `{"number": 1, "members": [{"index": 0, "name": "node-0", "key": "AAAA", "address": "a"}]}`,
+		"others only": `{"number": 1, "members": [{"index": 0, "name": "node-0", ` +
+			`"key": "AAAA", "address": "a"}]}`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

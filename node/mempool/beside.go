@@ -2,20 +2,23 @@ package mempool
 
 import "github.com/ledgerd/ledgerd/ledger"
 
-// Beside is what other shards have for this one: entries of the parent's stream and verdicts that
-// the chain waits for. It calls Pool.Wake when there is something new.
+// Beside is the input from other shards: entries of the parent's stream and verdicts that the chain
+// waits for. It calls Pool.Wake when there is something new.
 type Beside interface {
-	// Propose hands over what is to go into the next batch: as much as fits into so many bytes, as
-	// ledger.CarriedSize and ledger.VerdictSize count them. Use is called at most once, not at all
-	// where there is nothing, and copies what it keeps before it returns. The entries ascend and
-	// are those that follow the chain's, the verdicts are such as ledger.VerdictOf makes: what a
-	// batch's decoder refuses would cost the bundles beside it their round. It must not block.
-	// Nothing of the pool's is locked meanwhile, so that Propose may hold a lock under which Wake
-	// is called.
+	// Propose passes to use what goes into the next batch, as much as fits into room bytes, as
+	// ledger.CarriedSize and ledger.VerdictSize count them. It calls use at most once, and not at
+	// all if there is nothing. Use copies what it keeps before it returns.
+	//
+	// The entries ascend and follow those in the chain. The verdicts are made as by
+	// ledger.VerdictOf. If the batch's decoder refused any of them, the bundles in the same batch
+	// would lose their round.
+	//
+	// Propose must not block. The pool holds no lock during the call, so Propose may hold a lock
+	// under which Wake is called.
 	Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict))
 }
 
-// turn is who goes first in a batch where there is not room for all.
+// turn says which side goes first in a batch that has not room for both.
 type turn uint8
 
 const (
@@ -23,12 +26,13 @@ const (
 	turnBundles
 )
 
-// Wake says that there is something beside: Ready gets a value.
+// Wake reports that Beside has something new: Ready gets a value.
 func (p *Pool) Wake() { p.signal() }
 
-// nextBeside is Next in a book of several shards. Where both want more than there is, clients'
-// bundles and what is beside have half of the room each. The largest of either needs more than half
-// of a small room: they go first in turn, and whose turn it is has room for its largest.
+// nextBeside is Next in a book of several shards. If clients' bundles and Beside both want more
+// than there is, each gets half of the room. The largest item of either side needs more than half
+// of a small room. So they go first in turn, and the side whose turn it is has room for its largest
+// item.
 func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 	reserved := p.reserve(room)
 	made := false
@@ -42,7 +46,7 @@ func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 	return payload
 }
 
-// reserve gives the room that clients' bundles get whatever is beside.
+// reserve returns the room that clients' bundles get, whatever Beside proposes.
 func (p *Pool) reserve(room int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

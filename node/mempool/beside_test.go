@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// neighbours always have more for this shard than fits: entries of one size, or verdicts where that
-// is 0; none where there is nothing to say.
+// neighbours always have more for this shard than fits: entries of one size, or verdicts if the
+// size is 0. If silent, they have nothing.
 type neighbours struct {
 	t      testing.TB
 	pool   *Pool
@@ -20,7 +20,7 @@ type neighbours struct {
 }
 
 func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdict)) {
-	n.pool.Pending(ledger.Hash{}) // nothing of the pool's is locked
+	n.pool.Pending(ledger.Hash{}) // the pool holds no lock
 	n.pool.Wake()
 	if n.silent || room < 0 {
 		return
@@ -42,8 +42,8 @@ func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdi
 			Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
 	}
 	use(carried, verdicts)
-	use(carried, verdicts) // a second time is once too often
-	clear(memory)          // the ring's memory goes to others
+	use(carried, verdicts) // a second call must have no effect
+	clear(memory)          // the ring's memory is reused
 }
 
 func besidePool(t testing.TB, n *neighbours) *Pool {
@@ -52,7 +52,7 @@ func besidePool(t testing.TB, n *neighbours) *Pool {
 	return n.pool
 }
 
-// large is a bundle of about so many bytes.
+// large returns a bundle of about so many bytes.
 func large(t testing.TB, sequence uint64, size int) (*ledger.Bundle, []byte) {
 	t.Helper()
 	var transactions []ledger.Transaction
@@ -70,7 +70,7 @@ func large(t testing.TB, sequence uint64, size int) (*ledger.Bundle, []byte) {
 	return b, b.Encode()
 }
 
-// shares takes some batches while clients and neighbours always want more, and gives the bytes of
+// shares takes some batches while clients and neighbours always want more, and returns the bytes of
 // each side.
 func shares(t testing.TB, p *Pool, n *neighbours, bundle, maxBytes, batches int) (clients,
 	beside int) {
@@ -128,9 +128,9 @@ func TestRoomIsShared(t *testing.T) {
 	} {
 		n := &neighbours{entry: c.entry, greedy: i%2 == 1}
 		p := besidePool(t, n)
-		const batches = 2 // one for each one's turn
+		const batches = 2 // one for each side's turn
 		clients, beside := shares(t, p, n, c.bundle, c.maxBytes, batches)
-		// Half of the room each, but for one of theirs that did not fit in, and the header's room.
+		// Half of the room each, except one item that did not fit in, and the header's room.
 		half := batches * c.maxBytes / 2
 		slack := batches * min(max(c.bundle, c.entry)+1000, c.maxBytes/40)
 		if clients < half-slack || beside < half-slack {
@@ -139,7 +139,7 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// Who is alone has all of the room.
+// A single side gets all of the room.
 func TestRoomOfOneAlone(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 2 << 20
@@ -169,7 +169,7 @@ func TestRoomOfOneAlone(t *testing.T) {
 	}
 }
 
-// A bundle that no block took leaves the pool; whoever routes it anew may add it again.
+// A bundle that no block took leaves the pool. The part that routes it again may add it again.
 func TestLeftOutIsHandedOver(t *testing.T) {
 	t.Parallel()
 	var handed []*ledger.Bundle
@@ -194,7 +194,7 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	bundles, _ := taken(t, p, 1<<20)
 	some := block(1, taken1)
 	some.Entries = append(some.Entries, ledger.Entry{ID: part.ID(1)})
-	p.Again() // the group started anew; the round comes all the same
+	p.Again() // the group restarted; the round comes all the same
 	p.Applied(some)
 	p.Ordered(append(bundles, []byte("of another node"), encoded1))
 	if transactions, size := p.Size(); len(handed) != 2 || transactions != 0 || size != 0 ||

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// ErrPayload says that a round message's payload is none of ours.
+// ErrPayload reports that a round message's payload is malformed.
 var ErrPayload = errors.New("mempool: malformed payload")
 
-// Entrant is a node that wants to take part in the group that orders: by its index in the chain,
-// and a ticket that its process drew and gives to nobody else.
+// Entrant is a node that wants to take part in the group that orders: its index in the chain, and a
+// ticket that its process drew and that no other process has.
 type Entrant struct {
 	Server uint32
 	Ticket uint64
@@ -18,20 +18,20 @@ type Entrant struct {
 	Disk [16]byte
 }
 
-// Marks are said beside a batch, to every node at the same place in the order. They change the
-// group after a few more rounds.
+// Marks go with a batch to every node, at the same place in the order. They change the group after
+// a few more rounds.
 type Marks struct {
-	// Regroup ends the generation, so that the next one takes in a node that cannot enter this one
-	// any more.
+	// Regroup ends the generation. The next generation takes in a node that can no longer enter
+	// this one.
 	Regroup bool
-	// Entrants are to be in the next eon's group.
+	// Entrants enter the next eon's group.
 	Entrants []Entrant
-	// Benched are not to be in the next eon's group, since they hold up the rounds; at most one a
-	// payload.
+	// Benched members are left out of the next eon's group because they hold up the rounds. A
+	// payload has at most one.
 	Benched []uint32
 }
 
-// Any tells whether something is marked.
+// Any reports whether any mark is set.
 func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 || len(m.Benched) > 0 }
 
 // EntrantsMax bounds the entrants of one payload.
@@ -47,7 +47,7 @@ const (
 	flagBench   = 0x40
 )
 
-// appendMarks puts the marks behind a batch.
+// appendMarks appends the marks to a batch.
 func appendMarks(batch []byte, marks Marks) []byte {
 	for _, e := range marks.Entrants {
 		batch = binary.LittleEndian.AppendUint32(batch, e.Server)
@@ -65,8 +65,9 @@ func appendMarks(batch []byte, marks Marks) []byte {
 	return append(batch, last)
 }
 
-// SplitPayload gives the batch, empty where the sender had only marks, and the marks. The batch
-// shares the payload's memory. It allocates only where there are entrants.
+// SplitPayload returns the batch, empty if the sender had only marks, and the marks. The batch
+// shares the payload's memory. SplitPayload allocates only if there are entrants or benched
+// members.
 func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	if len(payload) == 0 {
 		return nil, Marks{}, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// ErrFull says that the pool has no room now; the same bundle may be offered again.
+// ErrFull reports that the pool has no room now. The same bundle may be offered again.
 var ErrFull = errors.New("the node is overloaded, retry in a moment")
 
 // Tip is the last executed block, for a batch's header.
@@ -23,36 +23,38 @@ type Tip struct {
 	Time   ledger.Milliseconds
 }
 
-// Clock tells the time, as far as the clocks of a majority of the members confirm it.
+// Clock knows the time, as far as the clocks of a majority of the members confirm it.
 type Clock interface {
-	// View returns how this node's clock stands now. It must be quick and not call the pool.
+	// View returns the current state of this node's clock. It must be quick and must not call the
+	// pool.
 	View() clock.View
 }
 
-// Config sets up a pool.
+// Config configures a pool.
 type Config struct {
 	// BytesMax bounds the encoded bundles in the pool.
 	BytesMax int
-	// Tip gives the last executed block; it must be quick and not call the pool.
+	// Tip returns the last executed block. It must be quick and must not call the pool.
 	Tip func() Tip
-	// Now times how long bundles wait; nil stands for time.Now.
+	// Now measures how long bundles wait. Nil means time.Now.
 	Now func() time.Time
-	// Clock dates batches; nil stands for one that never knows the time.
+	// Clock dates batches. Nil means a clock that never knows the time.
 	Clock Clock
-	// Beside is what other shards have for this one; nil in a book of one shard.
+	// Beside is the input from other shards. It is nil in a book of one shard.
 	Beside Beside
-	// Misplaced gets a bundle that a round carried and no block took, because it has to enter
-	// elsewhere: the directory of the organisations changed between its admission and its round. It
-	// has left the pool. It is called with no lock held and must be quick; nil in a book of one
-	// shard.
+	// Misplaced gets a bundle that a round carried and no block took, because it has to enter at
+	// another shard: the directory of the organisations changed between its admission and its
+	// round. The bundle has left the pool. Misplaced is called with no lock held and must be quick.
+	// It is nil in a book of one shard.
 	Misplaced func(*ledger.Bundle)
-	// Expires tells whether a transaction's last valid block is one of this chain; nil where all
-	// are, as in a book of one shard. It may wait for the store, and is called with no lock held.
+	// Expires reports whether a transaction's last valid block is a block of this chain. Nil means
+	// always, as in a book of one shard. It may wait for the store, and is called with no lock
+	// held.
 	Expires func(*ledger.Transaction) bool
 }
 
-// expiredMax is how many expired transactions are remembered, so that their senders learn why they
-// are in no block.
+// expiredMax is how many expired transactions the pool remembers, so that their senders learn why
+// they are in no block.
 const expiredMax = 1 << 16
 
 // never is later than every height.
@@ -62,11 +64,11 @@ const never = ^ledger.Height(0)
 type item struct {
 	bundle   *ledger.Bundle
 	encoded  []byte
-	print    uint64 // of encoded, where misplaced bundles are handed over
+	print    uint64 // hash of encoded, if misplaced bundles are handed over
 	admitted time.Time
 	expires  ledger.Height
 	missing  int32 // transactions that are in no block yet
-	gone     bool  // in blocks, or expired; it leaves the queue when it is met
+	gone     bool  // all in blocks, or expired; compact removes it from the queue
 }
 
 // Pool is safe for concurrent use.
@@ -76,20 +78,20 @@ type Pool struct {
 
 	mu      sync.Mutex
 	queue   []*item // admitted, in order; those before next are under way
-	next    int     // the first that no round has taken yet
+	next    int     // the first one that no round has taken yet
 	byID    map[ledger.Hash]*item
 	bytes   int
 	blocks  int // blocks applied
 	expires int // items that may expire
-	// earliest is at most the lowest height after which a waiting item expires.
+	// earliest is a lower bound of the height after which the next waiting item expires.
 	earliest ledger.Height
 	marks    Marks // for the next batch
 	expired  map[ledger.Hash]ledger.Height
 	oldest   []ledger.Hash // of expired, oldest first
-	// turn tells who goes first in the next batch with something beside.
+	// turn is the side that goes first in the next batch with input from Beside.
 	turn turn
-	// seed and prints find the bundle that an own batch carried; nil where misplaced bundles are
-	// not handed over.
+	// seed and prints find the bundles of an own batch. prints is nil if misplaced bundles are not
+	// handed over.
 	seed   maphash.Seed
 	prints map[uint64]*item
 }
@@ -107,14 +109,14 @@ func New(config Config) *Pool {
 	return p
 }
 
-// Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids
-// are in the chain already; it may read the disk. It returns ErrFull where there is no room. A
-// bundle of which every transaction is known or here already adds nothing.
+// Add admits a verified bundle. encoded is its encoding, which the pool keeps. known reports
+// whether an id is in the chain already, and may read the disk. If every transaction of the bundle
+// is known or in the pool, Add does nothing. It returns ErrFull if there is no room.
 func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash) bool) error {
 	inChain, expires := make([]bool, bundle.Len()), p.lastValid(bundle)
 	for attempt := 0; ; attempt++ {
-		// What is in the chain is looked up without the lock, and again when a block came in the
-		// meantime: a transaction that was applied before it is added would never leave the pool.
+		// Look up the chain without the lock, and again if a block came in the meantime. A
+		// transaction that is applied before it is added would never leave the pool.
 		p.mu.Lock()
 		blocks := p.blocks
 		p.mu.Unlock()
@@ -125,7 +127,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 		if p.blocks == blocks {
 			break
 		}
-		if attempt == 3 { // blocks come faster than the disk answers: once, hold them up
+		if attempt == 3 { // blocks come faster than the disk answers: hold them up once
 			for i := range inChain {
 				inChain[i] = known(bundle.ID(i))
 			}
@@ -167,8 +169,8 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	return nil
 }
 
-// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never
-// expires, or by another chain's heights.
+// lastValid returns the last height at which any transaction of the bundle is valid. It returns 0
+// if one of them never expires, or expires by the heights of another chain.
 func (p *Pool) lastValid(bundle *ledger.Bundle) ledger.Height {
 	var last ledger.Height
 	for i := range bundle.Len() {
@@ -194,8 +196,8 @@ func (p *Pool) Ready() <-chan struct{} { return p.ready }
 // headerRoom is the room for a batch's header, its counts and the marks.
 const headerRoom = 128 + EntrantsMax*entrantSize + benchSize
 
-// Next implements driver.Source: the waiting bundles, in order, and what other shards have for this
-// one, as many as go into one payload; nil when there is nothing.
+// Next implements driver.Source. It returns as many waiting bundles, in order, and as much input
+// from other shards as fit into one payload, or nil if there is nothing.
 func (p *Pool) Next(maxBytes int) []byte {
 	if p.idle() {
 		return nil
@@ -210,22 +212,22 @@ func (p *Pool) Next(maxBytes int) []byte {
 	return p.payload(stamp, room, nil, nil)
 }
 
-// idle reports whether there can be nothing for a round: the engine asks far more often than there
-// is something.
+// idle reports whether there is certainly nothing for a round. The engine asks far more often than
+// there is something.
 func (p *Pool) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Beside == nil && p.next == len(p.queue) && !p.marks.Any()
 }
 
-// stamp is what a batch says of its proposer: its last block and its time, with what proves that.
+// stamp says in a batch what its proposer knows: its last block and its time, with the proof of it.
 type stamp struct {
 	header ledger.BatchHeader
 	clocks []ledger.MemberClock
 }
 
-// stamp makes the next batch's stamp, and takes the room for it. The largest bundle fits all the
-// same.
+// stamp makes the next batch's stamp and subtracts its size from room. It leaves room for the
+// largest bundle.
 func (p *Pool) stamp(room *int) stamp {
 	tip := p.config.Tip()
 	s := stamp{header: ledger.BatchHeader{Height: tip.Height, Tip: tip.Hash}}
@@ -241,8 +243,8 @@ func (p *Pool) stamp(room *int) stamp {
 	return s
 }
 
-// payload takes bundles from the queue, as many as the room holds, and encodes them and what is
-// beside. It needs the mutex.
+// payload takes as many bundles from the queue as the room holds, and encodes them with the input
+// from other shards. The caller must hold the mutex.
 func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried,
 	verdicts []ledger.Verdict) []byte {
 	marks := p.marks
@@ -274,7 +276,7 @@ func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried,
 	return appendMarks(batch.Encode(), marks)
 }
 
-// compact drops what is gone from the front of the queue, once it is worth the copying.
+// compact removes finished items from the front of the queue, once that is worth the copying.
 func (p *Pool) compact() {
 	front := 0
 	for front < p.next && p.queue[front].gone {
@@ -288,9 +290,9 @@ func (p *Pool) compact() {
 	}
 }
 
-// Applied takes what a block holds out of the pool and drops what has expired with it. It gives the
-// admission times of this node's own transactions in the block, for the latency figures, and the
-// ids that expired. Call it after the block can be read in the store.
+// Applied removes a block's transactions from the pool, and drops the bundles that have expired
+// with it. It returns the admission times of this node's own transactions in the block, for the
+// latency figures, and the ids that expired. Call it after the block is readable in the store.
 func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,8 +327,8 @@ func (p *Pool) drop(it *item) {
 	}
 }
 
-// expire drops waiting bundles that no later block can hold. What is under way stays: its round may
-// still come.
+// expire drops waiting bundles that no later block can hold. Bundles under way stay: their round
+// may still come.
 func (p *Pool) expire(height ledger.Height) (expired []ledger.Hash) {
 	p.earliest = never
 	for i, it := range p.queue {
@@ -362,9 +364,9 @@ func (p *Pool) remember(id ledger.Hash, lastValid ledger.Height) {
 	}
 }
 
-// Again puts everything that was under way back to the front, in its old order: the group started
-// anew, and rounds that were not delivered are void. Whatever was delivered all the same is dropped
-// as a duplicate when the block is sealed.
+// Again puts all bundles under way back to the front, in their old order: the group restarted, and
+// undelivered rounds are void. Transactions that were delivered after all are dropped as duplicates
+// when the block is sealed.
 func (p *Pool) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -375,8 +377,8 @@ func (p *Pool) Again() {
 	}
 }
 
-// Ordered is told the bundles of a batch of this node's own that was executed, after Applied was
-// told of its block. Those that no block took leave the pool and go to Config.Misplaced.
+// Ordered gets the bundles of an executed batch of this node, after Applied got the block. Bundles
+// that no block took leave the pool and go to Config.Misplaced.
 func (p *Pool) Ordered(bundles [][]byte) {
 	if p.prints == nil {
 		return
@@ -386,7 +388,7 @@ func (p *Pool) Ordered(bundles [][]byte) {
 	}
 }
 
-// leftOut takes out of the pool what is still in it of the bundles.
+// leftOut removes those of the bundles that are still in the pool, and returns them.
 func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -407,7 +409,7 @@ func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 	return left
 }
 
-// Regroup has the next batch carry the mark that ends the generation.
+// Regroup adds the mark that ends the generation to the next batch.
 func (p *Pool) Regroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -415,8 +417,8 @@ func (p *Pool) Regroup() {
 	p.signal()
 }
 
-// Enter has the next batch carry an entrant's mark. An entrant says it again until it is in, so
-// that one for which there is no room is dropped.
+// Enter adds an entrant's mark to the next batch. An entrant repeats its wish until it is in, so a
+// mark without room is dropped.
 func (p *Pool) Enter(entrant Entrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -427,15 +429,15 @@ func (p *Pool) Enter(entrant Entrant) {
 	p.signal()
 }
 
-// Pending tells whether a transaction is in the pool.
+// Pending reports whether a transaction is in the pool.
 func (p *Pool) Pending(id ledger.Hash) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byID[id] != nil
 }
 
-// Expired tells whether a transaction was dropped because its last valid block passed, and which
-// block that was.
+// Expired reports whether a transaction was dropped because its last valid block passed, and
+// returns that block's height.
 func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -443,15 +445,15 @@ func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 	return height, ok
 }
 
-// Size is the number of transactions in the pool, and their bytes.
+// Size returns the number of transactions in the pool, and the bytes of their bundles.
 func (p *Pool) Size() (transactions, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.byID), p.bytes
 }
 
-// Bench marks a member that the next eon is to begin without, in the next batch. One that waits to
-// be marked already is not replaced: the next batch is soon.
+// Bench adds a mark to the next batch: the next eon is to begin without this member. If another
+// member is already marked, it does nothing, since the next batch is soon.
 func (p *Pool) Bench(server uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,7 @@ func pool(bytes int) *Pool {
 	return New(Config{BytesMax: bytes, Tip: func() Tip { return Tip{} }})
 }
 
-// taken is what the next payload holds, as bundles.
+// taken returns the contents of the next payload, as bundles.
 func taken(t testing.TB, p *Pool, maxBytes int) (bundles [][]byte, marks Marks) {
 	t.Helper()
 	payload := p.Next(maxBytes)
@@ -148,7 +148,7 @@ func TestExpiredIsDroppedAndRemembered(t *testing.T) {
 	}
 }
 
-// A last valid block of another chain means nothing here.
+// A last valid block of another chain has no effect here.
 func TestExpiresByAnotherChain(t *testing.T) {
 	t.Parallel()
 	p := New(Config{BytesMax: 1 << 20, Tip: func() Tip {
@@ -209,7 +209,7 @@ func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	}
 }
 
-// Against a plain model: the order of admission is kept, nothing leaves twice within a generation,
+// Against a simple model: the order of admission is kept, nothing leaves twice within a generation,
 // nothing is lost, the bounds hold.
 func TestPoolAgainstModel(t *testing.T) {
 	t.Parallel()

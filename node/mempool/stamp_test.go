@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// told is a clock that says what the test wants.
+// told is a clock that a test sets.
 type told struct {
 	time   ledger.Milliseconds
 	clocks []ledger.MemberClock
@@ -16,8 +16,8 @@ type told struct {
 
 func (c *told) View() clock.View { return clock.View{Time: c.time, Near: c.clocks} }
 
-// A batch says the time that the clock confirms, and shows what proves it only where the chain
-// needs that. The largest bundle fits all the same.
+// A batch has the time that the clock confirms, and its proof only if the chain needs that. The
+// largest bundle still fits.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	const noon, room = ledger.Milliseconds(1_700_000_000_000), 2 << 20

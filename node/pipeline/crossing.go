@@ -8,8 +8,8 @@ import (
 
 // decided counts the transactions that a block of a book with several shards decides here: those
 // that are applied or fail in it, and those whose wait ends in it. A transaction that is set aside
-// counts when it is settled or released, one that is passed on counts elsewhere, and a verdict is
-// nobody's transaction.
+// counts when it is settled or released. One that is passed on counts elsewhere. A verdict is not a
+// client's transaction and does not count.
 func decided(block *ledger.Block) (count int) {
 	for i := range block.Entries {
 		switch code := block.Entries[i].Result.Code; {
@@ -24,8 +24,8 @@ func decided(block *ledger.Block) (count int) {
 	return count
 }
 
-// awaited gives the statuses of those transactions that a block of a book with several shards
-// decides and that someone waits for: in it, or set aside before.
+// awaited returns the statuses of transactions that a caller waits for and that this block of a
+// book with several shards decides. Such a transaction is in the block, or was set aside before.
 func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 	ids := p.progress.watched(func(watched func(ledger.Hash)) {
 		for i := range block.Entries {
@@ -33,7 +33,7 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 			switch code := entry.Result.Code; {
 			case code == ledger.SetAside, code == ledger.Relayed:
 			case code == ledger.Applied && len(entry.Transaction.Registrations) == 0:
-				// of this shard alone: nothing more is to be looked up
+				// A transaction of this shard alone needs no further lookup.
 				statuses = append(statuses, statusOf(entry, block.Header.Height,
 					i, api.LevelOrdered))
 			case code == ledger.Settled, code == ledger.Released:
@@ -47,8 +47,8 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 	for _, id := range ids {
 		status, err := p.inChain(id)
 		if err != nil {
-			p.config.Logger.Error("what became of a transaction that someone waits for is not "+
-				"readable", "transaction", id, "error", err)
+			p.config.Logger.Error("the outcome of a transaction that a caller waits for cannot "+
+				"be read", "transaction", id, "error", err)
 			continue
 		}
 		if status.Decisive() > 0 {
@@ -58,7 +58,7 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 	return statuses
 }
 
-// crossing is the status of a transaction in a book of several shards.
+// crossing returns the status of a transaction in a book of several shards.
 func (p *Pipeline) crossing(opened *store.Store, id ledger.Hash) (api.Status, error) {
 	found, err := opened.Crossing(id)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/ledgerd/ledgerd/node/pipeline"
 )
 
-// book is a root, shard 0, with the children 1 and 2, of which the root and shard 1 are here.
-// Organisation org<k> lives in shard k and has the accounts issuer and a.
+// book is a root, shard 0, with the children 1 and 2. The root and shard 1 are here. Organisation
+// org<k> lives in shard k and has the accounts issuer and a.
 type book struct {
 	t           testing.TB
 	root, child *fixture
-	// follower is another member of the root's shard, which takes blocks from its peer.
+	// follower is another member of the root's shard. It takes blocks from its peer.
 	follower  *fixture
 	clients   [3]*ledgertest.Client
 	heard     hearing // of the root
@@ -30,7 +30,7 @@ type book struct {
 	misplaced []*ledger.Bundle // of the child's pool
 }
 
-// hearing notes what the hooks say, and that they say it in order.
+// hearing records the calls of the hooks, and checks their order.
 type hearing struct {
 	mu        sync.Mutex
 	applied   ledger.Height
@@ -163,7 +163,7 @@ func (b *book) follow() {
 	}
 }
 
-// verdict is what a shard says of a transaction.
+// verdict returns a batch with a shard's verdict on a transaction.
 func (b *book) verdict(of *fixture, id ledger.Hash) ledger.Batch {
 	b.t.Helper()
 	verdict, made, err := of.pipeline.Store().Verdict(id, of.pipeline.Tip().Height)
@@ -211,7 +211,7 @@ func (b *book) still(waiting ...<-chan api.Status) {
 
 var bothShards = []ledger.ShardID{0, 1}
 
-// A transfer between shards waits in each for the other's verdict; who waits for it hears of the
+// A transfer between shards waits in each for the other's verdict. Its waiters are notified of the
 // verdict that settles it, at a node that orders and at one that takes blocks.
 func TestWaitingIsSettled(t *testing.T) {
 	t.Parallel()
@@ -259,7 +259,7 @@ func TestWaitingIsSettled(t *testing.T) {
 		h, _ := b.root.pipeline.Heights()
 		return h.Stored == settled
 	})
-	b.root.pipeline.PeerStored(1, 1, place) // the place alone is durable: not what ended the wait
+	b.root.pipeline.PeerStored(1, 1, place) // the place alone is durable: not the end of the wait
 	b.still(durable, followed)
 	b.root.pipeline.PeerStored(1, 1, settled)
 	if got := <-durable; got.Outcome != api.OutcomeExecuted || got.Level != api.LevelDurable {
@@ -291,8 +291,8 @@ func TestWaitingIsSettled(t *testing.T) {
 	}
 }
 
-// Where a shard refuses its part, the others release theirs, with its reason; it has failed there
-// at once.
+// If a shard refuses its part, the other shards release theirs, with its reason. In the refusing
+// shard the transaction has failed at once.
 func TestWaitingIsReleased(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -320,7 +320,7 @@ func TestWaitingIsReleased(t *testing.T) {
 	}
 }
 
-// What only passes through is decided elsewhere.
+// A transaction that only passes through is decided elsewhere.
 func TestRelayed(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -355,8 +355,8 @@ func TestRelayed(t *testing.T) {
 	}
 }
 
-// Another chain takes the place of the one in which a transaction waits: who waits goes on waiting,
-// and hears of the verdict in the new chain.
+// Another chain replaces the one in which a transaction waits. Its waiters continue to wait, and
+// are notified of the verdict in the new chain.
 func TestExchangeWhileATransactionWaits(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -392,8 +392,8 @@ func TestExchangeWhileATransactionWaits(t *testing.T) {
 	}
 }
 
-// A bundle that turns out to have to enter elsewhere leaves the pool, whether its round makes a
-// block or not.
+// A bundle that has to enter elsewhere by now leaves the pool, whether its round makes a block or
+// not.
 func TestMisplacedBundleIsHandedOver(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{true, false} {
@@ -412,7 +412,7 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 		}
 		payload := b.child.pool.Next(1 << 20)
 		if alone {
-			b.child.deliverOf(1, payload) // another node's batch is none of ours
+			b.child.deliverOf(1, payload) // another node's batch is not ours
 		}
 		b.child.barrier()
 		if len(b.misplaced) != 0 {
@@ -434,7 +434,7 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 	}
 }
 
-// The fork alarm reads what other shards have too.
+// The fork alarm also reads batches with input from other shards.
 func TestForkAlarmOfAShardedBatch(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)

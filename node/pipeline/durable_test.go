@@ -45,9 +45,9 @@ func operated(t testing.TB, members int, config Config) (*Pipeline, *ledger.Gene
 	return p, genesis
 }
 
-// A block can be read before it is noted which disks count for it. What peers say of it in that
-// moment makes it durable only once that is known: here it names another disk for member 1, whose
-// word was about the old one.
+// A block can be read before it is recorded which disks count for it. Peers' reports of that moment
+// make it durable only once that is known. Here the block names another disk for member 1, whose
+// report was about the old one.
 func TestNothingIsDurableBeforeItsDisksAreKnown(t *testing.T) {
 	t.Parallel()
 	var p *Pipeline
@@ -83,8 +83,8 @@ func TestNothingIsDurableBeforeItsDisksAreKnown(t *testing.T) {
 	}
 }
 
-// BenchmarkSettle is what it costs to settle that a block is durable: it was appended, and all
-// others say that they hold it.
+// BenchmarkSettle measures the cost of settling that a block is durable: it was appended, and all
+// others report that they hold it.
 func BenchmarkSettle(b *testing.B) {
 	for _, members := range []int{3, 5, 7} {
 		b.Run(fmt.Sprint(members), func(b *testing.B) {

@@ -6,13 +6,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// telling calls the hooks in their order. A nil telling calls nothing.
+// telling calls the hooks in order. A nil telling calls nothing.
 type telling struct {
 	hooks *Config
 
 	mu      sync.Mutex
-	head    ledger.Height // the last block that Applied heard of
-	durable ledger.Height // that DurableTo heard of
+	head    ledger.Height // of the last call of Applied
+	durable ledger.Height // of the last call of DurableTo
 }
 
 func newTelling(hooks *Config, head ledger.Height) *telling {
@@ -34,8 +34,8 @@ func (t *telling) applied(block *ledger.Block) {
 	}
 }
 
-// durableTo asks for the height with the lock held, so that none of a chain that was set aside is
-// told after exchanged.
+// durableTo reads the height with the lock held. So it never reports a height of a chain that was
+// set aside after exchanged was called.
 func (t *telling) durableTo(height func() ledger.Height) {
 	if t == nil {
 		return

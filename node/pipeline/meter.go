@@ -11,11 +11,10 @@ import (
 const (
 	meterWindow  = 10 * time.Second
 	meterSamples = 1024 // latencies kept for the median
-	meterBlocks  = 4096 // blocks whose durability is still to come
+	meterBlocks  = 4096 // bounds the blocks that wait to become durable
 )
 
-// meter keeps the figures that people look at: transactions a second and median latencies over the
-// last ten seconds.
+// meter measures transactions per second and median latencies over the last ten seconds.
 type meter struct {
 	mu      sync.Mutex
 	started time.Time
@@ -73,7 +72,7 @@ func (m *meter) applied(height ledger.Height, transactions int, admitted []time.
 		return
 	}
 	for i, at := range admitted {
-		if i < 16 { // a block's transactions came at about the same time: a few of them say it
+		if i < 16 { // a block's transactions came at about the same time: a few are enough
 			m.ordered.add(now, now.Sub(at))
 		}
 	}
@@ -96,13 +95,13 @@ func (m *meter) madeDurable(height ledger.Height) {
 
 // Figures are the node's own measurements over the last ten seconds.
 type Figures struct {
-	// TransactionsPerSecond counts clients' transactions at their final place here: where they were
-	// applied or failed, or where their wait for other shards ended. Verdicts, and what is only
-	// passed on, are not among them.
+	// TransactionsPerSecond counts clients' transactions where they end here: when they are applied
+	// or fail, or when their wait for other shards ends. Verdicts and transactions that are only
+	// passed on do not count.
 	TransactionsPerSecond float64
-	// OrderLatency and DurableLatency are medians from admission at this node to the block that
-	// holds the transaction, also where that waits for other shards then; zero where nothing was
-	// measured.
+	// OrderLatency and DurableLatency are medians of the time from admission at this node until the
+	// block that holds the transaction is ordered or durable. The transaction may still wait for
+	// other shards then. They are zero if nothing was measured.
 	OrderLatency, DurableLatency time.Duration
 }
 

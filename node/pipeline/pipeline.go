@@ -19,67 +19,66 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// QueueMax bounds the deliveries that wait for execution; each holds the rounds of one step of the
+// QueueMax bounds the deliveries that wait for execution. Each holds the rounds of one step of the
 // engine.
 const QueueMax = 32
 
-// diskRetry is the time between two attempts at a round that a full disk holds up.
+// diskRetry is the time between two attempts to execute a round on a full disk.
 const diskRetry = 500 * time.Millisecond
 
 // Errors of the pipeline; match them with errors.Is.
 var (
-	// ErrFork says that a peer executed another block at a height than this node: one of the two is
-	// wrong, and the node stops.
+	// ErrFork reports that a peer executed another block than this node at some height. One of the
+	// two is wrong, and the node stops.
 	ErrFork = errors.New("fork: the nodes do not hold the same chain")
-	// ErrStopping says that the node stops.
+	// ErrStopping reports that the node is stopping.
 	ErrStopping = errors.New("the node is stopping")
 )
 
-// Config sets up a pipeline.
+// Config configures a pipeline.
 type Config struct {
 	Pool *mempool.Pool
 	// Self is this node's index among the members of the chain.
 	Self order.ServerID
-	// Stored is called after each sync of the disk in a run, once, with the run's members and the
-	// height up to which this disk holds the chain now. The disk's goroutine calls it.
+	// Stored is called once after each sync of the disk in a run, with the run's members and the
+	// height up to which this disk holds the chain. The disk's goroutine calls it.
 	Stored func(run uint64, members []order.ServerID, height ledger.Height)
-	// Failed hears of an error after which the node cannot go on: a fork, a damaged store. Once.
+	// Failed is called, once, with an error after which the node cannot continue: a fork, a damaged
+	// store.
 	Failed func(error)
 	Logger *slog.Logger
 
-	// The hooks tell what works beside the pipeline how the chain goes; each may be nil. They are
-	// called one at a time, in the order in which things happen, with none of the pipeline's locks
-	// held but the one that keeps this order: they have to be quick, and may ask the pipeline, but
-	// not Sync or Exchange it or tell it what peers have.
+	// The hooks below report the chain's progress to parts that work beside the pipeline. Each may
+	// be nil. They are called one at a time, in the order of events. The only lock held is the one
+	// that keeps this order. They must be quick. They may query the pipeline, but must not call
+	// Sync, Exchange, PeerStored or PeerDurable.
 
-	// Applied hears of every block that was executed, this shard's rounds and what peers sent
-	// alike, once it can be read in the store and who waits was told.
+	// Applied is called for every executed block, from this shard's rounds and from peers alike,
+	// once the block is readable in the store and its waiters are notified.
 	Applied func(*ledger.Block)
-	// DurableTo hears of heights that a majority has on disk, ascending, and never of one before
-	// Applied heard of its block.
+	// DurableTo is called with ascending heights that a majority has on disk. Applied is always
+	// called first for the block of that height.
 	DurableTo func(height ledger.Height)
-	// Exchanged hears that another store took the place of the one before: what was heard before
-	// may not be in the chain any more, and the heights begin anew with those that Heights says.
+	// Exchanged is called after another store replaced the one before. Blocks reported earlier may
+	// not be in the chain any more, and the heights start again with those that Heights returns.
 	Exchanged func()
 }
 
-// Run is an engine's life as the pipeline sees it: a group of members whose rounds it executes, and
-// whose disks count.
+// Run is one run of an engine: a group of members whose rounds are executed and whose disks count.
 type Run struct {
 	Number uint64
-	// First is the run's first round; what was executed before is the round before it, even if that
-	// was empty.
+	// First is the run's first round. The round before it counts as executed, even if it was empty.
 	First order.Round
-	// Members are those who take part, by their indexes in the chain, ascending.
+	// Members are the members of the group, by their indexes in the chain, ascending.
 	Members []order.ServerID
-	// Shard are all members of the chain. A majority of their disks makes a block durable; for
+	// Shard are all members of the chain. A majority of their disks makes a block durable. For
 	// Former see shard.Durability.
 	Shard  generation.Membership
 	Former []generation.Former
 }
 
-// work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer,
-// or a question that is answered when its turn comes.
+// work is one entry of the queue: rounds of a run, a round of an earlier run, a block from a peer,
+// or a barrier.
 type work struct {
 	deliveries []order.Delivery
 	replayed   *order.Delivery
@@ -87,8 +86,8 @@ type work struct {
 	done       chan error // for a block, a replayed round and a barrier
 }
 
-// Pipeline executes and stores. All methods may be called from several goroutines, but those that
-// Begin a run and exchange the store come from one.
+// Pipeline executes and stores blocks. All methods are safe for concurrent use, but one goroutine
+// must make all calls of Begin and Exchange.
 type Pipeline struct {
 	config   Config
 	ledger   atomic.Pointer[store.Store]
@@ -100,21 +99,21 @@ type Pipeline struct {
 	stop     sync.Once
 	workers  sync.WaitGroup
 	fail     sync.Once
-	stalled  atomic.Pointer[string] // why execution waits; nil while it does not
+	stalled  atomic.Pointer[string] // why execution waits; nil if it does not
 	total    atomic.Uint64
-	syncing  sync.Mutex // held while the disk is synced, and while another store comes
+	syncing  sync.Mutex // held while the disk is synced, and while another store is put in
 	telling  *telling   // nil without hooks
 
 	mu        sync.Mutex
 	run       Run
 	baseEpoch ledger.Epoch
 	marks     mempool.Marks    // executed in this run
-	round     order.Round      // the last that was executed
+	round     order.Round      // the last executed one
 	disks     shard.Durability // which heights the disks of the run's members hold
-	counted   ledger.Height    // up to where it is known which disks count
+	counted   ledger.Height    // the height up to which it is known which disks count
 }
 
-// New makes a pipeline over an open store and starts its goroutines.
+// New makes a pipeline on an open store and starts its goroutines.
 func New(config Config, opened *store.Store) *Pipeline {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -132,10 +131,10 @@ func New(config Config, opened *store.Store) *Pipeline {
 	return p
 }
 
-// Exchange puts another store in the place of the one before, which change gets, closes, and
-// replaces; nothing may be under way. The heights begin anew with what the new one holds, and
-// whoever waits for a transaction waits for it anew: it may be in no block any more. An error of
-// change is returned, and the store stays.
+// Exchange replaces the store. The function change gets the current store, closes it, and returns
+// the new one. Nothing may be under way. The heights start again with those of the new store.
+// Waiters for a transaction start to wait again: it may be in no block any more. If change returns
+// an error, Exchange returns it and keeps the store.
 func (p *Pipeline) Exchange(change func(*store.Store) (*store.Store, error)) error {
 	if err := p.exchange(change); err != nil {
 		return err
@@ -175,8 +174,8 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	})
 }
 
-// stopCounting forgets what the members of the last run stored: from here on the chain grows by
-// others' blocks, at the same heights perhaps.
+// stopCounting drops what the members of the last run reported as stored. From here on the chain
+// grows by blocks of others, possibly at the same heights.
 func (p *Pipeline) stopCounting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,22 +184,22 @@ func (p *Pipeline) stopCounting() {
 
 func (p *Pipeline) store() *store.Store { return p.ledger.Load() }
 
-// Store is the open store.
+// Store returns the open store.
 func (p *Pipeline) Store() *store.Store { return p.store() }
 
-// Tip is the last executed block.
+// Tip returns the last executed block.
 func (p *Pipeline) Tip() mempool.Tip {
 	head := p.store().Head()
 	return mempool.Tip{Height: head.Height, Hash: head.Hash, Time: head.Time}
 }
 
-// Heights tells how far the chain has come, with a channel that is closed at the next change.
+// Heights returns the chain's heights, with a channel that is closed at the next change.
 func (p *Pipeline) Heights() (api.Heights, <-chan struct{}) { return p.progress.get() }
 
-// Figures are the node's measurements over the last ten seconds.
+// Figures returns the node's measurements over the last ten seconds.
 func (p *Pipeline) Figures() Figures { return p.meter.figures() }
 
-// Stalled says why execution waits, "" while it does not.
+// Stalled returns why execution waits, or "" if it does not.
 func (p *Pipeline) Stalled() string {
 	if reason := p.stalled.Load(); reason != nil {
 		return *reason
@@ -208,8 +207,8 @@ func (p *Pipeline) Stalled() string {
 	return ""
 }
 
-// Begin opens a run: what is delivered from here on belongs to it. Its epochs count on from the
-// last block's. Nothing may be under way: call Barrier before.
+// Begin opens a run. Rounds delivered from now on belong to it. Its epochs count on from the last
+// block's epoch. Nothing may be under way: call Barrier before.
 func (p *Pipeline) Begin(run Run) {
 	head := p.store().Head()
 	stored := p.store().DurableHeight()
@@ -220,12 +219,12 @@ func (p *Pipeline) Begin(run Run) {
 	p.disks.Begin(generation.Run(run.Number), run.Shard, run.Former)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
-	// A member alone is a majority, and may have nothing more to store.
+	// A single member is a majority, and may have nothing more to store.
 	p.settleDurable()
 	p.tellDurable()
 }
 
-// Marks are those that were executed in this run.
+// Marks returns the marks that were executed in this run.
 func (p *Pipeline) Marks() mempool.Marks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,15 +234,15 @@ func (p *Pipeline) Marks() mempool.Marks {
 	}
 }
 
-// Round is the last round that was executed, as far as it is known: after a start, and for blocks
-// that peers sent, empty rounds do not show.
+// Round returns the last executed round, as far as it is known. Empty rounds are unknown after a
+// start, and for blocks from peers.
 func (p *Pipeline) Round() order.Round {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.round
 }
 
-// ChainEpoch is what an epoch of the run's engine is in the chain.
+// ChainEpoch converts an epoch of the run's engine to an epoch of the chain.
 func (p *Pipeline) ChainEpoch(epoch order.Epoch) order.Epoch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,19 +261,19 @@ func (p *Pipeline) Deliver(ctx context.Context, deliveries []order.Delivery) err
 	}
 }
 
-// Append executes and stores a block that a peer sent, in its turn. ErrStopping, ctx's error, and
-// the store's.
+// Append executes and stores a block from a peer, in its turn. Errors: ErrStopping, ctx's error,
+// and the store's.
 func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {
 	return p.await(ctx, work{block: block, done: make(chan error, 1)})
 }
 
-// Replay executes a round of a run that is over, in its turn; its epoch is the chain's.
-// ErrStopping, ctx's error, and the store's.
+// Replay executes a round of a run that is over, in its turn. The round's epoch is the chain's.
+// Errors: ErrStopping, ctx's error, and the store's.
 func (p *Pipeline) Replay(ctx context.Context, delivery order.Delivery) error {
 	return p.await(ctx, work{replayed: &delivery, done: make(chan error, 1)})
 }
 
-// Barrier waits until everything that was delivered before is executed.
+// Barrier waits until everything delivered before is executed.
 func (p *Pipeline) Barrier(ctx context.Context) error {
 	return p.await(ctx, work{done: make(chan error, 1)})
 }
@@ -401,7 +400,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	return nil
 }
 
-// executed notes how far execution has come.
+// executed records the last executed round and its marks.
 func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -411,15 +410,15 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
 }
 
-// alarm compares the block that a batch's sender had executed with ours. It gives the batch's
-// bundles.
+// alarm compares the block that a batch's sender had executed with ours. It returns the batch's
+// bundles, or ErrFork.
 func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
 	batch, err := ledger.DecodeBatch(encoded)
 	if err != nil {
 		return nil, nil // sealing drops it, at every node
 	}
 	if batch.Header.Height > p.store().Head().Height {
-		return batch.Bundles, nil // the sender is ahead; others compare
+		return batch.Bundles, nil // the sender is ahead; other nodes compare
 	}
 	_, hash, err := p.store().Header(batch.Header.Height)
 	if err != nil {
@@ -433,13 +432,13 @@ func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byt
 	return batch.Bundles, nil
 }
 
-// patiently repeats what a full disk holds up until there is space.
+// patiently repeats an attempt that fails on a full disk, until there is space.
 func (p *Pipeline) patiently(attempt func() error) error {
 	for {
 		err := attempt()
 		if !errors.Is(err, store.ErrDiskFull) {
 			if p.stalled.Swap(nil) != nil {
-				p.config.Logger.Info("there is disk space again: execution goes on")
+				p.config.Logger.Info("there is disk space again: execution continues")
 			}
 			return err
 		}
@@ -455,7 +454,7 @@ func (p *Pipeline) patiently(attempt func() error) error {
 	}
 }
 
-// applied makes known a block that can be read in the store now.
+// applied reports a block that is now readable in the store.
 func (p *Pipeline) applied(block *ledger.Block) {
 	admitted, expired := p.config.Pool.Applied(block)
 	sharded := p.store().Genesis().Sharded()
@@ -489,18 +488,18 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	}
 }
 
-// Total is the number of transactions in the chain; in a book of several shards these are all that
-// its blocks hold, verdicts and those that are passed on among them.
+// Total returns the number of transactions in the chain. In a book of several shards this includes
+// verdicts and transactions that are only passed on.
 func (p *Pipeline) Total() uint64 { return p.total.Load() }
 
-// syncDisk has the disk hold what was executed: all of it at a time.
+// syncDisk syncs the disk for all blocks executed since the last sync.
 func (p *Pipeline) syncDisk() {
 	defer p.workers.Done()
 	for {
 		stopping := false
 		select {
 		case <-p.stopping:
-			stopping = true // once more, for what came last
+			stopping = true // once more, for the last blocks
 		case <-p.sync:
 		}
 		if err := p.Sync(); err != nil {
@@ -513,7 +512,7 @@ func (p *Pipeline) syncDisk() {
 	}
 }
 
-// Sync has the disk hold what was executed, now.
+// Sync syncs all executed blocks to the disk, now.
 func (p *Pipeline) Sync() error {
 	synced, err := p.syncStore()
 	if err != nil {
@@ -526,7 +525,7 @@ func (p *Pipeline) Sync() error {
 	return nil
 }
 
-// synced is how far the disk holds the chain. The run is the one in which that counts, if it does.
+// synced is the result of a sync: the height on disk, and the run in which it counts, if any.
 type synced struct {
 	height  ledger.Height
 	counts  bool
@@ -534,14 +533,14 @@ type synced struct {
 	members []order.ServerID
 }
 
-// syncStore finds out the run before another store can come: a height of one chain says nothing in
-// a run of another.
+// syncStore reads the run while no other store can be put in: a height of one chain means nothing
+// in a run of another chain.
 func (p *Pipeline) syncStore() (synced, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	opened := p.store()
 	if heights := p.progress.now(); heights.Durable > opened.KnownDurable() {
-		opened.KnowDurable(heights.Durable) // what was ahead of the head may be here by now
+		opened.KnowDurable(heights.Durable) // blocks that were ahead of the head may be here by now
 	}
 	if err := opened.Sync(); err != nil {
 		return synced{}, err
@@ -557,14 +556,14 @@ func (p *Pipeline) syncStore() (synced, error) {
 	return said, nil
 }
 
-// PeerStored tells that a member has stored a height in a run.
+// PeerStored records that a member has stored a height in a run.
 func (p *Pipeline) PeerStored(run uint64, member order.ServerID, height ledger.Height) {
 	if p.heardStored(run, member, height) {
 		p.tellDurable()
 	}
 }
 
-// heardStored reports whether a member's word counts, and settles what is durable by it.
+// heardStored records a member's stored height. It reports whether that counts in the current run.
 func (p *Pipeline) heardStored(run uint64, member order.ServerID, height ledger.Height) bool {
 	p.mu.Lock()
 	current := p.disks.Stored(generation.Run(run), member, uint64(height))
@@ -575,7 +574,7 @@ func (p *Pipeline) heardStored(run uint64, member order.ServerID, height ledger.
 	return current
 }
 
-// PeerDurable tells that a peer knows a height to be durable, on the same chain.
+// PeerDurable records that a peer knows a height to be durable, on the same chain.
 func (p *Pipeline) PeerDurable(height ledger.Height) {
 	p.madeDurable(height)
 	p.tellDurable()
@@ -584,13 +583,13 @@ func (p *Pipeline) PeerDurable(height ledger.Height) {
 // settleDurable finds the highest height that a majority of the chain's members stored.
 func (p *Pipeline) settleDurable() {
 	p.mu.Lock()
-	defer p.mu.Unlock() // until it is noted: stopCounting may be about to forget it
-	// Members may have stored more than is executed here. What this chain gets at those heights,
-	// and which disks count there, is not known yet.
+	defer p.mu.Unlock() // held until it is recorded: stopCounting may be about to drop it
+	// Members may have stored more than is executed here. This node does not know yet which blocks
+	// its chain gets at those heights, and which disks count there.
 	p.madeDurable(min(ledger.Height(p.disks.Height()), p.counted))
 }
 
-// settleBlock settles what the members said of a block before it was executed here.
+// settleBlock counts what the members reported of a block before it was executed here.
 func (p *Pipeline) settleBlock(block *ledger.Block) {
 	var changed *generation.Membership
 	if opened := p.store(); opened.MembershipHeight() == block.Header.Height {
@@ -618,12 +617,12 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 		h.Durable = max(h.Durable, height)
 	})
 	if advanced {
-		p.store().KnowDurable(height) // which the next sync writes
+		p.store().KnowDurable(height) // the next sync writes it
 		p.meter.madeDurable(height)
 	}
 }
 
-// tellDurable has the hook hear how far the chain is durable.
+// tellDurable passes the durable height to the hook.
 func (p *Pipeline) tellDurable() {
 	p.telling.durableTo(func() ledger.Height {
 		heights := p.progress.now()

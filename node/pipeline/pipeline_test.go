@@ -40,7 +40,7 @@ func newFixture(t testing.TB) *fixture {
 	return fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, pipeline.Config{})
 }
 
-// fixtureOf is of another book; what is set up of pool and pipeline stays.
+// fixtureOf is a fixture of another book, with the given settings of pool and pipeline.
 func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config,
 	config pipeline.Config) *fixture {
 	t.Helper()
@@ -82,10 +82,10 @@ func (f *fixture) begin(number uint64) {
 		Shard:   generation.Membership{Members: []order.ServerID{0, 1, 2}}})
 }
 
-// next is a bundle with one transaction, which fails, in no account.
+// next returns a bundle with one transaction, which fails and changes no account.
 func (f *fixture) next() *ledger.Bundle { return f.client.Bundle(f.client.Next()) }
 
-// payload is a round message of member 1.
+// payload returns a round message of member 1.
 func (f *fixture) payload(marks byte, header ledger.BatchHeader, bundles ...*ledger.Bundle) []byte {
 	encoded := make([][]byte, len(bundles))
 	for i, bundle := range bundles {
@@ -106,7 +106,7 @@ func (f *fixture) deliver(payloads ...[]byte) {
 	f.deliverOf(1, payloads...)
 }
 
-// deliverOf delivers rounds with one message each, of a member.
+// deliverOf delivers rounds with one message of a member each.
 func (f *fixture) deliverOf(origin order.ServerID, payloads ...[]byte) {
 	f.t.Helper()
 	var deliveries []order.Delivery
@@ -176,7 +176,7 @@ func TestWaitAtEachLevel(t *testing.T) {
 				t.Fatalf("durable on one disk of three: %+v", a)
 			case <-time.After(20 * time.Millisecond):
 			}
-			f.pipeline.PeerStored(7, 1, 1) // of another generation: counts for nothing
+			f.pipeline.PeerStored(7, 1, 1) // of another generation: does not count
 			if h, _ := f.pipeline.Heights(); h.Durable != 0 {
 				t.Fatalf("durable by another generation's word: %+v", h)
 			}
@@ -204,7 +204,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		statuses[0].Outcome != api.OutcomeUnknown || statuses[1].Height != 1 {
 		t.Fatalf("%+v, %v", statuses, err)
 	}
-	// What is unknown now may come.
+	// A transaction that is unknown now may come later.
 	done := make(chan error, 1)
 	go func() {
 		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{unknown.ID(0)}, api.LevelStored)
@@ -238,8 +238,8 @@ func TestWaitHearsOfExpiry(t *testing.T) {
 	}
 }
 
-// What was found in a chain that was set aside counts for nothing: the height is reached again, by
-// another block.
+// Results from a chain that was set aside do not count: another block reaches the same height
+// again.
 func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -278,8 +278,8 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	}
 }
 
-// A majority stored block 1 of the run, which is beyond this head. The member leaves the run, and
-// fetches another block 1: nobody knows of that to be durable.
+// A majority stored block 1 of the run, beyond this head. The member leaves the run and fetches
+// another block 1. No node knows that one to be durable.
 func TestDurableBeyondTheHead(t *testing.T) {
 	t.Parallel()
 	f, other := newFixture(t), newFixture(t)
@@ -307,8 +307,7 @@ func TestDurableBeyondTheHead(t *testing.T) {
 	}
 }
 
-// Blocks that a peer sends are not those that the members of the last generation stored at these
-// heights.
+// Blocks from a peer are not those that the members of the last generation stored at these heights.
 func TestStoredHeightsOfAnEarlierChainCountNoMore(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -352,7 +351,7 @@ func TestMarksAndRounds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	entrant := f.payload(0, f.genesisHeader(), f.next())
-	entrant = entrant[:len(entrant)-1] // the marks of the payload without
+	entrant = entrant[:len(entrant)-1] // the marks of the payload without its last byte
 	entrant = append(entrant, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0)
 	entrant = append(append(entrant, make([]byte, 16)...), 1)
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant,
@@ -445,7 +444,7 @@ func BenchmarkDeliverToOrdered(b *testing.B) {
 	b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "tx/s")
 }
 
-// What was durable is durable after a restart, although no peer has said anything yet.
+// Durable blocks stay durable after a restart, before any peer has reported anything.
 func TestDurableHeightSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -496,8 +495,8 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What members store before this node has executed it counts once it is here, and the store is
-// told.
+// Heights that members store before this node has executed them count once they are executed here,
+// and the store gets them.
 func TestDurableAheadOfTheHeadIsRemembered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -519,8 +518,8 @@ func TestDurableAheadOfTheHeadIsRemembered(t *testing.T) {
 	}
 }
 
-// A sync that another chain and another run overtake does not tell that run's members of the chain
-// before.
+// If another chain and another run come during a sync, that run's members get no stored height of
+// the chain before.
 func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	t.Parallel()
 	type said struct {
@@ -541,7 +540,7 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	f := fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, config)
 	f.pipeline.PeerStored(1, 1, 1)
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
-	<-held // the disk has block 1, and nobody was told yet
+	<-held // the disk has block 1, and no member was told yet
 	var others sync.WaitGroup
 	others.Go(func() {
 		if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {

@@ -8,17 +8,17 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// progress is what the node knows of the heights at each level, and who waits for more.
+// progress holds the height of each level, and the callers that wait for more.
 type progress struct {
 	mu      sync.Mutex
 	heights api.Heights
-	changed chan struct{} // nil while nobody has asked for it
-	// era counts the chains that this node has held: what was found in an earlier one may be in
-	// none now.
+	changed chan struct{} // nil until a caller asks for it
+	// era counts the chains that this node has held. Results from an earlier era may no longer be
+	// in the chain.
 	era uint64
 	// gates are closed when a height reaches a level.
 	gates map[gate]chan struct{}
-	// waiters want to hear of single transactions.
+	// waiters are the callers that wait for single transactions.
 	waiters map[ledger.Hash][]*waiter
 }
 
@@ -27,7 +27,7 @@ type gate struct {
 	height ledger.Height
 }
 
-// waiter gathers the outcomes of the transactions that one caller waits for.
+// waiter collects the outcomes of the transactions that one caller waits for.
 type waiter struct {
 	mu    sync.Mutex
 	found map[ledger.Hash]api.Status
@@ -55,7 +55,7 @@ func (p *progress) get() (api.Heights, <-chan struct{}) {
 	return p.heights, p.changed
 }
 
-// update changes the heights and wakes who waited for it.
+// update changes the heights and wakes the callers that waited for the change.
 func (p *progress) update(change func(*api.Heights)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *progress) update(change func(*api.Heights)) {
 	}
 }
 
-// renew begins an era: everyone who waits looks again.
+// renew begins an era. All waiting callers look again.
 func (p *progress) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *progress) inEra() uint64 {
 	return p.era
 }
 
-// reached gives a channel that is closed once the height has the level, or with the era; current
-// tells whether that era lasts.
+// reached returns a channel that is closed once the height has the level, or when the era ends.
+// current reports whether the given era still lasts.
 func (p *progress) reached(level api.Level, height ledger.Height,
 	era uint64) (reached <-chan struct{}, current bool) {
 	p.mu.Lock()
@@ -120,7 +120,7 @@ func (p *progress) reached(level api.Level, height ledger.Height,
 	return open, true
 }
 
-// watch registers a caller for transactions; unwatch has to follow.
+// watch registers a caller for transactions. The caller must call unwatch later.
 func (p *progress) watch(ids []ledger.Hash) *waiter {
 	w := &waiter{found: make(map[ledger.Hash]api.Status, len(ids)), more: make(chan struct{}, 1)}
 	p.mu.Lock()
@@ -149,8 +149,7 @@ func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 	}
 }
 
-// settle tells the waiters of a transaction what became of it. It needs no more than a look into a
-// map where nobody waits.
+// settle reports the outcomes of transactions to their waiters. It is cheap if there are none.
 func (p *progress) settle(statuses []api.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,15 +163,15 @@ func (p *progress) settle(statuses []api.Status) {
 	}
 }
 
-// anyone tells whether someone waits for some transaction. Who comes later finds in the store what
-// is there by now.
+// anyone reports whether any caller waits for a transaction. A caller that comes later finds the
+// outcome in the store.
 func (p *progress) anyone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waiters) > 0
 }
 
-// watched gives those of the ids that someone waits for.
+// watched returns the ids that a caller waits for, of those that among passes to its function.
 func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,13 +240,13 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 		if p.progress.inEra() == era {
 			return statuses, ended
 		}
-		// Another chain took the place of the one that the answers came from.
+		// Another chain replaced the one that the answers came from.
 		w.forget()
 	}
 }
 
-// gather waits until all of the waiter's transactions have an outcome, and the level. It ends early
-// with the era.
+// gather waits until all of the waiter's transactions have an outcome, and the level. It returns
+// early if the era ends.
 func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.Level,
 	era uint64) error {
 	for w.count() < count && p.progress.inEra() == era {
@@ -282,7 +281,7 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.L
 	}
 }
 
-// gathered gives what is known of the transactions now, in the order of ids.
+// gathered returns the current statuses of the transactions, in the order of ids.
 func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) {
 	heights := p.progress.now()
 	statuses := make([]api.Status, len(ids))
@@ -304,7 +303,7 @@ func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) 
 	return statuses, nil
 }
 
-// Status tells how far a transaction has come.
+// Status returns the current status of a transaction.
 func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
 	if p.config.Pool.Pending(id) {
 		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
@@ -319,8 +318,7 @@ func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
 	return api.Status{ID: id}, nil
 }
 
-// inChain is the status of a transaction that is in a block; the store's ErrNotFound where it is in
-// none.
+// inChain returns the status of a transaction in a block, or the store's ErrNotFound.
 func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
 	opened := p.store()
 	if opened.Genesis().Sharded() {
