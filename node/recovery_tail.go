@@ -51,17 +51,18 @@ func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 // newestValue returns the newest decision that any home knows. If a home accepted a value for a
 // later generation, it returns the one of the highest ballot, since that may have been decided.
 func (r *Recovery) newestValue() *generation.Decision {
-	value := r.newest()
+	decided := r.newest()
+	value := decided
 	var highest generation.Ballot
 	for i := range r.Homes {
 		state := &r.Homes[i].state
 		accepted := state.AcceptedValue
-		if accepted == nil || value != nil && accepted.Generation < value.Generation {
-			continue
+		if accepted == nil || decided != nil && accepted.Generation <= decided.Generation {
+			continue // a decision stands, whatever was accepted in a lower ballot
 		}
-		if value != nil && accepted.Generation == value.Generation &&
-			!highest.Less(state.Accepted) {
-			continue // decided, or accepted in a higher ballot
+		if value != nil && (accepted.Generation < value.Generation ||
+			accepted.Generation == value.Generation && !highest.Less(state.Accepted)) {
+			continue
 		}
 		value, highest = accepted, state.Accepted
 	}
