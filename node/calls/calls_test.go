@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -168,24 +169,26 @@ func TestHangingMember(t *testing.T) {
 	}
 }
 
-// A call that takes long is not asked of others as long as its member shows that it works on it.
+// A slow call is not repeated at another member while its own member shows that it works on it. The
+// time is virtual: on a real clock a pause of the machine looks like a silent member.
 func TestSlowCallIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	network := memory.NewNetwork()
-	quick := func(c *Config) { c.Silence = 700 * time.Millisecond }
-	asking := start(t, memoryHost(t, network, asker), named("asker"), quick)
-	start(t, memoryHost(t, network, "member-1"),
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			time.Sleep(1500 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		network := memory.NewNetwork()
+		slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(10 * SilenceDefault)
 			_, _ = io.WriteString(w, "slow")
-		}), quick)
-	start(t, memoryHost(t, network, "member-2"),
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			t.Error("asked")
-		}), quick)
-	if _, answer, err := post(within(t, patience), asking, ""); err != nil || answer != "slow" {
-		t.Fatalf("%s %v", answer, err)
-	}
+		})
+		other := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("the call was repeated")
+		})
+		asking := start(t, memoryHost(t, network, asker), named("asker"), nil)
+		start(t, memoryHost(t, network, "member-1"), slow, nil)
+		start(t, memoryHost(t, network, "member-2"), other, nil)
+		if _, answer, err := post(within(t, time.Hour), asking, ""); err != nil || answer != "slow" {
+			t.Fatalf("%s %v", answer, err)
+		}
+	})
 }
 
 func TestKilledMember(t *testing.T) {
