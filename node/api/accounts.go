@@ -34,7 +34,7 @@ func (s *service) accountToProto(account *ledger.Account, height ledger.Height) 
 	return shown
 }
 
-// heldAmount is the text of what is held, empty for nothing.
+// heldAmount returns an amount as text, or "" if it is zero.
 func heldAmount(amount ledger.Amount) string {
 	if amount.Sign() == 0 {
 		return ""
@@ -42,7 +42,7 @@ func heldAmount(amount ledger.Amount) string {
 	return amount.String()
 }
 
-// GetAccount shows an account's balances.
+// GetAccount returns an account with its balances.
 func (s *service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
@@ -57,8 +57,8 @@ func (s *service) GetAccount(ctx context.Context,
 		height)}), nil
 }
 
-// homeOfPath is the shard where the account or record of a path is, and whether that is another one
-// than this node's.
+// homeOfPath returns the home shard of the account or record at a path, and reports whether it is
+// another shard than this node's.
 func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, bool) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, 
 	return s.home(ctx, path.Organisation())
 }
 
-// account reads an account and a height at which its balances hold: the head before the read, or a
-// later block that did not touch it.
+// account reads an account and the height of the head just before the read. The balances include
+// all blocks up to that height, and may include later ones.
 func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 	return account, height, nil
 }
 
-// ListAccounts shows accounts by path.
+// ListAccounts returns accounts by path.
 func (s *service) ListAccounts(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
@@ -126,11 +126,12 @@ func (s *service) accountsHere(prefix, after string, size int) *ledgerdv1.ListAc
 	return answer
 }
 
-// accountsEverywhere lists accounts of all shards that may have some of the prefix, and names those
-// that did not answer. A page is the first accounts of all their pages.
+// accountsEverywhere lists accounts of all shards that may have some with the prefix, and names the
+// shards that did not answer. It merges the pages of the shards and returns the first accounts.
 func (s *service) accountsEverywhere(ctx context.Context, others Shards,
 	request *ledgerdv1.ListAccountsRequest, size int) *ledgerdv1.ListAccountsResponse {
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
+	// A prefix with a whole organisation name concerns only that organisation's home.
 	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole &&
 		ledger.OrganisationName(name).Validate() == nil {
 		shards = []ledger.ShardID{s.backend.Store().HomeShard(ledger.OrganisationName(name))}
@@ -172,13 +173,13 @@ func (s *service) accountsEverywhere(ctx context.Context, others Shards,
 	return answer
 }
 
-// accountsFrom lists accounts with a prefix after a path, at most so many, and tells whether there
-// are more.
+// accountsFrom lists at most limit accounts with a prefix that come after a path, and reports
+// whether there are more.
 func (s *service) accountsFrom(prefix string, after ledger.AccountPath,
 	limit int) ([]ledger.Account, bool) {
 	var found []ledger.Account
 	if after == "" && prefix != "" {
-		// The store lists what comes after a path, and an account may be called like the prefix.
+		// The store lists accounts after a path, and the prefix itself may be an account's path.
 		if exact, known := s.backend.Store().Account(ledger.AccountPath(prefix)); known {
 			found = append(found, exact)
 		}
@@ -196,7 +197,7 @@ func (s *service) accountsFrom(prefix string, after ledger.AccountPath,
 	return found, false
 }
 
-// ListHistory shows what changed an account.
+// ListHistory returns the changes of an account.
 func (s *service) ListHistory(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
 	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
@@ -269,7 +270,7 @@ func addChange(changes []ledger.Balance, posting *ledger.Posting) []ledger.Balan
 	return append(changes, ledger.Balance{Asset: posting.Asset, Amount: posting.Amount})
 }
 
-// GetRecord shows a record's value.
+// GetRecord returns a record's value.
 func (s *service) GetRecord(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetRecordRequest]) (
 	*connect.Response[ledgerdv1.GetRecordResponse], error) {
@@ -308,7 +309,7 @@ func (s *service) organisationToProto(organisation *ledger.Organisation) *ledger
 	}
 }
 
-// GetOrganisation shows an organisation.
+// GetOrganisation returns an organisation.
 func (s *service) GetOrganisation(_ context.Context,
 	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
 	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
@@ -324,14 +325,14 @@ func (s *service) GetOrganisation(_ context.Context,
 		Organisation: s.organisationToProto(&organisation)}), nil
 }
 
-// organisations lists all, by name.
+// organisations lists all organisations by name.
 func (s *service) organisations() []ledger.Organisation {
 	all := append([]ledger.Organisation(nil), s.backend.Store().Organisations()...)
 	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }
 
-// ListOrganisations shows organisations by name.
+// ListOrganisations returns organisations by name.
 func (s *service) ListOrganisations(_ context.Context,
 	request *connect.Request[ledgerdv1.ListOrganisationsRequest]) (
 	*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
@@ -359,7 +360,7 @@ func (s *service) ListOrganisations(_ context.Context,
 	return connect.NewResponse(answer), nil
 }
 
-// GetNonce tells the next sequence number of a nonce stream, as of the head of the organisation's
+// GetNonce returns the next sequence number of a nonce stream, as of the head of the organisation's
 // home.
 func (s *service) GetNonce(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetNonceRequest]) (

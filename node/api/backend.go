@@ -11,50 +11,53 @@ import (
 )
 
 // Backend is the node as its API sees it. The node implements it; apitest has an in-memory one.
-// Every method is safe for concurrent use and none of them may block on the disk or the network
-// except Wait, which ends with its context.
+// Every method is safe for concurrent use. None may block on the disk or the network except Wait,
+// which ends with its context.
 type Backend interface {
-	// Store is where reads come from. A block is visible there before any of its transactions is
-	// reported as ordered, so that what was acknowledged can be read at once on this node.
+	// Store returns the store for reads. A block is visible there before any of its transactions is
+	// reported as ordered, so acknowledged transactions can be read at once on this node.
 	Store() *store.Store
 
-	// Admit verifies bundles and puts them into the mempool, in their order, and answers with one
-	// outcome for each: nil for a bundle that is in the mempool now or was known already (a second
-	// copy is no error), else why not. The mempool keeps the order of admission: two bundles
-	// admitted one after the other at one node are broadcast in that order. With inOrder, the first
-	// bundle refused makes all after it refused with RefusedPredecessor, so that what is admitted
-	// is always a prefix. The bundles belong to the Backend from the call on.
+	// Admit verifies bundles and puts them into the mempool in their order. It returns one outcome
+	// per bundle: nil if the bundle is in the mempool now or was known already (a second copy is no
+	// error), else the reason for its refusal.
+	//
+	// The mempool keeps the order of admission: two bundles admitted one after the other at one
+	// node are broadcast in that order. With inOrder, the first refusal makes all later bundles
+	// refused with RefusedPredecessor, so the admitted bundles are always a prefix. The Backend
+	// owns the bundles from the call on.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*Refusal
 
-	// Status tells how far a transaction has come, from the mempool, the pipeline or the store. The
-	// error is the store's.
+	// Status returns how far a transaction has come, from the mempool, the pipeline or the store.
+	// The error is the store's.
 	Status(id ledger.Hash) (Status, error)
 	// Wait returns when each of the transactions is in a block of the wanted level (executed or
-	// failed alike) or has expired. When the context ends first it returns the statuses of that
-	// moment with the context's error. An unknown transaction is waited for: it may have been given
-	// to another node. The answer has the order of ids.
+	// failed alike) or has expired. If the context ends first, Wait returns the statuses at that
+	// moment with the context's error. It also waits for unknown transactions, which may have been
+	// given to another node. The statuses are in the order of ids.
 	Wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error)
 
-	// Heights tells how far the chain has come at each level, and gives a channel that is closed
-	// when that changes: read both, look, wait, and ask again. Changes in between coalesce.
+	// Heights returns how far the chain has come at each level, and a channel that is closed when
+	// that changes. The caller reads both, uses the heights, waits on the channel, and asks again.
+	// Changes in between coalesce.
 	Heights() (Heights, <-chan struct{})
-	// NodeState is a snapshot of this node, cheap enough to be asked for several times a second.
+	// NodeState returns a snapshot of this node. It is cheap enough for several calls a second.
 	NodeState() NodeState
-	// ClusterState is a snapshot of the shard as this node sees it.
+	// ClusterState returns a snapshot of the shard as this node sees it.
 	ClusterState() ClusterState
 
-	// Shards is the other shards, nil in a book of one shard. It is the same from the beginning to
-	// the end.
+	// Shards returns the other shards, or nil in a book of one shard. The value does not change
+	// during the life of the Backend.
 	Shards() Shards
 }
 
-// Level says how far a transaction or a block has come; a higher one includes the lower ones. The
+// Level says how far a transaction or a block has come. A higher level includes the lower ones. The
 // values are those of the protobuf.
 type Level uint8
 
 // The acknowledgement levels.
 const (
-	LevelNone     Level = 0 // nowhere yet
+	LevelNone     Level = 0 // not in the mempool and in no block yet
 	LevelAdmitted Level = 1 // verified and in this node's mempool
 	LevelOrdered  Level = 2 // in a block that this node has executed
 	LevelStored   Level = 3 // on this node's disk
@@ -78,15 +81,15 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", uint8(l))
 }
 
-// Heights of the chain at each level: Durable <= Stored <= Ordered does not always hold, since a
-// majority may be ahead of this node's disk; a block's level here is told by Level.
+// Heights of the chain at each level. Durable <= Stored <= Ordered does not always hold, since a
+// majority may be ahead of this node's disk. The Level method returns a block's level at this node.
 type Heights struct {
 	Ordered ledger.Height // executed by this node
 	Stored  ledger.Height // on this node's disk
 	Durable ledger.Height // on the disks of a majority
 }
 
-// Level is how far the block of a height has come.
+// Level returns how far the block at a height has come.
 func (h Heights) Level(height ledger.Height) Level {
 	switch {
 	case height > h.Ordered:
@@ -99,47 +102,47 @@ func (h Heights) Level(height ledger.Height) Level {
 	return LevelDurable
 }
 
-// Outcome is what became of a transaction.
+// Outcome is the state of a transaction at this node.
 type Outcome uint8
 
 // The outcomes.
 const (
-	OutcomeUnknown Outcome = iota // this node has never heard of it
-	OutcomePending                // in the mempool or in a round that is not delivered yet
-	// in a block, and its effects hold; one that crosses shards is settled
+	OutcomeUnknown Outcome = iota // not known to this node
+	OutcomePending                // in the mempool, or in a round that is not delivered yet
+	// In a block, and its effects hold. A transaction that crosses shards is settled.
 	OutcomeExecuted
-	// in a block, with a reason; it changed nothing. One that crosses shards may have waited before
+	// In a block with a reason, without effect. It may have waited for other shards before.
 	OutcomeFailed
 	OutcomeExpired // its last valid block has passed; it is in no block
-	// in a block, with its part here set aside, until the verdicts of other shards are in a block
-	// too
+	// In a block with its part here set aside, until the verdicts of other shards are in a block
+	// too.
 	OutcomeWaiting
-	// in a block that passes it on; the chains of its destinations know what became of it
+	// In a block that passes it on. The chains of its destinations hold its outcome.
 	OutcomeRelayed
 )
 
-// Status is what this node knows of a transaction. Waits, Settled and Destinations are of one that
-// crosses shards, and zero for all others.
+// Status is what this node knows of a transaction. Waits, Settled and Destinations are set only if
+// it crosses shards.
 type Status struct {
 	ID      ledger.Hash
 	Outcome Outcome
-	// Level is that of its block, or of the block Settled where that ended its wait; LevelAdmitted
-	// while pending; LevelNone if unknown or expired.
+	// Level is the level of its block, or of the block Settled if that ended its wait. It is
+	// LevelAdmitted while pending, and LevelNone if unknown or expired.
 	Level  Level
-	Height ledger.Height // of its block, when it is in one: executed, failed, waiting or relayed
+	Height ledger.Height // of its block, if it is in one: executed, failed, waiting or relayed
 	Index  uint32        // its place in the block
-	// Result is that of its place in the block. Of one whose wait ended it is applied, or what the
-	// shard said that made it fail.
+	// Result is its result in the block. After a wait it is Applied, or the result in the verdict
+	// that made it fail.
 	Result ledger.Result
 
 	Waits []ledger.ShardID // the shards whose verdicts are missing, ascending, when waiting
-	// the block that ended its wait, 0 where there was no wait or it goes on
+	// The block that ended its wait; 0 if it never waited or still waits.
 	Settled ledger.Height
-	// the shards that it concerns, ascending, two or more; of one that is relayed perhaps one
+	// The two or more shards that it concerns, ascending. A relayed transaction may have one.
 	Destinations []ledger.ShardID
 }
 
-// InBlock tells whether the transaction is in a block of this chain.
+// InBlock reports whether the transaction is in a block of this chain.
 func (s Status) InBlock() bool {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed, OutcomeWaiting, OutcomeRelayed:
@@ -148,8 +151,9 @@ func (s Status) InBlock() bool {
 	return false
 }
 
-// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is
-// 0 where nothing is decided in this chain: it is in no block, waits, or was passed on.
+// Decisive returns the height of the block that decided the transaction: its own block, or the
+// block that ended its wait. It is 0 if this chain has decided nothing: the transaction is in no
+// block, waits, or was passed on.
 func (s Status) Decisive() ledger.Height {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed:
@@ -158,8 +162,9 @@ func (s Status) Decisive() ledger.Height {
 	return 0
 }
 
-// Final tells whether nothing more is to be waited for at a level. One that waits for other shards,
-// or was passed on, is decided elsewhere: it is final as one in the mempool is.
+// Final reports whether there is nothing more to wait for at a level. A transaction that waits for
+// other shards or was passed on is decided elsewhere: like one in the mempool, it is final at
+// LevelAdmitted and below.
 func (s Status) Final(level Level) bool {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed:
@@ -175,21 +180,22 @@ func (s Status) Final(level Level) bool {
 // RefusalCode is the kind of a refusal.
 type RefusalCode uint8
 
-// The kinds of refusal. Those from RefusedOverloaded on pass: the same bytes may be sent again, or
-// to another node.
+// The kinds of refusal. Those from RefusedOverloaded on are temporary: the caller may send the same
+// bytes again, or to another node.
 const (
-	RefusedMalformed           RefusalCode = iota + 1 // it does not decode, or breaks a limit
-	RefusedSignature                                  // a signature is wrong or one is missing
+	RefusedMalformed           RefusalCode = iota + 1 // it cannot be decoded, or exceeds a limit
+	RefusedSignature                                  // a signature is wrong or missing
 	RefusedUnknownOrganisation                        // the signer is not registered
 	RefusedExpired                                    // its last valid block has passed
 	RefusedOverloaded                                 // the mempool is full
-	// this node takes no writes now: following, halted, starting, stopping, disk nearly full
+	// This node takes no writes now: it follows, is halted, starts or stops, or its disk is nearly
+	// full.
 	RefusedNotWriting
-	// a bundle before it, in a submission in order, was refused
+	// In a submission in order, a bundle before it was refused.
 	RefusedPredecessor
 )
 
-// Refusal says why a bundle was not admitted. Nothing of a refused bundle is kept.
+// Refusal is the reason why a bundle was not admitted. Nothing of a refused bundle is kept.
 type Refusal struct {
 	Code   RefusalCode
 	Reason string // a sentence that says what to do, without a full stop at its end
@@ -205,22 +211,22 @@ func (r *Refusal) Error() string {
 	return r.Reason + "; these nodes take writes: " + strings.Join(r.Writers, ", ")
 }
 
-// Retry tells whether the refusal is for now only.
+// Retry reports whether the refusal is temporary.
 func (r *Refusal) Retry() bool { return r.Code >= RefusedOverloaded }
 
-// NodeMode is what a node is doing. The values are those of the protobuf.
+// NodeMode is the current activity of a node. The values are those of the protobuf.
 type NodeMode uint8
 
 // The modes.
 const (
-	ModeStarting  NodeMode = 1 // finding a majority, fetching what it misses
+	ModeStarting  NodeMode = 1 // finding a majority, fetching missing blocks
 	ModeOrdering  NodeMode = 2 // a member of the group that orders
 	ModeFollowing NodeMode = 3 // not in the group: it follows the chain and serves reads
 	ModeHalted    NodeMode = 4 // no majority, damaged, or forked
 	ModeStopping  NodeMode = 5
 )
 
-// EngineState is the ordering engine at one moment.
+// EngineState is the state of the ordering engine at one moment.
 type EngineState struct {
 	Engine     string // allconcur or allconcur+
 	Generation uint64
@@ -229,11 +235,11 @@ type EngineState struct {
 	Reliable   bool     // the current round is a reliable one
 	Members    []uint32 // indices of the servers that order
 	Suspected  []uint32
-	Awaited    []uint32 // whom the current round waits for
-	Halted     string   // why it orders no more; empty while it does
+	Awaited    []uint32 // the servers that the current round waits for
+	Halted     string   // why it no longer orders; empty while it does
 }
 
-// NodeState is a node at one moment.
+// NodeState is the state of a node at one moment.
 type NodeState struct {
 	Index         uint32
 	Name          string
@@ -241,8 +247,8 @@ type NodeState struct {
 	APIAddress    string
 	FabricAddress string
 	Mode          NodeMode
-	Reason        string // for halted or starting: what it waits for, what to do
-	ReadsOnly     bool   // no writes for now: see Reason
+	Reason        string // for halted or starting: what the node waits for, and what to do
+	ReadsOnly     bool   // the node takes no writes for now: see Reason
 	Engine        EngineState
 	Heights       Heights
 	HeadHash      ledger.Hash
@@ -252,32 +258,33 @@ type NodeState struct {
 	PoolTransactions      uint64
 	PoolBytes             uint64
 	TransactionsPerSecond float64 // over the last ten seconds
-	// median from admission to ordered over the last ten seconds
+	// The median from admission to ordered over the last ten seconds.
 	OrderLatency   time.Duration
 	DurableLatency time.Duration
 	DiskFreeBytes  uint64
 	DiskID         [16]byte
-	// why the disk is not the one that was made with the home; "" if it is
+	// Why the disk is not the one that was created with the home; "" if it is.
 	DiskLearner string
 
-	// ClockOffset is how far the node's clock is ahead of the members' median. It means something
-	// only where ClockKnown: the clocks of a majority are heard.
+	// ClockOffset is how far the node's clock is ahead of the members' median. It is valid only if
+	// ClockKnown: the node receives the clocks of a majority.
 	ClockOffset ledger.Milliseconds
 	ClockKnown  bool
-	// ClockWarning says why the node proposes no time for blocks, or that the chain is dated ahead
-	// of the clocks; empty where all is well.
+	// ClockWarning says why the node proposes no time for blocks, or that the chain's time is ahead
+	// of the clocks; empty if all is well.
 	ClockWarning string
-	// Backfill is what a node that began with a snapshot lacks; nil once it lacks nothing.
+	// Backfill is set while a node that began with a snapshot lacks blocks or their index; nil
+	// otherwise.
 	Backfill *Backfill
 }
 
-// Backfill is how far a node that began with a snapshot is with the blocks before it.
+// Backfill is the progress of a node that began with a snapshot in fetching the blocks before it.
 type Backfill struct {
 	Snapshot ledger.Height // the block that the node began with
-	Absent   ledger.Height // the blocks from 1 up to it are not here yet; 0: all are
-	Indexed  ledger.Height // once all are here: how far histories are found
-	Source   string        // the member that blocks come from now
-	Reason   string        // why nothing comes now, and what to do
+	Absent   ledger.Height // the blocks from 1 up to this one are not here yet; 0: all are here
+	Indexed  ledger.Height // once all blocks are here: how far histories are indexed
+	Source   string        // the member that now sends blocks
+	Reason   string        // why no blocks arrive now, and what to do
 }
 
 // MemberState is a member as this node sees it.
@@ -291,19 +298,19 @@ type MemberState struct {
 	Connected     bool
 	Member        bool // of the group that orders now
 	Suspected     bool
-	OrderedHeight ledger.Height // as last heard
+	OrderedHeight ledger.Height // as last reported
 	StoredHeight  ledger.Height
-	AbsentHeight  ledger.Height // the blocks from 1 up to it are not at the member, as last heard
-	// of the last three seconds, in which the rounds waited for it alone
+	AbsentHeight  ledger.Height // as last reported: the member lacks the blocks from 1 up to it
+	// The part of the last three seconds in which the rounds waited for this member alone.
 	HeldUp    time.Duration
 	LastHeard time.Time // zero: never
-	Mode      NodeMode  // as it said last; 0: never
+	Mode      NodeMode  // as it last reported; 0: never
 }
 
 // DigraphEdge is an edge of the reliable digraph, by the members' indices.
 type DigraphEdge struct{ From, To uint32 }
 
-// OrderingSettings are what all members have to have set alike; a node that joins takes them over.
+// OrderingSettings must be the same at all members; a node that joins adopts them.
 type OrderingSettings struct {
 	Engine          string // allconcur or allconcur+
 	TargetNines     uint32
@@ -311,8 +318,9 @@ type OrderingSettings struct {
 	BatchBytesMax   uint32
 }
 
-// ClusterState is the shard at one moment, as one node sees it. Members may lack some that the
-// chain has, and have some that left: who the members are is taken from the store.
+// ClusterState is the state of the shard at one moment, as one node sees it. Members may lack some
+// members of the chain, and may still hold some that left. The API takes the member list from the
+// store.
 type ClusterState struct {
 	Chain             string
 	GenesisHash       ledger.Hash
@@ -322,7 +330,7 @@ type ClusterState struct {
 	ToleratedFailures uint32
 	Edges             []DigraphEdge
 	Members           []MemberState
-	Node              NodeState // who says so
+	Node              NodeState // the node that reports this
 	TransactionsTotal uint64
 	AccountsTotal     uint64
 	Ordering          OrderingSettings

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// blockFacts are what a list shows of a block and its header does not hold.
+// blockFacts are facts that a list shows of a block and its header does not hold.
 type blockFacts struct {
 	failed uint32
 	bytes  uint64
 }
 
-// factsCache remembers facts by block, since they cost reading the whole block.
+// factsCache keeps facts by block, since computing them reads the whole block.
 type factsCache struct {
 	mutex sync.Mutex
 	facts map[ledger.Hash]blockFacts
@@ -46,13 +46,13 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.facts == nil || len(c.facts) >= maxFacts {
-		c.facts = make(map[ledger.Hash]blockFacts) // forgetting all is rare and costs reading again
+		c.facts = make(map[ledger.Hash]blockFacts) // rare, and costs only reading again
 	}
 	c.facts[block.Hash] = facts
 	return facts
 }
 
-// levelOf is the level of a block that the store has.
+// levelOf returns the level of a block that the store has.
 func (s *service) levelOf(height ledger.Height) Level {
 	heights, _ := s.backend.Heights()
 	return max(heights.Level(height), LevelOrdered)
@@ -78,19 +78,19 @@ func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash,
 		Level:            ledgerdv1.Level(s.levelOf(header.Height)),
 		Shard:            uint32(s.backend.Store().Shard()),
 	}
-	if header.Height > 0 { // the genesis' hash is made of the genesis itself
+	if header.Height > 0 { // the genesis' hash is computed from the genesis, not from a header
 		shown.Canonical = header.Encode()
 	}
 	return shown
 }
 
-// header shows a block's header.
+// header returns a block's header in protobuf form.
 func (s *service) header(block *ledger.Block) *ledgerdv1.BlockHeader {
 	return s.headerToProto(&block.Header, block.Hash, s.facts.of(block))
 }
 
-// headerAt shows the header of a height, and reads the whole block only where its facts are not
-// remembered.
+// headerAt returns the header at a height. It reads the whole block only if the block's facts are
+// not cached.
 func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error) {
 	header, hash, err := s.backend.Store().Header(height)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error)
 	return s.header(block), nil
 }
 
-// GetBlock shows a block with a page of its transactions.
+// GetBlock returns a block with a page of its transactions.
 func (s *service) GetBlock(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetBlockRequest]) (
 	*connect.Response[ledgerdv1.GetBlockResponse], error) {
@@ -130,6 +130,7 @@ func (s *service) GetBlock(ctx context.Context,
 	} else {
 		block, err = s.blockAsked(ctx, request.Msg)
 	}
+	// A hash without a shard may be that of a block in another chain.
 	if others := s.others(ctx); others != nil && connect.CodeOf(err) == connect.CodeNotFound &&
 		request.Msg.Shard == nil && len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
 		if found := s.blockElsewhere(ctx, others, request.Msg); found != nil {
@@ -150,7 +151,8 @@ func (s *service) GetBlock(ctx context.Context,
 	return connect.NewResponse(answer), nil
 }
 
-// blockElsewhere is the block of a hash in another shard's chain, nil where none has it.
+// blockElsewhere returns the block with a hash from another shard's chain, or nil if no shard has
+// it.
 func (s *service) blockElsewhere(ctx context.Context, others Shards,
 	request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
 	found, failures := sideBySide(ctx, askTime, otherShards(others), func(ctx context.Context,
@@ -165,7 +167,7 @@ func (s *service) blockElsewhere(ctx context.Context, others Shards,
 	return nil
 }
 
-// block shows a block with some of its transactions.
+// block returns a block with some of its transactions in protobuf form.
 func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	shown := &ledgerdv1.Block{Header: s.header(block),
 		Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
@@ -226,7 +228,8 @@ func (s *service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block,
 	return block, nil
 }
 
-// ListBlocks shows headers, newest first unless asked otherwise. The genesis is not among them.
+// ListBlocks returns headers, newest first unless the request asks otherwise. The genesis is not
+// among them.
 func (s *service) ListBlocks(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
 	*connect.Response[ledgerdv1.ListBlocksResponse], error) {

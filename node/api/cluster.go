@@ -131,7 +131,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 	return shown
 }
 
-// GetNode shows this node.
+// GetNode returns the state of this node.
 func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (
 	*connect.Response[ledgerdv1.GetNodeResponse], error) {
 	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
@@ -143,7 +143,7 @@ func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv
 	return connect.NewResponse(&ledgerdv1.GetNodeResponse{Node: s.nodeToProto(&state)}), nil
 }
 
-// GetCluster shows the shard as this node sees it.
+// GetCluster returns the shard as this node sees it.
 func (s *service) GetCluster(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetClusterRequest]) (
 	*connect.Response[ledgerdv1.GetClusterResponse], error) {
@@ -157,14 +157,14 @@ func (s *service) GetCluster(ctx context.Context,
 		time.Now())}), nil
 }
 
-// errStopping ends the streams of a node that stops.
+// errStopping is the error that ends the streams of a node that stops.
 func errStopping() error {
 	return retryable(connect.CodeUnavailable,
 		errors.New("this node is stopping: go on at another node, or here once it is back"), nil)
 }
 
-// Without changes WatchCluster looks this often, and says something at least this often, so that
-// both ends know that the other is there.
+// Without changes, WatchCluster checks the state at clusterLookInterval, and sends it at least
+// every clusterKeepalive so that each end knows that the other is there.
 const (
 	clusterLookInterval = time.Second
 	clusterKeepalive    = 10 * time.Second
@@ -184,7 +184,7 @@ func (s *service) WatchCluster(ctx context.Context,
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
-		// Not before the pause is over, whatever changes.
+		// Wait for the pause to end, even if something changes meanwhile.
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -216,8 +216,8 @@ func (s *service) WatchCluster(ctx context.Context,
 	}
 }
 
-// sameCluster compares two states but for the time they were taken, and for how far the clock is
-// off, which is never quite the same. A clock that is far off has a warning.
+// sameCluster compares two states. It ignores the time when they were taken, and the clock's
+// offset, which always varies a little. A clock that is far off has a warning.
 func sameCluster(a, b *ledgerdv1.ClusterState) bool {
 	time, offset := a.TimeMs, a.Node.ClockOffsetMs
 	a.TimeMs, a.Node.ClockOffsetMs = b.TimeMs, b.Node.ClockOffsetMs
@@ -239,7 +239,7 @@ func (s *service) Subscribe(ctx context.Context,
 	if next == 0 {
 		next = s.backend.Store().Head().Height + 1
 	}
-	if err := stream.Send(nil); err != nil { // the headers: the subscription stands
+	if err := stream.Send(nil); err != nil { // the headers: they confirm the subscription
 		return err
 	}
 	for {
@@ -267,7 +267,7 @@ func (s *service) Subscribe(ctx context.Context,
 	}
 }
 
-// streamEnds is the reason to end a stream, if there is one.
+// streamEnds returns the reason to end a stream, if there is one.
 func (s *service) streamEnds(ctx context.Context) error {
 	if failed := contextError(ctx); failed != nil {
 		return failed

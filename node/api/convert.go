@@ -10,13 +10,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// Bounds of what a summary shows of a transaction.
+// Bounds of a transaction's summary.
 const (
 	summaryPostings  = 8
 	summaryNoteBytes = 200
 )
 
-// reasonCodes are the words of the results, which never change.
+// reasonCodes are the words of the results. They never change.
 var reasonCodes = [...]string{
 	ledger.Applied:             "",
 	ledger.WrongLedger:         "wrong_ledger",
@@ -53,7 +53,7 @@ var reasonCodes = [...]string{
 	ledger.TooManyDisks:    "too_many_disks",
 }
 
-// ReasonCode is the word for a result's code, "" for applied. The words never change.
+// ReasonCode returns the word for a result's code, "" for applied. The words never change.
 func ReasonCode(code ledger.Code) string {
 	if int(code) < len(reasonCodes) {
 		return reasonCodes[code]
@@ -61,7 +61,7 @@ func ReasonCode(code ledger.Code) string {
 	return fmt.Sprintf("code_%d", uint8(code))
 }
 
-// reasonOf says why a transaction failed, with the account where there is one. The transaction may
+// reasonOf returns why a transaction failed, with the account if there is one. The transaction may
 // be nil.
 func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	if result.OK() {
@@ -91,7 +91,7 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	return text
 }
 
-// statusToProto shows a status; the transaction, where it is known, makes the reason clearer.
+// statusToProto converts a status. A transaction that is not nil makes the reason more specific.
 func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
 	shown := &ledgerdv1.TransactionStatus{
 		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits),
@@ -136,7 +136,7 @@ func stateOfLevel(level Level) ledgerdv1.TransactionState {
 	return ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED
 }
 
-// wantedLevel reads a request's level.
+// wantedLevel reads a request's level. Unspecified means durable.
 func wantedLevel(level ledgerdv1.Level) (Level, error) {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		return LevelDurable, nil
@@ -302,11 +302,12 @@ func bundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 			return nil, fmt.Errorf("signature %d: %w", i, err)
 		}
 	}
-	bundle.Encode() // computed once here, since what the bundle hands out later is shared
+	bundle.Encode() // computed here once, since later users share the bundle's memory
 	return bundle, nil
 }
 
-// BundleToProto shows a bundle as it is submitted; it shares the bundle's memory.
+// BundleToProto returns a bundle in the form for submission. The message shares the bundle's
+// memory.
 func BundleToProto(bundle *ledger.Bundle) *ledgerdv1.Bundle {
 	message := &ledgerdv1.Bundle{Signatures: signaturesToProto(bundle.Signatures())}
 	for i := range bundle.Len() {
@@ -315,7 +316,7 @@ func BundleToProto(bundle *ledger.Bundle) *ledgerdv1.Bundle {
 	return message
 }
 
-// shorten cuts a text to a number of bytes, between characters.
+// shorten cuts a text to at most the given number of bytes, between characters.
 func shorten(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text
@@ -345,7 +346,7 @@ func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary
 	return shown
 }
 
-// verdictWord is "good", or the code of the reason.
+// verdictWord returns "good", or the code of the reason.
 func verdictWord(verdict *ledger.Verdict) string {
 	if verdict.Good() {
 		return "good"
@@ -376,6 +377,6 @@ func hashFrom(raw []byte, hex string, what string) (ledger.Hash, error) {
 	case len(raw) > 0 && hex != "":
 		return hash, invalid("%s: give 32 bytes or 64 hex digits, not both", what)
 	}
-	return hash, invalid("%s: %d bytes, 32 are wanted (or 64 hex digits in the field for them)",
+	return hash, invalid("%s: %d bytes: give 32 bytes, or 64 hex digits in the hex field",
 		what, len(raw))
 }

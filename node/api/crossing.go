@@ -17,8 +17,8 @@ func shardNumbers(shards []ledger.ShardID) []uint32 {
 	return numbers
 }
 
-// failedThere tells whether a block's entry with a result changed nothing. What a shard set aside,
-// or passed on, may still take effect.
+// failedThere reports whether a block's entry with this result code changed nothing. An entry that
+// a shard set aside or passed on may still take effect.
 func failedThere(code ledger.Code) bool {
 	switch code {
 	case ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released:
@@ -27,8 +27,9 @@ func failedThere(code ledger.Code) bool {
 	return true
 }
 
-// statusOfEntry is the status of a transaction that is in a block. Whether one that waited for
-// other shards took effect is looked up; where that cannot be read it is shown as waiting still.
+// statusOfEntry returns the status of a transaction that is in a block. If the transaction waited
+// for other shards, it looks up whether it took effect. If that cannot be read, the transaction is
+// still shown as waiting.
 func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int,
 	level Level) Status {
 	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height,
@@ -69,7 +70,7 @@ func (s *service) settle(status *Status, crossing *store.Crossing) {
 	}
 }
 
-// states of a ShardPlace.
+// States of a ShardPlace.
 const (
 	placeSettled    = "settled"
 	placeRefused    = "refused"
@@ -79,7 +80,7 @@ const (
 	placeUnanswered = "unanswered"
 )
 
-// place shows where a transaction is in this shard's chain.
+// place returns where a transaction is in this shard's chain.
 func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 	opened := s.backend.Store()
 	own := opened.Shard()

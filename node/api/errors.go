@@ -11,19 +11,19 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// Headers of an error's metadata.
+// Headers in an error's metadata.
 const (
-	// HeaderRetry is "true" where the same call may be made again, here after a moment or at
+	// HeaderRetry is "true" if the caller may make the same call again, here after a moment or at
 	// another node.
 	HeaderRetry = "Ledgerd-Retry"
-	// HeaderUnsure is "true" where a submission may have been taken nevertheless: another shard was
-	// given it and did not answer.
+	// HeaderUnsure is "true" if a submission may have been admitted despite the error: the node
+	// passed it to another shard, which did not answer.
 	HeaderUnsure = "Ledgerd-Unsure"
 	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
 	HeaderWriters = "Ledgerd-Writers"
 )
 
-// retryable is an error of a call that may be made again.
+// retryable returns the error of a call that the caller may make again.
 func retryable(code connect.Code, err error, writers []string) *connect.Error {
 	refused := connect.NewError(code, err)
 	refused.Meta().Set(HeaderRetry, "true")
@@ -41,7 +41,7 @@ func notFound(format string, arguments ...any) *connect.Error {
 	return connect.NewError(connect.CodeNotFound, fmt.Errorf(format, arguments...))
 }
 
-// refusalError is a refusal as the error of a call.
+// refusalError converts a refusal to the error of a call.
 func refusalError(refusal *Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
@@ -60,8 +60,8 @@ func refusalError(refusal *Refusal) *connect.Error {
 	return connect.NewError(code, refusal)
 }
 
-// failure is an error of the node's inside as the error of a call: an ended context keeps its
-// meaning, and what the store found damaged is data loss that another node can mend.
+// failure converts an internal error of the node to the error of a call. An ended context keeps its
+// meaning. Damage that the store found is data loss; another node can answer the call.
 func (s *service) failure(ctx context.Context, doing string, err error) *connect.Error {
 	if failed := contextError(ctx); failed != nil {
 		return failed

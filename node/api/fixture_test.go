@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// bank is a chain with an organisation, bank, that has an issuer, bank:mint, and accounts bank:a
-// and bank:b.
+// bank is a chain with the organisation bank, which has the issuer bank:mint and the accounts
+// bank:a and bank:b.
 type bank struct {
 	*testing.T
 	cluster *apitest.Cluster
@@ -92,7 +92,7 @@ func (b *bank) submit(level ledgerdv1.Level, bundle *ledger.Bundle) *ledgerdv1.S
 	return answer.Msg
 }
 
-// done submits, has it made durable and returns the transactions' ids.
+// done submits transactions, waits until they are durable and returns their ids.
 func (b *bank) done(transactions ...ledger.Transaction) []ledger.Hash {
 	b.Helper()
 	bundle := b.sign(transactions...)
@@ -105,7 +105,7 @@ func (b *bank) done(transactions ...ledger.Transaction) []ledger.Hash {
 	return bundle.IDs()
 }
 
-// advance lets the chain catch up, where a test makes the blocks.
+// advance makes the next blocks if the test makes them by hand.
 func (b *bank) advance() {
 	b.Helper()
 	if !b.manual {
@@ -116,8 +116,7 @@ func (b *bank) advance() {
 	}
 }
 
-// patience is how long a call may take on a machine that does ten other things, with all that a
-// test does meanwhile.
+// patience bounds a call on a machine that runs many other tests at the same time.
 const patience = 2 * time.Minute
 
 func (b *bank) context() context.Context {

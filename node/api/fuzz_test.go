@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// fuzzSeeds are good requests of each kind, from which fuzzing starts.
+// fuzzSeeds are valid requests of each kind, from which fuzzing starts.
 func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	var public ledger.PublicKey
@@ -80,7 +80,7 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 	}
 }
 
-// Whatever bytes reach a method, in whichever form: no panic, and no answer that blames the node.
+// No bytes sent to any method, in any encoding, cause a panic or an answer that blames the node.
 func FuzzHandlers(f *testing.F) {
 	genesis := ledger.Genesis{Chain: "fuzz", Members: []ledger.Member{{Name: "node-0"}}}
 	forms := []string{"application/json", "application/proto", "application/grpc-web+proto",
@@ -115,7 +115,7 @@ func FuzzHandlers(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, method string, form uint8, data []byte) {
-		// Streams last for ever, and end with their caller.
+		// Streams never end by themselves; they end with their caller.
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		address := "http://node/ledgerd.v1.LedgerService/" + url.PathEscape(method)
@@ -140,7 +140,7 @@ func FuzzHandlers(f *testing.F) {
 	})
 }
 
-// errorLog keeps the last thing that the node logged as an error: a panic, or a failure of its own.
+// errorLog keeps the last error that the node logged: a panic, or a failure of its own.
 type errorLog struct {
 	slog.Handler
 	last *atomic.Pointer[string]

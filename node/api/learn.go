@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// A registration goes from the root down the tree, so that a shard may not know yet what another
-// one does. Where a bundle enters depends on the homes of its organisations, so that a node first
-// learns of those that the root knows, and what comes from another shard's node waits for its
-// signers to be known.
+// A registration travels from the root down the tree, so a shard may not know yet an organisation
+// that another shard knows. Where a bundle enters depends on the homes of its organisations. A node
+// therefore first waits for the organisations that the root knows. Bundles from another shard's
+// node wait until their signers are known.
 
-// unknownIn are the organisations of bundles that this shard does not know, and that are not
-// registered in the bundle itself: those that sign, and all if wanted.
+// unknownIn returns the organisations of bundles that this shard does not know and that the bundle
+// itself does not register: the signers, and with all also the owners of the accounts.
 func (s *service) unknownIn(bundles []*ledger.Bundle,
 	all bool) (unknown []ledger.OrganisationName) {
 	opened := s.backend.Store()
@@ -58,11 +58,11 @@ func registers(bundle *ledger.Bundle, name ledger.OrganisationName) bool {
 	return false
 }
 
-// maxLearnt bounds how many organisations of a submission the root is asked for.
+// maxLearnt bounds how many of a submission's organisations the node looks up at the root.
 const maxLearnt = 16
 
-// learn waits until this shard knows of the organisations of bundles that the root knows, and
-// returns those that nobody does.
+// learn waits until this shard knows those organisations of the bundles that the root knows. It
+// returns the organisations that the root does not know.
 func (s *service) learn(ctx context.Context, others Shards,
 	bundles []*ledger.Bundle) (nobody []ledger.OrganisationName) {
 	unknown := s.unknownIn(bundles, true)
@@ -85,14 +85,14 @@ func (s *service) learn(ctx context.Context, others Shards,
 		case connect.CodeOf(err) == connect.CodeNotFound:
 			nobody = append(nobody, name)
 		default:
-			return nobody // what the root knows is not to be had: whoever admits decides
+			return nobody // the root does not answer; the node that admits the bundle decides
 		}
 	}
 	s.awaitOrganisations(ctx, coming)
 	return nobody
 }
 
-// awaitOrganisations waits a while for registrations to come to this shard.
+// awaitOrganisations waits up to learnTime for registrations to reach this shard.
 func (s *service) awaitOrganisations(ctx context.Context, names []ledger.OrganisationName) {
 	deadline := time.NewTimer(learnTime)
 	defer deadline.Stop()
@@ -115,7 +115,7 @@ func (s *service) awaitOrganisations(ctx context.Context, names []ledger.Organis
 	}
 }
 
-// unregistered refuses a bundle that one of these organisations signs, which nobody knows.
+// unregistered refuses a bundle signed by one of these organisations, which no shard knows.
 func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *Refusal {
 	for _, signature := range bundle.Signatures() {
 		if slices.Contains(nobody, signature.Organisation) &&
@@ -128,8 +128,7 @@ func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *Refu
 	return nil
 }
 
-// awaitSigners has a bundle that came from another shard's node wait until its signers are known
-// here.
+// awaitSigners makes a bundle from another shard's node wait until its signers are known here.
 func (s *service) awaitSigners(ctx context.Context, bundles []*ledger.Bundle) {
 	if s.backend.Shards() == nil {
 		return

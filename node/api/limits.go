@@ -12,7 +12,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds how many remote addresses are remembered.
+// maxAddresses bounds how many remote addresses are tracked.
 const maxAddresses = 8_192
 
 // limits counts calls and streams by remote address.
@@ -54,7 +54,7 @@ func hostOf(address string) string {
 	return address
 }
 
-// of finds an address's counters; the caller holds the mutex.
+// of returns an address's counters. The caller holds the mutex.
 func (l *limits) of(host string, now time.Time) *addressLimits {
 	found := l.addresses[host]
 	if found == nil {
@@ -68,8 +68,8 @@ func (l *limits) of(host string, now time.Time) *addressLimits {
 	return found
 }
 
-// forgetOldest makes room by forgetting, among a few addresses without streams, the one that was
-// used longest ago.
+// forgetOldest makes room: it samples a few addresses without streams and drops the least recently
+// used.
 func (l *limits) forgetOldest() {
 	const sample = 16
 	var oldest string
@@ -89,7 +89,7 @@ func (l *limits) forgetOldest() {
 	delete(l.addresses, oldest)
 }
 
-// gate refuses a call of an address that calls too often, before its body is read.
+// gate refuses a call from an address that calls too often, before its body is read.
 func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer,
 	_ http.Header) (context.Context, error) {
 	if l.callsPerSecond == rate.Inf {
@@ -106,7 +106,7 @@ func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer,
 	return ctx, nil
 }
 
-// openStream takes a place for a stream; the caller gives it back with the function returned.
+// openStream reserves a place for a stream. The caller releases it with the returned function.
 func (l *limits) openStream(address string) (func(), error) {
 	host := hostOf(address)
 	l.mutex.Lock()
@@ -114,7 +114,7 @@ func (l *limits) openStream(address string) (func(), error) {
 	entry := l.of(host, time.Now())
 	if l.streams >= l.maxStreams {
 		return nil, retryable(connect.CodeResourceExhausted,
-			errors.New("this node serves as many streams as it may: try again later or ask "+
+			errors.New("this node already serves its maximum of streams: try again later or ask "+
 				"another node"), nil)
 	}
 	if entry.streams >= l.maxStreamsOfAddress {

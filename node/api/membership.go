@@ -10,10 +10,10 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// genesisHashPrefix is what the hash of a genesis is made of, before the genesis.
+// genesisHashPrefix is hashed before the genesis to make the hash of a genesis.
 const genesisHashPrefix = "ledgerd/genesis/1\x00"
 
-// GetGenesis shows the chain's beginning.
+// GetGenesis returns the chain's genesis.
 func (s *service) GetGenesis(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetGenesisRequest]) (
 	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
@@ -30,7 +30,7 @@ func (s *service) GetGenesis(ctx context.Context,
 	}), nil
 }
 
-// cluster is the shard's state: who the members are is the chain's to say, how they do the node's.
+// cluster returns the shard's state: the members from the chain, their condition from the node.
 func (s *service) cluster() ClusterState {
 	state := s.backend.ClusterState()
 	opened := s.backend.Store()
@@ -57,7 +57,7 @@ func (s *service) cluster() ClusterState {
 	return state
 }
 
-// standing tells how a member does, by what the node knows of it.
+// standing returns the state of a member, as far as the node knows it.
 func (m *MemberState) standing(node *NodeState) ledgerdv1.MemberStanding {
 	switch {
 	case m.Self && node.Mode == ModeOrdering, !m.Self && m.Member && m.Connected:
@@ -90,7 +90,7 @@ func changeToProto(change *ledger.MembershipChange) *ledgerdv1.MembershipChange 
 		}}}
 }
 
-// changeFromProto reads a change, or nil where there is none.
+// changeFromProto reads a membership change, or nil if there is none.
 func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipChange, error) {
 	if message == nil {
 		return nil, nil
@@ -119,7 +119,7 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 }
 
 // MembershipFromProto reads the members and their disks from a shard's state. It returns
-// ledger.ErrMembership or ledger.ErrMalformed where that is no group.
+// ledger.ErrMembership or ledger.ErrMalformed if the state is not a valid group.
 func MembershipFromProto(state *ledgerdv1.ClusterState) (ledger.Membership, error) {
 	membership := ledger.Membership{Number: state.GetMembershipNumber(),
 		Height: ledger.Height(state.GetMembershipHeight())}

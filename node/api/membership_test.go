@@ -20,8 +20,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Operators' transactions go the way of all others, and a shard's state tells who its members are
-// after them.
+// Operators' transactions take the same path as all others. Afterwards the shard's state shows the
+// changed members.
 func TestMembership(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(3)
@@ -111,7 +111,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// Who wants to join gets the genesis, and can check it.
+// A node that joins gets the genesis, and can check it.
 func TestGenesis(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -129,7 +129,7 @@ func TestGenesis(t *testing.T) {
 	}
 }
 
-// A snapshot comes in parts, and makes a store that goes on.
+// A snapshot arrives in parts, and makes a store that accepts further blocks.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -169,7 +169,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// The parts of a change make the same bytes as the Go package does, and nonsense is refused.
+// Preparing the parts of a change gives the same bytes as the Go package, and malformed changes are
+// refused.
 func TestPrepareMembershipChange(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(3)
@@ -221,7 +222,7 @@ func TestPrepareMembershipChange(t *testing.T) {
 	}
 }
 
-// streamOf is the nonce stream that a change has to have.
+// streamOf returns the nonce stream that a change must have.
 func streamOf(change *ledgerdv1.MembershipChange) uint64 {
 	if change.GetAdmit() != nil {
 		return ledger.AdmitStream
@@ -237,7 +238,7 @@ func admitBody(genesis *ledger.Genesis, index ledger.MemberIndex, disk int) *led
 	return ledgertest.NewOperator(genesis).Bundle("operator", admit)
 }
 
-// A shard's state with what is no disk is no group.
+// A shard's state with an invalid disk id is not a valid group.
 func TestMembershipFromProtoRefusesDisks(t *testing.T) {
 	t.Parallel()
 	for _, disk := range []string{"0011", "zz"} {

@@ -14,13 +14,13 @@ import (
 )
 
 // callBuckets returns the upper bounds, in seconds, of the buckets of ledgerd_api_call_seconds: 0.1
-// ms, 0.2 ms, 0.4 ms and so on to 52.4 s. A quantile that is read from them is wrong by a factor of
-// two at most. Submissions wait for seconds where members fail, so the series ends near the
-// time-out of a minute.
+// ms, 0.2 ms, 0.4 ms and so on to 52.4 s. A quantile read from them is wrong by a factor of two at
+// most. Submissions wait for seconds when members fail, so the series ends near the time-out of a
+// minute.
 func callBuckets() []float64 { return prometheus.ExponentialBuckets(0.0001, 2, 20) }
 
-// metrics counts calls; it is the innermost interceptor but one, so that it sees what the recovery
-// of panics made of them.
+// metrics counts calls. It is the innermost interceptor but one, so it sees the errors that the
+// recovery of panics returns.
 type metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -37,7 +37,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}, []string{"method", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ledgerd_api_call_seconds",
-			Help: "Time of the API's calls that are no streams, in buckets from 0.1 ms to 52 s " +
+			Help: "Duration of the API's unary calls, in buckets from 0.1 ms to 52 s " +
 				"that grow by two; " +
 				"and as a native histogram, in buckets that grow by a tenth, for scrapers that " +
 				"ask for it.",
@@ -61,7 +61,8 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	return m, nil
 }
 
-// shardMetrics shows what this node's shard has to do with others, when it is asked for.
+// shardMetrics collects, at scrape time, the metrics of this node's shard and its streams to child
+// shards.
 type shardMetrics struct {
 	shards                                     Shards
 	height, pending, carried, streamed, behind *prometheus.Desc
@@ -74,8 +75,8 @@ func newShardMetrics(shards Shards) *shardMetrics {
 	}
 	return &shardMetrics{
 		shards: shards,
-		height: describe("height", "Height of this node's shard, the highest that a node of "+
-			"it told."),
+		height: describe("height", "Height of this node's shard, the highest that any of "+
+			"its nodes reported."),
 		pending: describe("pending_crossings",
 			"Transactions in this shard's chain that wait for other shards."),
 		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
@@ -83,7 +84,7 @@ func newShardMetrics(shards Shards) *shardMetrics {
 		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
 			"child"),
 		behind: describe("stream_behind", "Entries of this shard's stream that a child shard "+
-			"has not carried yet, as far as was heard.", "child"),
+			"has not carried yet, as far as reported.", "child"),
 	}
 }
 

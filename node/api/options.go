@@ -12,9 +12,9 @@ import (
 // Options of a Server. The zero value of each field means its default.
 type Options struct {
 	Logger *slog.Logger // default: slog.Default()
-	// where the API's metrics go and what /metrics shows; default: one of its own
+	// Registry holds the API's metrics and is what /metrics shows; default: a new one.
 	Registry *prometheus.Registry
-	// served at /; default: a line of text that says what this address is
+	// Explorer is served at /; default: a line of text that names the API.
 	Explorer http.Handler
 
 	// CertificateFile and KeyFile, both or none, switch TLS on.
@@ -36,12 +36,13 @@ type Options struct {
 	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
 
 	MaxReadTime time.Duration // of a call that only reads; default 30 s
-	// of a call that waits for a level; default 60 s; then it answers with what is known
+	// Of a call that waits for a level; default 60 s. The call then returns the statuses of that
+	// moment.
 	MaxWaitTime time.Duration
-	// a stream whose reader takes nothing for this long is cut off; default 2 min
+	// A stream whose reader takes nothing for this long is cut off; default 2 min.
 	MaxStuckTime time.Duration
 
-	// the least time between two messages of WatchCluster; default 250 ms
+	// The minimum time between two messages of WatchCluster; default 250 ms.
 	ClusterInterval time.Duration
 }
 

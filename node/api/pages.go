@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// The largest page of any list.
+// maxPageSize is the largest page of any list.
 const maxPageSize = 1_000
 
-// pageSize is the asked one, or the default for 0.
+// pageSize returns the requested size, or the default for 0.
 func pageSize(asked uint32, byDefault int) (int, error) {
 	if asked == 0 {
 		return byDefault, nil
@@ -20,8 +20,8 @@ func pageSize(asked uint32, byDefault int) (int, error) {
 	return int(asked), nil
 }
 
-// A page token is the list's letter and numbers, divided by dots; its form is nobody's business but
-// the server's.
+// numberToken makes a page token: the list's letter, then numbers in base 36 with dots between
+// them. Only the server interprets its form.
 func numberToken(list byte, numbers ...uint64) string {
 	token := []byte{list}
 	for i, number := range numbers {
@@ -33,7 +33,7 @@ func numberToken(list byte, numbers ...uint64) string {
 	return string(token)
 }
 
-// parseNumberToken reads what numberToken made.
+// parseNumberToken reads a token that numberToken made.
 func parseNumberToken(list byte, token string, numbers ...*uint64) error {
 	parts := strings.Split(strings.TrimPrefix(token, string(list)), ".")
 	if token[0] != list || len(parts) != len(numbers) {
@@ -50,5 +50,5 @@ func parseNumberToken(list byte, token string, numbers ...*uint64) error {
 }
 
 func badToken() error {
-	return invalid("page_token is not one that this list gave: begin without one")
+	return invalid("page_token is not from this list: begin without one")
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// A browser knows SHA-256 and nothing else; it recomputes everything from the bytes of the answer.
+// verifyLikeBrowser verifies a proof with SHA-256 only, as a browser does. It recomputes everything
+// from the bytes of the answer.
 func verifyLikeBrowser(proof *ledgerdv1.Proof, id []byte, blockHash []byte) error {
 	hash := func(parts ...[]byte) []byte {
 		sum := sha256.Sum256(bytes.Join(parts, nil))
@@ -74,7 +75,7 @@ func TestProofs(t *testing.T) {
 			encoded, err := ledger.DecodeProof(proof.Encoded)
 			must(t, err)
 			must(t, ledger.VerifyProof(encoded))
-			// What is wrong is found out.
+			// Changed proofs are detected.
 			if len(proof.Path) > 0 {
 				proof.Path[0].SiblingIsLeft = !proof.Path[0].SiblingIsLeft
 				if verifyLikeBrowser(proof, id[:], hash) == nil {
@@ -93,7 +94,7 @@ func TestProofs(t *testing.T) {
 	codeIs(t, err, connect.CodeNotFound)
 }
 
-// all goes through a list's pages and checks that none is larger than asked.
+// all reads a list's pages and checks that none is larger than requested.
 func all[Item any](t *testing.T, size int, ask func(token string) ([]Item, string)) (items []Item) {
 	t.Helper()
 	for token := ""; ; {
@@ -211,12 +212,12 @@ func TestLists(t *testing.T) {
 	nonce, err := b.client.GetNonce(b.context(),
 		connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "bank"}))
 	must(t, err)
-	if nonce.Msg.NextSequence != b.next { // the last one failed, and its number is free
+	if nonce.Msg.NextSequence != b.next { // the last one failed, so its number is free
 		t.Fatalf("next sequence %d, want %d", nonce.Msg.NextSequence, b.next)
 	}
 }
 
-// Every read says what is wrong with a question.
+// Every read says what is wrong with a bad request.
 func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})

@@ -13,16 +13,16 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// In a book of several shards a call is answered by a node of the shard where its subject lives:
-// here, or there after one hop. What came from another shard's node is answered here in every case.
+// In a book of several shards a node of the shard that owns a call's subject answers the call: this
+// node, or another after one hop. A call from another shard's node is always answered here.
 
-// askTime bounds a question to other shards whose answer can be done without.
+// askTime bounds a call to other shards whose answer is optional.
 const askTime = 2 * time.Second
 
 type client = ledgerdv1connect.LedgerServiceClient
 
-// home is the shard where an organisation's accounts and records are asked for, and whether that is
-// another one than this node's.
+// home returns the shard to ask for an organisation's accounts and records, and reports whether it
+// is another shard than this node's.
 func (s *service) home(ctx context.Context, name ledger.OrganisationName) (ledger.ShardID, bool) {
 	others := s.others(ctx)
 	if others == nil || name == ledger.Operator {
@@ -32,7 +32,8 @@ func (s *service) home(ctx context.Context, name ledger.OrganisationName) (ledge
 	return shard, shard != others.Own()
 }
 
-// chain is the shard whose chain a request names, and whether that is another one than this node's.
+// chain returns the shard whose chain a request names, and reports whether it is another shard than
+// this node's.
 func (s *service) chain(ctx context.Context, asked *uint32) (ledger.ShardID, bool, error) {
 	opened := s.backend.Store()
 	own := opened.Shard()
@@ -54,7 +55,7 @@ func (s *service) chain(ctx context.Context, asked *uint32) (ledger.ShardID, boo
 	return ledger.ShardID(*asked), true, nil
 }
 
-// passOn has another shard answer a call.
+// passOn lets another shard answer a call.
 func passOn[Request, Answer any](ctx context.Context, s *service, shard ledger.ShardID,
 	message *Request,
 	method func(client, context.Context, *connect.Request[Request]) (*connect.Response[Answer],
@@ -69,7 +70,7 @@ func passOn[Request, Answer any](ctx context.Context, s *service, shard ledger.S
 	return connect.NewResponse(answer.Msg), nil
 }
 
-// elsewhereError is the error of a call that another shard was to answer, as this node's answer.
+// elsewhereError converts the error of a call to another shard to this node's answer.
 func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *connect.Error {
 	if failed := contextError(ctx); failed != nil {
 		return failed
@@ -78,7 +79,7 @@ func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *conne
 	if !errors.As(err, &coded) || unanswered(err) {
 		return retryable(connect.CodeUnavailable,
 			fmt.Errorf("shard %d does not answer now: try again; `ledgerd shards` shows which "+
-				"of its nodes are there", shard), nil)
+				"of its nodes are up", shard), nil)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
 	for _, name := range []string{HeaderRetry, HeaderWriters} {
@@ -89,8 +90,8 @@ func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *conne
 	return told
 }
 
-// unanswered tells whether an error says that no node of a shard answered, and not what one
-// answered.
+// unanswered reports whether an error means that no node of a shard answered. An error that a node
+// of the shard returned as its answer does not count.
 func unanswered(err error) bool {
 	if err == nil {
 		return false
@@ -110,8 +111,8 @@ func unanswered(err error) bool {
 	return false
 }
 
-// sideBySide asks shards at the same time, for so long, and returns when all have answered or
-// failed. What they said is in the order of the shards.
+// sideBySide calls shards at the same time, bounded by limit, and returns when all have answered or
+// failed. The answers are in the order of the shards.
 func sideBySide[Answer any](ctx context.Context, limit time.Duration, shards []ledger.ShardID,
 	ask func(ctx context.Context, shard ledger.ShardID) (Answer, error)) ([]Answer, []error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
@@ -125,7 +126,7 @@ func sideBySide[Answer any](ctx context.Context, limit time.Duration, shards []l
 	return answers, failures
 }
 
-// otherShards are all shards but the own one, ascending.
+// otherShards returns all shards but this node's, ascending.
 func otherShards(others Shards) []ledger.ShardID {
 	list := make([]ledger.ShardID, 0, others.Tree().Shards()-1)
 	for shard := range ledger.ShardID(others.Tree().Shards()) {
@@ -136,14 +137,15 @@ func otherShards(others Shards) []ledger.ShardID {
 	return list
 }
 
-// sentTo is where a transaction was sent: the shard that it enters, and the one that decides it.
+// sentTo says where a transaction was sent: the shard that it enters, and the shard that decides
+// it.
 type sentTo struct{ entry, home ledger.ShardID }
 
-// maxSent bounds how many transactions a generation of whereabouts remembers.
+// maxSent bounds how many transactions a generation of whereabouts holds.
 const maxSent = 1 << 16
 
-// whereabouts remembers where this node sent transactions lately, so that not all shards have to be
-// asked for them. A generation that is full makes the one before it forgotten.
+// whereabouts remembers where this node recently sent transactions, which avoids asking all shards
+// for them. When the young generation is full, it replaces the aged one, which is dropped.
 type whereabouts struct {
 	mutex       sync.Mutex
 	young, aged map[ledger.Hash]sentTo

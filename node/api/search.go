@@ -19,7 +19,7 @@ const (
 	maxSearchedOrganisations = 256
 )
 
-// hits collects what a search finds, each once.
+// hits collects the results of a search, each once.
 type hits struct {
 	list []*ledgerdv1.SearchHit
 	seen map[string]bool
@@ -44,8 +44,9 @@ func (h *hits) addAccount(account *ledger.Account) {
 	h.add("account", string(account.Path), label)
 }
 
-// Search finds what a person typed. Exact finds come first: a height, a hash, an account, an
-// organisation; then an account's name without its organisation, then what begins with the query.
+// Search finds what a person typed. Exact matches come first: a height, a hash, an account, an
+// organisation. Then come accounts by their name without the organisation, then names that begin
+// with the query.
 func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (
 	*connect.Response[ledgerdv1.SearchResponse], error) {
 	query := strings.TrimSpace(request.Msg.GetQuery())
@@ -72,7 +73,8 @@ func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1
 	return connect.NewResponse(answer), nil
 }
 
-// searchElsewhere adds what other shards find: the best of each, then the next ones.
+// searchElsewhere adds the hits of other shards: first the best hit of each shard, then the second,
+// and so on.
 func (s *service) searchElsewhere(ctx context.Context, others Shards,
 	request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
 	shards := otherShards(others)
@@ -97,7 +99,7 @@ func (s *service) searchElsewhere(ctx context.Context, others Shards,
 			}
 			hit := list[place]
 			key := hit.GetKind() + " " + hit.GetKey()
-			if hit.GetKind() == "block" { // each chain has its own
+			if hit.GetKind() == "block" { // each chain has a block of this height
 				key = fmt.Sprint(hit.GetShard(), " ", key)
 				hit.Label += fmt.Sprintf(" of shard %d", hit.GetShard())
 			}
@@ -147,8 +149,8 @@ func (s *service) searchAccount(found *hits, query string) {
 	}
 }
 
-// searchOrganisation finds organisations, accounts by their name within any organisation, and what
-// begins with the query.
+// searchOrganisation finds organisations, accounts by their name within any organisation, and names
+// that begin with the query.
 func (s *service) searchOrganisation(found *hits, query string) {
 	organisations := s.organisations()
 	if len(organisations) > maxSearchedOrganisations {

@@ -26,11 +26,11 @@ type Server struct {
 	unused    unused
 	limits    *limits
 	metrics   *metrics
-	stopping  context.Context // ended by Shutdown: the streams end
+	stopping  context.Context // ended by Shutdown, which ends the streams
 	stop      context.CancelFunc
 }
 
-// service implements the RPCs. One file a family of them.
+// service implements the RPCs. Each family of RPCs has its own file.
 type service struct {
 	backend  Backend
 	options  Options
@@ -38,16 +38,16 @@ type service struct {
 	metrics  *metrics
 	facts    *factsCache
 	stopping context.Context
-	// snapshots is how many are being streamed.
+	// snapshots counts the snapshots that are being streamed.
 	snapshots atomic.Int32
-	// sent is where transactions went that entered other shards, or are decided there.
+	// sent records transactions that entered other shards, or are decided there.
 	sent *whereabouts
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
 
-// New makes a server for a backend. It registers its metrics with Options.Registry, so that a
-// registry serves one server.
+// New makes a server for a backend. It registers its metrics with Options.Registry, so each
+// registry can serve only one server.
 func New(backend Backend, options Options) (*Server, error) {
 	options = options.withDefaults()
 	if (options.CertificateFile == "") != (options.KeyFile == "") {
@@ -85,12 +85,12 @@ func New(backend Backend, options Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler is the whole site: API, health, metrics and explorer.
+// Handler returns the handler of the whole site: API, health, metrics and explorer.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Forwarded is the service for the nodes of other shards of the book, whose calls it answers from
-// this node and its shard alone, without another hop. Who they are has been seen to by whatever
-// carries their calls, so that nothing limits their rate here.
+// Forwarded returns the service for nodes of other shards of the book. It answers their calls from
+// this node and its shard alone, without another hop. The transport that carries the calls has
+// authenticated the callers, so their rate is not limited here.
 func (s *Server) Forwarded() http.Handler { return s.forwarded }
 
 // Serve accepts connections until Shutdown, then returns nil. The listener is closed when it
@@ -108,8 +108,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return fmt.Errorf("api: serving %s: %w", listener.Addr(), err)
 }
 
-// Shutdown ends the streams with Unavailable, takes no more calls, and waits for those under way
-// until ctx ends; then it cuts them off and returns the context's error.
+// Shutdown ends the streams with Unavailable, takes no more calls, and waits for running calls
+// until ctx ends. Then it cuts them off and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	s.unused.close()

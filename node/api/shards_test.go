@@ -21,8 +21,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// book is a book of three shards, of which 1 and 2 are below 0, with an organisation pinned to
-// each: org0, org1 and org2, with an issuer "mint" and an account "a".
+// book is a book of three shards, where 1 and 2 are children of 0. Each shard has a pinned
+// organisation (org0, org1, org2) with an issuer "mint" and an account "a".
 type book struct {
 	*testing.T
 	*apitest.Book
@@ -65,7 +65,7 @@ func (b *book) context() context.Context {
 	return ctx
 }
 
-// signed is a bundle with the signatures of all organisations that are in it.
+// signed makes a bundle with the signatures of all organisations in it.
 func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	b.Helper()
 	bundle, err := ledger.NewBundle(transactions...)
@@ -100,7 +100,7 @@ func (b *book) submit(door int, level ledgerdv1.Level,
 	return answer.Msg.GetTransactions()[0]
 }
 
-// settled checks that a transaction took effect, durably, as a shard says.
+// settled checks that a transaction took effect, durably, according to a shard.
 func (b *book) settled(status *ledgerdv1.TransactionStatus, shard int) {
 	b.Helper()
 	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE ||
@@ -119,7 +119,7 @@ func (b *book) transaction(door int, id ledger.Hash) *ledgerdv1.Transaction {
 	return answer.Msg.GetTransaction()
 }
 
-// everywhere waits until all chains have their say on a transaction, and checks that a node of each
+// everywhere waits until all chains have decided on a transaction, and checks that a node of each
 // shard shows the same.
 func (b *book) everywhere(id ledger.Hash, states ...string) *ledgerdv1.Transaction {
 	b.Helper()
@@ -155,8 +155,8 @@ func (b *book) balance(door int, path ledger.AccountPath) *ledgerdv1.Balance {
 	return new(ledgerdv1.Balance)
 }
 
-// A payment from one shard to another is submitted to any node, is decided by the signer's home,
-// and shows alike everywhere.
+// A payment from one shard to another can be submitted to any node. The signer's home decides it,
+// and all nodes show the same.
 func TestPaymentAcrossShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -189,14 +189,14 @@ func TestPaymentAcrossShards(t *testing.T) {
 	if got := b.balance(2, "org1:mint").GetAmount(); got != "-15" {
 		t.Errorf("issued %s", got)
 	}
-	// What stays in one shard goes there directly.
+	// A payment within one shard goes there directly.
 	local := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1))
 	b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, local), 2)
 	if shown := b.everywhere(local.ID(0), "2 settled"); !shown.GetPlaces()[0].GetEntry() ||
 		!shown.GetPlaces()[0].GetHome() || len(shown.GetStatus().GetDestinations()) > 0 {
 		t.Errorf("%v", shown.GetPlaces())
 	}
-	// Proofs come from the home's chain, or the one that is asked for.
+	// Proofs come from the home's chain, or from the requested chain.
 	id := local.ID(0)
 	proof, err := b.clients[1].GetProof(b.context(),
 		connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
@@ -209,8 +209,8 @@ func TestPaymentAcrossShards(t *testing.T) {
 	codeIs(t, err, connect.CodeNotFound)
 }
 
-// In a chain of shards a payment enters at the lowest one above its shards, which may be one of
-// them, and those above know nothing of it.
+// In a chain of shards a payment enters at the lowest common ancestor of its shards, which may be
+// one of them. The shards above do not know it.
 func TestPaymentDownAChain(t *testing.T) {
 	t.Parallel()
 	b := newBookOf(t, 0, 0, 1)
@@ -232,7 +232,7 @@ func TestPaymentDownAChain(t *testing.T) {
 	}
 }
 
-// A payment that one shard refuses changes nothing in any, and says why.
+// A payment that one shard refuses changes nothing in any shard, and reports the reason.
 func TestRefusedAcrossShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -253,7 +253,8 @@ func TestRefusedAcrossShards(t *testing.T) {
 	}
 }
 
-// While a shard stands still, what needs it waits, and says for whom; it goes on by itself.
+// While a shard stands still, transactions that need it wait and name it. They continue by
+// themselves.
 func TestWaitingForAShard(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -294,7 +295,7 @@ func TestWaitingForAShard(t *testing.T) {
 		t.Errorf("in the block: %v", entry)
 	}
 	b.Silence(2, true)
-	b.clients[0], b.clients[2] = b.clients[1], b.clients[1] // whose own shard is not silent
+	b.clients[0], b.clients[2] = b.clients[1], b.clients[1] // its own shard is not silent
 	b.everywhere(payment.ID(0), "0 passed", "1 waiting", "2 unanswered")
 	b.Silence(2, false)
 	b.Stand(2, false)
@@ -320,7 +321,8 @@ func TestWaitingForAShard(t *testing.T) {
 	}
 }
 
-// Until the home of the signer has a transaction in its chain, it is what is waited for.
+// While the home of the signer does not have a transaction in its chain, the status says that it
+// waits for the home.
 func TestWaitingForTheHome(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -339,7 +341,7 @@ func TestWaitingForTheHome(t *testing.T) {
 
 func ref(shard uint32) *uint32 { return &shard }
 
-// A transaction is waited for wherever it is given to.
+// A transaction can be waited for before it is submitted, at any node.
 func TestWaitingBeforeItIsThere(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -366,8 +368,8 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 		t.Error(err)
 	}
 	unknown := ledger.Hash{1}
-	// One that nobody knows does not hide what became of the others, which another node's clients
-	// sent.
+	// A transaction that no shard knows does not hide the outcome of others, which clients of
+	// another node submitted.
 	elsewhere := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))
 	b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, elsewhere)
 	third := elsewhere.ID(0)
@@ -390,7 +392,7 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 	codeIs(t, err, connect.CodeUnavailable)
 }
 
-// Many bundles go to their shards, in order where asked: what is admitted is a prefix.
+// Many bundles go to their shards. In order, the admitted bundles are a prefix.
 func TestManyAcrossShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -450,8 +452,8 @@ func TestManyAcrossShards(t *testing.T) {
 		t.Errorf("after what nobody knows: %v %v", answer, err)
 	}
 	b.Silence(0, true)
-	// In order, what comes after a bundle that nobody admitted is not admitted either, also where
-	// it enters elsewhere.
+	// In order, a bundle after one that was not admitted is not admitted either, even if it enters
+	// elsewhere.
 	request.After, request.Bundles[2].Signatures[0].Signature[0] = nil,
 		request.Bundles[2].Signatures[0].Signature[0]^1
 	if answer, err = b.clients[2].SubmitMany(b.context(), connect.NewRequest(request)); err != nil {
@@ -492,7 +494,7 @@ func transactionID(t *testing.T, bundle *ledgerdv1.Bundle) ledger.Hash {
 	return made.ID(0)
 }
 
-// What cannot work in a book of several shards is refused before anything happens.
+// Bundles that cannot work in a book of several shards are refused before anything happens.
 func TestMisuseOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -521,7 +523,7 @@ func TestMisuseOfShards(t *testing.T) {
 	}
 }
 
-// Whatever is asked of a node is answered by one of the shard where it lives.
+// Any node answers each read, through a node of the shard that owns the subject.
 func TestReadsAcrossShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -645,7 +647,7 @@ func TestReadsAcrossShards(t *testing.T) {
 	}
 }
 
-// listed checks what a list of all accounts shows, page by page.
+// listed checks the pages of a list of all accounts.
 func (b *book) listed(client ledgerdv1connect.LedgerServiceClient, size uint32, want string) {
 	b.Helper()
 	got, token := "", ""
@@ -673,7 +675,7 @@ func (b *book) listed(client ledgerdv1connect.LedgerServiceClient, size uint32, 
 	}
 }
 
-// The tree shows what each shard does.
+// The tree shows the state of each shard.
 func TestTreeOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -726,7 +728,7 @@ func TestTreeOfShards(t *testing.T) {
 	}
 }
 
-// What another shard's node passed on is answered here or not at all.
+// A call that another shard's node passed on is answered here or not at all.
 func TestForwardedIsNotForwarded(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -744,8 +746,8 @@ func TestForwardedIsNotForwarded(t *testing.T) {
 	codeIs(t, err, connect.CodeUnavailable)
 }
 
-// An organisation that is registered can be used at any node, also where its registration has yet
-// to come.
+// A registered organisation can be used at any node, even if its registration has not arrived there
+// yet.
 func TestRegistrationOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -798,7 +800,7 @@ func TestRegistrationOnItsWay(t *testing.T) {
 	}
 }
 
-// The metrics of a node tell its shard's streams and what waits.
+// The metrics of a node show its shard's streams and waiting transactions.
 func TestMetricsOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// maxSnapshots is how many snapshots are streamed at the same time: each reads the whole store.
+// maxSnapshots bounds how many snapshots are streamed at the same time. Each reads the whole store.
 const maxSnapshots = 2
 
 // GetSnapshot streams a snapshot.
@@ -34,7 +34,7 @@ func (s *service) GetSnapshot(ctx context.Context,
 	if s.snapshots.Add(1) > maxSnapshots {
 		s.snapshots.Add(-1)
 		return retryable(connect.CodeResourceExhausted,
-			errors.New("this node makes as many snapshots as it may: try again later or ask "+
+			errors.New("this node already makes its maximum of snapshots: try again later or ask "+
 				"another node"), nil)
 	}
 	defer s.snapshots.Add(-1)
@@ -54,10 +54,10 @@ func (s *service) GetSnapshot(ctx context.Context,
 	return s.failure(ctx, "making a snapshot", err)
 }
 
-// maxPart is the size of a message of a snapshot.
+// maxPart is the maximum size of a message of a snapshot.
 const maxPart = 256 << 10
 
-// parts is a writer that sends what it gets.
+// parts is a writer that sends each write to the stream.
 type parts struct {
 	ctx     context.Context
 	service *service

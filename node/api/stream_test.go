@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// A subscription shows what is in the store, then what comes, over each of the protocols.
+// A subscription sends the blocks in the store, then new ones, over each of the protocols.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	plainHTTP2 := new(http.Protocols)
@@ -65,7 +65,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// Height 0 means after the head, and the subscription stands when its headers arrive.
+// Height 0 means after the head. The subscription is active when its headers arrive.
 func TestSubscribeFromNow(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -79,7 +79,7 @@ func TestSubscribeFromNow(t *testing.T) {
 	}
 }
 
-// A reader that takes nothing hinders nobody, and finds everything when it reads again.
+// A reader that takes nothing blocks no other, and gets every block when it reads again.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -99,7 +99,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Places for streams are limited, and are free again when a stream ends.
+// The number of streams is limited. A stream that ends frees its place.
 func TestStreamLimits(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{MaxStreamsPerAddress: 2})
@@ -161,7 +161,7 @@ func TestWatchCluster(t *testing.T) {
 	})
 }
 
-// signalling tells when somebody waits.
+// signalling signals each call of Wait.
 type signalling struct {
 	api.Backend
 	waits chan struct{}
@@ -173,8 +173,8 @@ func (s signalling) Wait(ctx context.Context, ids []ledger.Hash, level api.Level
 	return s.Backend.Wait(ctx, ids, level)
 }
 
-// A server that stops ends its streams at once, with an error that says go elsewhere, tells those
-// who wait how far things are, and serves no more.
+// A server that stops ends its streams at once, with an error that names other nodes, returns the
+// current statuses to waiting callers, and serves no more calls.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
@@ -212,7 +212,7 @@ func TestShutdown(t *testing.T) {
 }
 
 // Browsers connect ahead of need. A server that stops does not wait for connections that never
-// carried a call; it would for five seconds.
+// carried a call; by default that takes five seconds.
 func TestShutdownClosesUnusedConnections(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -222,7 +222,7 @@ func TestShutdownClosesUnusedConnections(t *testing.T) {
 		"tcp", strings.TrimPrefix(door.URL, "http://"))
 	must(t, err)
 	defer connection.Close()
-	// The server has accepted it once it answers on one that came later.
+	// The server has accepted the connection once it answers on a later one.
 	if _, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
 		door.URL).GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err !=
 		nil {

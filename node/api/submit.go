@@ -71,7 +71,7 @@ func (s *service) SubmitMany(ctx context.Context,
 	}
 	if len(request.Msg.GetAfter()) > 0 {
 		if !request.Msg.GetInOrder() {
-			return nil, invalid("after has a meaning with in_order only")
+			return nil, invalid("after requires in_order: set in_order or leave after empty")
 		}
 		after, err := hashFrom(request.Msg.GetAfter(), "", "after")
 		if err != nil {
@@ -95,7 +95,7 @@ func (s *service) SubmitMany(ctx context.Context,
 	return connect.NewResponse(&ledgerdv1.SubmitManyResponse{Outcomes: outcomes}), nil
 }
 
-// submitManyHere has this node admit bundles, and waits in its chain.
+// submitManyHere admits bundles at this node and waits in its chain.
 func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool,
 	level Level) ([]*ledgerdv1.BundleOutcome, error) {
 	bundles, refusals := s.admitMany(ctx, messages, inOrder)
@@ -123,8 +123,8 @@ func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bund
 	return outcomes, nil
 }
 
-// admitMany decodes and admits bundles. Where order matters, what does not decode ends the prefix
-// that may be admitted.
+// admitMany decodes and admits bundles. With inOrder, the first bundle that cannot be decoded ends
+// the prefix that may be admitted.
 func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	inOrder bool) ([]*ledger.Bundle, []*Refusal) {
 	bundles := make([]*ledger.Bundle, len(messages))
@@ -190,7 +190,7 @@ func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Ref
 	return &Refusal{
 		Code: RefusedPredecessor,
 		Reason: "this node does not know transaction " + after.String() +
-			", which is to come before: begin again with the first bundle that was not acknowledged",
+			", which must come first: begin again with the first bundle that was not acknowledged",
 	}, nil
 }
 
@@ -206,9 +206,9 @@ func refuseAll(count int, refusal *Refusal) *ledgerdv1.SubmitManyResponse {
 	return answer
 }
 
-// waiting is the context of a call that waits for a level: it ends a little before the caller's own
-// deadline, so that the answer, which then says how far things have come, still reaches the caller;
-// it ends when the server stops, too.
+// waiting returns the context of a call that waits for a level. It ends a little before the
+// caller's own deadline, so the answer with the statuses of that moment still reaches the caller.
+// It also ends when the server stops.
 func (s *service) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := s.options.MaxWaitTime
 	if deadline, set := ctx.Deadline(); set {
@@ -220,8 +220,8 @@ func (s *service) waiting(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { release(); cancel() }
 }
 
-// wait waits for a level until the context of waiting ends, which is no failure: the caller learns
-// how far things are.
+// wait waits for a level. The end of the context is no failure: the caller gets the statuses of
+// that moment.
 func (s *service) wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error) {
 	statuses, err := s.backend.Wait(ctx, ids, level)
 	switch {
@@ -267,7 +267,7 @@ func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 	return connect.NewResponse(answer), nil
 }
 
-// maxWaited bounds the transactions of a WaitTransactions.
+// maxWaited bounds the transactions of one WaitTransactions call.
 const maxWaited = 16_384
 
 // WaitTransactions waits for many transactions at once.
@@ -307,7 +307,8 @@ func (s *service) WaitTransactions(ctx context.Context,
 	return connect.NewResponse(answer), nil
 }
 
-// shownStatus shows a status, with the transaction's part in the reason where it is at hand.
+// shownStatus converts a status. For a failed transaction the reason has details if the store has
+// the transaction.
 func (s *service) shownStatus(status Status) *ledgerdv1.TransactionStatus {
 	shown := statusToProto(status, nil)
 	if status.Outcome == OutcomeFailed {

@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// In a book of several shards a bundle is admitted by a node of the shard where it enters the tree,
-// and its transactions are waited for in the chains of their signers' homes, where they are
-// decided.
+// In a book of several shards a node of the shard where a bundle enters the tree admits it. The
+// node that took the call then waits for its transactions in the chains of their signers' homes,
+// which decide them.
 
-// misuse says why a bundle cannot be submitted to a book of several shards; nil where it can.
+// misuse returns why a bundle cannot be submitted to a book of several shards, or nil if it can.
 func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *Refusal {
 	for i := range bundle.Len() {
 		t := bundle.Transaction(i)
@@ -45,16 +45,16 @@ func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *Refusal
 	return nil
 }
 
-// entry is the shard that a bundle enters.
+// entry returns the shard that a bundle enters.
 func (s *service) entry(bundle *ledger.Bundle, others Shards) ledger.ShardID {
 	if bundle.Transaction(0).Change != nil {
-		return others.Own() // the members are those of one shard, and its chain keeps them
+		return others.Own() // each shard's chain keeps its own members
 	}
 	return s.backend.Store().BundleEntry(bundle)
 }
 
-// decides are the shards whose chains are waited for: the one whose status is told, and those that
-// have to know of it before others can build on it.
+// decides returns the shard whose chain gives the transaction's status, and further shards that
+// must know a registration before other transactions can build on it.
 func (s *service) decides(t *ledger.Transaction, others Shards) (ledger.ShardID, []ledger.ShardID) {
 	opened := s.backend.Store()
 	switch {
@@ -76,15 +76,15 @@ func (s *service) decides(t *ledger.Transaction, others Shards) (ledger.ShardID,
 	return others.Own(), also
 }
 
-// waited collects what is waited for, in the order of the transactions.
+// waited collects the transactions to wait for, in their order.
 type waited struct {
 	ids    []ledger.Hash
 	at     []ledger.ShardID
-	learns []ledger.Hash // registrations, and below where they have to be known
+	learns []ledger.Hash // registrations; where has the shard that must learn each
 	where  []ledger.ShardID
 }
 
-// add notes a bundle that was admitted.
+// add records a bundle that was admitted.
 func (w *waited) add(s *service, others Shards, bundle *ledger.Bundle, entry ledger.ShardID) {
 	for i := range bundle.Len() {
 		id := bundle.ID(i)
@@ -99,15 +99,15 @@ func (w *waited) add(s *service, others Shards, bundle *ledger.Bundle, entry led
 	}
 }
 
-// noteAdmitted notes who decides a bundle that this node admitted.
+// noteAdmitted records which shards decide a bundle that this node admitted.
 func (s *service) noteAdmitted(bundle *ledger.Bundle) {
 	if shards := s.backend.Shards(); shards != nil {
 		new(waited).add(s, shards, bundle, shards.Own())
 	}
 }
 
-// wait waits at the homes. What is not in the chain of its home by then is pending: it was
-// admitted.
+// wait waits at the homes. A transaction that is not in the chain of its home by then is reported
+// as pending, since it was admitted.
 func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1.TransactionStatus {
 	statuses := s.waitAt(ctx, w.ids, w.at, level)
 	for i, status := range statuses {
@@ -164,24 +164,24 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 	return waits.wait(ctx, s, level), nil
 }
 
-// submissionError is the error of a submission that another shard was to take, as this node's
-// answer: where nobody answered in time it may have been taken, and the same may be submitted
+// submissionError converts the error of a submission to another shard to this node's answer. If no
+// node answered in time, the shard may have admitted the bundle, and the caller may submit the same
 // again.
 func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
 	if ctx.Err() == nil && !unanswered(err) {
 		return elsewhereError(ctx, entry, err)
 	}
 	failure := retryable(connect.CodeUnavailable,
-		fmt.Errorf("shard %d, where it enters, does not answer now: submit the same again", entry),
+		fmt.Errorf("shard %d, where the bundle enters, does not answer: submit it again", entry),
 		nil)
 	failure.Meta().Set(HeaderUnsure, "true")
 	return failure
 }
 
-// run is bundles that go to one shard at once.
+// run is a group of bundles that go to one shard in one call.
 type run struct {
 	entry  ledger.ShardID
-	places []int // in the request
+	places []int // indexes in the request
 }
 
 // submitManySharded submits many bundles, each to the shard where it enters.
@@ -195,6 +195,7 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 		bundles[i], failures[i] = bundleFromProto(message)
 	}
 	nobody := s.learn(ctx, others, bundles)
+	// Group the valid bundles into runs by entry shard, and refuse the others.
 	var runs []*run
 	for i, bundle := range bundles {
 		var refusal *Refusal
@@ -222,6 +223,8 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 		}
 		sending.Wait()
 	}
+	// Wait for the admitted bundles in the order of the runs, which is also the order of the
+	// statuses.
 	waits := new(waited)
 	for _, each := range runs {
 		for _, place := range each.places {
@@ -244,8 +247,8 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 	return &ledgerdv1.SubmitManyResponse{Outcomes: outcomes}
 }
 
-// addRun puts a bundle into the run of its shard: in order into the last one only, which what
-// follows elsewhere has to wait for.
+// addRun adds a bundle to the run of its shard. In order, only the last run may grow: a bundle that
+// follows one for another shard has to wait for it.
 func addRun(runs []*run, entry ledger.ShardID, place int, inOrder bool) []*run {
 	for i, each := range runs {
 		if each.entry == entry && (!inOrder || i == len(runs)-1) {
@@ -276,7 +279,7 @@ func refuseRest(outcomes []*ledgerdv1.BundleOutcome) {
 	}
 }
 
-// run has a shard admit bundles, and writes what it says to their places.
+// run lets a shard admit bundles, and writes its outcomes to their places.
 func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest,
 	each *run, outcomes []*ledgerdv1.BundleOutcome) {
 	messages := pick(request.GetBundles(), each.places)

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// A client submits, hears durable, and reads its own write at once.
+// A client submits, gets the answer at the level, and reads its own write at once.
 func TestSubmitThenRead(t *testing.T) {
 	t.Parallel()
 	for _, level := range []ledgerdv1.Level{
@@ -88,7 +88,7 @@ func TestLevels(t *testing.T) {
 			t.Fatalf("state %v, want %v", found.Msg.Transaction.Status.State, step.state)
 		}
 	}
-	// A second submission answers with the first one's outcome.
+	// A second submission returns the outcome of the first.
 	again := b.submit(ledgerdv1.Level_LEVEL_DURABLE, bundle).Transactions[0]
 	if again.State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || again.Height != 2 {
 		t.Fatalf("second submission: %v", again)
@@ -102,7 +102,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Who waits for a level that does not come hears, at the deadline, how far things are.
+// A caller that waits for a level that is not reached gets the current status at its deadline.
 func TestDeadlineTellsStatus(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
@@ -114,7 +114,7 @@ func TestDeadlineTellsStatus(t *testing.T) {
 			&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
 	}
 	answer, err := submit()
-	for range 50 { // a busy machine may take longer for an answer than is left for it
+	for range 50 { // a busy machine may need more time for an answer than is left
 		if connect.CodeOf(err) != connect.CodeDeadlineExceeded {
 			break
 		}
@@ -126,7 +126,7 @@ func TestDeadlineTellsStatus(t *testing.T) {
 	}
 }
 
-// WaitTransaction waits for what is given to the node later, too.
+// WaitTransaction also waits for a transaction that is submitted later.
 func TestWaitTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
@@ -151,7 +151,7 @@ func TestWaitTransaction(t *testing.T) {
 	}
 }
 
-// What fails says why, and changes nothing.
+// A failed transaction reports the reason, and changes nothing.
 func TestFailedTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -175,7 +175,7 @@ func TestFailedTransaction(t *testing.T) {
 	}
 }
 
-// What is wrong with a bundle is said at once.
+// A bad bundle is refused at once with its fault.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -251,7 +251,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A node that takes no writes names those that do.
+// A node that takes no writes names nodes that do.
 func TestNotWriting(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Nodes: 2}, api.Options{})
@@ -323,8 +323,8 @@ func TestSubmitMany(t *testing.T) {
 	}
 }
 
-// A stream of bundles goes on only where its predecessor is known: a node that lost its pool
-// refuses what comes after.
+// A series of bundles continues only at a node that knows its predecessor: a node that lost its
+// pool refuses the later bundles.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
@@ -367,7 +367,7 @@ func TestAfter(t *testing.T) {
 	codeIs(t, err, connect.CodeInvalidArgument)
 }
 
-// Prepare's bytes, signed, are a bundle.
+// The bytes of Prepare, once signed, are a valid bundle.
 func TestPrepareSignSubmit(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})

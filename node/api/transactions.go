@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// GetTransaction shows a transaction and how far it has come.
+// GetTransaction returns a transaction and how far it has come.
 func (s *service) GetTransaction(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetTransactionRequest]) (
 	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
@@ -26,7 +26,7 @@ func (s *service) GetTransaction(ctx context.Context,
 	return s.transaction(ctx, status, "is known")
 }
 
-// WaitTransaction shows a transaction when it has reached a level, failed or expired.
+// WaitTransaction returns a transaction once it has reached a level, failed or expired.
 func (s *service) WaitTransaction(ctx context.Context,
 	request *connect.Request[ledgerdv1.WaitTransactionRequest]) (
 	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
@@ -56,7 +56,8 @@ func (s *service) WaitTransaction(ctx context.Context,
 	return s.transaction(ctx, status, "has become known")
 }
 
-// transaction shows the transaction with a status, here and in the other shards that it concerns.
+// transaction returns the transaction with a status, from here and from the other shards that it
+// concerns.
 func (s *service) transaction(ctx context.Context, status Status,
 	known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	var shown *ledgerdv1.Transaction
@@ -74,7 +75,7 @@ func (s *service) transaction(ctx context.Context, status Status,
 	return connect.NewResponse(&ledgerdv1.GetTransactionResponse{Transaction: shown}), nil
 }
 
-// shown adds to a status what this shard's block holds.
+// shown adds the content of this shard's block to a status.
 func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transaction, error) {
 	if !status.InBlock() {
 		return &ledgerdv1.Transaction{Status: statusToProto(status, nil)}, nil
@@ -109,11 +110,11 @@ func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transact
 const (
 	blockHashPrefix     = "ledgerd/block/1\x00"
 	transactionIDPrefix = "ledgerd/transaction/1\x00"
-	// transactionsRootOffset is where an encoded header holds the transactions' root.
+	// transactionsRootOffset is the offset of the transactions' root in an encoded header.
 	transactionsRootOffset = 65
 )
 
-// GetProof shows the path from a transaction to its block.
+// GetProof returns the path from a transaction to its block.
 func (s *service) GetProof(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetProofRequest]) (
 	*connect.Response[ledgerdv1.GetProofResponse], error) {
@@ -158,8 +159,8 @@ func (s *service) GetProof(ctx context.Context,
 	return connect.NewResponse(&ledgerdv1.GetProofResponse{Proof: answer}), nil
 }
 
-// proofElsewhere is the path in the chain of the signer's home, for a transaction that is not in
-// this one.
+// proofElsewhere returns the path in the chain of the signer's home, for a transaction that is not
+// in this chain.
 func (s *service) proofElsewhere(ctx context.Context, others Shards,
 	id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
 	shown, err := s.wherever(ctx, others, Status{ID: id})
@@ -186,13 +187,13 @@ func (s *service) noProof(ctx context.Context, id ledger.Hash) error {
 	return notFound("no transaction %s is in a block of this node", id)
 }
 
-// proofSteps tells for each hash of an RFC 6962 inclusion path on which side it stands.
+// proofSteps returns each hash of an RFC 6962 inclusion path with the side on which it stands.
 func proofSteps(index, size uint64, path []ledger.Hash) []*ledgerdv1.ProofStep {
 	steps := make([]*ledgerdv1.ProofStep, 0, len(path))
 	last := size - 1
 	for ; last > 0 && len(steps) < len(path); index, last = index/2, last/2 {
 		if index == last && index%2 == 0 {
-			continue // without a sibling it moves up unchanged
+			continue // without a sibling the node moves up unchanged
 		}
 		sibling := path[len(steps)]
 		steps = append(steps, &ledgerdv1.ProofStep{Sibling: sibling[:],

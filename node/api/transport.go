@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// healthz says that the process lives.
+// healthz reports that the process is alive.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readyz answers 200 while the node takes writes (or, with for=reads, serves reads) and 503 with
-// the reason while it does not.
+// readyz answers 200 while the node takes writes (or, with for=reads, serves reads), else 503 with
+// the reason.
 func readyz(backend Backend) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := backend.NodeState()
@@ -56,8 +56,8 @@ func (m NodeMode) String() string {
 	return "unknown"
 }
 
-// withOrigins refuses what a browser sends from another origin, and answers the preflight questions
-// of those that are allowed.
+// withOrigins refuses requests that a browser sends from another origin, and answers the preflight
+// requests of allowed origins.
 func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	for _, origin := range allowed {
@@ -97,8 +97,8 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 
 type controllerKey struct{}
 
-// withReadDeadline bounds the time that a request's body may take to arrive, and hands the response
-// controller to the calls, which bound what their answers may take.
+// withReadDeadline bounds the time in which a request's body must arrive. It also puts the response
+// controller into the context, with which calls bound the time of their answers.
 func withReadDeadline(next http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		controller := http.NewResponseController(w)
@@ -110,8 +110,8 @@ func withReadDeadline(next http.Handler, limit time.Duration) http.Handler {
 	})
 }
 
-// timedBody lifts the read deadline when the body has arrived, since the connection is watched for
-// its end while the call runs.
+// timedBody clears the read deadline when the body has arrived, since the server watches the
+// connection for its end while the call runs.
 type timedBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
@@ -125,8 +125,8 @@ func (b *timedBody) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// allowWrite gives the reader of a stream so long to take the next message. Where the transport has
-// no deadlines nothing happens.
+// allowWrite gives the reader of a stream a time limit to take the next message. It does nothing if
+// the transport has no deadlines.
 func allowWrite(ctx context.Context, limit time.Duration) {
 	if controller, ok := ctx.Value(controllerKey{}).(*http.ResponseController); ok {
 		_ = controller.SetWriteDeadline(time.Now().Add(limit))

@@ -50,7 +50,7 @@ func ask(t *testing.T, method, address string, header map[string]string, body st
 	return answer.StatusCode, answer.Header, string(text)
 }
 
-// What the package comment shows with curl works.
+// The curl commands of the package comment work.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
@@ -112,7 +112,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The buckets of a call's time grow by two, and a scraper that takes native histograms gets finer
+// The buckets of a call's time grow by two. A scraper that accepts native histograms gets finer
 // ones.
 func TestCallTimeBuckets(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestCallTimeBuckets(t *testing.T) {
 	t.Error("no histogram of calls")
 }
 
-// A page of another origin gets nothing out of a browser, unless its origin is allowed.
+// A page of another origin cannot read an answer in a browser, unless its origin is allowed.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{},

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// GetTree shows the tree of shards.
+// GetTree returns the tree of shards.
 func (s *service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
 	*connect.Response[ledgerdv1.GetTreeResponse], error) {
 	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: s.tree()}), nil
@@ -54,7 +54,7 @@ func (s *service) WatchTree(ctx context.Context,
 	}
 }
 
-// tree shows the tree of shards; a book of one shard is a tree of one.
+// tree returns the tree of shards. A book of one shard is a tree of one.
 func (s *service) tree() *ledgerdv1.Tree {
 	shards := s.backend.Shards()
 	if shards == nil {
@@ -108,7 +108,7 @@ func shardToProto(state *ShardState) *ledgerdv1.Shard {
 	return shown
 }
 
-// onlyShard is the shard of a book of one, from what the node knows of its cluster.
+// onlyShard returns the shard of a book of one, from the node's cluster state.
 func (s *service) onlyShard() *ledgerdv1.Shard {
 	cluster := s.cluster()
 	heights := cluster.Node.Heights
@@ -137,7 +137,7 @@ func (s *service) onlyShard() *ledgerdv1.Shard {
 	return shown
 }
 
-// shapeOf writes a shard with its children in brackets.
+// shapeOf writes a shard as text, with its children in brackets.
 func shapeOf(tree *ledger.ShardTree, shard ledger.ShardID) string {
 	text := strconv.FormatUint(uint64(shard), 10)
 	children := slices.Clone(tree.Children(shard))

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// unused holds the connections that have carried no call yet, as browsers open them ahead of need.
-// http.Server.Shutdown waits five seconds for each of them; nobody is harmed where they are closed
-// at once.
+// unused holds the connections that have carried no call yet. Browsers open such connections ahead
+// of need. http.Server.Shutdown waits five seconds for each of them; closing them at once harms no
+// caller.
 type unused struct {
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}
 	closing     bool
 }
 
-// state hears of a connection, as http.Server.ConnState.
+// state implements http.Server.ConnState.
 func (u *unused) state(connection net.Conn, state http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -24,7 +24,7 @@ func (u *unused) state(connection net.Conn, state http.ConnState) {
 		return
 	}
 	if u.closing {
-		_ = connection.Close() // it was accepted in the last moment
+		_ = connection.Close() // it was accepted during Shutdown
 		return
 	}
 	if u.connections == nil {
@@ -33,7 +33,7 @@ func (u *unused) state(connection net.Conn, state http.ConnState) {
 	u.connections[connection] = struct{}{}
 }
 
-// close closes them, and those that still come.
+// close closes these connections, and those that are accepted later.
 func (u *unused) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// retryPause is between two questions to a shard that did not answer.
+	// retryPause is the pause before asking a shard again that did not answer.
 	retryPause = 200 * time.Millisecond
-	// findPause is how long all shards are asked at a time for transactions that nobody knows yet.
+	// findPause bounds each attempt to find, at all shards, transactions that no shard knows yet.
 	findPause = time.Second
-	// learnTime bounds how long an answer is held back until this node's own shard, and an
-	// organisation's home, know of a registration.
+	// learnTime bounds how long an answer waits until this node's own shard, and an organisation's
+	// home, know a registration.
 	learnTime = 3 * time.Second
 )
 
-// hasReached tells whether nothing more is to be waited for at a level.
+// hasReached reports whether there is nothing more to wait for at a level.
 func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
 	switch state := status.GetState(); state {
 	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
@@ -34,9 +34,9 @@ func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
 	}
 }
 
-// waitAt waits for each transaction in the chain of one shard, the one at the same place in at,
-// until it reaches the level there or the context of waiting ends. Where a shard knows nothing of a
-// transaction by then, or nobody of it answers, the status has no state.
+// waitAt waits for each transaction in the chain of the shard at the same index in at, until it
+// reaches the level there or the context ends. If a shard does not know a transaction by then, or
+// no node of the shard answers, the status has no state.
 func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID,
 	level Level) []*ledgerdv1.TransactionStatus {
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
@@ -83,7 +83,7 @@ func (s *service) waitHere(ctx context.Context, ids []ledger.Hash,
 	return told
 }
 
-// waitThere waits at another shard, at one node of it after the other where they fall silent.
+// waitThere waits at another shard. If a node of that shard does not answer, it asks again.
 func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
 	level Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
@@ -100,10 +100,10 @@ func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []led
 				return told
 			}
 		}
-		// busy members, too, have room later
+		// A busy member has room later, too.
 		if code := connect.CodeOf(err); err != nil && !unanswered(err) &&
 			code != connect.CodeResourceExhausted && code != connect.CodeUnavailable {
-			s.options.Logger.Warn("another shard refuses to be waited at", "shard", shard, "error",
+			s.options.Logger.Warn("another shard refused a wait call", "shard", shard, "error",
 				err)
 			return told
 		}
@@ -122,7 +122,7 @@ func all(statuses []*ledgerdv1.TransactionStatus, level Level) bool {
 	return true
 }
 
-// sleep pauses, or tells that the context has ended.
+// sleep pauses. It returns false if the context ends first.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -134,8 +134,8 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// waitWherever waits for transactions of which only the ids are known: first until some shard knows
-// them, then at one that decides them.
+// waitWherever waits for transactions known by their ids only: first until some shard knows them,
+// then at a shard that decides them.
 func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash,
 	level Level) []*ledgerdv1.TransactionStatus {
 	at, known := make([]ledger.ShardID, len(ids)), make([]bool, len(ids))
@@ -171,11 +171,11 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 	}
 }
 
-// askingTime is what is left of a wait, at most, to ask for the transactions that were found when
-// others were not.
+// askingTime bounds the part of a wait that is reserved for asking after the transactions that were
+// found, when others were not.
 const askingTime = time.Second
 
-// beforeEnd is a context that ends a little before another.
+// beforeEnd returns a context that ends a little before another.
 func beforeEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, limited := ctx.Deadline()
 	if !limited {
@@ -192,8 +192,8 @@ func pick[Item any](items []Item, indexes []int) []Item {
 	return picked
 }
 
-// whereDecided is the shard that decides a transaction, where this node knows it. What is in the
-// mempool here, and was not noted when it was admitted, is this shard's alone.
+// whereDecided returns the shard that decides a transaction, if this node knows it. This shard
+// alone decides a transaction that is in the mempool here and was not recorded at its admission.
 func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, bool) {
 	if to, sent := s.sent.of(id); sent {
 		return to.home, true
@@ -213,8 +213,9 @@ func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, b
 	return s.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
 }
 
-// find asks all shards for transactions, and waits a little for them. Who decides one is known once
-// it is in a block; until then it is known to those only who want no more than that it is admitted.
+// find asks all shards for transactions, and waits a little for them. The shard that decides a
+// transaction is known once it is in a block. Before that a shard that only has it in its mempool
+// counts if the caller waits for admission only.
 func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int,
 	level Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)

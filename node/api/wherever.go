@@ -11,21 +11,21 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// sightings is what the shards say of one transaction.
+// sightings holds the answers of the shards about one transaction.
 type sightings struct {
 	id    ledger.Hash
 	asked map[ledger.ShardID]sighting
 }
 
-// sighting is what one shard says: the transaction as it knows it, nil where it knows nothing of it
-// or, if silent, where nobody answered.
+// sighting is one shard's answer: the transaction as the shard knows it, or nil if the shard does
+// not know it or, if silent, did not answer.
 type sighting struct {
 	transaction *ledgerdv1.Transaction
 	silent      bool
 }
 
-// place is where the transaction is in the chain of the shard that says so, nil where it is not
-// there.
+// place returns the transaction's place in the chain of the shard that answered, or nil if it is
+// not there.
 func (f sighting) place() *ledgerdv1.ShardPlace {
 	if places := f.transaction.GetPlaces(); len(places) > 0 {
 		return places[0]
@@ -33,12 +33,12 @@ func (f sighting) place() *ledgerdv1.ShardPlace {
 	return nil
 }
 
-// wherever shows a transaction from all chains that have it, or should.
+// wherever returns a transaction from all chains that have it, or should have it.
 func (s *service) wherever(ctx context.Context, others Shards,
 	status Status) (*ledgerdv1.Transaction, error) {
 	here, err := s.shown(ctx, status)
 	if err != nil || status.Outcome == OutcomePending {
-		return here, err // what is in the mempool here enters here
+		return here, err // a transaction in the mempool here enters here
 	}
 	found := &sightings{id: status.ID, asked: make(map[ledger.ShardID]sighting)}
 	found.asked[others.Own()] = sighting{transaction: here}
@@ -58,7 +58,7 @@ func (s *service) wherever(ctx context.Context, others Shards,
 	return s.assemble(others.Tree(), found), nil
 }
 
-// ask asks those shards that were not asked yet.
+// ask asks those of the shards that were not asked yet.
 func (s *service) ask(ctx context.Context, others Shards, found *sightings,
 	shards ...ledger.ShardID) {
 	var wanted []ledger.ShardID
@@ -82,7 +82,7 @@ func (s *service) ask(ctx context.Context, others Shards, found *sightings,
 	}
 }
 
-// shards are those asked, ascending.
+// shards returns the shards that were asked, ascending.
 func (f *sightings) shards() []ledger.ShardID {
 	shards := make([]ledger.ShardID, 0, len(f.asked))
 	for shard := range f.asked {
@@ -92,8 +92,8 @@ func (f *sightings) shards() []ledger.ShardID {
 	return shards
 }
 
-// anywhere is the transaction as a chain has it, best one in which it is decided; nil where no
-// chain has it.
+// anywhere returns the transaction as a chain has it, preferring a chain that has decided it, or
+// nil if no chain has it.
 func (f *sightings) anywhere() *ledgerdv1.Transaction {
 	var found *ledgerdv1.Transaction
 	for _, shard := range f.shards() {
@@ -112,8 +112,8 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 	return found
 }
 
-// nowhere shows a transaction that no chain has: one that waits in another shard's mempool, or
-// expired; else it is not found.
+// nowhere returns a transaction that no chain has, if it is in another shard's mempool or expired.
+// Else it is not found.
 func (f *sightings) nowhere(status Status) (*ledgerdv1.Transaction, error) {
 	var silent []ledger.ShardID
 	for _, shard := range f.shards() {
@@ -137,7 +137,7 @@ func (f *sightings) nowhere(status Status) (*ledgerdv1.Transaction, error) {
 			status.ID)
 }
 
-// concerned are the shards that a transaction in a chain concerns.
+// concerned returns the shards that a transaction in a chain concerns.
 func concerned(t *ledgerdv1.Transaction) []ledger.ShardID {
 	destinations := t.GetStatus().GetDestinations()
 	if len(destinations) == 0 {
@@ -150,7 +150,8 @@ func concerned(t *ledgerdv1.Transaction) []ledger.ShardID {
 	return shards
 }
 
-// wayTo are shards and all above them, through one of which a transaction came that concerns them.
+// wayTo returns the given shards and all shards above them. A transaction that concerns them came
+// through one of these.
 func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 	var way []ledger.ShardID
 	for _, shard := range shards {
@@ -164,8 +165,8 @@ func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 	return way
 }
 
-// assemble makes one transaction of what the shards say: the signer's home says what became of it,
-// and where that does not know yet, whoever does.
+// assemble makes one transaction of the shards' answers. The signer's home gives its outcome; if
+// the home does not know it yet, a shard that does.
 func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.Transaction {
 	shown := found.anywhere()
 	destinations := concerned(shown)

@@ -15,37 +15,38 @@ import (
 )
 
 const (
-	// patienceMin bounds from below how long a member may be silent where the caller is in a hurry:
-	// the first sign comes after a third of it.
+	// patienceMin is the lower bound of a member's patience when the caller is in a hurry. The
+	// first sign arrives after a third of it.
 	patienceMin = 300 * time.Millisecond
-	// lookEvery is how often the lanes to members that are doubted are looked at.
+	// lookEvery is the interval of checking the lanes to doubted members.
 	lookEvery = 100 * time.Millisecond
 	// doubtLasts is for how long a member that did not answer is asked after the others.
 	doubtLasts = 5 * time.Second
 	// doubtedMax bounds how many such members are remembered.
 	doubtedMax = 4096
-	// attemptsMax bounds the members that one call is asked of.
+	// attemptsMax bounds the members that one call is sent to.
 	attemptsMax = 16
 )
 
-// errMemory says that an answer does not fit beside the others.
-var errMemory = errors.New("no memory for the answer, as many others come in")
+// errMemory means that there is no memory for an answer beside the others.
+var errMemory = errors.New("no memory for the answer: too many others are arriving")
 
-// URL is the base of the addresses of calls to a shard, for clients that want one; Transport does
-// not look at it.
+// URL returns the base of the addresses of calls to a shard, for clients that need one. Transport
+// ignores it.
 func URL(shard ledger.ShardID) string { return fmt.Sprintf("http://shard-%d", shard) }
 
-// transport is the way to one shard.
+// transport is an http.RoundTripper to one shard.
 type transport struct {
 	calls *Calls
 	shard ledger.ShardID
 }
 
-// Transport gives the way to a shard, for an http.Client. Requests are unary: GET or POST, a body
-// of at most BodyMax, no stream. The package comment says which members are asked and when. Besides
-// the context's errors, a round trip gives ErrUnanswered, ErrNotCarried, ErrBusy or ErrClosed. Of a
-// request's headers Accept, Accept-Encoding, Content-Type, Content-Encoding, User-Agent, and those
-// that begin with Connect- or Ledgerd- go along; the answer has all that the handler set.
+// Transport returns the transport to a shard, for an http.Client. Requests are unary: GET or POST,
+// a body of at most BodyMax, no stream. The package comment says which members are asked and when.
+// Besides the context's errors, a round trip returns ErrUnanswered, ErrNotCarried, ErrBusy or
+// ErrClosed. Of a request's headers it sends Accept, Accept-Encoding, Content-Type,
+// Content-Encoding, User-Agent, and those that begin with Connect- or Ledgerd-. The answer has all
+// headers that the handler set.
 func (c *Calls) Transport(shard ledger.ShardID) http.RoundTripper {
 	return &transport{calls: c, shard: shard}
 }
@@ -57,12 +58,12 @@ type call struct {
 	request    *http.Request
 	head, body []byte
 	deadline   time.Time
-	wake       chan struct{} // something happened to an attempt
+	wake       chan struct{} // the state of an attempt changed
 	candidates []rdmanet.PeerID
 	attempts   []*attempt
 }
 
-// state is how far an attempt has come.
+// state is the state of an attempt.
 type state uint8
 
 const (
@@ -72,20 +73,20 @@ const (
 	stateAbandoned
 )
 
-// attempt is a call as it was asked of one member. Guarded by Calls.mu, but for what does not
-// change.
+// attempt is a call as sent to one member. Calls.mu guards the fields that change.
 type attempt struct {
 	call *call
 	id   uint64
 	peer rdmanet.PeerID
-	// stop ends the goroutine that sends a large request, nil where there is none.
+	// stop ends the goroutine that sends a large request; nil if there is none.
 	stop context.CancelFunc
 	lane rdmanet.Lane // nil until something was sent
-	// heard is when the member showed that it works on the call, or when it was asked; patience is
-	// how long it may be silent from then on.
+	// heard is when the member last showed that it works on the call, or when it was asked.
+	// patience is how long it may be silent after that.
 	heard    time.Time
 	patience time.Duration
-	// doubted: the fabric said something of the member that may mean that the call is lost.
+	// doubted: the member was silent too long, or the fabric reported an event that may have lost
+	// the call.
 	doubted  bool
 	state    state
 	answer   *answer
@@ -140,7 +141,7 @@ func prepare(r *http.Request) (head, body []byte, err error) {
 	return head, body, nil
 }
 
-// streams tells whether a content type is one of a stream.
+// streams reports whether the content type is that of a stream.
 func streams(header http.Header) bool {
 	kind := header.Get("Content-Type")
 	return strings.HasPrefix(kind, "application/connect+") ||
@@ -161,7 +162,7 @@ func (c *Calls) beginAsking() error {
 	return nil
 }
 
-// order puts those that did not answer lately behind the others.
+// order moves members that did not answer lately behind the others.
 func (c *Calls) order(candidates []rdmanet.PeerID) []rdmanet.PeerID {
 	ordered, last := make([]rdmanet.PeerID, 0, len(candidates)), []rdmanet.PeerID(nil)
 	since := time.Now().Add(-doubtLasts)
@@ -182,7 +183,8 @@ func (c *Calls) order(candidates []rdmanet.PeerID) []rdmanet.PeerID {
 	return ordered[:min(len(ordered), attemptsMax)]
 }
 
-// run asks one member after the other until there is an answer, nobody is left, or the time is up.
+// run asks one member after the other until there is an answer, no member is left, or the time is
+// up.
 func (k *call) run(ctx context.Context) (*http.Response, error) {
 	timer := time.NewTimer(lookEvery)
 	defer timer.Stop()
@@ -210,23 +212,24 @@ func (k *call) run(ctx context.Context) (*http.Response, error) {
 	}
 }
 
-// retry tells whether an answer says that another member may have a better one.
+// retry reports whether an answer says that another member may have a better one.
 func retry(a *answer) bool {
 	return a.status == http.StatusServiceUnavailable && a.header.Get(HeaderRetry) == "true"
 }
 
-// found is how a call's attempts are.
+// found summarizes the attempts of a call.
 type found struct {
 	// answer is the one that wins, or the first of those that say "retry".
 	answer *answer
-	// open counts those that may be answered yet; working says that one of them is not silent.
+	// open counts the attempts that may still be answered. working reports that one of them is not
+	// silent.
 	open    int
 	working bool
-	// wait is until when nothing changes by itself.
+	// wait is how long nothing changes unless a message arrives.
 	wait time.Duration
 }
 
-// look judges the attempts.
+// look evaluates the attempts.
 func (k *call) look(now time.Time) found {
 	k.checkLanes()
 	c, result := k.calls, found{wait: lookEvery}
@@ -257,7 +260,7 @@ func (k *call) look(now time.Time) found {
 	return result
 }
 
-// checkLanes finds the attempts that broke with their lane, among those that are doubted.
+// checkLanes finds, among the doubted attempts, those whose lane broke.
 func (k *call) checkLanes() {
 	c := k.calls
 	for _, a := range k.attempts {
@@ -273,7 +276,7 @@ func (k *call) checkLanes() {
 	}
 }
 
-// ask asks a member.
+// ask sends the call to a member.
 func (k *call) ask(peer rdmanet.PeerID) {
 	c, now := k.calls, time.Now()
 	left := k.deadline.Sub(now)
@@ -302,8 +305,8 @@ func (k *call) ask(peer rdmanet.PeerID) {
 	k.sendLarge(a, frames)
 }
 
-// sendLarge sends what may have to wait for room, in a goroutine that also tells the member to stop
-// once the attempt is over without its answer.
+// sendLarge sends a request that may have to wait for room. Its goroutine also tells the member to
+// stop if the attempt ends without the member's answer.
 func (k *call) sendLarge(a *attempt, frames [][]byte) {
 	c := k.calls
 	ctx, stop := context.WithCancel(c.life)
@@ -334,7 +337,7 @@ func (c *Calls) sentOn(a *attempt, lane rdmanet.Lane) {
 	c.mu.Unlock()
 }
 
-// finish ends what is still under way of a call.
+// finish ends the open attempts of a call and releases their memory.
 func (k *call) finish() {
 	c := k.calls
 	var cancel []*attempt
@@ -362,7 +365,7 @@ func (k *call) finish() {
 	}
 }
 
-// response is an answer as net/http knows it.
+// response converts an answer to net/http's type.
 func (k *call) response(a *answer) *http.Response {
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), StatusCode: a.status,
@@ -372,21 +375,21 @@ func (k *call) response(a *answer) *http.Response {
 	}
 }
 
-// failed is the error of a call without an answer: which shard, and what to do. What each member
-// did is for the log.
+// failed returns the error of a call without an answer: the shard, and what to do. The log has what
+// each member did.
 func (k *call) failed(cause error) error {
 	k.calls.logger.Debug("a call to another shard has no answer", "shard", k.shard, "target",
 		k.request.URL.Path, "members", k.story(), "error", cause)
 	if !errors.Is(cause, ErrUnanswered) {
 		return fmt.Errorf("calls: shard %d: %w: allow more time, or see with `ledgerd shards` "+
-			"which of its members are there", k.shard, cause)
+			"which of its members are up", k.shard, cause)
 	}
 	k.calls.unanswered.Add(1)
 	return fmt.Errorf("%w: shard %d: try again; `ledgerd shards` shows which of its members are "+
-		"there", cause, k.shard)
+		"up", cause, k.shard)
 }
 
-// story is what each member did that was asked.
+// story returns what each asked member did.
 func (k *call) story() []string {
 	k.calls.mu.Lock()
 	defer k.calls.mu.Unlock()
@@ -406,7 +409,7 @@ func (k *call) story() []string {
 	return story
 }
 
-// find gives the attempt that a frame of a peer is about, nil where it is over. The caller holds
+// find returns the attempt that a frame of a peer is about, or nil if it is over. The caller holds
 // the lock.
 func (c *Calls) find(peer rdmanet.PeerID, id uint64) *attempt {
 	if a := c.open[id]; a != nil && a.peer == peer {
@@ -415,7 +418,7 @@ func (c *Calls) find(peer rdmanet.PeerID, id uint64) *attempt {
 	return nil
 }
 
-// heardOf notes that a member works on a call. The caller holds the lock.
+// heardOf records that a member works on a call. The caller holds the lock.
 func (c *Calls) heardOf(a *attempt) {
 	a.heard, a.patience, a.doubted = time.Now(), c.config.Silence, false
 	delete(c.doubted, a.peer)
@@ -436,7 +439,7 @@ func (k *call) tell() {
 	}
 }
 
-// answered takes an answer, or its beginning.
+// answered handles an answer, or its beginning.
 func (c *Calls) answered(from rdmanet.Peer, answer *answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -457,7 +460,7 @@ func (c *Calls) answered(from rdmanet.Peer, answer *answer) {
 	c.answeredIfComplete(a)
 }
 
-// answeredPart takes a later piece of an answer.
+// answeredPart handles a later piece of an answer.
 func (c *Calls) answeredPart(from rdmanet.Peer, p part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -484,7 +487,7 @@ func (c *Calls) answeredIfComplete(a *attempt) {
 	}
 }
 
-// working takes a sign.
+// working handles a sign.
 func (c *Calls) working(from rdmanet.Peer, ids []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -504,14 +507,14 @@ func (c *Calls) lost(peer rdmanet.PeerID, id uint64, err error) {
 	}
 }
 
-// lose is lost for who holds the lock.
+// lose is lost for a caller that holds the lock.
 func (c *Calls) lose(a *attempt, err error) {
 	a.err = err
 	c.noteDoubt(a.peer)
 	c.over(a, stateLost)
 }
 
-// doubt makes the calls that were asked of a member look for another one.
+// doubt makes the calls that a member was asked look for another member.
 func (c *Calls) doubt(peer rdmanet.PeerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -524,7 +527,7 @@ func (c *Calls) doubt(peer rdmanet.PeerID) {
 	}
 }
 
-// noteDoubt remembers that a member did not answer. The caller holds the lock.
+// noteDoubt records that a member did not answer. The caller holds the lock.
 func (c *Calls) noteDoubt(peer rdmanet.PeerID) {
 	if _, known := c.doubted[peer]; known || len(c.doubted) < doubtedMax {
 		c.doubted[peer] = time.Now()

@@ -28,7 +28,7 @@ var hostPairs = []struct {
 	}},
 }
 
-// BenchmarkRoundTrip is a call with bodies of 200 bytes, one after the other.
+// BenchmarkRoundTrip measures calls with bodies of 200 bytes, one after the other.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, fabric := range hostPairs {
 		b.Run(fabric.name, func(b *testing.B) {
@@ -52,8 +52,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkControlMessage is what a call is compared with: a control message of 200 bytes and one
-// back.
+// BenchmarkControlMessage is the baseline for a call: a control message of 200 bytes and one back.
 func BenchmarkControlMessage(b *testing.B) {
 	for _, fabric := range hostPairs {
 		b.Run(fabric.name, func(b *testing.B) {

@@ -33,60 +33,60 @@ const (
 	GiveUpDefault         = 10 * time.Second
 )
 
-// The times of signs.
+// The timing of signs.
 const (
 	firstSignAfter = 100 * time.Millisecond
 	signEvery      = 500 * time.Millisecond
 	signTick       = 100 * time.Millisecond
 )
 
-// HeaderRetry is "true" in an answer where the same call may be made again, at another member or
-// later; the same as package api's.
+// HeaderRetry is "true" in an answer if the caller may make the same call again, at another member
+// or later. It is the same as package api's.
 const HeaderRetry = "Ledgerd-Retry"
 
 // Errors of a round trip and of New; match them with errors.Is.
 var (
-	// ErrUnanswered says that no member of the shard answered: none is known, or each that was
-	// asked is lost. The call may have been carried out all the same.
+	// ErrUnanswered means that no member of the shard answered: none is known, or each asked member
+	// is lost. The call may have been carried out all the same.
 	ErrUnanswered = errors.New("calls: no member of the shard answered")
-	// ErrNotCarried says that a request is none of those that are carried: a stream, too large, or
-	// of another method than GET and POST. Nothing was sent.
+	// ErrNotCarried means that this package cannot carry the request: it is a stream, too large, or
+	// has another method than GET and POST. Nothing was sent.
 	ErrNotCarried = errors.New("calls: not carried between shards")
-	// ErrBusy says that this node has AskingMax calls under way. Nothing was sent.
+	// ErrBusy means that this node has AskingMax calls under way. Nothing was sent.
 	ErrBusy = errors.New("calls: too many calls under way")
-	// ErrClosed says that Close was called.
+	// ErrClosed means that Close was called.
 	ErrClosed = errors.New("calls: closed")
 )
 
-// Config is what New needs.
+// Config is the configuration of Calls.
 type Config struct {
 	// Host is the fabric. The caller closes it, after Close.
 	Host rdmanet.Host
-	// Find tells in which shard a peer is; frames of those that it does not know are dropped. It is
-	// called by several goroutines and must not block.
+	// Find returns the shard of a peer. Frames of unknown peers are dropped. Several goroutines
+	// call it, and it must not block.
 	Find func(rdmanet.PeerID) (shard ledger.ShardID, known bool)
-	// Candidates gives the members of a shard that may be asked, the best one first. The rules of
-	// Find hold; the slice is only read.
+	// Candidates returns the members of a shard to ask, the best one first. The rules of Find
+	// apply. The slice is only read.
 	Candidates func(ledger.ShardID) []rdmanet.PeerID
-	// Serve answers the calls of peers. Each runs in a goroutine of its own and must return once
-	// its request's context ends; RemoteAddr is the peer's identity.
+	// Serve answers the calls of peers. Each call runs in its own goroutine and must return once
+	// its request's context ends. RemoteAddr is the peer's identity.
 	Serve http.Handler
 	// Logger may be nil.
 	Logger *slog.Logger
-	// ServingPerPeer, ServingMax, AskingMax and MemoryMax bound what is under way at once (the
-	// package comment): the defaults where they are 0.
+	// ServingPerPeer, ServingMax, AskingMax and MemoryMax bound concurrent work (see the package
+	// comment). Zero means the default.
 	ServingPerPeer, ServingMax, AskingMax int
 	MemoryMax                             int64
-	// PieceBytes is how much of a body goes into a frame: PieceBytesDefault if it is 0.
+	// PieceBytes is how much of a body goes into a frame. Zero means PieceBytesDefault.
 	PieceBytes int
-	// TimeoutMax bounds a call, Silence is how long a member may show nothing of a call before the
-	// next is asked too, GiveUp how long before it counts as lost: the defaults where they are 0.
+	// TimeoutMax bounds a call. Silence is how long a member may give no sign of a call before the
+	// next one is asked too. GiveUp is how long before it counts as lost. Zero means the default.
 	TimeoutMax, Silence, GiveUp time.Duration
 }
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Host == nil || c.Find == nil || c.Candidates == nil || c.Serve == nil {
-		return c, errors.New("calls: a host, who the members are, and a handler are needed")
+		return c, errors.New("calls: Host, Find, Candidates and Serve are needed")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -131,19 +131,19 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Status is what a Calls does now and has done since it was made.
+// Status is the current and past work of a Calls.
 type Status struct {
 	// Serving and Asking are the calls under way, of peers and of this node.
 	Serving, Asking int
-	// Served counts calls of peers that were taken, Refused those that were answered with "busy".
+	// Served counts accepted calls of peers, Refused those that were answered with "busy".
 	Served, Refused uint64
-	// Asked counts calls of this node, Repeated how often one of them was asked of a further
-	// member, Unanswered those that ended with ErrUnanswered.
+	// Asked counts calls of this node, Repeated how often one of them was sent to a further member,
+	// Unanswered those that ended with ErrUnanswered.
 	Asked, Repeated, Unanswered uint64
 }
 
-// Calls asks the members of other shards and serves theirs. All methods may be called from several
-// goroutines.
+// Calls makes calls to the members of other shards and serves theirs. All methods are safe for
+// concurrent use.
 type Calls struct {
 	config Config
 	host   rdmanet.Host
@@ -153,21 +153,21 @@ type Calls struct {
 	life context.Context
 	end  context.CancelFunc
 	done sync.WaitGroup
-	wake chan struct{} // something is served: the signs go on
+	wake chan struct{} // a call is served: start the signs
 
 	nextID    atomic.Uint64
-	gathered  budget // answers that come in pieces
-	inService budget // bodies of requests and answers that are served
+	gathered  budget // answers that arrive in pieces
+	inService budget // bodies of requests and answers being served
 
 	served, refused, asked, repeated, unanswered atomic.Uint64
 
 	mu      sync.Mutex // never held while the host is called
 	closed  bool
 	asking  int
-	open    map[uint64]*attempt // what was asked of peers and is not answered, by id
+	open    map[uint64]*attempt // attempts without an answer, by id
 	doubted map[rdmanet.PeerID]time.Time
 	serving map[servingKey]*serving
-	ofPeer  map[rdmanet.PeerID]int // how many of serving
+	ofPeer  map[rdmanet.PeerID]int // the number of calls in serving, by peer
 }
 
 // budget counts bytes up to a bound.
@@ -176,7 +176,7 @@ type budget struct {
 	max  int64
 }
 
-// take reserves so many bytes, if there are.
+// take reserves n bytes, if they are available.
 func (m *budget) take(n int) bool {
 	if m.used.Add(int64(n)) > m.max {
 		m.used.Add(-int64(n))
@@ -187,8 +187,8 @@ func (m *budget) take(n int) bool {
 
 func (m *budget) give(n int) { m.used.Add(-int64(n)) }
 
-// New takes the host's lane "calls" and begins to serve. Errors are the host's, or say what is
-// wrong with the configuration.
+// New registers for the host's lane "calls" and starts to serve. It returns an error of the host,
+// or one that says what is wrong with the configuration.
 func New(config Config) (*Calls, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -216,7 +216,7 @@ func New(config Config) (*Calls, error) {
 }
 
 // Close ends the calls of both directions, those of this node with ErrClosed, and waits for the
-// handlers and all other goroutines. Closing again waits too.
+// handlers and all other goroutines. A second Close also waits.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -225,7 +225,7 @@ func (c *Calls) Close() {
 	c.done.Wait()
 }
 
-// Status tells what is under way.
+// Status returns the counts of calls.
 func (c *Calls) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,13 +236,13 @@ func (c *Calls) Status() Status {
 	}
 }
 
-// receive sorts the frames of one peer. It never blocks.
+// receive handles the frames of one peer. It never blocks.
 func (c *Calls) receive(from rdmanet.Peer, frames [][]byte) {
 	if c.life.Err() != nil {
 		return
 	}
 	if _, known := c.config.Find(from.ID); !known {
-		c.logger.Warn("calls of a stranger were dropped", "peer", from, "frames", len(frames))
+		c.logger.Warn("dropped calls of an unknown peer", "peer", from, "frames", len(frames))
 		return
 	}
 	for _, frame := range frames {
@@ -302,8 +302,8 @@ func (c *Calls) take(from rdmanet.Peer, frame []byte) error {
 	return nil
 }
 
-// watch notes what the fabric says of peers: calls of a life that ended are served no longer, and
-// who may have lost a call is no longer relied upon.
+// watch handles an event of a peer from the fabric. It ends the serving of calls from an earlier
+// life of the peer, and doubts a peer that may have lost a call.
 func (c *Calls) watch(event rdmanet.PeerEvent) {
 	switch event.Kind {
 	case rdmanet.PeerRestarted:
@@ -332,7 +332,7 @@ func (c *Calls) watch(event rdmanet.PeerEvent) {
 	}
 }
 
-// own runs something in a goroutine that Close waits for; false once Close was called.
+// own runs a function in a goroutine that Close waits for. It returns false once Close was called.
 func (c *Calls) own(run func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,8 +343,8 @@ func (c *Calls) own(run func()) bool {
 	return true
 }
 
-// send sends frames one by one, waiting for room. The first one goes over a fresh lane where the
-// lane broke since its last use.
+// send sends frames one by one, waiting for room. If the lane broke since its last use, it sends
+// the first frame over a fresh lane.
 func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte,
 	used func(rdmanet.Lane)) error {
 	lane, err := c.host.Lane(to, LaneName)
@@ -368,8 +368,8 @@ func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte,
 	return nil
 }
 
-// trySend sends a frame if there is room, over a fresh lane where the lane broke since its last
-// use.
+// trySend sends a frame if there is room. If the lane broke since its last use, it uses a fresh
+// lane.
 func (c *Calls) trySend(to rdmanet.PeerID, frame []byte) (lane rdmanet.Lane, sent bool, err error) {
 	for range 2 {
 		if lane, err = c.host.Lane(to, LaneName); err != nil {
@@ -382,7 +382,7 @@ func (c *Calls) trySend(to rdmanet.PeerID, frame []byte) (lane rdmanet.Lane, sen
 	return lane, sent, err
 }
 
-// broken tells whether an error says that a lane is of no use any more and a fresh one may be.
+// broken reports whether an error means that a lane is unusable and a fresh one may work.
 func broken(err error) bool {
 	return errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) ||
 		errors.Is(err, rdmanet.ErrClosed)

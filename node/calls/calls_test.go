@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// pair is an asker and a member over memory.
+// pair makes an asker and a member over memory.
 func pair(t testing.TB, serve http.Handler, change func(*Config)) (network *memory.Network,
 	asking, member *Calls) {
 	t.Helper()
@@ -135,7 +135,7 @@ func TestRetryAnswersGoToTheNextMember(t *testing.T) {
 		status != http.StatusOK || !strings.HasPrefix(answer, "two") {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
-	// Nobody has a better answer.
+	// No member has a better answer.
 	second.Close()
 	network.Kill("member-2")
 	start(t, memoryHost(t, network, "member-2"), busy, nil)
@@ -145,8 +145,8 @@ func TestRetryAnswersGoToTheNextMember(t *testing.T) {
 	}
 }
 
-// A member that hangs costs the silence that is allowed, once: the call is answered by another, and
-// the next one is asked of that other first.
+// A member that hangs costs the allowed silence once: another member answers the call, and the next
+// call goes to that other member first.
 func TestHangingMember(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
@@ -212,8 +212,8 @@ func TestKilledMember(t *testing.T) {
 	receive(t, "the end of the killed member's handler", ended)
 }
 
-// The only member restarts while it works on a call: the call ends with an error that says so, and
-// the next one is answered by its next life.
+// The only member restarts while it works on a call. The call ends with an error that says so, and
+// the member answers the next call after its restart.
 func TestRestartedMember(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
@@ -239,7 +239,7 @@ func TestRestartedMember(t *testing.T) {
 	}
 }
 
-// A caller's end is its call's end at the member.
+// If a caller cancels a call, the member's handler ends too.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{0, 100} { // in one frame, in several
@@ -271,7 +271,7 @@ func TestDeadlineHoldsAtTheMember(t *testing.T) {
 	receive(t, "the end of the handler", ended)
 }
 
-// The asker's process ends: so do its calls at the member.
+// When the asker's process ends, its calls at the member end too.
 func TestCallsOfARestartedAskerEnd(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -339,7 +339,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %v", status, err)
 	}
-	// the answer is longer
+	// The answer is longer.
 	if status, _, err := post(within(t, patience), asking, "1"); err != nil ||
 		status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %v", status, err)
@@ -475,7 +475,8 @@ func TestConnectOverMemory(t *testing.T) {
 	}
 }
 
-// Over p2p: Connect's calls, then a member that closes while it works, and one that nobody started.
+// Over p2p: Connect's calls, then a member that closes while it works, and a member that was never
+// started.
 func TestConnectOverP2P(t *testing.T) {
 	t.Parallel()
 	hosts := overP2P(t, 3)

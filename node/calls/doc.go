@@ -1,59 +1,64 @@
-// Package calls carries a node's calls to the members of other shards: HTTP requests and answers,
-// and so Connect's unary RPCs, over the fabric's lane "calls". So a node needs neither the API
-// addresses nor the certificates of the others, and only members get in.
+// Package calls carries a node's calls to the members of other shards over the fabric's lane
+// "calls". The calls are HTTP requests and answers, which include Connect's unary RPCs. A node
+// therefore needs neither the API addresses nor the certificates of the others, and only members
+// can call.
 //
 //	c, err := calls.New(calls.Config{Host: host, Find: find, Candidates: directory.Candidates, Serve: server.Forwarded()})
 //	client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: c.Transport(shard)}, calls.URL(shard))
 //	answer, err := client.GetAccount(ctx, request) // by some member of that shard, before ctx's deadline
 //	c.Close()                                      // before the host
 //
-// # Who answers
+// # Which member answers
 //
-// A call is asked of the shard's candidates, in the directory's order, those that did not answer
-// lately last, each at most once:
+// A call goes to the shard's candidates one after the other, in the directory's order. Members that
+// did not answer lately come last. Each member is asked at most once:
 //
-//   - The next one is asked as soon as none of those that were asked shows that it works on the
-//     call. A member shows that with small signs: the first one 100 ms after it got the request,
-//     then every 500 ms until it answers. So a call may take long (WaitTransaction, Submit that
-//     waits), and a member that hangs is still found out after Silence (2 s; a third of the time
-//     that the caller has, where that is less, but not below 300 ms), or at once where the fabric
-//     says that it is gone.
-//   - The first answer wins; the others are told to stop. An answer of 503 with "Ledgerd-Retry:
-//     true" is no answer as long as another member can be asked; it is the call's answer when
-//     nobody has a better one.
+//   - The next member is asked as soon as no earlier member shows that it works on the call. A
+//     member shows that with small signs: the first one 100 ms after it got the request, then every
+//     500 ms until it answers. So a call may take long (WaitTransaction, Submit that waits), but a
+//     member that hangs is still detected: after Silence (2 s; a third of the caller's remaining
+//     time if that is less, but at least 300 ms), or at once if the fabric reports that it is gone.
+//   - The first answer wins; the other members are told to stop. An answer of 503 with
+//     "Ledgerd-Retry: true" does not count while another member can be asked. It becomes the call's
+//     answer if no member has a better one.
 //   - A member that was silent for GiveUp (10 s) counts as lost. When all are lost the call ends
-//     with ErrUnanswered, which names the shard (what each did is in the debug log); nothing goes
-//     on beyond the caller's deadline, or TimeoutMax (60 s) where it has none or a later one.
+//     with ErrUnanswered, which names the shard; the debug log has what each member did. No call
+//     outlives the caller's deadline or TimeoutMax (60 s), whichever is earlier.
 //
-// A decision: EVERY call may be repeated at another member, also one that may have been carried out
-// already. This is right for all of ledgerd's calls. Most only read. Submit and SubmitMany are
-// idempotent by the transaction's id: a bundle that is in the pools of two members is in the chain
-// once, and the second answer is of the same transaction. A call that could not bear it must not be
+// A design decision: EVERY call may be repeated at another member, even if it may have been carried
+// out already. This is right for all of ledgerd's calls. Most only read. Submit and SubmitMany are
+// idempotent by the transaction's id: a bundle in the pools of two members is in the chain once,
+// and the second answer is about the same transaction. A call that must not be repeated must not be
 // served here.
 //
 // # What always holds
 //
-//   - Only peers that Find knows are served, and only who was asked can answer. Every frame is
-//     checked against its bounds before anything is kept of it.
+//   - Only peers that Find knows are served, and only a member that was asked can answer. Every
+//     frame is checked against its bounds before any of it is kept.
 //   - A serving node runs at most ServingPerPeer calls of one peer and ServingMax in all, with
-//     MemoryMax bytes of bodies; what is over that is answered with 503 and retry, at once. A
-//     caller has at most AskingMax calls under way, and MemoryMax bytes of answers that come in
-//     pieces.
-//   - A request's and an answer's body has at most BodyMax bytes. Streams (Connect's streaming
+//     MemoryMax bytes of bodies. Excess calls get an immediate 503 with Ledgerd-Retry. A caller has
+//     at most AskingMax calls under way, and MemoryMax bytes of answers that arrive in pieces.
+//   - The body of a request or an answer has at most BodyMax bytes. Streams (Connect's streaming
 //     RPCs, gRPC) are refused with ErrNotCarried.
-//   - The receive function never blocks. A handler has a goroutine of its own, which also sends the
-//     answer; its context ends with the call's deadline, when the caller lost interest, when the
-//     caller's process is another one, and with Close. One goroutine sends the signs, and rests
-//     while nothing is served. Close waits for all of them.
+//   - The receive function never blocks. Each handler has its own goroutine, which also sends the
+//     answer. Its context ends with the call's deadline, when the caller cancels the call, when the
+//     caller's process restarts, and with Close. One goroutine sends the signs, and rests while
+//     nothing is served. Close waits for all of them.
 //
 // # Frames
 //
-// Little-endian; the first byte is the kind, then comes the call's id (8), chosen by the caller and
-// unique in all of its lives (signs have several). A request (1): the milliseconds that are left
-// (4), the body's length (4), the head's length (4), the head, the body's beginning. An answer (4):
-// the status (2), the body's length (4), the head's length (4), the head, the body's beginning.
-// What does not fit follows in parts (2 of a request, 5 of an answer): the offset (4), bytes. A
-// cancel (3) has the id only. A sign (6): the ids of calls of the receiver that the sender works
-// on. A request's head: the method (its length (1), text), the target (2), and the headers; an
-// answer's: the headers: their number (2), for each name (2) and value (2).
+// Frames are little-endian. The first byte is the kind. Then follows the call's id (8), which the
+// caller chooses and never reuses, even after a restart (a sign has several ids).
+//
+//   - A request (1): the milliseconds that are left (4), the body's length (4), the head's length
+//     (4), the head, the body's beginning.
+//   - A part of a request (2) or of an answer (5) has the rest of the body: the offset (4), bytes.
+//   - A cancel (3) has the id only.
+//   - An answer (4): the status (2), the body's length (4), the head's length (4), the head, the
+//     body's beginning.
+//   - A sign (6): the ids of the receiver's calls that the sender works on.
+//
+// A request's head has the method (its length (1), text), the target (length 2), and the headers.
+// An answer's head has the headers only. The headers are their number (2), and for each its name
+// (length 2) and value (length 2).
 package calls

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
+// patience bounds the wait for an expected event.
 const patience = 30 * time.Second
 
 // asker is in shard 0; the others are the members of shard 1.
@@ -49,7 +49,7 @@ func closeHost(t testing.TB, host rdmanet.Host) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		// what lies in the windows of tests' dead peers is not worth waiting for
+		// Do not wait for frames in the windows of dead peers.
 		_ = host.Close(ctx)
 	})
 }
@@ -80,7 +80,7 @@ func start(t testing.TB, host rdmanet.Host, serve http.Handler, change func(*Con
 	return c
 }
 
-// named is a handler that answers with a name and what it was sent.
+// named is a handler that answers with a name and the request.
 func named(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-From", r.RemoteAddr)
@@ -89,7 +89,7 @@ func named(name string) http.Handler {
 	})
 }
 
-// waiting is a handler that waits for its context's end, and tells of begin and end.
+// waiting is a handler that waits for its context's end, and signals its begin and end.
 func waiting(began, ended chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
@@ -98,7 +98,7 @@ func waiting(began, ended chan<- struct{}) http.Handler {
 	})
 }
 
-// mute is a member that takes frames and says nothing: its process hangs.
+// mute is a member that takes frames and never answers: its process hangs.
 func mute(t testing.TB, host rdmanet.Host) {
 	t.Helper()
 	if err := host.Receive(LaneName, func(rdmanet.Peer, [][]byte) {}); err != nil {
@@ -106,7 +106,7 @@ func mute(t testing.TB, host rdmanet.Host) {
 	}
 }
 
-// post makes a call and gives the answer's status and body.
+// post makes a call and returns the answer's status and body.
 func post(ctx context.Context, c *Calls, body string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, URL(1)+"/path?q=1",
 		strings.NewReader(body))
@@ -121,7 +121,7 @@ func post(ctx context.Context, c *Calls, body string) (status int, answer string
 	return response.StatusCode, string(data), err
 }
 
-// within is a context that ends with the test, or after some time.
+// within returns a context that ends with the test, or after a time limit.
 func within(t testing.TB, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)

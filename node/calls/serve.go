@@ -16,17 +16,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// copyMax is up to which length a body that came in one frame is copied, so that a call that waits
-// does not keep a larger buffer.
+// copyMax is the largest body in one frame that is copied. The copy keeps a waiting call from
+// holding a larger buffer.
 const copyMax = 32 << 10
 
-// servingKey names a call of a peer.
+// servingKey identifies a call of a peer.
 type servingKey struct {
 	peer rdmanet.PeerID
 	id   uint64
 }
 
-// serving is a call of a peer that is under way. Guarded by Calls.mu, but for what does not change.
+// serving is a running call of a peer. Calls.mu guards the fields that change.
 type serving struct {
 	key     servingKey
 	from    rdmanet.Peer
@@ -37,7 +37,7 @@ type serving struct {
 	signAt  time.Time
 }
 
-// accept begins to serve a call, or answers that this node has too much to do.
+// accept starts to serve a call, or answers that this node is too busy.
 func (c *Calls) accept(from rdmanet.Peer, r *request) {
 	s := &serving{key: servingKey{from.ID, r.id}, from: from, request: r,
 		arrived: make(chan struct{}), signAt: time.Now().Add(firstSignAfter)}
@@ -83,12 +83,12 @@ func (c *Calls) refuse(to rdmanet.Peer, id uint64) {
 	frames := w.frames(id, c.config.PieceBytes)
 	for _, frame := range frames {
 		if _, sent, err := c.trySend(to.ID, frame); err != nil || !sent {
-			return // the caller finds that nothing shows
+			return // the caller detects the silence
 		}
 	}
 }
 
-// acceptPart takes a later piece of a request.
+// acceptPart handles a later piece of a request.
 func (c *Calls) acceptPart(from rdmanet.Peer, p part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Calls) acceptPart(from rdmanet.Peer, p part) error {
 	return nil
 }
 
-// cancelled ends a call that its caller has no use for any more.
+// cancelled ends a call that its caller cancelled.
 func (c *Calls) cancelled(from rdmanet.Peer, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *Calls) cancelled(from rdmanet.Peer, id uint64) {
 	}
 }
 
-// endServing ends those of a peer's calls that a condition holds for.
+// endServing ends the calls of a peer for which ended returns true.
 func (c *Calls) endServing(peer rdmanet.PeerID, ended func(*serving) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Calls) endServing(peer rdmanet.PeerID, ended func(*serving) bool) {
 	}
 }
 
-// serve waits for a call's body, has it answered and sends the answer.
+// serve waits for a call's body, runs the handler and sends the answer.
 func (c *Calls) serve(ctx context.Context, s *serving) {
 	defer s.cancel()
 	defer func() {
@@ -172,7 +172,7 @@ func (c *Calls) answerLost(s *serving, err error) {
 	}
 }
 
-// handle calls the handler.
+// handle runs the handler. It turns a panic into an internal error.
 func (c *Calls) handle(ctx context.Context, s *serving, w *answerWriter) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -201,7 +201,7 @@ func (c *Calls) handle(ctx context.Context, s *serving, w *answerWriter) {
 	c.config.Serve.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// sign tells callers that their calls are worked on, while there are any.
+// sign sends signs to callers while any call is served.
 func (c *Calls) sign() {
 	for {
 		select {
@@ -223,7 +223,7 @@ func (c *Calls) sign() {
 	}
 }
 
-// signAll sends the signs that are due, and tells whether anything is served.
+// signAll sends the signs that are due, and reports whether any call is served.
 func (c *Calls) signAll(now time.Time) bool {
 	due := make(map[rdmanet.PeerID][]uint64)
 	c.mu.Lock()
@@ -237,32 +237,32 @@ func (c *Calls) signAll(now time.Time) bool {
 	c.mu.Unlock()
 	for peer, ids := range due {
 		for some := range slices.Chunk(ids, workingMax) {
-			// a peer that has no room, or is not there, finds out by itself
+			// A peer that has no room, or is gone, detects the silence.
 			_, _, _ = c.trySend(peer, encodeWorking(some))
 		}
 	}
 	return more
 }
 
-// errAnswer says that an answer is too large, or that there is no memory for it.
+// errAnswer means that an answer is too large, or that there is no memory for it.
 var errAnswer = errors.New("calls: the answer is too large")
 
-// answerWriter is the http.ResponseWriter of a call: it keeps the answer.
+// answerWriter is the http.ResponseWriter of a call. It holds the answer in memory.
 type answerWriter struct {
 	memory   *budget
 	reserved int
 	header   http.Header
-	head     []byte // the headers as they were when the status was written
+	head     []byte // the headers when the status was written
 	status   int    // 0 until it is written
 	body     []byte
-	failed   bool // the answer is one of fail's
+	failed   bool // fail made the answer
 }
 
 func newAnswerWriter(memory *budget) *answerWriter {
 	return &answerWriter{memory: memory, header: make(http.Header)}
 }
 
-// Header gives the headers; what is changed after the status was written goes nowhere.
+// Header returns the headers. Changes after the status was written have no effect.
 func (w *answerWriter) Header() http.Header { return w.header }
 
 // WriteHeader writes the status, the first time.
@@ -282,7 +282,7 @@ func (w *answerWriter) WriteHeader(status int) {
 	w.status, w.head = status, head
 }
 
-// Write appends to the body. What does not fit makes the whole answer an error.
+// Write appends to the body. Data that does not fit makes the whole answer an error.
 func (w *answerWriter) Write(data []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.failed {
@@ -295,7 +295,7 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 	}
 	if !w.memory.take(len(data)) {
 		w.fail(http.StatusServiceUnavailable, "unavailable",
-			"this node has no memory for the answer, as many others are on their way: ask "+
+			"this node has no memory for the answer, as too many others wait: ask "+
 				"another member, or try again in a moment", true)
 		return 0, errAnswer
 	}
@@ -304,7 +304,7 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// fail makes the answer an error as Connect's unary calls have it, whatever was written.
+// fail replaces the answer with an error in the form of Connect's unary calls.
 func (w *answerWriter) fail(status int, code, message string, retry bool) {
 	w.release()
 	header := http.Header{"Content-Type": {"application/json"}}
@@ -319,14 +319,14 @@ func (w *answerWriter) fail(status int, code, message string, retry bool) {
 	w.status, w.failed = status, true
 }
 
-// frames gives the answer's frames.
+// frames returns the answer's frames.
 func (w *answerWriter) frames(id uint64, piece int) [][]byte {
 	w.WriteHeader(http.StatusOK)
 	a := answer{id: id, status: w.status}
 	return a.encode(w.head, w.body, piece)
 }
 
-// release gives the body's memory back.
+// release frees the body's memory.
 func (w *answerWriter) release() {
 	w.memory.give(w.reserved)
 	w.reserved, w.body = 0, nil

@@ -19,7 +19,7 @@ const (
 	kindWorking     byte = 6
 )
 
-// Sizes of what frames begin with, and bounds of what is in them, in bytes or in number.
+// Sizes of the fixed beginnings of frames, and bounds of their contents, in bytes or in number.
 const (
 	idEnd             = 1 + 8
 	requestHeaderSize = idEnd + 4 + 4 + 4
@@ -33,13 +33,13 @@ const (
 	statusMax         = 599
 )
 
-// errFrame says that a frame is malformed.
+// errFrame means that a frame is malformed.
 var errFrame = errors.New("malformed frame")
 
 // request is the first frame of a call.
 type request struct {
 	id             uint64
-	milliseconds   uint32 // what the caller has left
+	milliseconds   uint32 // the caller's remaining time
 	total          int    // the length of the body
 	method, target string
 	header         http.Header
@@ -63,7 +63,7 @@ type part struct {
 	bytes  []byte
 }
 
-// encode gives the frames of a request, the body cut into pieces of so many bytes.
+// encode returns the frames of a request, with the body cut into pieces of piece bytes.
 func (r *request) encode(head, body []byte, piece int) [][]byte {
 	first := min(len(body), piece)
 	frame := append(make([]byte, 0, requestHeaderSize+len(head)+first), kindRequest)
@@ -72,7 +72,7 @@ func (r *request) encode(head, body []byte, piece int) [][]byte {
 	return appendBody(frame, r.id, kindRequestPart, head, body, piece)
 }
 
-// encode gives the frames of an answer.
+// encode returns the frames of an answer.
 func (a *answer) encode(head, body []byte, piece int) [][]byte {
 	first := min(len(body), piece)
 	frame := append(make([]byte, 0, answerHeaderSize+len(head)+first), kindAnswer)
@@ -81,7 +81,7 @@ func (a *answer) encode(head, body []byte, piece int) [][]byte {
 	return appendBody(frame, a.id, kindAnswerPart, head, body, piece)
 }
 
-// appendBody completes a first frame and makes those of the parts behind it.
+// appendBody completes a first frame, and returns it with the frames of the further parts.
 func appendBody(frame []byte, id uint64, kind byte, head, body []byte, piece int) [][]byte {
 	frame = binary.LittleEndian.AppendUint32(frame, uint32(len(body)))
 	frame = binary.LittleEndian.AppendUint32(frame, uint32(len(head)))
@@ -158,11 +158,11 @@ func decodeAnswer(frame []byte) (*answer, error) {
 	return a, nil
 }
 
-// frameID gives the id of a frame that is long enough to have one.
+// frameID returns the id of a frame that is long enough to have one.
 func frameID(frame []byte) uint64 { return binary.LittleEndian.Uint64(frame[1:]) }
 
-// decodeBody takes the lengths, gives the head, and leaves the body's length and beginning. data
-// has both lengths.
+// decodeBody reads the lengths, returns the head, and stores the body's length and beginning. data
+// is long enough for both lengths.
 func decodeBody(data []byte, total *int, body *[]byte) (head []byte, err error) {
 	whole, size := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
 	data = data[8:]
@@ -211,8 +211,8 @@ func decodeWorking(frame []byte) ([]uint64, error) {
 	return ids, nil
 }
 
-// encodeHead gives a request's head, with those of its headers that are carried. ErrNotCarried
-// where it is too long.
+// encodeHead returns a request's head, with those of its headers that are carried. It returns
+// ErrNotCarried if the head is too long.
 func encodeHead(method, target string, header http.Header) ([]byte, error) {
 	if len(target) > textMax {
 		return nil, fmt.Errorf("%w: a target of %d bytes", ErrNotCarried, len(target))
@@ -222,7 +222,7 @@ func encodeHead(method, target string, header http.Header) ([]byte, error) {
 	return appendHeaders(append(head, target...), header, carried)
 }
 
-// carried tells which of a request's headers go along: what Connect needs, and ledgerd's own.
+// carried reports whether to send a request's header: those that Connect needs, and ledgerd's own.
 func carried(name string) bool {
 	switch name {
 	case "Accept", "Accept-Encoding", "Content-Encoding", "Content-Type", "User-Agent":
@@ -234,8 +234,8 @@ func carried(name string) bool {
 // all carries every header.
 func all(string) bool { return true }
 
-// appendHeaders appends the headers that are carried, ordered by name. ErrNotCarried where they are
-// too many or too long.
+// appendHeaders appends the headers that are carried, ordered by name. It returns ErrNotCarried if
+// they are too many or too long.
 func appendHeaders(head []byte, header http.Header, carried func(name string) bool) ([]byte,
 	error) {
 	at, count := len(head), 0
@@ -286,7 +286,7 @@ func decodeHeaders(head []byte) (http.Header, error) {
 			return nil, err
 		}
 		if !validName(name) || !validValue(value) {
-			return nil, fmt.Errorf("%w: a header that is none", errFrame)
+			return nil, fmt.Errorf("%w: an invalid header", errFrame)
 		}
 		header.Add(name, value)
 	}
@@ -296,7 +296,7 @@ func decodeHeaders(head []byte) (http.Header, error) {
 	return header, nil
 }
 
-// takeText takes a text behind its length, which has one byte or two.
+// takeText reads a text after its length, which has one byte or two.
 func takeText(data []byte, size int) (text string, rest []byte, err error) {
 	if len(data) < size {
 		return "", nil, fmt.Errorf("%w: it ends before a text", errFrame)
@@ -311,7 +311,7 @@ func takeText(data []byte, size int) (text string, rest []byte, err error) {
 	return string(data[:length]), data[length:], nil
 }
 
-// validName tells whether a text can be a header's name.
+// validName reports whether a text can be a header's name.
 func validName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -323,7 +323,7 @@ func validName(name string) bool {
 	return name != "" && len(name) <= 256
 }
 
-// validValue tells whether a text can be a header's value.
+// validValue reports whether a text can be a header's value.
 func validValue(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -333,13 +333,13 @@ func validValue(value string) bool {
 	return true
 }
 
-// gathering is a body that comes in pieces.
+// gathering is a body that arrives in pieces.
 type gathering struct {
 	total int
 	bytes []byte
 }
 
-// gather begins with the first piece. What is complete at once is not copied.
+// gather begins with the first piece. A body that is complete at once is not copied.
 func gather(total int, first []byte) gathering {
 	if len(first) == total {
 		return gathering{total: total, bytes: first}
@@ -349,7 +349,7 @@ func gather(total int, first []byte) gathering {
 
 func (g *gathering) complete() bool { return len(g.bytes) == g.total }
 
-// add appends a piece, which must follow the one before.
+// add appends a piece, which must follow the previous one.
 func (g *gathering) add(p part) error {
 	if p.offset != len(g.bytes) || len(p.bytes) > g.total-len(g.bytes) {
 		return fmt.Errorf("%w: a part of %d bytes at %d, %d of %d are here", errFrame, len(p.bytes),

@@ -24,7 +24,7 @@ func headerOf(t *rapid.T) http.Header {
 	return header
 }
 
-// What is encoded is decoded, whatever the pieces.
+// Decoding the encoded frames gives the original, for all sizes of pieces.
 func TestFramesRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -96,7 +96,7 @@ func frameSeeds() [][]byte {
 		bytes.Repeat([]byte{0xff}, 64))
 }
 
-// Every frame is refused or is what its encoding gives back, within the bounds.
+// Every frame is refused, or encoding its decoded form gives the same frame, within the bounds.
 func FuzzFrames(f *testing.F) {
 	for _, seed := range frameSeeds() {
 		f.Add(seed)
@@ -133,8 +133,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// Whatever a member sends, in whatever order, nothing panics, nothing of it is kept for longer than
-// its deadline, and calls go on.
+// No frames from a member, in any order, cause a panic or are kept for longer than their deadline.
+// Other calls continue.
 func FuzzHostileMember(f *testing.F) {
 	seeds := frameSeeds()
 	f.Add(bytes.Join(seeds[:2], nil), 20, 40)
@@ -174,7 +174,7 @@ func TestHostileAnswers(t *testing.T) {
 				continue
 			}
 			lies := answer{id: r.id, status: http.StatusOK}
-			// As if another member had said it: dropped.
+			// As if another member had sent it: dropped.
 			asking.receive(rdmanet.Peer{ID: "member-2", Incarnation: 1},
 				lies.encode(headers, []byte("forged"), 100))
 			pieces := lies.encode(headers, bytes.Repeat([]byte{'x'}, 30), 10)
@@ -183,7 +183,7 @@ func TestHostileAnswers(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			// twice, and with a gap
+			// Twice, and with a gap.
 			for _, piece := range [][]byte{pieces[0], pieces[0], pieces[2]} {
 				if _, err := lane.TrySend(piece); err != nil {
 					t.Error(err)

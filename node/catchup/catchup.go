@@ -37,20 +37,20 @@ const workers = 2
 
 // Errors of Fetch and New; match them with errors.Is.
 var (
-	// ErrFork says that the peer holds another block at the point's height. Every such error has a
+	// ErrFork means that the peer holds another block at the point's height. Every such error has a
 	// *ForkError.
 	ErrFork = errors.New("catchup: the peer holds another block")
-	// ErrBehind says that the peer does not hold the point's height, or nothing after it. Every
+	// ErrBehind means that the peer does not hold the point's height, or nothing after it. Every
 	// such error has a *BehindError.
 	ErrBehind = errors.New("catchup: the peer has no more blocks")
-	// ErrAbsent says that the peer holds the block that was asked for no more than this node does:
-	// it began with a snapshot. Every such error has an *AbsentError, and is an ErrUnavailable too.
+	// ErrAbsent means that the peer began with a snapshot and does not hold the requested block
+	// either. Every such error has an *AbsentError, and is an ErrUnavailable too.
 	ErrAbsent = errors.New("catchup: the peer began with a snapshot")
-	// ErrUnavailable says that the peer cannot be reached, did not answer in time, refused, is
-	// busy, or that its answer is wrong. The cause is wrapped too where it is an error of the
-	// fabric or of package ledger.
+	// ErrUnavailable means that the peer cannot be reached, did not answer in time, refused, is
+	// busy, or gave a wrong answer. The cause is wrapped too if it is an error of the fabric or of
+	// package ledger.
 	ErrUnavailable = errors.New("catchup: peer unavailable")
-	// ErrClosed says that the exchange was closed.
+	// ErrClosed means that the exchange was closed.
 	ErrClosed = errors.New("catchup: closed")
 )
 
@@ -60,10 +60,10 @@ type Point struct {
 	Hash   ledger.Hash
 }
 
-// String gives the point as height:hash.
+// String returns the point as height:hash.
 func (p Point) String() string { return fmt.Sprintf("%d:%s", p.Height, p.Hash) }
 
-// ForkError says what the peer holds where this node holds another block.
+// ForkError holds the peer's block where this node holds another block.
 type ForkError struct {
 	Peer         rdmanet.PeerID
 	Ours, Theirs Point
@@ -80,10 +80,10 @@ func (e *ForkError) Error() string {
 // Unwrap makes every ForkError an ErrFork.
 func (e *ForkError) Unwrap() error { return ErrFork }
 
-// BehindError says how far the peer is.
+// BehindError says at which height the peer is.
 type BehindError struct {
 	Peer rdmanet.PeerID
-	// After is the last block that this node has, those that were fetched included.
+	// After is the last block that this node has, including those just fetched.
 	After Point
 	// Head is the peer's height: After's, or lower.
 	Head ledger.Height
@@ -97,10 +97,10 @@ func (e *BehindError) Error() string {
 // Unwrap makes every BehindError an ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
 
-// AbsentError says from where on the peer has blocks.
+// AbsentError says from which height on the peer has blocks.
 type AbsentError struct {
 	Peer rdmanet.PeerID
-	// After is the last block that this node has, those that were fetched included.
+	// After is the last block that this node has, including those just fetched.
 	After Point
 	// Absent is the height up to which the peer has no blocks: After's, or higher.
 	Absent ledger.Height
@@ -115,40 +115,39 @@ func (e *AbsentError) Error() string {
 // Unwrap makes every AbsentError an ErrAbsent and an ErrUnavailable.
 func (e *AbsentError) Unwrap() []error { return []error{ErrAbsent, ErrUnavailable} }
 
-// Chain is what is served from; a *store.Store is one. It is read by several goroutines.
+// Chain is the chain to serve from; *store.Store implements it. Several goroutines read it.
 type Chain interface {
 	AppendedHeight() ledger.Height
-	// Absent is the height up to which there are no blocks, though there are headers; 0 for none.
+	// Absent returns the height up to which there are headers but no blocks; 0 if there is none.
 	Absent() ledger.Height
 	Header(ledger.Height) (ledger.Header, ledger.Hash, error)
 	Block(ledger.Height) (*ledger.Block, error)
 }
 
-// Config is what New needs.
+// Config is the configuration of an Exchange.
 type Config struct {
 	// Host is the fabric. The caller closes it, after the exchange.
 	Host rdmanet.Host
-	// Peers are the members that may ask and be asked, until SetPeers; frames of others are
-	// dropped. Empty ones are none.
+	// Peers are the members that may ask and be asked, until SetPeers. Frames of other peers are
+	// dropped. Empty ids are ignored.
 	Peers []rdmanet.PeerID
-	// Contents, if set, finds what a peer asks for by its sha256; nil where it is not here. The
-	// rules of Chain hold.
+	// Contents, if set, returns the contents with a sha256, or nil if they are not here. The rules
+	// of Chain apply.
 	Contents func(hash [32]byte) []byte
-	// Chain gives the chain to serve from now, or nil for none. It is asked once per request, by
-	// several goroutines, and must not block. A chain that it gave before may still be read for the
-	// length of a request: a closed store, which answers with an error, is well.
+	// Chain returns the chain to serve from, or nil for none. Several goroutines call it, once per
+	// request; it must not block. A request may still read a chain that was returned before. That
+	// chain may be a closed store, which answers with an error.
 	Chain func() Chain
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Timeout is how long Fetch waits for one answer: TimeoutDefault if it is 0.
+	// Timeout is how long Fetch waits for one answer. Zero means TimeoutDefault.
 	Timeout time.Duration
-	// PieceBytes and PieceBlocks bound an answer: PieceBytesDefault and PieceBlocksDefault if they
-	// are 0. A frame is a little larger.
+	// PieceBytes and PieceBlocks bound an answer. Zero means PieceBytesDefault and
+	// PieceBlocksDefault. A frame is a little larger.
 	PieceBytes, PieceBlocks int
 }
 
-// Exchange serves blocks to the peers and fetches theirs. All methods may be called from several
-// goroutines.
+// Exchange serves blocks to the peers and fetches theirs. All methods are safe for concurrent use.
 type Exchange struct {
 	host          rdmanet.Host
 	chain         func() Chain
@@ -157,7 +156,7 @@ type Exchange struct {
 	timeout       time.Duration
 	piece         limits
 	blockBytesMax atomic.Uint64
-	peers         atomic.Pointer[map[rdmanet.PeerID]*peer] // whole maps take each other's place
+	peers         atomic.Pointer[map[rdmanet.PeerID]*peer] // replaced as a whole
 
 	queue  chan request
 	closed chan struct{}
@@ -167,7 +166,7 @@ type Exchange struct {
 	nextID    atomic.Uint64
 
 	mu      sync.Mutex
-	waiting map[uint64]*call // the calls of Fetch that wait for an answer, by request id
+	waiting map[uint64]*call // calls that wait for an answer, by request id
 
 	largeMu sync.Mutex
 	large   largeBlock
@@ -176,7 +175,7 @@ type Exchange struct {
 // limits bounds one answer.
 type limits struct{ blocks, bytes uint32 }
 
-// peer is what is kept for each member.
+// peer is the state kept for each member.
 type peer struct {
 	id rdmanet.PeerID
 	// queued is the number of the peer's requests that wait for a worker.
@@ -185,11 +184,11 @@ type peer struct {
 	slots chan struct{}
 }
 
-// New takes the host's lane "blocks" and begins to serve. Errors are the host's, or say what is
-// wrong with the configuration.
+// New registers for the host's lane "blocks" and starts to serve. It returns an error of the host,
+// or one that says what is wrong with the configuration.
 func New(config Config) (*Exchange, error) {
 	if config.Host == nil || config.Chain == nil {
-		return nil, errors.New("catchup: a host and a chain are needed")
+		return nil, errors.New("catchup: Host and Chain are needed")
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -235,7 +234,7 @@ func New(config Config) (*Exchange, error) {
 	return x, nil
 }
 
-// SetPeers replaces the peers that may ask and be asked. Empty ones are none.
+// SetPeers replaces the peers that may ask and be asked. Empty ids are ignored.
 func (x *Exchange) SetPeers(peers []rdmanet.PeerID) {
 	before := *x.peers.Load()
 	after := make(map[rdmanet.PeerID]*peer, len(peers))
@@ -248,9 +247,9 @@ func (x *Exchange) SetPeers(peers []rdmanet.PeerID) {
 			after[id] = &peer{id: id, slots: make(chan struct{}, SlotsPerPeer)}
 		}
 	}
-	// A block holds a batch of each member; results, flags and headers are smaller than the
-	// transactions that they belong to. Blocks of a larger group of earlier days are not to be
-	// refused.
+	// A block holds a batch of each member. Results, flags and headers are smaller than the
+	// transactions that they belong to. The bound never decreases, so blocks of an earlier, larger
+	// group are not refused.
 	x.blockBytesMax.Store(max(x.blockBytesMax.Load(), uint64(len(after)+1)*2*ledger.MaxBatchBytes))
 	x.peers.Store(&after)
 }
@@ -258,7 +257,7 @@ func (x *Exchange) SetPeers(peers []rdmanet.PeerID) {
 func (x *Exchange) peer(id rdmanet.PeerID) *peer { return (*x.peers.Load())[id] }
 
 // Close ends the serving of blocks and waits for its goroutines. Calls of Fetch end with ErrClosed.
-// Closing again waits too.
+// A second Close also waits.
 func (x *Exchange) Close() {
 	x.closeOnce.Do(func() { close(x.closed) })
 	x.done.Wait()
@@ -273,7 +272,7 @@ func (x *Exchange) isClosed() bool {
 	}
 }
 
-// receive sorts the frames of one peer. It never blocks.
+// receive handles the frames of one peer. It never blocks.
 func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 	if x.isClosed() {
 		return
@@ -329,8 +328,8 @@ func (x *Exchange) trySend(to rdmanet.PeerID, frame []byte) error {
 	})
 }
 
-// onLane sends on the lane to a peer, once more on a fresh lane where that one broke since its last
-// use.
+// onLane sends on the lane to a peer. If that lane broke since its last use, it sends once more on
+// a fresh lane.
 func (x *Exchange) onLane(to rdmanet.PeerID, send func(rdmanet.Lane) error) error {
 	lane, err := x.host.Lane(to, LaneName)
 	if err != nil {
@@ -346,5 +345,5 @@ func (x *Exchange) onLane(to rdmanet.PeerID, send func(rdmanet.Lane) error) erro
 	return send(lane)
 }
 
-// errNoRoom says that a lane's window is full.
+// errNoRoom means that a lane's window is full.
 var errNoRoom = errors.New("no room on the lane")

@@ -29,7 +29,7 @@ func TestFetch(t *testing.T) {
 		pieceBytes    int
 		pieceBlocks   int
 		want          error
-		last          ledger.Height // of the blocks that come, where an error does
+		last          ledger.Height // of the blocks that arrive, if an error does
 		theirs        Point
 		headInBehinds ledger.Height
 	}{
@@ -252,7 +252,7 @@ func TestPeerDies(t *testing.T) {
 			}
 			f.network.Kill("b")
 			if c.again {
-				// The lane from the second life makes it known.
+				// The lane from the second life announces it.
 				lane, err := f.host("b").Lane("a", LaneName)
 				if err == nil {
 					_, err = lane.TrySend([]byte{0})
@@ -384,7 +384,8 @@ func ExampleForkError() {
 	// Output: true true 7 9
 }
 
-// A peer that began with a snapshot serves what it has, and says from where on that is.
+// A peer that began with a snapshot serves the blocks that it has, and reports from which height on
+// it has them.
 func TestFetchFromAPeerThatBeganWithASnapshot(t *testing.T) {
 	t.Parallel()
 	source := newChain(t, 20, 20, 0)
@@ -420,8 +421,8 @@ func TestFetchFromAPeerThatBeganWithASnapshot(t *testing.T) {
 	}
 }
 
-// A store that began with a snapshot is filled in with what a peer has, and with nothing that a
-// peer makes up.
+// A store that began with a snapshot is filled with a peer's true blocks, and with none that a peer
+// made up.
 func TestFillFromPeers(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
@@ -458,7 +459,7 @@ func TestFillFromPeers(t *testing.T) {
 	f := newFabric(t)
 	a := f.exchange("a", filled, nil)
 	f.exchange("b", source, nil)
-	// c follows up the right block with another chain's.
+	// c answers with the right block, followed by another chain's.
 	forked := newChain(t, 60, 50, 7)
 	f.exchange("c", &lying{chain: forked, truth: source}, nil)
 	fill := func(from rdmanet.PeerID, first ledger.Height) error {

@@ -20,7 +20,7 @@ var (
 // call is a request that waits for its answer.
 type call struct {
 	peer rdmanet.PeerID
-	// result takes one outcome, from whoever takes the call out of the table.
+	// result takes one outcome, from the goroutine that removes the call from the table.
 	result chan outcome
 }
 
@@ -30,14 +30,14 @@ type outcome struct {
 }
 
 // Fetch asks one peer for the blocks that follow `after`, a block that this node holds (height 0
-// with the genesis hash for all), up to the height `to`, and calls add for each, in order, from the
-// caller's goroutine. Each block's roots were checked, and that it follows the one before. A block
-// may share memory with those fetched with it.
+// with the genesis hash for all), up to the height `to`. It calls add for each block, in order,
+// from the caller's goroutine. Each block's roots were checked, and that it follows the one before.
+// A block may share memory with those fetched with it.
 //
-// It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind
-// when the peer has no more, ErrFork when it has another block at the last height that this node
-// has now, ErrAbsent when it does not have the next block since it began with a snapshot,
-// ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
+// Fetch returns nil once block `to` was added. Otherwise some blocks may have been added. The error
+// is ErrBehind if the peer has no more blocks, ErrFork if it has another block at the last height
+// that this node has now, ErrAbsent if it lacks the next block because it began with a snapshot,
+// ErrUnavailable if it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
 func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height,
 	add func(*ledger.Block) error) error {
 	f := fetch{exchange: x, peer: x.peer(peer), after: after, to: to, add: add}
@@ -59,8 +59,8 @@ type fetch struct {
 	after    Point
 	to       ledger.Height
 	add      func(*ledger.Block) error
-	// partial is what has come of the block after the point, which has total bytes, when it comes
-	// in parts.
+	// partial holds the received parts of the block after the point, if the block comes in parts.
+	// The whole block has total bytes.
 	partial []byte
 	total   uint64
 }
@@ -109,7 +109,7 @@ func (f *fetch) step(ctx context.Context) error {
 	}
 }
 
-// takePart adds a part to the block that comes in parts, and takes the block when it is whole.
+// takePart adds a part to the block that comes in parts, and takes the block when it is complete.
 func (f *fetch) takePart(a answer) error {
 	switch {
 	case a.offset != uint64(len(f.partial)) || f.partial != nil && a.total != f.total:
@@ -126,7 +126,7 @@ func (f *fetch) takePart(a answer) error {
 	return f.take(encoded)
 }
 
-// take checks one block and gives it to the caller.
+// take checks one block and passes it to the caller.
 func (f *fetch) take(encoded []byte) error {
 	block, err := ledger.DecodeBlock(encoded)
 	if err != nil {
@@ -144,7 +144,7 @@ func (f *fetch) take(encoded []byte) error {
 	return nil
 }
 
-// wrong refuses what the peer said.
+// wrong rejects an answer of the peer.
 func (f *fetch) wrong(err error) error {
 	f.exchange.logger.Warn("a wrong answer to a request for blocks was dropped", "peer", f.peer.id,
 		"after", f.after.Height, "error", err)
@@ -159,8 +159,8 @@ func unavailable(peer rdmanet.PeerID, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, err)
 }
 
-// FetchContent asks one peer for what has a sha256, and returns it whole and checked.
-// ErrUnavailable when it does not serve it, ErrClosed, and ctx's error.
+// FetchContent asks one peer for the contents with a sha256, and returns them whole and checked. It
+// returns ErrUnavailable if the peer does not serve them, ErrClosed, or ctx's error.
 func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [32]byte) ([]byte,
 	error) {
 	to := x.peer(from)
@@ -219,7 +219,7 @@ func (x *Exchange) ask(ctx context.Context, to *peer, r request) (answer, error)
 
 	timer := time.NewTimer(x.timeout)
 	defer timer.Stop()
-	// A request is small: room on its lane is a matter of the same time.
+	// A request is small. It must get room on its lane within the same timeout.
 	sending, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	if err := x.send(sending, to.id, r.encode()); err != nil {
@@ -255,7 +255,7 @@ func (x *Exchange) forget(id uint64) {
 	delete(x.waiting, id)
 }
 
-// answered gives an answer to the call that waits for it.
+// answered passes an answer to the call that waits for it.
 func (x *Exchange) answered(from rdmanet.Peer, frame []byte) {
 	id, err := answerID(frame)
 	if err != nil {
@@ -272,13 +272,14 @@ func (x *Exchange) answered(from rdmanet.Peer, frame []byte) {
 	}
 	x.mu.Unlock()
 	if waiting == nil {
-		x.logger.Warn("an answer that nobody waits for was dropped", "peer", from, "request", id)
+		x.logger.Warn("an answer that no call waits for was dropped", "peer", from, "request", id)
 		return
 	}
 	waiting.result <- outcome{frame: frame}
 }
 
-// watch ends the calls whose request or answer was lost with its lane, before their timeout does.
+// watch ends the calls whose request or answer was lost with its lane, without waiting for their
+// timeout.
 func (x *Exchange) watch(event rdmanet.PeerEvent) {
 	var cause error
 	switch {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
+// patience bounds the wait for an expected event.
 const patience = time.Minute
 
 // chain is a list of blocks, the genesis first. Hooks are called before a read and may fail it.
@@ -67,7 +67,7 @@ func (c *chain) point(height ledger.Height) Point {
 	return Point{Height: height, Hash: c.blocks[height].Hash}
 }
 
-// batches gives the round messages of a chain: block i has 1 + i%5 transactions, and those after
+// batches returns the round messages of a chain: block i has 1 + i%5 transactions, and blocks after
 // `same` depend on the variant.
 func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte {
 	client := ledgertest.NewClient(genesis, "alpha")
@@ -92,7 +92,7 @@ func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte
 	return list
 }
 
-// newChain executes such round messages.
+// newChain executes the round messages of batches.
 func newChain(t testing.TB, heights, same int, variant int64) *chain {
 	t.Helper()
 	genesis := ledgertest.Genesis()
@@ -130,7 +130,7 @@ func (f *fabric) host(id rdmanet.PeerID) *memory.Host {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		// What lies in the windows of tests' dead peers is not worth waiting for.
+		// Do not wait for frames in the windows of dead peers.
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		if err := host.Close(ctx); err != nil {
@@ -142,7 +142,7 @@ func (f *fabric) host(id rdmanet.PeerID) *memory.Host {
 
 var members = []rdmanet.PeerID{"a", "b", "c"}
 
-// exchange starts an exchange on a host of its own; change may be nil.
+// exchange starts an exchange on its own host; change may be nil.
 func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config)) *Exchange {
 	f.t.Helper()
 	config := Config{Host: f.host(id), Peers: members, Chain: func() Chain {
@@ -159,8 +159,8 @@ func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config))
 	return x
 }
 
-// raw is a member that speaks for itself: each frame that it gets goes to handle, and what that
-// gives goes to the sender.
+// raw is a member without an exchange: handle gets each frame, and the frames that it returns go to
+// the sender.
 func (f *fabric) raw(id rdmanet.PeerID, handle func(frame []byte) [][]byte) *memory.Host {
 	f.t.Helper()
 	host := f.host(id)
@@ -183,7 +183,7 @@ func (f *fabric) raw(id rdmanet.PeerID, handle func(frame []byte) [][]byte) *mem
 	return host
 }
 
-// collector checks that blocks come in order.
+// collector checks that blocks arrive in order.
 type collector struct {
 	mu     sync.Mutex
 	blocks []*ledger.Block
@@ -196,7 +196,7 @@ func (c *collector) add(block *ledger.Block) error {
 	return nil
 }
 
-// check wants the blocks of a chain after one height up to another.
+// check expects the blocks of a chain after one height up to another.
 func (c *collector) check(t testing.TB, want *chain, after, to ledger.Height) {
 	t.Helper()
 	if len(c.blocks) != int(to-after) {

@@ -19,8 +19,8 @@ func encodedBlocks(c *chain, from, to ledger.Height) (encoded [][]byte) {
 	return encoded
 }
 
-// TestWrongAnswers has a peer that answers the request for blocks 3 to 6 as a row says. Nothing
-// wrong may reach add.
+// TestWrongAnswers has a peer that answers the request for blocks 3 to 6 as a row says. No wrong
+// block may reach add.
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	source, other := newChain(t, 10, 10, 0), newChain(t, 10, 2, 9)
@@ -79,8 +79,8 @@ func TestWrongAnswers(t *testing.T) {
 					t.Error(err)
 				}
 				c.answer.id = r.id
-				// Before it what nobody asked for, and what is no answer: dropped, and the call
-				// goes on waiting.
+				// First send an answer to no request, and frames that are no answers. They are
+				// dropped, and the call continues to wait.
 				stale := c.answer
 				stale.id++
 				return [][]byte{nil, {77}, {kindAnswer, 1}, {kindRequest, 1}, stale.encode(),
@@ -99,7 +99,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswerOfAnother has c answer what was asked of b, and a stranger too.
+// TestAnswerOfAnother lets c, and a peer that is no member, answer a request to b.
 func TestAnswerOfAnother(t *testing.T) {
 	t.Parallel()
 	source := newChain(t, 3, 3, 0)
@@ -133,7 +133,7 @@ func TestAnswerOfAnother(t *testing.T) {
 	got.check(t, source, 0, 0)
 }
 
-// TestFlood has a peer ask more than its share while the workers are held: the rest is answered
+// TestFlood lets a peer ask more than its share while the workers are held: the rest is answered
 // with busy.
 func TestFlood(t *testing.T) {
 	t.Parallel()
@@ -188,12 +188,11 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestSlowReader has a peer that asks and never takes an answer: another one is served all the
-// same.
+// TestSlowReader has a peer that asks and never takes an answer: another peer is still served.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	source := newChain(t, 30, 30, 0)
-	// The window has room for one answer or two.
+	// The window has room for one or two answers.
 	f := newFabric(t, memory.Options{WindowBytes: 16 << 10})
 	small := func(config *Config) { config.PieceBytes = 8 << 10 }
 	a := f.exchange("a", nil, small)
@@ -240,8 +239,8 @@ func TestStrangerIsNotServed(t *testing.T) {
 	if err := lane.Flushed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Requests are taken in order: what a member asks later is served after the stranger's would
-	// have been begun, and Close waits for its end.
+	// Requests are served in order. A member's later request would be served after the unknown
+	// peer's was started, and Close waits for its end.
 	var got collector
 	if err := a.Fetch(t.Context(), "b", source.point(0), 3, got.add); err != nil {
 		t.Fatal(err)

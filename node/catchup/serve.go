@@ -10,16 +10,16 @@ import (
 // errNoContent is the answer to a request for contents that are not here.
 var errNoContent = errors.New("this node does not hold these contents")
 
-// errNoChain is the answer while there is nothing to serve from.
+// errNoChain is the answer while there is no chain to serve from.
 var errNoChain = errors.New("this node serves no blocks now")
 
-// largeBlock is the encoding of a block that goes out in parts.
+// largeBlock is the encoding of a block that is sent in parts.
 type largeBlock struct {
 	hash    ledger.Hash
 	encoded []byte
 }
 
-// accept queues a request for the workers, or answers that the peer has asked too much.
+// accept queues a request for the workers, or answers "busy".
 func (x *Exchange) accept(r request) {
 	if r.from.queued.Add(1) > SlotsPerPeer {
 		r.from.queued.Add(-1)
@@ -34,7 +34,7 @@ func (x *Exchange) accept(r request) {
 	}
 }
 
-// prepareContent finds the part of some contents that a request wants.
+// prepareContent returns the requested part of some contents.
 func (x *Exchange) prepareContent(r request) answer {
 	var content []byte
 	if x.contents != nil {
@@ -56,7 +56,8 @@ func (x *Exchange) serve() {
 			return
 		case r := <-x.queue:
 			a := x.prepare(r)
-			// Before the answer is out, so that a peer that waits for it finds its place free.
+			// Free the slot before the answer is sent, so that a peer that waits for the answer
+			// finds it free.
 			r.from.queued.Add(-1)
 			x.reply(r, a)
 		}
@@ -71,7 +72,7 @@ func (x *Exchange) reply(r request, a answer) {
 	}
 }
 
-// prepare finds out what to say to a request.
+// prepare returns the answer to a request.
 func (x *Exchange) prepare(r request) answer {
 	if r.content {
 		return x.prepareContent(r)
@@ -108,8 +109,8 @@ func (x *Exchange) prepare(r request) answer {
 	return x.prepareBlocks(chain, r, a)
 }
 
-// prepareBlocks fills an answer with as many whole blocks as fit, or the first part of one that
-// does not.
+// prepareBlocks fills an answer with as many whole blocks as fit, or the first part of a block that
+// does not fit.
 func (x *Exchange) prepareBlocks(chain Chain, r request, a answer) answer {
 	a.status = statusBlocks
 	previous, left := r.after, int(r.limits.bytes)
@@ -118,7 +119,7 @@ func (x *Exchange) prepareBlocks(chain Chain, r request, a answer) answer {
 		block, err := follow(chain, previous)
 		switch {
 		case err != nil && len(a.blocks) > 0:
-			// The next request will hear of it.
+			// The next request will get the error.
 			return a
 		case err != nil:
 			return x.unreadable(r, previous.Height+1, err)
@@ -151,8 +152,8 @@ func (x *Exchange) preparePart(chain Chain, r request, a answer) answer {
 	return x.cut(r, a, large.hash, large.encoded)
 }
 
-// cut fills an answer with the part of a block's encoding that a request wants, and keeps the
-// encoding while there are more.
+// cut fills an answer with the requested part of a block's encoding. It keeps the encoding while
+// more parts are left.
 func (x *Exchange) cut(r request, a answer, hash ledger.Hash, encoded []byte) answer {
 	a.total, a.offset = uint64(len(encoded)), r.offset
 	if a.offset >= a.total {
@@ -172,7 +173,7 @@ func (x *Exchange) cut(r request, a answer, hash ledger.Hash, encoded []byte) an
 	return a
 }
 
-// follow reads the block after a point, which must follow it.
+// follow reads the block after a point, and checks that it follows the point.
 func follow(chain Chain, previous Point) (*ledger.Block, error) {
 	block, err := chain.Block(previous.Height + 1)
 	if err != nil {
@@ -184,7 +185,7 @@ func follow(chain Chain, previous Point) (*ledger.Block, error) {
 	return block, nil
 }
 
-// unreadable says that a block that should be here cannot be served.
+// unreadable returns the answer for a block that should be here but cannot be served.
 func (x *Exchange) unreadable(r request, height ledger.Height, err error) answer {
 	x.logger.Error("a block that a peer asked for cannot be read", "peer", r.from.id, "height",
 		height, "error", err)

@@ -18,7 +18,7 @@ const (
 
 const (
 	requestSize = 1 + 8 + 8 + ledger.HashSize + 8 + 8 + 4 + 4
-	// contentRequestSize is that of a request for contents.
+	// contentRequestSize is the size of a request for contents.
 	contentRequestSize = 1 + 8 + 32 + 8 + 4
 	answerHeaderSize   = 1 + 8 + 1 + 8
 	blocksHeaderSize   = 4
@@ -28,24 +28,24 @@ const (
 	reasonMax          = 512
 )
 
-// errFrame says that a frame is not one of this protocol's.
+// errFrame means that a frame does not belong to this protocol.
 var errFrame = errors.New("malformed frame")
 
 // request asks for the blocks after a point, or for contents by their hash.
 type request struct {
 	id uint64
-	// content tells that it is contents that are wanted: then id, hash, offset and the limit of
-	// bytes count.
+	// content selects a request for contents, which uses only id, hash, offset and the limit of
+	// bytes.
 	content bool
 	hash    [32]byte
 	after   Point
 	// to is the last height wanted, above the point's.
 	to ledger.Height
-	// offset is where to begin in the encoding of the first block; other than 0, only that block is
-	// wanted.
+	// offset is where to begin in the encoding of the first block. If it is not 0, only that block
+	// is wanted.
 	offset uint64
 	limits limits
-	// from is who asks; it is not in the frame.
+	// from is the peer that asks; it is not in the frame.
 	from *peer
 }
 
@@ -100,7 +100,7 @@ func decodeContentRequest(frame []byte) (request, error) {
 	return r, nil
 }
 
-// status says what an answer holds; one number for one meaning, for ever.
+// status says what an answer holds. The numbers never change their meaning.
 type status byte
 
 const (
@@ -113,16 +113,16 @@ const (
 	statusAbsent      status = 7
 )
 
-// answer is what a server says to one request. The slices share the memory of the frame.
+// answer is a server's answer to one request. The slices share the memory of the frame.
 type answer struct {
 	id     uint64
 	status status
-	// head is the server's height, or 0 where it does not tell.
+	// head is the server's height, or 0 if it is not given.
 	head ledger.Height
-	// blocks are the encoded blocks after the point, one at least, for statusBlocks.
+	// blocks are the encoded blocks after the point, at least one, for statusBlocks.
 	blocks [][]byte
-	// part is a piece of the first block's encoding, which has total bytes, from offset on, for
-	// statusPart.
+	// part is a piece of the first block's encoding from offset on, for statusPart. The whole
+	// encoding has total bytes.
 	part          []byte
 	total, offset uint64
 	// theirs is the server's block at the point's height, for statusFork.
@@ -164,7 +164,7 @@ func (a answer) encode() []byte {
 	return to
 }
 
-// answerID gives the request that a frame claims to answer.
+// answerID returns the id of the request that a frame claims to answer.
 func answerID(frame []byte) (uint64, error) {
 	if len(frame) < answerHeaderSize || frame[0] != kindAnswer {
 		return 0, fmt.Errorf("%w: an answer of %d bytes", errFrame, len(frame))
@@ -256,13 +256,13 @@ func appendPoint(to []byte, p Point) []byte {
 	return append(binary.LittleEndian.AppendUint64(to, uint64(p.Height)), p.Hash[:]...)
 }
 
-// pointAt reads the point at the beginning of data, which has room for one.
+// pointAt reads the point at the beginning of data, which is long enough for one.
 func pointAt(data []byte) Point {
 	return Point{Height: ledger.Height(binary.LittleEndian.Uint64(data)),
 		Hash: ledger.Hash(data[8:pointSize])}
 }
 
-// reasonOf gives an error's text as an answer carries it.
+// reasonOf returns an error's text in the form that an answer carries.
 func reasonOf(err error) string {
 	text := err.Error()
 	return strings.ToValidUTF8(text[:min(len(text), reasonMax)], "")

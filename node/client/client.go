@@ -21,25 +21,25 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// DefaultURL is where a node on this machine answers if nothing else was said.
+// DefaultURL is the default address: a node on this machine.
 const DefaultURL = "http://127.0.0.1:8080"
 
 // Options of a Client. The zero value of each field means its default.
 type Options struct {
 	TLS     *tls.Config   // for https: addresses; default: the system's roots
-	Tries   int           // rounds over all nodes for a call that may be made again; default 8
+	Tries   int           // rounds over all nodes for a retryable call; default 8
 	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
 	// CallTime bounds one call to one node; default 30 s.
 	CallTime time.Duration
-	// WaitTime is how long one call waits for a level before the same is submitted, or asked,
+	// WaitTime is how long one call waits for a level before the client submits or asks the same
 	// again, which heals the loss of a node's pool; default 10 s.
 	WaitTime time.Duration
 	// MaxAnswerBytes bounds an answer; default 64 MiB.
 	MaxAnswerBytes int
 }
 
-// Client talks to one or several nodes of a ledger; in a book of several shards each of them
-// answers for the whole book. It is safe for concurrent use.
+// Client talks to one or several nodes of a ledger. In a book of several shards each node answers
+// for the whole book. It is safe for concurrent use.
 type Client struct {
 	options   Options
 	urls      []string
@@ -58,7 +58,7 @@ type nonceStream struct {
 	stream       uint64
 }
 
-// New makes a client of the nodes at these addresses, the preferred one first; none means
+// New makes a client of the nodes at these addresses, the preferred one first. No address means
 // DefaultURL. An address without a scheme gets http.
 func New(urls []string, options Options) (*Client, error) {
 	if len(urls) == 0 {
@@ -113,7 +113,7 @@ func normalURL(address string) (string, error) {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") ||
 		parsed.RawQuery != "" || parsed.Fragment != "" {
-		return "", fmt.Errorf("client: %q is no node's address: it looks like %s", address,
+		return "", fmt.Errorf("client: %q is not a node's address: one looks like %s", address,
 			DefaultURL)
 	}
 	return strings.TrimRight(parsed.String(), "/"), nil
@@ -122,42 +122,42 @@ func normalURL(address string) (string, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// URLs are the nodes' addresses.
+// URLs returns the nodes' addresses.
 func (c *Client) URLs() []string { return c.urls }
 
-// Current is the address of the node that is asked next.
+// Current returns the address of the node that is asked next.
 func (c *Client) Current() string { return c.urls[c.at(0)] }
 
-// Rotate turns to the next node.
+// Rotate moves to the next node.
 func (c *Client) Rotate() { c.turn(c.current.Load()) }
 
-// turn moves on from a node, unless somebody else did already.
+// turn moves on from a node, unless another goroutine already did.
 func (c *Client) turn(from uint32) { c.current.CompareAndSwap(from, from+1) }
 
 func (c *Client) at(offset uint32) uint32 {
 	return (c.current.Load() + offset) % uint32(len(c.urls))
 }
 
-// ErrUnreachable says that no node answered.
+// ErrUnreachable means that no node answered.
 var ErrUnreachable = errors.New("is the node running? start it with `ledgerd start --home ...` " +
 	"or `ledgerd demo`")
 
-// Failure is what a node answered instead of a result.
+// Failure is an error that a node returned.
 type Failure struct {
 	Code    connect.Code
 	Message string   // a sentence for people
-	Retry   bool     // the same call may be made again later or elsewhere
-	Writers []string // addresses of nodes that take writes, where the node named some
+	Retry   bool     // the same call may be made again later or at another node
+	Writers []string // addresses of nodes that take writes, if the node named some
 	err     error
 }
 
 // Error implements error.
 func (f *Failure) Error() string { return f.Message }
 
-// Unwrap gives the error of the transport.
+// Unwrap returns the error of the transport.
 func (f *Failure) Unwrap() error { return f.err }
 
-// CodeOf is the code of a node's answer in an error, 0 where there is none.
+// CodeOf returns the code of a node's answer in an error, 0 if there is none.
 func CodeOf(err error) connect.Code {
 	if failure := (*Failure)(nil); errors.As(err, &failure) {
 		return failure.Code
@@ -165,7 +165,7 @@ func CodeOf(err error) connect.Code {
 	return 0
 }
 
-// explain makes a sentence of a call's error.
+// explain converts a call's error to a sentence.
 func (c *Client) explain(ctx context.Context, address string, err error) error {
 	if err == nil {
 		return nil
@@ -182,7 +182,7 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 	}
 	if !connect.IsWireError(err) {
 		switch coded.Code() {
-		// Where nobody canceled the call, CodeCanceled means that the node's end reset the
+		// If the caller did not cancel the call, CodeCanceled means that the node reset the
 		// connection.
 		case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled:
 			return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable,
@@ -201,9 +201,9 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 type verdict int
 
 const (
-	final     verdict = iota // nothing helps
-	elsewhere                // another node may answer; this one did not take anything
-	unknown                  // another node may answer; whether this one took anything is not known
+	final     verdict = iota // no retry helps
+	elsewhere                // another node may answer; this one took nothing
+	unknown                  // another node may answer; this one may have taken the request
 )
 
 func judge(err error) verdict {
@@ -233,7 +233,7 @@ func judge(err error) verdict {
 	return final
 }
 
-// unsureError marks an error after which a node may have taken what it was given.
+// unsureError marks an error after which a node may have taken the request.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
@@ -241,7 +241,7 @@ func (e *unsureError) Unwrap() error { return e.error }
 // pause waits between two rounds.
 func (c *Client) pause(ctx context.Context, round int) error {
 	length := min(c.options.Backoff<<min(round, 10), 2*time.Second)
-	length = length/2 + rand.N(length/2+1) // so that many clients do not come back together
+	length = length/2 + rand.N(length/2+1) // so that many clients do not return at the same time
 	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
@@ -252,9 +252,8 @@ func (c *Client) pause(ctx context.Context, round int) error {
 	}
 }
 
-// call asks one node after the other. Where patient, it goes round again after a pause; else one
-// round has to do. A call that nobody took, since nobody could be reached at all, is given up after
-// the first round.
+// call asks one node after the other. A patient call makes further rounds after a pause; otherwise
+// it makes one round. If no node could be reached at all, it gives up after the first round.
 func call[Request, Answer any](ctx context.Context, c *Client, patient bool, message *Request,
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
 		*connect.Request[Request]) (*connect.Response[Answer], error),
@@ -262,7 +261,7 @@ func call[Request, Answer any](ctx context.Context, c *Client, patient bool, mes
 	return callFor(ctx, c, c.options.CallTime, patient, message, method)
 }
 
-// callFor is call with a bound of its own for one call to one node.
+// callFor is call with its own time limit for one call to one node.
 func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Duration, patient bool,
 	message *Request,
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,

@@ -115,7 +115,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A node that dies while it is asked resets its connections, which is no answer.
+// A node that dies during a call resets its connections, which is no answer.
 func TestNodeDiesWhileAsked(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,7 +130,7 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 				return
 			}
 			if _, err := connection.Read(make([]byte, 1)); err == nil {
-				// Close sends a reset, as the end of a process does
+				// Close sends a reset, as the end of a process does.
 				connection.(*net.TCPConn).SetLinger(0)
 			}
 			connection.Close()
@@ -165,8 +165,8 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 	}
 }
 
-// A node that is gone, one that takes no writes and one that is overloaded for a while: the
-// submission gets through.
+// A submission gets through despite a node that is gone, one that takes no writes and one that is
+// overloaded for a while.
 func TestSubmitFindsANode(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
@@ -179,7 +179,7 @@ func TestSubmitFindsANode(t *testing.T) {
 	if c.Current() != ordering.URL {
 		t.Errorf("the client goes on with %s", c.Current())
 	}
-	// Where nobody takes writes, the refusal is told, with its reason.
+	// If no node takes writes, the refusal is returned with its reason.
 	cluster.Node(1).SetMode(api.ModeHalted, "no majority")
 	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1),
 		ledgerdv1.Level_LEVEL_DURABLE)
@@ -189,7 +189,7 @@ func TestSubmitFindsANode(t *testing.T) {
 	}
 }
 
-// Refusals that nothing will change come back at once, as sentences.
+// Permanent refusals are returned at once, as sentences.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -210,8 +210,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Several clients of one organisation say the same at the same time, on streams of their own and on
-// a common one, where stale nonces are signed anew: each transfer happens once.
+// Several clients of one organisation submit equal transactions at the same time, on their own
+// streams and on a common one, where stale nonces are signed anew. Each transfer happens once.
 func TestConcurrentPosts(t *testing.T) {
 	t.Parallel()
 	for _, common := range []bool{false, true} {
@@ -228,7 +228,7 @@ func TestConcurrentPosts(t *testing.T) {
 				go func() {
 					for i := range uint64(each) {
 						what := transfer("acme:mint", "acme:a", 1)
-						// all take the same numbers, so that what they say has to differ
+						// All take the same numbers, so their transactions must differ.
 						if common {
 							what.Nonce.Stream = 7
 							what.Note = []byte{byte(number)}
@@ -262,8 +262,8 @@ func TestConcurrentPosts(t *testing.T) {
 	}
 }
 
-// Somebody else on the same stream is always a moment faster to take the next nonce: a post gets
-// through all the same.
+// Another client on the same stream always takes the next nonce a moment earlier. A post still gets
+// through.
 func TestPostAgainstAFasterOne(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -295,7 +295,7 @@ func TestPostAgainstAFasterOne(t *testing.T) {
 	}))
 	t.Cleanup(between.Close)
 	slower := newTestClient(t, between.URL)
-	slower.nonces[nonceStream{key.Organisation, stream}] = 1 // it does not begin by chance
+	slower.nonces[nonceStream{key.Organisation, stream}] = 1 // its start is not random
 	what := transfer("acme:mint", "acme:a", 1)
 	what.Nonce.Stream = stream
 	status, err := slower.Post(testContext(t), []Key{key}, what, ledgerdv1.Level_LEVEL_ORDERED)
@@ -334,8 +334,8 @@ func TestNoncesWithoutWaiting(t *testing.T) {
 	}
 }
 
-// proxy passes calls on, and cuts the connection after the node has answered as often as it is told
-// to: the client cannot know the outcome.
+// proxy passes calls on. It cuts the connection after the node has answered, for the given number
+// of calls: the client cannot know the outcome.
 func proxy(t *testing.T, target string, cut *atomic.Int32) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -381,8 +381,8 @@ func proxy(t *testing.T, target string, cut *atomic.Int32) string {
 	return "http://" + listener.Addr().String()
 }
 
-// The answer is lost, and the client submits the same bytes again: the transfer happens once. When
-// it is lost for good, the client says so.
+// If an answer is lost, the client submits the same bytes again, and the transfer happens once. If
+// all answers are lost, the client reports an unknown outcome.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -449,7 +449,7 @@ func TestIterators(t *testing.T) {
 		height++
 	}
 	for range c.Accounts(testContext(t), "") {
-		break // an iterator that is left early ends
+		break // leaving an iterator early ends it
 	}
 	for _, err := range newTestClient(t, "127.0.0.1:1").Organisations(testContext(t)) {
 		if !errors.Is(err, ErrUnreachable) {
@@ -458,7 +458,7 @@ func TestIterators(t *testing.T) {
 	}
 }
 
-// A subscription goes on at another node with the block after the last one.
+// A subscription continues at another node with the block after the last one.
 func TestSubscribeResumes(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})

@@ -21,11 +21,11 @@ const KeysVariable = "LEDGERD_KEYS"
 
 // Errors of a keyring.
 var (
-	// ErrNoKey says that the keyring has no key of that organisation.
+	// ErrNoKey means that the keyring has no key of that organisation.
 	ErrNoKey = errors.New("client: no key")
-	// ErrKeyExists says that the keyring has a key of that organisation already.
+	// ErrKeyExists means that the keyring already has a key of that organisation.
 	ErrKeyExists = errors.New("client: key exists")
-	// ErrKeyFile says that a file of the keyring is not what it should be.
+	// ErrKeyFile means that a file of the keyring is damaged or is not a key file.
 	ErrKeyFile = errors.New("client: damaged or foreign key file")
 )
 
@@ -36,10 +36,10 @@ const (
 	maxKeyFile      = 16 << 10
 )
 
-// Keyring is a folder with one file a key: `ORGANISATION.key`, readable by its owner only (0600), a
-// PEM block "PRIVATE KEY" (PKCS #8, ed25519, what `openssl pkey -in FILE` reads) with the header
-// `Organisation: NAME`. Two names that differ in upper and lower case only cannot share a keyring
-// on file systems that take them for one; Create says so.
+// Keyring is a folder with one file per key: `ORGANISATION.key`, readable by its owner only (0600),
+// a PEM block "PRIVATE KEY" (PKCS #8, ed25519, which `openssl pkey -in FILE` reads) with the header
+// `Organisation: NAME`. On file systems that ignore case, two names that differ only in case cannot
+// share a keyring; Create then returns ErrKeyExists.
 type Keyring struct{ folder string }
 
 // Key is an organisation's signing key.
@@ -48,14 +48,14 @@ type Key struct {
 	Private      ed25519.PrivateKey
 }
 
-// Public is the public half.
+// Public returns the public half.
 func (k Key) Public() ledger.PublicKey {
 	var public ledger.PublicKey
 	copy(public[:], k.Private.Public().(ed25519.PublicKey))
 	return public
 }
 
-// DefaultKeyringFolder is $LEDGERD_KEYS, or ledgerd/keys in the user's configuration folder.
+// DefaultKeyringFolder returns $LEDGERD_KEYS, or ledgerd/keys in the user's configuration folder.
 func DefaultKeyringFolder() (string, error) {
 	if folder := os.Getenv(KeysVariable); folder != "" {
 		return folder, nil
@@ -68,8 +68,8 @@ func DefaultKeyringFolder() (string, error) {
 	return filepath.Join(configuration, "ledgerd", "keys"), nil
 }
 
-// OpenKeyring names the keyring's folder; the empty string means DefaultKeyringFolder. The folder
-// is made with the first key.
+// OpenKeyring returns the keyring in a folder; the empty string means DefaultKeyringFolder. The
+// folder is created with the first key.
 func OpenKeyring(folder string) (*Keyring, error) {
 	if folder == "" {
 		var err error
@@ -80,14 +80,15 @@ func OpenKeyring(folder string) (*Keyring, error) {
 	return &Keyring{folder: folder}, nil
 }
 
-// Folder is where the keys are.
+// Folder returns the folder of the keys.
 func (r *Keyring) Folder() string { return r.folder }
 
 func (r *Keyring) file(organisation ledger.OrganisationName) string {
 	return filepath.Join(r.folder, string(organisation)+keyExtension)
 }
 
-// Create makes a new key for an organisation and keeps it durably. ErrKeyExists if there is one.
+// Create makes a new key for an organisation and stores it durably. It returns ErrKeyExists if
+// there is one.
 func (r *Keyring) Create(organisation ledger.OrganisationName) (Key, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -97,7 +98,8 @@ func (r *Keyring) Create(organisation ledger.OrganisationName) (Key, error) {
 	return key, r.Add(key)
 }
 
-// Add keeps a key that was made elsewhere. ErrKeyExists if there is one of that organisation.
+// Add stores a key that was made elsewhere. It returns ErrKeyExists if there is one of that
+// organisation.
 func (r *Keyring) Add(key Key) error {
 	if err := key.Organisation.Validate(); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (r *Keyring) Add(key Key) error {
 	return r.write(r.file(key.Organisation), text)
 }
 
-// write makes the file appear whole or not at all, and never in the place of another.
+// write creates the file whole or not at all, and never replaces another.
 func (r *Keyring) write(path string, text []byte) error {
 	draft, err := os.CreateTemp(r.folder, ".new-*")
 	if err != nil {
@@ -137,8 +139,8 @@ func (r *Keyring) write(path string, text []byte) error {
 	return nil
 }
 
-// Load reads the key of an organisation. ErrNoKey if there is none, ErrKeyFile if the file is
-// damaged.
+// Load reads the key of an organisation. It returns ErrNoKey if there is none, and ErrKeyFile if
+// the file is damaged.
 func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 	if err := organisation.Validate(); err != nil {
 		return Key{}, err
@@ -153,7 +155,7 @@ func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 		return Key{}, fmt.Errorf("client: reading a key: %w", err)
 	}
 	if info.Size() > maxKeyFile || !info.Mode().IsRegular() {
-		return Key{}, fmt.Errorf("%w: %s: no key file", ErrKeyFile, path)
+		return Key{}, fmt.Errorf("%w: %s: not a key file", ErrKeyFile, path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -180,12 +182,12 @@ func parseKey(text []byte, organisation ledger.OrganisationName) (ed25519.Privat
 	}
 	private, ed := parsed.(ed25519.PrivateKey)
 	if !ed {
-		return nil, errors.New("it is no ed25519 key")
+		return nil, errors.New("it is not an ed25519 key")
 	}
 	return private, nil
 }
 
-// LoadOrCreate is Load, or Create where there is none.
+// LoadOrCreate loads the key, or creates it if there is none.
 func (r *Keyring) LoadOrCreate(organisation ledger.OrganisationName) (key Key, created bool,
 	err error) {
 	key, err = r.Load(organisation)
@@ -193,14 +195,14 @@ func (r *Keyring) LoadOrCreate(organisation ledger.OrganisationName) (key Key, c
 		return key, false, err
 	}
 	key, err = r.Create(organisation)
-	if errors.Is(err, ErrKeyExists) { // somebody else made it in between
+	if errors.Is(err, ErrKeyExists) { // another process made it in between
 		key, err = r.Load(organisation)
 		return key, false, err
 	}
 	return key, err == nil, err
 }
 
-// List names the organisations with a key, sorted.
+// List returns the organisations with a key, sorted.
 func (r *Keyring) List() ([]ledger.OrganisationName, error) {
 	entries, err := os.ReadDir(r.folder)
 	if errors.Is(err, fs.ErrNotExist) {

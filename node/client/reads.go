@@ -19,18 +19,18 @@ import (
 
 type service = ledgerdv1connect.LedgerServiceClient
 
-// Node asks for the node's state.
+// Node returns the node's state.
 func (c *Client) Node(ctx context.Context) (*ledgerdv1.NodeState, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetNodeRequest{}, service.GetNode)
 	return answer.GetNode(), err
 }
 
-// Cluster asks for the state of the node's shard as the node sees it.
+// Cluster returns the state of the node's shard as the node sees it.
 func (c *Client) Cluster(ctx context.Context) (*ledgerdv1.ClusterState, error) {
 	return c.ClusterOf(ctx, nil)
 }
 
-// ClusterOf asks for the state of a shard, as a node of that shard sees it; nil means the asked
+// ClusterOf returns the state of a shard, as a node of that shard sees it; nil means the asked
 // node's own.
 func (c *Client) ClusterOf(ctx context.Context, shard *uint32) (*ledgerdv1.ClusterState, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{Shard: shard},
@@ -38,14 +38,15 @@ func (c *Client) ClusterOf(ctx context.Context, shard *uint32) (*ledgerdv1.Clust
 	return answer.GetCluster(), err
 }
 
-// Tree asks for the tree of the book's shards, and how each of them does as far as the node knows.
+// Tree returns the tree of the book's shards, and the state of each as far as the node knows it.
 func (c *Client) Tree(ctx context.Context) (*ledgerdv1.Tree, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetTreeRequest{}, service.GetTree)
 	return answer.GetTree(), err
 }
 
-// Genesis is the identity of the nodes' ledger, which every transaction names but a change of the
-// members: its genesis hash, or the book's where that has several shards. It is asked for once.
+// Genesis returns the identity of the nodes' ledger: its genesis hash, or the book's if that has
+// several shards. Every transaction names it, except a change of the members. The client asks for
+// it once.
 func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
 	genesis := c.genesis
@@ -70,10 +71,10 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	return genesis, nil
 }
 
-// errNoGenesis says that an answer lacks what every ledger has.
-var errNoGenesis = errors.New("client: the node tells no genesis hash: is it a ledgerd node?")
+// errNoGenesis means that an answer lacks the genesis hash, which every ledger has.
+var errNoGenesis = errors.New("client: the node returned no genesis hash: is it a ledgerd node?")
 
-// chain asks for the genesis hash of the chain of the node's shard, which a change of its members
+// chain returns the genesis hash of the chain of the node's shard, which a change of its members
 // names.
 func (c *Client) chain(ctx context.Context) (genesis ledger.Hash, err error) {
 	cluster, err := c.Cluster(ctx)
@@ -86,7 +87,7 @@ func (c *Client) chain(ctx context.Context) (genesis ledger.Hash, err error) {
 	return genesis, nil
 }
 
-// ChainGenesis asks for the beginning of the nodes' chain, whose hash is checked.
+// ChainGenesis returns the genesis of the node's chain, after checking its hash.
 func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetGenesisRequest{}, service.GetGenesis)
 	if err != nil {
@@ -97,13 +98,13 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 		return nil, fmt.Errorf("client: the node's genesis: %w", err)
 	}
 	if hash := genesis.Hash(); !bytes.Equal(hash[:], answer.GetHash()) {
-		return nil, fmt.Errorf("client: the node's genesis has hash %s, and the node says %x", hash,
+		return nil, fmt.Errorf("client: the node's genesis has hash %s, but the node says %x", hash,
 			answer.GetHash())
 	}
 	return genesis, nil
 }
 
-// Snapshot asks for a snapshot of the node's store, for store.Restore. The caller closes it.
+// Snapshot returns a snapshot of the node's store, for store.Restore. The caller closes it.
 func (c *Client) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 	at := c.at(0)
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,7 +117,7 @@ func (c *Client) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 	return &snapshot{client: c, ctx: ctx, cancel: cancel, address: c.urls[at], stream: stream}, nil
 }
 
-// snapshot is a stream of parts as a reader.
+// snapshot reads a stream of parts.
 type snapshot struct {
 	client  *Client
 	ctx     context.Context
@@ -145,18 +146,18 @@ func (s *snapshot) Read(to []byte) (int, error) {
 // Close implements io.Closer.
 func (s *snapshot) Close() error {
 	s.cancel()
-	_ = s.stream.Close() // what it could say, Read said
+	_ = s.stream.Close() // Read has returned its error already
 	return nil
 }
 
-// Membership asks who the members of the chain are, as of the node's head, with the whole state of
-// the shard that the node tells.
+// Membership returns the members of the chain as of the node's head, with the whole state of the
+// shard that the node reports.
 func (c *Client) Membership(ctx context.Context) (ledger.Membership, *ledgerdv1.ClusterState,
 	error) {
 	return c.MembershipOf(ctx, nil)
 }
 
-// MembershipOf is Membership of a shard's chain; nil means the asked node's own.
+// MembershipOf is Membership for a shard's chain; nil means the asked node's own.
 func (c *Client) MembershipOf(ctx context.Context, shard *uint32) (ledger.Membership,
 	*ledgerdv1.ClusterState, error) {
 	cluster, err := c.ClusterOf(ctx, shard)
@@ -166,19 +167,19 @@ func (c *Client) MembershipOf(ctx context.Context, shard *uint32) (ledger.Member
 	membership, err := api.MembershipFromProto(cluster)
 	if err != nil {
 		return ledger.Membership{}, nil,
-			fmt.Errorf("client: the node tells no members: %w: is it of an older release?", err)
+			fmt.Errorf("client: the node returned no valid members: %w: is its release older?", err)
 	}
 	return membership, cluster, nil
 }
 
-// Transaction asks for a transaction by id.
+// Transaction returns a transaction by id.
 func (c *Client) Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Transaction, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetTransactionRequest{Id: id[:]},
 		service.GetTransaction)
 	return answer.GetTransaction(), err
 }
 
-// Wait asks for a transaction when it has reached a level, failed or expired; it asks again until
+// Wait returns a transaction once it has reached a level, failed or expired. It asks again until
 // ctx ends.
 func (c *Client) Wait(ctx context.Context, id ledger.Hash,
 	level ledgerdv1.Level) (*ledgerdv1.Transaction, error) {
@@ -197,20 +198,20 @@ func (c *Client) Wait(ctx context.Context, id ledger.Hash,
 	}
 }
 
-// Block asks for a block with the first page of its transactions.
+// Block returns a block with the first page of its transactions.
 func (c *Client) Block(ctx context.Context,
 	request *ledgerdv1.GetBlockRequest) (*ledgerdv1.GetBlockResponse, error) {
 	return call(ctx, c, false, request, service.GetBlock)
 }
 
-// Account asks for an account.
+// Account returns an account.
 func (c *Client) Account(ctx context.Context, path ledger.AccountPath) (*ledgerdv1.Account, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Account: string(path)},
 		service.GetAccount)
 	return answer.GetAccount(), err
 }
 
-// Organisation asks for an organisation.
+// Organisation returns an organisation.
 func (c *Client) Organisation(ctx context.Context,
 	name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetOrganisationRequest{Name: string(name)},
@@ -218,13 +219,13 @@ func (c *Client) Organisation(ctx context.Context,
 	return answer.GetOrganisation(), err
 }
 
-// Record asks for a record's value and the height of the block that wrote it.
+// Record returns a record's value and the height of the block that wrote it.
 func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse,
 	error) {
 	return call(ctx, c, false, &ledgerdv1.GetRecordRequest{Key: string(key)}, service.GetRecord)
 }
 
-// NextSequence asks for the next sequence number of a nonce stream.
+// NextSequence returns the next sequence number of a nonce stream.
 func (c *Client) NextSequence(ctx context.Context, organisation ledger.OrganisationName,
 	stream uint64) (uint64, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetNonceRequest{
@@ -232,20 +233,20 @@ func (c *Client) NextSequence(ctx context.Context, organisation ledger.Organisat
 	return answer.GetNextSequence(), err
 }
 
-// Proof asks for a transaction's proof.
+// Proof returns a transaction's proof.
 func (c *Client) Proof(ctx context.Context, id ledger.Hash) (*ledgerdv1.Proof, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.GetProofRequest{Id: id[:]}, service.GetProof)
 	return answer.GetProof(), err
 }
 
-// Search asks what a person may have meant.
+// Search returns the matches for a query that a person typed.
 func (c *Client) Search(ctx context.Context, query string) ([]*ledgerdv1.SearchHit, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.SearchRequest{Query: query}, service.Search)
 	return answer.GetHits(), err
 }
 
-// pages goes through a list to its end: ask takes a page's token and gives its items and the next
-// page's token.
+// pages iterates over a list to its end: ask takes a page's token and returns its items and the
+// next page's token.
 func pages[Item any](ask func(token string) ([]Item, string, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for token := ""; ; {
@@ -268,16 +269,16 @@ func pages[Item any](ask func(token string) ([]Item, string, error)) iter.Seq2[I
 	}
 }
 
-// The page size of iterators.
+// iteratorPage is the page size of iterators.
 const iteratorPage = 500
 
-// Blocks goes through the headers from a height on; 0 means the head, or block 1 where ascending.
+// Blocks iterates over the headers from a height on. 0 means the head, or block 1 if ascending.
 func (c *Client) Blocks(ctx context.Context, from ledger.Height,
 	ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
 	return c.BlocksOf(ctx, nil, from, ascending)
 }
 
-// BlocksOf is Blocks of a shard's chain; nil means the asked node's own.
+// BlocksOf is Blocks for a shard's chain; nil means the asked node's own.
 func (c *Client) BlocksOf(ctx context.Context, shard *uint32, from ledger.Height,
 	ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
 	return pages(func(token string) ([]*ledgerdv1.BlockHeader, string, error) {
@@ -289,13 +290,13 @@ func (c *Client) BlocksOf(ctx context.Context, shard *uint32, from ledger.Height
 	})
 }
 
-// BlockTransactions goes through the transactions of a block.
+// BlockTransactions iterates over the transactions of a block.
 func (c *Client) BlockTransactions(ctx context.Context,
 	height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
 	return c.BlockTransactionsOf(ctx, nil, height)
 }
 
-// BlockTransactionsOf is BlockTransactions of a block in a shard's chain; nil means the asked
+// BlockTransactionsOf is BlockTransactions for a block in a shard's chain; nil means the asked
 // node's own.
 func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32,
 	height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
@@ -308,14 +309,14 @@ func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32,
 	})
 }
 
-// Accounts goes through the accounts whose path begins with a prefix, by path: those of all shards,
-// or an error.
+// Accounts iterates over the accounts of all shards whose path begins with a prefix, by path. It
+// returns an error if a shard does not answer.
 func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerdv1.Account, error] {
 	return c.AccountsOf(ctx, nil, prefix, nil)
 }
 
-// AccountsOf is Accounts of one shard; nil means all. Those of a shard that does not answer are
-// left out, and silent is told which; without silent that is an error.
+// AccountsOf is Accounts for one shard; nil means all. If a shard does not answer, its accounts are
+// left out and silent gets the shard. If silent is nil, that is an error.
 func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 	silent func(shards []uint32)) iter.Seq2[*ledgerdv1.Account, error] {
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
@@ -323,7 +324,7 @@ func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
 			PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
 		if unanswered := answer.GetUnansweredShards(); err == nil && len(unanswered) > 0 {
 			if silent == nil {
-				return nil, "", fmt.Errorf("client: no node of %s answers, so that accounts are "+
+				return nil, "", fmt.Errorf("client: no node of %s answers, so accounts are "+
 					"missing: try again", ShardNames(unanswered))
 			}
 			silent(unanswered)
@@ -347,7 +348,7 @@ func ShardNames(shards []uint32) string {
 	return text
 }
 
-// History goes through what changed an account.
+// History iterates over the changes of an account.
 func (c *Client) History(ctx context.Context, path ledger.AccountPath,
 	ascending bool) iter.Seq2[*ledgerdv1.HistoryEntry, error] {
 	return pages(func(token string) ([]*ledgerdv1.HistoryEntry, string, error) {
@@ -358,7 +359,7 @@ func (c *Client) History(ctx context.Context, path ledger.AccountPath,
 	})
 }
 
-// Organisations goes through the organisations by name.
+// Organisations iterates over the organisations by name.
 func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organisation, error] {
 	return pages(func(token string) ([]*ledgerdv1.Organisation, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListOrganisationsRequest{
@@ -367,9 +368,10 @@ func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organis
 	})
 }
 
-// Subscribe hands every block from a height on to handle, in order and none twice, until ctx ends
-// or handle fails; 0 means after the head. A stream that breaks is taken up again, at any of the
-// nodes, with the block after the last one seen; only the first try has to succeed.
+// Subscribe passes every block from a height on to handle, in order and each once, until ctx ends
+// or handle fails; 0 means after the head. If the stream breaks, it continues after the last block
+// seen, at any of the nodes. It fails if the stream breaks at each of the nodes before the first
+// block.
 func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransactions bool,
 	handle func(*ledgerdv1.SubscribeResponse) error) error {
 	next := uint64(from)
@@ -408,12 +410,12 @@ func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransact
 	}
 }
 
-// handlerError carries the error of Subscribe's handle through.
+// handlerError carries the error of Subscribe's handle.
 type handlerError struct{ err error }
 
 func (e *handlerError) Error() string { return e.err.Error() }
 
-// errEnded says that a stream ended though it has no end.
+// errEnded means that a stream ended, although it has no end.
 var errEnded = connect.NewError(connect.CodeUnavailable, errors.New("the stream ended"))
 
 func (c *Client) subscribe(ctx context.Context, at uint32, next *uint64, withTransactions bool,
@@ -424,7 +426,7 @@ func (c *Client) subscribe(ctx context.Context, at uint32, next *uint64, withTra
 	if err != nil {
 		return err
 	}
-	defer stream.Close() // what it could say, Err said
+	defer stream.Close() // Err has returned its error already
 	for stream.Receive() {
 		message := stream.Msg()
 		if height := message.GetBlock().GetHeader().GetHeight(); height != *next {

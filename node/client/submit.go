@@ -11,11 +11,11 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// ErrOutcomeUnknown says that a submission may have been taken, or not.
+// ErrOutcomeUnknown means that a node may or may not have taken a submission.
 var ErrOutcomeUnknown = errors.New("client: the outcome is not known")
 
-// Reached tells whether nothing more is to be waited for at a level. A failed transaction counts
-// from the moment that it is in a block.
+// Reached reports whether there is nothing more to wait for at a level. A failed transaction counts
+// as soon as it is in a block.
 func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		level = ledgerdv1.Level_LEVEL_DURABLE
@@ -31,14 +31,14 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	}
 }
 
-// Submit gives a bundle to a node, or another one, until all its transactions have reached the
-// level, failed or expired; then it returns their statuses in the bundle's order. It sends the same
-// bytes as often as needed. With ErrOutcomeUnknown, which comes with the statuses as they were told
-// last, if they were, ask for the ids later or submit the same bundle again.
+// Submit submits a bundle to one node or another until all its transactions have reached the level,
+// failed or expired. Then it returns their statuses in the bundle's order. It sends the same bytes
+// as often as needed. With ErrOutcomeUnknown it also returns the last reported statuses, if there
+// are any. The caller then asks for the ids later, or submits the same bundle again.
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
 	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
-	var statuses []*ledgerdv1.TransactionStatus // as told last
+	var statuses []*ledgerdv1.TransactionStatus // the last reported
 	for {
 		answer, err := callFor(ctx, c, c.options.WaitTime, true, request, service.Submit)
 		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
@@ -65,7 +65,7 @@ func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
 	}
 }
 
-// waitingFor adds to the error of a wait that ended for which shards it was.
+// waitingFor adds to a wait's error the shards that it waited for, if any.
 func waitingFor(statuses []*ledgerdv1.TransactionStatus, err error) error {
 	for _, status := range statuses {
 		if shards := status.GetWaitsFor(); len(shards) > 0 {
@@ -75,15 +75,16 @@ func waitingFor(statuses []*ledgerdv1.TransactionStatus, err error) error {
 	return err
 }
 
-// unknownOutcome adds to an error that the transactions may be on their way, where they may.
+// unknownOutcome adds to an error that the transactions may be on their way.
 func unknownOutcome(bundle *ledger.Bundle, err error) error {
 	return fmt.Errorf("%w: %w: ask with `ledgerd tx status %s`; submitting the same again is safe",
 		ErrOutcomeUnknown, err, bundle.ID(0))
 }
 
-// SubmitInOrder gives bundles that build on each other to one node and returns when each is in its
-// pool or refused: no bundle is admitted if one before it was not, nor if the node does not know
-// the transaction after, unless that is zero. When a node does not answer the next one is asked.
+// SubmitInOrder submits bundles that build on each other to one node, and returns when each is in
+// its pool or refused. No bundle is admitted if one before it was not, nor if the node does not
+// know the transaction after, unless that is zero. If a node does not answer, the next one is
+// asked.
 func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
 	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true}
@@ -119,12 +120,12 @@ func Sign(keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle, error
 }
 
 // Two people who do the same at the same moment, such as paying 5 from a to b, mean two
-// transactions; with equal nonces these would have one id, and one of them would be taken for a
-// copy. So each client draws a stream, and where to begin in it, by chance. The number of streams
-// is bounded, since a ledger remembers each for ever.
+// transactions. With equal nonces both would have the same id, and one would be taken for a copy.
+// Each client therefore draws its stream, and its start in the stream, at random. The number of
+// streams is bounded, since a ledger remembers each for ever.
 const (
 	nonceStreams = 1 << 16
-	nonceJump    = ledger.WindowSize / 2 // a number skipped stays good for those who drew it
+	nonceJump    = ledger.WindowSize / 2 // a skipped number stays valid for a client that drew it
 )
 
 // maxStale bounds how often a transaction is signed anew for a stale nonce.
@@ -132,10 +133,10 @@ const maxStale = 16
 
 // Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own
 // unless the caller names one), signs it with the keys, of which the first is the signer's, and
-// submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it
-// takes one of the next and signs again: one of more each time, since whoever was faster may be so
-// again. A transaction that failed for another reason is no error here: see its status. With
-// ErrOutcomeUnknown the status is as it was told last, nil where it was not.
+// submits it. If the ledger reports that the nonce was stale, nothing has changed, and Post draws
+// another nonce and signs again. The range that it draws from doubles each time, since a competing
+// client may be faster again. A transaction that failed for another reason is no error here: see
+// its status. With ErrOutcomeUnknown the status is the last reported one, or nil if there is none.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction,
 	level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {
@@ -176,13 +177,13 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 			return statuses[0], nil
 		}
 	}
-	return nil, fmt.Errorf("client: %d nonces in a row were stale: somebody else uses nonce "+
+	return nil, fmt.Errorf("client: %d nonces in a row were stale: another client uses nonce "+
 		"stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream,
 		transaction.Signer)
 }
 
-// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is
-// known: one of the next so many.
+// takeNonce takes a sequence number that, as far as is known, neither the ledger nor this client
+// has used. It draws it from the next `among` numbers.
 func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream,
 	among uint64) (uint64, error) {
 	next, err := c.NextSequence(ctx, organisation, stream)

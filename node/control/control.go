@@ -1,6 +1,6 @@
-// Package control shares the fabric's lane "control" among those who send small, urgent messages:
-// heartbeats, stored heights, the agreement on generations. It is apart from the bulk lanes, so
-// that a heartbeat never waits behind a megabyte of transactions.
+// Package control shares the fabric's lane "control" among the users of small, urgent messages:
+// heartbeats, stored heights, the agreement on generations. The lane is separate from the bulk
+// lanes, so a heartbeat never waits behind a megabyte of transactions.
 //
 // A message is one byte of kind and a payload. A kind has one handler:
 //
@@ -8,9 +8,9 @@
 //	err = c.Register(control.KindHeartbeat, func(from rdmanet.Peer, payload []byte) { ... })
 //	err = c.Send(peer, control.KindHeartbeat, payload)
 //
-// What always holds: Send never blocks; messages of one sender arrive in order; messages may be
-// lost when a peer's window is full, it restarts, or it has no handler yet. Whoever needs more says
-// things again, as all users of this package do.
+// What always holds: Send never blocks. Messages of one sender arrive in order. Messages may be
+// lost when a peer's window is full, when it restarts, or when it has no handler yet. A user that
+// needs more repeats its messages, as all users of this package do.
 package control
 
 import (
@@ -28,62 +28,62 @@ const LaneName = "control"
 // PayloadMax bounds a message's payload, in bytes.
 const PayloadMax = 1 << 20
 
-// Kind tells what a message is about, and so who handles it.
+// Kind is the subject of a message. It selects the handler.
 type Kind uint8
 
-// The kinds in use; one number for one meaning, for ever.
+// The kinds in use. The numbers never change their meaning.
 const (
 	// KindHeartbeat: the sender is alive (package detector).
 	KindHeartbeat Kind = 1
 	// KindAccusation: the sender lost its lane to a server that the receiver watches, or to the
 	// receiver (package detector).
 	KindAccusation Kind = 2
-	// KindStatus: what the sender does and how far it has come (package node).
+	// KindStatus: the sender's state and progress (package node).
 	KindStatus Kind = 3
 	// KindGeneration: the agreement on the next generation (package allconcur/generation).
 	KindGeneration Kind = 4
-	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part
+	// KindEnter: the sender, outside of the group, has the chain's blocks and asks to take part
 	// (package node).
 	KindEnter Kind = 5
-	// KindShard: what the sender, of another shard, does and how far its chain has come (package
-	// shards).
-	KindShard Kind = 6
-	// KindVerdicts: what the sender's shard says of transactions that concern the receiver's too
+	// KindShard: the state of the sender, a member of another shard, and the progress of its chain
 	// (package shards).
+	KindShard Kind = 6
+	// KindVerdicts: the verdicts of the sender's shard on transactions that also concern the
+	// receiver's shard (package shards).
 	KindVerdicts Kind = 7
 	// KindVerdictQuery: transactions for which the sender's shard waits for the receiver's verdict
 	// (package shards).
 	KindVerdictQuery Kind = 8
-	// KindStream: rings of the stream from a parent shard to a child are asked for, offered, and
-	// given room (package streams).
+	// KindStream: asks for, offers of, and feedback on rings of the stream from a parent shard to a
+	// child (package streams).
 	KindStream Kind = 9
-	// KindStored: how far the sender's disk has come in a run (package node).
+	// KindStored: the progress of the sender's disk in a run (package node).
 	KindStored Kind = 10
 )
 
-// Handler takes one message. Calls for messages of one peer come one at a time, in order; those of
-// different peers may run side by side. The payload is immutable and may be kept. A handler must
-// return quickly, as it holds up that peer's later messages.
+// Handler handles one message. Calls for messages of one peer come one at a time, in order; those
+// for different peers may run concurrently. The payload is immutable and may be kept. A handler
+// must return quickly, as it holds up that peer's later messages.
 type Handler func(from rdmanet.Peer, payload []byte)
 
 // Errors of Control; match them with errors.Is.
 var (
-	// ErrBusy says that the peer's window has no room: the message was not sent.
+	// ErrBusy means that the peer's window has no room: the message was not sent.
 	ErrBusy = errors.New("control: no room on the lane")
-	// ErrTooLarge says that a payload is over PayloadMax.
+	// ErrTooLarge means that a payload exceeds PayloadMax.
 	ErrTooLarge = errors.New("control: payload too large")
-	// ErrRegistered says that a kind has a handler already.
+	// ErrRegistered means that a kind has a handler already.
 	ErrRegistered = errors.New("control: kind already registered")
 )
 
-// Control is the shared lane. All methods may be called from several goroutines.
+// Control is the shared lane. All methods are safe for concurrent use.
 type Control struct {
 	host     rdmanet.Host
 	logger   *slog.Logger
 	handlers [256]atomic.Pointer[Handler]
 }
 
-// New takes the host's lane "control". The logger may be nil. Errors are the host's.
+// New registers for the host's lane "control". The logger may be nil. Errors are the host's.
 func New(host rdmanet.Host, logger *slog.Logger) (*Control, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -95,7 +95,7 @@ func New(host rdmanet.Host, logger *slog.Logger) (*Control, error) {
 	return c, nil
 }
 
-// Register gives the messages of a kind to a handler, for good. ErrRegistered.
+// Register sets the handler of a kind for good. It returns ErrRegistered if the kind has one.
 func (c *Control) Register(kind Kind, handler Handler) error {
 	if !c.handlers[kind].CompareAndSwap(nil, &handler) {
 		return fmt.Errorf("%w: %d", ErrRegistered, kind)
@@ -103,8 +103,8 @@ func (c *Control) Register(kind Kind, handler Handler) error {
 	return nil
 }
 
-// Send sends a message, without waiting for room; it copies the payload. ErrBusy, ErrTooLarge, and
-// the fabric's errors.
+// Send sends a message without waiting for room; it copies the payload. It returns ErrBusy,
+// ErrTooLarge, or an error of the fabric.
 func (c *Control) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
 	if len(payload) > PayloadMax {
 		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrTooLarge, len(payload),
@@ -115,7 +115,7 @@ func (c *Control) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
 	copy(message[1:], payload)
 	sent, err := c.trySend(peer, message)
 	if errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) {
-		// The lane broke since it was last used: a fresh one leads to whoever answers now.
+		// The lane broke since its last use. A fresh lane leads to the peer's current process.
 		sent, err = c.trySend(peer, message)
 	}
 	switch {
@@ -135,7 +135,7 @@ func (c *Control) trySend(peer rdmanet.PeerID, message []byte) (bool, error) {
 	return lane.TrySend(message)
 }
 
-// receive gives each message to its kind's handler.
+// receive passes each message to its kind's handler.
 func (c *Control) receive(from rdmanet.Peer, messages [][]byte) {
 	for _, message := range messages {
 		if len(message) == 0 || len(message) > 1+PayloadMax {
@@ -144,7 +144,7 @@ func (c *Control) receive(from rdmanet.Peer, messages [][]byte) {
 		}
 		handler := c.handlers[message[0]].Load()
 		if handler == nil {
-			c.logger.Debug("control message of a kind that nobody handles", "peer", from, "kind",
+			c.logger.Debug("control message of a kind without a handler", "peer", from, "kind",
 				message[0])
 			continue
 		}

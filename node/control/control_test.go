@@ -71,7 +71,7 @@ func TestEachKindHasItsHandler(t *testing.T) {
 	if err := b.Register(2, func(rdmanet.Peer, []byte) {}); !errors.Is(err, control.ErrRegistered) {
 		t.Errorf("a second handler: %v", err)
 	}
-	// What nobody handles, and what is malformed, is passed over.
+	// Messages without a handler and malformed messages are skipped.
 	if err := a.Send("b", 77, []byte("nobody")); err != nil {
 		t.Fatal(err)
 	}

@@ -18,39 +18,39 @@ const (
 	AnnounceGapDefault   = 100 * time.Millisecond
 )
 
-// relayShare is after how many times AnnouncerConfig.Every the own shard's members are told again
-// who the members of the others are, if nothing happens before.
+// relayShare times AnnouncerConfig.Every is the interval at which the node relays the members of
+// the other shards to the members of its own shard. An event may cause an earlier relay.
 const relayShare = 10
 
-// AnnouncerConfig is what NewAnnouncer needs.
+// AnnouncerConfig is the configuration of an Announcer.
 type AnnouncerConfig struct {
 	Directory *Directory
 	Control   *control.Control
-	// Own tells what the others are told. It is called by the announcer's goroutine, and must not
-	// block for long.
+	// Own returns this node's announcement. The announcer's goroutine calls it. It must not block
+	// for long.
 	Own func() Announcement
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Every is how often the others are told, Gap the least time between two: the defaults where
-	// they are 0. The own shard's members are told relayShare times as rarely.
+	// Every is the interval of announcements, Gap the minimum time between two. Zero means the
+	// default. Members of the own shard get relays relayShare times as rarely.
 	Every, Gap time.Duration
 }
 
-// Announcer tells the members of all other shards what this node does, and the directory what they
-// do. The members of its own shard it tells who the members of the others are, where those are not
-// the genesis' any more: one that was away, or has just joined, may not know anybody of them. All
-// methods may be called from several goroutines.
+// Announcer sends this node's state to the members of all other shards, and records theirs in the
+// directory. To the members of its own shard it relays the members of the other shards that changed
+// since the genesis: a member that was away, or has just joined, may know none of them. All methods
+// are safe for concurrent use.
 type Announcer struct {
 	config AnnouncerConfig
-	met    atomic.Bool // a member of the own shard came since the last relay
+	met    atomic.Bool // a member of the own shard connected since the last relay
 	soon   chan struct{}
 	closed chan struct{}
 	done   sync.WaitGroup
 	once   sync.Once
 }
 
-// NewAnnouncer takes the messages of control.KindShard and begins to announce. Errors are those of
-// Control, or say what is missing.
+// NewAnnouncer registers for messages of control.KindShard and starts to announce. It fails if a
+// part of the configuration is missing, or with an error of Control.
 func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Directory == nil || config.Control == nil || config.Own == nil {
 		return nil, errors.New("shards: an announcer needs a directory, the control lane and " +
@@ -73,7 +73,8 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	return a, nil
 }
 
-// Soon has the others told at once, or as soon as Gap allows: what this node does changed much.
+// Soon asks for an announcement at once, or as soon as Gap allows. The node calls it after a
+// significant change.
 func (a *Announcer) Soon() {
 	select {
 	case a.soon <- struct{}{}:
@@ -81,7 +82,7 @@ func (a *Announcer) Soon() {
 	}
 }
 
-// Event hears of the fabric's links, of any peer. It returns at once.
+// Event handles an event of the fabric's link to any peer. It returns at once.
 func (a *Announcer) Event(event rdmanet.PeerEvent) {
 	shard, _, known := a.config.Directory.Find(event.Peer.ID)
 	switch {
@@ -102,8 +103,8 @@ func (a *Announcer) Event(event rdmanet.PeerEvent) {
 	}
 }
 
-// Close ends the announcements, and waits until nothing is sent any more. What still comes is
-// dropped. Closing again waits too.
+// Close ends the announcements, and waits until nothing more is sent. Messages that still arrive
+// are dropped. A second Close also waits.
 func (a *Announcer) Close() {
 	a.once.Do(func() { close(a.closed) })
 	a.done.Wait()
@@ -117,7 +118,7 @@ func (a *Announcer) run() {
 	var relayed time.Time
 	changed := a.config.Directory.Changed()
 	for {
-		// The gap first, so that what is asked for meanwhile is one announcement.
+		// Wait for the gap first, so requests in the meantime share one announcement.
 		select {
 		case <-a.closed:
 			return
@@ -162,8 +163,8 @@ func (a *Announcer) announce() {
 	}
 }
 
-// relay tells the members of the own shard who the members of the others are. Those of the genesis
-// are known to everybody.
+// relay sends the changed memberships of other shards to the members of the own shard. All members
+// know the members of the genesis.
 func (a *Announcer) relay() {
 	d := a.config.Directory
 	_, fellows := d.Members(d.Own())
@@ -183,9 +184,9 @@ func (a *Announcer) relay() {
 	}
 }
 
-// receive hears what a member of another shard does. What it says of its shard's members is taken:
-// its chain says so. So is what a member of the own shard says of others', which that heard from
-// them, and nothing else.
+// receive handles an announcement. A member of another shard may report its own state and its
+// shard's members, which its chain confirms. A member of the own shard may relay the members of
+// another shard, which it learned from them, and nothing else.
 func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	select {
 	case <-a.closed:

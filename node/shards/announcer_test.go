@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
+// patience bounds the wait for an expected event.
 const patience = time.Minute
 
 // eventually waits for a condition.
@@ -40,7 +40,7 @@ func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*mem
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// What lies in the windows of tests' dead peers is not worth waiting for.
+		// Do not wait for frames in the windows of dead peers.
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		_ = host.Close(ctx)
@@ -111,7 +111,7 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	})
 }
 
-// What a stranger says, what a member says of another shard, and what is no announcement, changes
+// Announcements of an unknown peer, of a member for another shard, and malformed ones change
 // nothing.
 func TestWhoMayAnnounce(t *testing.T) {
 	t.Parallel()
@@ -151,8 +151,8 @@ func TestWhoMayAnnounce(t *testing.T) {
 	}
 }
 
-// Who was away, or has just joined, hears from its fellows who the members of other shards are,
-// though nobody of those is left that it knows.
+// A member that was away, or has just joined, learns the members of other shards from its fellows,
+// even if none of the members that it knows is left.
 func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
@@ -161,7 +161,7 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 	begin := func(i int) {
 		d := directory(t, i)
 		host, c := controlOf(t, network, peerOf(t, i))
-		// Every is so long that only what happens has anybody told.
+		// Every is so long that only events cause announcements.
 		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
 			Every: patience, Gap: time.Millisecond, Own: func() Announcement {
 				return Announcement{Mode: NodeOrdering}

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// verdictKey names a verdict: a shard gives one of a transaction.
+// verdictKey identifies a verdict: a shard gives one verdict on a transaction.
 type verdictKey struct {
 	id    ledger.Hash
 	shard ledger.ShardID
@@ -15,19 +15,19 @@ type verdictKey struct {
 
 func keyOf(verdict *ledger.Verdict) verdictKey { return verdictKey{verdict.ID, verdict.Shard} }
 
-// awaitedSet is the verdicts that the chain waits for, to be proposed, each again only after a
-// while. It is not safe for concurrent use.
+// awaitedSet holds the verdicts that the chain waits for and that this node proposes. Each is
+// proposed again only after a pause. It is not safe for concurrent use.
 type awaitedSet struct {
 	byID map[ledger.Hash][]*list.Element
-	// fresh are those never proposed, in the order of their coming; proposed the others, in that of
-	// their last proposal.
+	// fresh holds those never proposed, in the order of their arrival. proposed holds the others,
+	// in the order of their last proposal.
 	fresh, proposed list.List
 }
 
 // awaited is an element of the lists.
 type awaited struct {
 	verdict  ledger.Verdict
-	proposed time.Time // zero for never
+	proposed time.Time // zero: never
 }
 
 func newAwaitedSet() *awaitedSet { return &awaitedSet{byID: map[ledger.Hash][]*list.Element{}} }
@@ -43,12 +43,12 @@ func (s *awaitedSet) has(key verdictKey) bool {
 	return false
 }
 
-// add takes a verdict that is not in the set.
+// add adds a verdict that is not in the set.
 func (s *awaitedSet) add(verdict ledger.Verdict) {
 	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.fresh.PushBack(&awaited{verdict: verdict}))
 }
 
-// remove forgets a shard's verdict of a transaction.
+// remove drops a shard's verdict on a transaction.
 func (s *awaitedSet) remove(key verdictKey) {
 	elements := s.byID[key.id]
 	for i, element := range elements {
@@ -66,7 +66,7 @@ func (s *awaitedSet) remove(key verdictKey) {
 	}
 }
 
-// removeAll forgets all verdicts of a transaction.
+// removeAll drops all verdicts on a transaction.
 func (s *awaitedSet) removeAll(id ledger.Hash) {
 	for _, element := range s.byID[id] {
 		s.unlink(element)
@@ -82,8 +82,8 @@ func (s *awaitedSet) unlink(element *list.Element) {
 	}
 }
 
-// propose gives up to so many verdicts: those whose last proposal was patience ago, then fresh
-// ones.
+// propose returns at most the given number of verdicts: first those whose last proposal was at
+// least patience ago, then fresh ones.
 func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []ledger.Verdict {
 	var verdicts []ledger.Verdict
 	for len(verdicts) < most {
@@ -95,7 +95,7 @@ func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []
 		if element == nil {
 			break
 		}
-		// The element moves from list to list, so the index has to point to its new one.
+		// The element moves to another list, so the index must point to the new one.
 		a := from.Remove(element).(*awaited)
 		a.proposed = now
 		moved := s.proposed.PushBack(a)
@@ -109,13 +109,13 @@ func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []
 	return verdicts
 }
 
-// due tells whether a verdict was proposed long enough ago to be proposed again.
+// due reports whether a verdict was proposed long enough ago to be proposed again.
 func (s *awaitedSet) due(now time.Time, patience time.Duration) bool {
 	at := s.again(patience)
 	return !at.IsZero() && !now.Before(at)
 }
 
-// again is when the next verdict may be proposed again, zero for never.
+// again returns when the next verdict may be proposed again, zero for never.
 func (s *awaitedSet) again(patience time.Duration) time.Time {
 	oldest := s.proposed.Front()
 	if oldest == nil {
@@ -124,15 +124,15 @@ func (s *awaitedSet) again(patience time.Duration) time.Time {
 	return oldest.Value.(*awaited).proposed.Add(patience)
 }
 
-// transactions calls visit for each transaction of which there is a verdict, in no order; visit may
-// remove that one's.
+// transactions calls visit for each transaction with a verdict in the set, in no order. visit may
+// remove the verdicts of its transaction.
 func (s *awaitedSet) transactions(visit func(ledger.Hash)) {
 	for id := range s.byID {
 		visit(id)
 	}
 }
 
-// drain empties the set and returns what was in it.
+// drain empties the set and returns its verdicts.
 func (s *awaitedSet) drain() []ledger.Verdict {
 	var verdicts []ledger.Verdict
 	for _, from := range []*list.List{&s.proposed, &s.fresh} {
@@ -145,8 +145,8 @@ func (s *awaitedSet) drain() []ledger.Verdict {
 	return verdicts
 }
 
-// earlySet keeps verdicts that came before their transactions, up to a bound: the oldest goes
-// first. It is not safe for concurrent use.
+// earlySet keeps verdicts that arrived before their transactions. At its bound it drops the oldest.
+// It is not safe for concurrent use.
 type earlySet struct {
 	bound int
 	byID  map[ledger.Hash][]*list.Element
@@ -168,14 +168,14 @@ func (s *earlySet) has(key verdictKey) bool {
 	return false
 }
 
-// add keeps a verdict that is not in the set.
+// add adds a verdict that is not in the set.
 func (s *earlySet) add(verdict ledger.Verdict) {
 	for s.order.Len() >= s.bound {
 		oldest := s.order.Front()
 		id := oldest.Value.(ledger.Verdict).ID
 		s.order.Remove(oldest)
-		// A transaction's elements are in the order of their coming, and so the oldest of all is
-		// its first.
+		// A transaction's elements are in the order of their arrival, so the oldest of all is its
+		// first.
 		if s.byID[id] = s.byID[id][1:]; len(s.byID[id]) == 0 {
 			delete(s.byID, id)
 		}
@@ -183,7 +183,7 @@ func (s *earlySet) add(verdict ledger.Verdict) {
 	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.order.PushBack(verdict))
 }
 
-// take removes and returns the verdicts of a transaction.
+// take removes and returns the verdicts on a transaction.
 func (s *earlySet) take(id ledger.Hash) []ledger.Verdict {
 	elements := s.byID[id]
 	if len(elements) == 0 {
@@ -197,7 +197,7 @@ func (s *earlySet) take(id ledger.Hash) []ledger.Verdict {
 	return verdicts
 }
 
-// drain empties the set and returns what was in it.
+// drain empties the set and returns its verdicts.
 func (s *earlySet) drain() []ledger.Verdict {
 	verdicts := make([]ledger.Verdict, 0, s.order.Len())
 	for element := s.order.Front(); element != nil; element = element.Next() {
@@ -208,7 +208,7 @@ func (s *earlySet) drain() []ledger.Verdict {
 	return verdicts
 }
 
-// recentSet remembers the last keys that were added, up to a bound.
+// recentSet remembers the most recently added keys, up to a bound.
 type recentSet struct {
 	bound int
 	known map[verdictKey]struct{}
@@ -238,8 +238,8 @@ func (s *recentSet) add(key verdictKey) {
 	s.known[key] = struct{}{}
 }
 
-// remove forgets a key. Its place in the order stays, so that it may be forgotten early once it was
-// added again.
+// remove drops a key. Its place in the order stays, so the key may be dropped early if it is added
+// again.
 func (s *recentSet) remove(key verdictKey) { delete(s.known, key) }
 
 func (s *recentSet) clear() {

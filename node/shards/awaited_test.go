@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The sets against plain slices.
+// The sets behave like plain slices.
 func TestSetsAreAsTheirModels(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// BenchmarkApplied is what the pipeline waits for with each block of 1,000 transactions, while
-// other shards' verdicts come and go.
+// BenchmarkApplied measures the time that the pipeline waits with each block of 1,000 transactions,
+// while other shards' verdicts come and go.
 func BenchmarkApplied(b *testing.B) {
 	v := &Verdicts{wake: make(chan struct{}, 1), awaited: newAwaitedSet(),
 		early: newEarlySet(earlyMax), settled: newRecentSet(settledMax)}
@@ -23,7 +23,7 @@ func BenchmarkApplied(b *testing.B) {
 	}
 }
 
-// BenchmarkPropose takes 100 of many verdicts and forgets them, as when a block has them.
+// BenchmarkPropose proposes 100 of many verdicts and removes them, as when a block has them.
 func BenchmarkPropose(b *testing.B) {
 	v := &Verdicts{wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		awaited: newAwaitedSet()}

@@ -14,24 +14,23 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// Lately is how long what a member said of itself counts.
+// Lately is how long a member's announcement is current.
 const Lately = 5 * time.Second
 
-// ErrOneShard says that a book has one shard, and so nothing of this package.
+// ErrOneShard means that a book has one shard and does not need this package.
 var ErrOneShard = errors.New("shards: the book has one shard")
 
 // Member is a present member of a shard, as this node knows it.
 type Member struct {
-	// Index is the member's in its shard's chain, for ever.
+	// Index is the member's permanent index in its shard's chain.
 	Index ledger.MemberIndex
 	Name  string
-	// Peer is the member on the fabric, and Address where the fabric finds it.
+	// Peer identifies the member on the fabric; Address is where the fabric finds it.
 	Peer    rdmanet.PeerID
 	Address string
 }
 
-// Directory is the members of all shards. All methods may be called from several goroutines; none
-// blocks.
+// Directory holds the members of all shards. All methods are safe for concurrent use; none blocks.
 type Directory struct {
 	own  ledger.ShardID
 	tree *ledger.ShardTree
@@ -45,11 +44,11 @@ type Directory struct {
 	changed chan struct{}
 }
 
-// members are those of one shard. Nothing in it is ever changed; another takes its place.
+// members are the members of one shard. The value is immutable; a change replaces it.
 type members struct {
 	number uint64
 	list   []Member
-	said   ledger.Membership // what the list was made of
+	said   ledger.Membership // the source of list
 }
 
 // Change is the membership of a shard after a change.
@@ -58,21 +57,21 @@ type Change struct {
 	Membership ledger.Membership `json:"membership"`
 }
 
-// place is where a member is.
+// place is a member with its shard.
 type place struct {
 	shard  ledger.ShardID
 	member Member
 }
 
-// heard is what a member said last of itself.
+// heard is the last announcement of a member.
 type heard struct {
 	announcement Announcement
 	at           time.Time
 	lost         bool
 }
 
-// NewDirectory returns the members that a genesis names. ErrOneShard, or ErrGenesis of package
-// ledger.
+// NewDirectory returns a directory with the members that a genesis names. It returns ErrOneShard
+// for a book of one shard, or ErrGenesis of package ledger.
 func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
@@ -97,8 +96,8 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 	return d, nil
 }
 
-// membersOf gives the members that the fabric can know. Nobody can have another key than an ed25519
-// one, so that whoever is named with one takes part in nothing.
+// membersOf returns the members that the fabric can know. Only ed25519 keys identify peers, so a
+// member with another key takes part in nothing.
 func membersOf(membership *ledger.Membership) members {
 	m := members{number: membership.Number, list: make([]Member, 0, len(membership.Members)),
 		said: *membership}
@@ -112,9 +111,9 @@ func membersOf(membership *ledger.Membership) members {
 	return m
 }
 
-// put has a shard's members take the place of those before. The lock is held, or nobody else knows
-// the directory yet. Who is a member of two shards, which takes a mistake of their operators, is
-// this node's own shard's, or the one's that was known first.
+// put replaces a shard's members. The caller holds the lock, or no other goroutine knows the
+// directory yet. A peer can be a member of two shards only by a mistake of their operators. It then
+// counts for this node's own shard, or else for the shard that was known first.
 func (d *Directory) put(shard ledger.ShardID, m members) {
 	for _, before := range d.shards[shard].list {
 		if d.places[before.Peer].shard == shard {
@@ -134,36 +133,36 @@ func (d *Directory) put(shard ledger.ShardID, m members) {
 	}
 }
 
-// replace is put that tells those who wait for changes. The lock is held.
+// replace is put and also notifies the waiters for changes. The caller holds the lock.
 func (d *Directory) replace(shard ledger.ShardID, m members) {
 	d.put(shard, m)
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// SetSelf says which peer this node is: it is never a candidate, and what it asks first of others
-// differs from what its fellows do. Call it before the directory is used.
+// SetSelf sets which peer this node is. This node is never a candidate, and its position makes it
+// prefer other candidates than its fellows do. Call it before the directory is used.
 func (d *Directory) SetSelf(self rdmanet.PeerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.self = self
 }
 
-// Self is what SetSelf said.
+// Self returns the peer that SetSelf set.
 func (d *Directory) Self() rdmanet.PeerID {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.self
 }
 
-// Own is this node's shard.
+// Own returns this node's shard.
 func (d *Directory) Own() ledger.ShardID { return d.own }
 
-// Tree is the tree of the shards.
+// Tree returns the tree of the shards.
 func (d *Directory) Tree() *ledger.ShardTree { return d.tree }
 
 // Members returns the number of a shard's membership, which counts its changes, and its present
-// members by index; read-only. A shard that does not exist has none.
+// members by index. The list is read-only. A shard that does not exist has no members.
 func (d *Directory) Members(shard ledger.ShardID) (number uint64, list []Member) {
 	if int(shard) >= d.tree.Shards() {
 		return 0, nil
@@ -173,7 +172,7 @@ func (d *Directory) Members(shard ledger.ShardID) (number uint64, list []Member)
 	return d.shards[shard].number, d.shards[shard].list
 }
 
-// Find tells who is behind a peer.
+// Find returns the shard and member that a peer is.
 func (d *Directory) Find(peer rdmanet.PeerID) (shard ledger.ShardID, member Member, known bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -181,7 +180,7 @@ func (d *Directory) Find(peer rdmanet.PeerID) (shard ledger.ShardID, member Memb
 	return at.shard, at.member, known
 }
 
-// SetOwn says who the members of this node's shard are, as its chain has it. Saying the same again
+// SetOwn sets the members of this node's shard, from its chain. Setting the same members again
 // changes nothing.
 func (d *Directory) SetOwn(membership ledger.Membership) {
 	m := membersOf(&membership)
@@ -192,10 +191,10 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 	}
 }
 
-// Learn takes a membership of another shard if its number is larger than that of the one known, and
-// returns whether it did. Who may say so is the caller's check: a member of that shard as known
-// until now, or of the own. What is no membership, or names a member of another shard, is not
-// taken.
+// Learn adopts a membership of another shard if its number is larger than the known one, and
+// reports whether it did. The caller checks that the sender may report it: it must be a known
+// member of that shard, or a member of the own shard. Learn rejects an invalid membership, and one
+// that names a member of another shard.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
 	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() ||
 		membership.Number <= number || membership.Validate() != nil {
@@ -216,8 +215,8 @@ func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bo
 	return true
 }
 
-// Changes returns the memberships of other shards that are not those of the genesis any more, by
-// shard; read-only. Learn takes them at another node, or at this one when it begins again.
+// Changes returns the memberships of other shards that differ from the genesis, by shard. They are
+// read-only. Learn adopts them at another node, or at this node after a restart.
 func (d *Directory) Changes() (changes []Change) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -229,16 +228,16 @@ func (d *Directory) Changes() (changes []Change) {
 	return changes
 }
 
-// Changed gives a channel that is closed at the next change of any shard's members. Take it before
-// looking, so that nothing is missed.
+// Changed returns a channel that is closed at the next change of any shard's members. Take it
+// before reading, to miss no change.
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.changed
 }
 
-// Heard notes what a member said of itself. Who is no member of the shard that it speaks of is not
-// heard.
+// Heard records a member's announcement. It ignores a peer that is no member of the shard in the
+// announcement.
 func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,8 +246,8 @@ func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) {
 	}
 }
 
-// Lost says that the fabric has no link to a peer any more: until it is heard again it is asked
-// last.
+// Lost records that the fabric has no link to a peer any more. The peer is asked last until it is
+// heard again.
 func (d *Directory) Lost(peer rdmanet.PeerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -258,15 +257,15 @@ func (d *Directory) Lost(peer rdmanet.PeerID) {
 	}
 }
 
-// lately tells whether what was heard counts still.
+// lately reports whether the announcement is still current.
 func (h heard) lately(now time.Time) bool {
 	return !h.at.IsZero() && !h.lost && now.Sub(h.at) <= Lately
 }
 
-// Candidates returns whom to ask of a shard: members heard of lately that order first, then others
-// heard of lately, then those never heard of, and at last those that went silent; this node never.
-// Within each of these, different nodes begin with different members, so that load spreads, and a
-// node with the same one as long as nothing changes.
+// Candidates returns the members of a shard to ask, in this order: members with a current
+// announcement that order, then others with a current announcement, then members never heard, and
+// last members that went silent. It never contains this node. Within each group, different nodes
+// begin with different members to spread the load. The order is stable while nothing changes.
 func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
 	if int(shard) >= d.tree.Shards() {
 		return nil
@@ -294,7 +293,7 @@ func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
 	return candidates
 }
 
-// rank orders candidates. The lock is held.
+// rank returns the group of a candidate. The caller holds the lock.
 func (d *Directory) rank(peer rdmanet.PeerID, now time.Time) int {
 	h, known := d.heard[peer]
 	switch {
@@ -308,8 +307,9 @@ func (d *Directory) rank(peer rdmanet.PeerID, now time.Time) int {
 	return 1
 }
 
-// rotation is where this node begins among so many members: a member of a shard at its own place
-// among its fellows, anybody else somewhere. The lock is held.
+// rotation returns where this node begins in a list of count members: a member of a shard at its
+// own index among its fellows plus its shard, any other peer at a hash of its id. The caller holds
+// the lock.
 func (d *Directory) rotation(count int) int {
 	if at, known := d.places[d.self]; known {
 		fellows := d.shards[at.shard].list

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// peerOf is the peer that a test's member is.
+// peerOf returns the peer of a test's member.
 func peerOf(t testing.TB, i int) rdmanet.PeerID {
 	t.Helper()
 	peer, err := p2p.PeerID(ledgertest.Member(i).Key)
@@ -22,8 +22,8 @@ func peerOf(t testing.TB, i int) rdmanet.PeerID {
 	return peer
 }
 
-// directory is that of a member of the root of three shards with three members each, 0 above 1
-// above 2.
+// directory returns the directory of a member in a book of three shards with three members each, 0
+// above 1 above 2.
 func directory(t testing.TB, self int) *Directory {
 	t.Helper()
 	genesis, err := ledgertest.ShardedGenesis(3, 0, 0, 1).ForShard(ledger.ShardID(self / 3))
@@ -38,7 +38,7 @@ func directory(t testing.TB, self int) *Directory {
 	return d
 }
 
-// changed are the members of a shard of the test's book after changes.
+// changed returns the membership of a shard of the test's book after changes.
 func changed(number uint64, indexes map[ledger.MemberIndex]int) ledger.Membership {
 	m := ledger.Membership{Number: number}
 	for index := range ledger.MemberIndex(16) {
@@ -140,7 +140,7 @@ func TestCandidatesAreInOrderOfUse(t *testing.T) {
 	d.Lost(peerOf(t, 3))
 	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing}, now)
 	d.Heard(peerOf(t, 5), Announcement{Shard: 1, Mode: NodeOrdering}, now)
-	// says so of another shard than its own
+	// This member reports a shard that is not its own.
 	d.Heard(peerOf(t, 6), Announcement{Shard: 1, Mode: NodeOrdering}, now)
 	want := []rdmanet.PeerID{peerOf(t, 5), peerOf(t, 4), peerOf(t, 3)}
 	if got := d.Candidates(1); !slices.Equal(got, want) {

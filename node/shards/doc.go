@@ -1,12 +1,12 @@
-// Package shards is what a node of a book with several shards knows of the others, and what their
-// members tell each other. A node of a book with one shard makes none of this.
+// Package shards is a node's knowledge of the other shards in a book of several, and the exchange
+// between their members. A node of a book with one shard uses none of it.
 //
-// # Who they are
+// # The members
 //
-// The Directory holds the members of all shards: those of the genesis, and what came since, which
-// each shard's chain says and its members pass on. A member is named by its shard and its index in
-// that shard's chain. From what members say of themselves (the Announcer) the Directory knows whom
-// to ask (Candidates) and what people want to see (States).
+// The Directory holds the members of all shards: those of the genesis, and later changes, which
+// each shard's chain records and its members pass on. A member is named by its shard and its index
+// in that shard's chain. Members announce their state (the Announcer). From these announcements the
+// Directory derives which members to ask (Candidates) and a view for people (States).
 //
 //	directory, err := shards.NewDirectory(genesis)
 //	directory.SetSelf(host.ID())
@@ -15,18 +15,19 @@
 //	directory.SetOwn(store.Membership())                   // whenever it changed
 //	for { <-directory.Changed(); host.SetMembers(of all shards) }
 //
-// Network-wide trust is as within a shard: members crash, they do not lie. A message counts only if
-// it comes from a member of the shard that it speaks of, and is bounded and validated; but who the
-// members of a shard are may be said by members of the own shard, too. So a node that has just
-// joined, or was away while a shard's members were replaced, hears of them from its fellows, and
-// what it knows (Directory.Changes) it keeps for when it begins again. A shard of which no node
-// runs while all members of another are replaced does not find that one by itself.
+// Trust between shards is as within a shard: members crash, they do not lie. A message counts only
+// if it comes from a member of the shard that it describes, and is bounded and validated. There is
+// one exception: members of the own shard may also relay the members of other shards. A node that
+// has just joined, or was away while a shard's members were replaced, learns them this way from its
+// fellows. It saves its knowledge (Directory.Changes) for its next start. If no node of a shard
+// runs while all members of another shard are replaced, the first shard cannot find the other by
+// itself.
 //
-// # What they say of transactions
+// # The verdicts on transactions
 //
-// A transaction of several shards waits in each of them for what the others say of it
+// A transaction of several shards waits in each of them for the verdicts of the others
 // ([ledger.Verdict]). Verdicts is the exchange. Each shard's verdict follows from its chain, so any
-// member can tell it as often as it likes, and whatever gets lost is only late:
+// member can send it any number of times, and a lost message only causes a delay:
 //
 //	verdicts, err := shards.NewVerdicts(shards.VerdictsConfig{Directory: directory, Control: control, Store: current, Durable: height, Ready: pool.Wake})
 //	verdicts.Applied(block)                                // each block that is executed here
@@ -34,33 +35,33 @@
 //	batch.Verdicts = verdicts.Propose(room)                // with this node's next message
 //	verdicts.Reset()                                       // another store took the place of the one before
 //
-// A verdict's way:
+// The path of a verdict:
 //
-//   - Told: once a block is durable, f+1 members of its shard, of n, of which f = ⌊(n-1)/2⌋ may
-//     crash, tell the verdicts in it to f+1 members of each other shard that they concern. Which
-//     ones rotates with the transaction's id.
-//   - Asked for: what waits longer than AskAfter, as those who should have told crashed, were cut
-//     off, or had no room, is asked for, each time from another member. A node that starts asks at
-//     once.
+//   - Told: once a block is durable, f+1 of the n members of its shard, of which f = ⌊(n-1)/2⌋ may
+//     crash, send the verdicts in it to f+1 members of each other shard that they concern. The
+//     choice of members rotates with the transaction's id.
+//   - Asked for: the members that should have told a verdict may have crashed, been cut off, or had
+//     no room. A node therefore asks for a verdict that it has waited for longer than AskAfter,
+//     each time from another member. A node that starts asks at once.
 //   - Proposed: a verdict that the chain waits for goes into this node's next message, and again
-//     only after AgainAfter. Blocks take each once, whoever proposes it. One that comes before its
-//     transaction is kept until that comes.
+//     only after AgainAfter. Blocks take each verdict once, whichever member proposes it. A verdict
+//     that arrives before its transaction is kept until the transaction arrives.
 //
 // What always holds:
 //
-//   - Only what durable blocks say is told: other shards act on it for ever.
-//   - What is proposed is well-formed, of a shard other than the own, and was waited for when it
-//     was judged; what was settled meanwhile goes out with the next block that is executed, or the
-//     next look.
-//   - All that is kept is bounded. What does not fit is dropped, and asked for later.
-//   - One goroutine reads the chain. Handlers of messages, Applied and DurableTo only take notes;
-//     with nothing to do the goroutine sleeps, without a ticker.
+//   - Only verdicts of durable blocks are told: other shards act on them for ever.
+//   - A proposed verdict is well-formed, from another shard, and was waited for when it was judged.
+//     A verdict that was settled meanwhile is dropped with the next executed block, or at the next
+//     look.
+//   - All memory is bounded. A verdict that does not fit is dropped, and asked for later.
+//   - One goroutine reads the chain. Handlers of messages, Applied and DurableTo only take notes.
+//     With nothing to do the goroutine sleeps, without a ticker.
 //
-// # Where to find what
+// # Files
 //
-//	directory.go  who the members are, and whom to ask
-//	state.go      how the shards are, for people
-//	announcer.go  what nodes say of themselves
+//	directory.go  the members, and which of them to ask
+//	state.go      the state of the shards, for people
+//	announcer.go  the nodes' reports about themselves
 //	verdicts.go   the exchange of verdicts, as the node sees it
 //	exchange.go   its goroutine: judging, answering, telling, asking
 //	awaited.go    the sets of verdicts

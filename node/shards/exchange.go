@@ -12,17 +12,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// How much the goroutine does of one thing until it looks at the others.
+// How much of each task the goroutine does before it turns to the next.
 const (
 	judgeTurn, answerTurn, tellTurn = 1024, 4, 32
-	// judgeTries is how often a verdict is judged while blocks are executed beside.
+	// judgeTries bounds how often a verdict is judged while blocks are executed at the same time.
 	judgeTries = 4
-	// lookShare is how many times the time of a look at what waits passes at least until the next
-	// one.
+	// lookShare times the duration of a look at the waiting transactions is the minimum pause
+	// before the next look.
 	lookShare = 20
 )
 
-// run is the goroutine of Verdicts: the only one that reads the chain.
+// run is the goroutine of Verdicts. Only this goroutine reads the chain.
 func (v *Verdicts) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -36,7 +36,7 @@ func (v *Verdicts) run() {
 		}
 		chain := v.config.Store()
 		if chain == nil {
-			continue // Reset comes
+			continue // Reset will follow
 		}
 		more := v.judge(chain)
 		more = v.answer(chain) || more
@@ -51,14 +51,14 @@ func (v *Verdicts) run() {
 		v.mu.Unlock()
 		if earliest := reminded.Add(v.config.AgainAfter); again.Before(earliest) &&
 			!again.IsZero() {
-			again = earliest // nobody proposes at present
+			again = earliest // no batch takes verdicts at present
 		}
 		if !again.IsZero() && !now.Before(again) {
 			reminded = now
 			v.config.Ready()
 			again = now.Add(v.config.AgainAfter)
 		}
-		// With nothing to wait for it sleeps until it is woken.
+		// With nothing to wait for, the goroutine sleeps until it is woken.
 		next := v.look
 		if next.IsZero() || !again.IsZero() && again.Before(next) {
 			next = again
@@ -70,8 +70,7 @@ func (v *Verdicts) run() {
 	}
 }
 
-// judge finds out what the chain does with the verdicts that came. It reports whether there are
-// more.
+// judge determines how the chain treats the received verdicts. It reports whether more are left.
 func (v *Verdicts) judge(chain Chain) (more bool) {
 	v.mu.Lock()
 	count := min(len(v.inbox), judgeTurn)
@@ -94,9 +93,10 @@ func (v *Verdicts) judge(chain Chain) (more bool) {
 	return more
 }
 
-// judgeOne reports whether there is something to propose now. A verdict is only put where it
-// belongs if no block was executed since the chain was asked, or it would be early for ever when
-// its transaction came meanwhile; looks at what waits mend that where blocks come too fast.
+// judgeOne judges one verdict and reports whether there is something to propose now. It places a
+// verdict only if no block was executed since it asked the chain. Otherwise the verdict could stay
+// early for ever, because its transaction arrived in between. If blocks come too fast, it places
+// the verdict after judgeTries anyway, and a later look corrects a wrong place.
 func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 	key := keyOf(verdict)
 	for try := 1; ; try++ {
@@ -115,7 +115,7 @@ func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 			v.mu.Unlock()
 			continue
 		case standing == store.Over && v.applied != applied:
-			// Of another chain perhaps, and what is over is never judged again.
+			// The chain may have been replaced, and a verdict that is over is never judged again.
 		case standing == store.Over:
 			v.settled.add(key)
 		case standing == store.Early:
@@ -139,7 +139,7 @@ func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 	}
 }
 
-// answer answers some questions of members of other shards. It reports whether there are more.
+// answer answers some queries of members of other shards. It reports whether more are left.
 func (v *Verdicts) answer(chain Chain) (more bool) {
 	v.mu.Lock()
 	count := min(len(v.queries), answerTurn)
@@ -175,8 +175,8 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 	return more
 }
 
-// durableHeight is the height up to which other shards may be told what this chain says: they act
-// on it for ever.
+// durableHeight returns the height up to which other shards may be told this chain's verdicts. They
+// act on them for ever.
 func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 	height := v.config.Durable()
 	v.mu.Lock()
@@ -190,14 +190,14 @@ func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 }
 
 // tell sends the verdicts of blocks that became durable to the other shards that they concern. It
-// reports whether there are more. Each shard tells through f+1 of its members, of n, of which f =
-// ⌊(n-1)/2⌋ may fail, to f+1 members of the other; which ones rotates with the transaction. What
-// gets lost all the same is asked for.
+// reports whether more are left. Each shard tells through f+1 of its n members, of which f =
+// ⌊(n-1)/2⌋ may fail, to f+1 members of the other shard. The choice of members rotates with the
+// transaction. Verdicts that get lost all the same are asked for.
 func (v *Verdicts) tell(chain Chain) (more bool) {
 	durable := v.durableHeight(chain)
 	if !v.telling {
-		// What was executed before this life was told, and is asked for where it is missing; but
-		// for the last blocks, which were not durable perhaps.
+		// The verdicts of blocks executed before this start were told, and are asked for where they
+		// are missing. The last blocks are an exception: they may not have been durable.
 		appended := chain.AppendedHeight()
 		v.telling, v.told = true, max(durable, appended-min(appended, pushAgain))
 	}
@@ -216,7 +216,7 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 		if self >= 0 {
 			if err := v.tellBlock(chain, v.told+1, own, self, messages); errors.Is(err,
 				store.ErrClosed) {
-				return false // another store comes
+				return false // Reset will follow with another store
 			} else if err != nil {
 				v.config.Logger.Debug("verdicts of a block not told", "height", v.told+1, "error",
 					err)
@@ -230,8 +230,7 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 	return v.told < durable
 }
 
-// tellBlock adds the verdicts of a block to the messages, by receiver, and sends those that are
-// full.
+// tellBlock adds the verdicts of a block to the messages, by receiver, and sends full messages.
 func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int,
 	messages map[rdmanet.PeerID][]ledger.Verdict) error {
 	block, err := chain.Block(height)
@@ -269,7 +268,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	return nil
 }
 
-// acts tells whether a member, by its place among so many, is one of the f+1 that act on a
+// acts reports whether the member at this index among count members is one of the f+1 that act on a
 // transaction.
 func acts(at, count int, turn uint32) bool {
 	first := int(turn % uint32(count))
@@ -296,8 +295,8 @@ func (v *Verdicts) count(counter *uint64, by int) {
 	v.mu.Unlock()
 }
 
-// ask looks, when it is time, at what waits for other shards, and asks them for verdicts that do
-// not come by themselves.
+// ask looks, when it is time, at the transactions that wait for other shards, and asks those shards
+// for verdicts that did not arrive unasked.
 func (v *Verdicts) ask(chain Chain, now time.Time) {
 	v.mu.Lock()
 	anew := v.reset
@@ -322,15 +321,15 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 	v.sweep()
 	v.question(due, now)
 	if len(pending) > 0 {
-		// A look costs in proportion to what waits, and the chain stands still for a part of it.
+		// A look costs time in proportion to the waiting transactions, and blocks the chain for a
+		// part of it.
 		end := time.Now()
 		v.look = end.Add(max(v.config.AskAfter/2, lookShare*end.Sub(now)))
 	}
 }
 
-// overdue keeps account of how long what waits has been waiting, and returns what is to be asked
-// for, that first which was asked for longest ago. What a store that was just opened waits for is
-// overdue.
+// overdue tracks how long transactions have been waiting, and returns those to ask for, the least
+// recently asked first. After a store was opened, all of its waiting transactions are overdue.
 func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) []*ledger.Pending {
 	for _, w := range v.waiting {
 		w.seen = false
@@ -361,8 +360,8 @@ func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) [
 	return due
 }
 
-// sweep has verdicts judged again that are not where they belong: awaited ones whose transactions
-// do not wait, and early ones whose transactions do.
+// sweep queues misplaced verdicts to be judged again: awaited ones whose transactions do not wait,
+// and early ones whose transactions do.
 func (v *Verdicts) sweep() {
 	v.mu.Lock()
 	before := len(v.inbox)
@@ -387,7 +386,7 @@ func (v *Verdicts) sweep() {
 	}
 }
 
-// question asks the shards that transactions wait for, each time other members of them.
+// question asks the shards that transactions wait for, each time another member.
 func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
 	ids := map[ledger.ShardID][]ledger.Hash{}
 	v.mu.Lock()
@@ -395,7 +394,8 @@ func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
 		for _, shard := range each.Waits {
 			if key := (verdictKey{each.ID, shard}); len(ids[shard]) < askMessages*queryMax &&
 				!v.awaited.has(key) {
-				// it was judged while the transaction's block was executed, and is not over
+				// The verdict was judged while the transaction's block was executed, and is not
+				// over.
 				v.settled.remove(key)
 				ids[shard] = append(ids[shard], each.ID)
 				v.waiting[each.ID].asked = now

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// fakeChain says what a test wants it to say.
+// fakeChain returns the values that a test sets.
 type fakeChain struct {
 	mu         sync.Mutex
 	blocks     []*ledger.Block
@@ -106,7 +106,7 @@ func (c *fakeChain) Verdict(id ledger.Hash, upTo ledger.Height) (ledger.Verdict,
 	return ledger.Verdict{}, false, nil
 }
 
-// scene is member 0, of shard 0, under test, and the members of shard 1, which the test speaks for.
+// scene is member 0 of shard 0, under test, and the members of shard 1, which the test controls.
 type scene struct {
 	t        *testing.T
 	chain    *fakeChain
@@ -125,7 +125,7 @@ type other struct {
 	asked   int
 }
 
-// newScene has every time that is 0 in the configuration be so long that it does not matter.
+// newScene sets every time that is 0 in the configuration to one so long that it does not matter.
 func newScene(t *testing.T, config VerdictsConfig) *scene {
 	t.Helper()
 	network := memory.NewNetwork()
@@ -177,7 +177,7 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 	return s
 }
 
-// tell has a member of shard 1 say that its part of transactions is good.
+// tell makes a member of shard 1 report that its part of transactions is good.
 func (s *scene) tell(from int, ids ...ledger.Hash) {
 	s.t.Helper()
 	verdicts := make([]ledger.Verdict, len(ids))
@@ -198,7 +198,7 @@ func (s *scene) ask(from int, ids ...ledger.Hash) {
 	}
 }
 
-// times tells how often a member heard a verdict.
+// times returns how often a member received a verdict.
 func (o *other) times(id ledger.Hash) (count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -215,14 +215,14 @@ func (s *scene) await(what string, holds func() bool) {
 	eventually(s.t, what, holds)
 }
 
-// has tells whether a transaction's verdict is to be proposed.
+// has reports whether a transaction's verdict is to be proposed.
 func (s *scene) has(id ledger.Hash) bool {
 	s.verdicts.mu.Lock()
 	defer s.verdicts.mu.Unlock()
 	return s.verdicts.awaited.has(verdictKey{id, 1})
 }
 
-// durability wants verdicts to be told, asked for or not, only of durable blocks.
+// durability expects that only verdicts of durable blocks are sent, on request or not.
 func durability(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{faults: f})
 	s.await("a first look", func() bool {
@@ -237,7 +237,8 @@ func durability(t *testing.T, f faults) error {
 	s.await("the durable one is told to f+1", func() bool {
 		return s.others[0].times(name(1)) > 0 && s.others[1].times(name(1)) > 0
 	})
-	// After the answer to the second question, whatever the first one or the block led to was sent.
+	// After the answer to the second query, all messages caused by the first one or the block have
+	// been sent.
 	for range 2 {
 		before := s.others[0].times(name(1))
 		s.ask(0, name(2), name(1))
@@ -256,7 +257,7 @@ func durability(t *testing.T, f faults) error {
 	return nil
 }
 
-// candidates wants questions that nobody answers to go to every member.
+// candidates expects that unanswered queries go to every member in turn.
 func candidates(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Millisecond,
 		faults: f})
@@ -281,8 +282,8 @@ func candidates(t *testing.T, f faults) error {
 	return nil
 }
 
-// early wants a verdict that came before its transaction to be there when that comes, without
-// asking.
+// early expects that a verdict that arrived before its transaction is available when the
+// transaction arrives, without a query.
 func early(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{faults: f})
 	for i := 2; i <= 3; i++ {
@@ -325,7 +326,7 @@ func TestWhatHoldsAndPlantedBugs(t *testing.T) {
 	}
 }
 
-// A transaction that is executed while its verdict is judged does not leave the verdict behind.
+// If a transaction is executed while its verdict is judged, the verdict is not lost.
 func TestJudgingBesideExecution(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{})
@@ -340,8 +341,8 @@ func TestJudgingBesideExecution(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
-// A verdict that was taken for over, since its transaction came into the chain between two looks at
-// it, is taken when it is told again.
+// A verdict that was judged over, because its transaction came into the chain between two reads, is
+// accepted when it arrives again.
 func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{AskAfter: 20 * time.Millisecond,
@@ -368,8 +369,8 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
-// A node that starts does not know yet what is durable. Once it does, it tells no more than the
-// last blocks.
+// A node that starts does not know yet which blocks are durable. Once it does, it tells no more
+// than the verdicts of the last blocks.
 func TestAStartTellsTheLastBlocksOnly(t *testing.T) {
 	t.Parallel()
 	chain := &fakeChain{standing: map[ledger.Hash]store.Standing{}}
@@ -427,7 +428,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 		return s.verdicts.Pending() && len(s.verdicts.Propose(1<<20)) > 0
 	})
 
-	// One is noted, the others' transactions are settled and released: nothing is left.
+	// One is recorded, the transactions of the others are settled and released: nothing is left.
 	block := s.chain.add()
 	for i, code := range []ledger.Code{ledger.Applied, ledger.Settled, ledger.Released} {
 		verdict := ledger.Verdict{ID: ids[i], Shard: 1, Result: good}
@@ -449,7 +450,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	}
 }
 
-// Another store judges for itself.
+// A new store judges for itself.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{})
@@ -470,7 +471,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A look at what waits puts right what a missing call of Applied left behind.
+// A look at the waiting transactions corrects the effects of a missing call of Applied.
 func TestLooksMend(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Hour})
@@ -492,7 +493,7 @@ func TestLooksMend(t *testing.T) {
 	})
 }
 
-// However much comes, what is kept is bounded and nobody who sends is held up.
+// Whatever arrives, memory is bounded and no sender is blocked.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{})
@@ -523,7 +524,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// Verdicts are taken from members of the shard that they are of, and from nobody else.
+// Verdicts are accepted only from members of their own shard.
 func TestWhoIsHeard(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, VerdictsConfig{})

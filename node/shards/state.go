@@ -7,16 +7,16 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Mode is what a shard does, as far as its members say.
+// Mode is the current activity of a shard, according to its members.
 type Mode string
 
 // The modes of shards.
 const (
-	// ModeOrdering: a member said lately that it orders, which takes a majority.
+	// ModeOrdering: a member reported lately that it orders, which takes a majority.
 	ModeOrdering Mode = "ordering"
-	// ModeHalted: members were heard lately, and none orders.
+	// ModeHalted: members reported lately, and none orders.
 	ModeHalted Mode = "halted"
-	// ModeSilent: no member was heard lately.
+	// ModeSilent: no member reported lately.
 	ModeSilent Mode = "silent"
 )
 
@@ -27,13 +27,13 @@ type State struct {
 	Root   bool
 	Self   bool // this node is of this shard
 	Mode   Mode
-	// Heard is when any member was heard last, zero where none ever was.
+	// Heard is when any member last reported, zero for never.
 	Heard   time.Time
 	Members []MemberState // by index
-	// Heights are the highest that any member told.
+	// Heights are the highest that any member reported.
 	Heights Heights
-	// Transactions, Accounts, Pending, Carried and Streamed are those of the member that has come
-	// furthest, of those heard lately where there are any.
+	// Transactions, Accounts, Pending, Carried and Streamed are those of the member that is
+	// furthest ahead, among members with a current report if there are any.
 	Transactions, Accounts, Pending, Carried uint64
 	Streamed                                 []Streamed
 }
@@ -43,14 +43,14 @@ type MemberState struct {
 	Member
 	Self       bool
 	APIAddress string
-	Heard      time.Time // when it was heard last, zero where it never was
-	Lately     bool      // what it said counts still
+	Heard      time.Time // when it last reported, zero for never
+	Lately     bool      // its report is still current
 	Mode       NodeMode
 	Heights    Heights
 }
 
-// States returns all shards, by number. Of its own shard the directory knows what Heard was told:
-// the node tells it of itself and of its fellows.
+// States returns all shards, by number. For its own shard the directory knows only the reports that
+// the node passed to Heard, about itself and its fellows.
 func (d *Directory) States() []State {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -61,7 +61,7 @@ func (d *Directory) States() []State {
 	return states
 }
 
-// state is one shard's. The lock is held.
+// state returns the state of one shard. The caller holds the lock.
 func (d *Directory) state(shard ledger.ShardID, now time.Time) State {
 	parent, below := d.tree.Parent(shard)
 	s := State{Shard: shard, Parent: parent, Root: !below, Self: shard == d.own, Mode: ModeSilent,
@@ -101,7 +101,7 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) State {
 	return s
 }
 
-// heardOf is what a peer said as a member of a shard. The lock is held.
+// heardOf returns what a peer reported as a member of a shard. The caller holds the lock.
 func (d *Directory) heardOf(peer rdmanet.PeerID, shard ledger.ShardID) (heard, bool) {
 	h, known := d.heard[peer]
 	if !known || h.announcement.Shard != shard {

@@ -14,33 +14,32 @@ import (
 
 // The defaults of VerdictsConfig.
 const (
-	// AgainAfterDefault is how long a verdict that was proposed is not proposed again.
+	// AgainAfterDefault is the minimum time between two proposals of a verdict.
 	AgainAfterDefault = time.Second
-	// AskAfterDefault is how long a transaction waits for a verdict until it is asked for, and
-	// AskEveryDefault how long until it is asked for again.
+	// AskAfterDefault is how long a transaction waits for a verdict before the node asks for it.
+	// AskEveryDefault is how long until the node asks again.
 	AskAfterDefault = 500 * time.Millisecond
 	AskEveryDefault = time.Second
 )
 
-// Bounds of what is kept and done. What does not fit is dropped: who waits asks again.
+// Bounds of memory and work. What does not fit is dropped; a shard that waits asks again.
 const (
-	// awaitedMax bounds the verdicts to propose, earlyMax those that came before their
-	// transactions, settledMax those remembered as over, inboxMax those that were received and not
-	// judged yet.
+	// awaitedMax bounds the verdicts to propose, earlyMax those that arrived before their
+	// transactions, settledMax those remembered as over, and inboxMax those received and not judged
+	// yet.
 	awaitedMax, earlyMax, settledMax, inboxMax = ledger.MaxWaiting, 1 << 16, 1 << 15, 1 << 16
-	// queriesMax bounds the questions that wait for their answers, queriesPerPeer those of one
-	// peer.
+	// queriesMax bounds the unanswered queries, queriesPerPeer those of one peer.
 	queriesMax, queriesPerPeer = 256, 2
-	// pushBehind is how many blocks' verdicts are told at most, where many become durable at once:
-	// of a node that catches up others have told the older ones.
+	// pushBehind bounds the blocks whose verdicts are told when many become durable at once. When a
+	// node catches up, others have told the older verdicts.
 	pushBehind = 256
-	// pushAgain is how many blocks' verdicts are told once more by a node that starts.
+	// pushAgain is how many blocks' verdicts a starting node tells once more.
 	pushAgain = 16
-	// askMessages bounds the questions to one shard at a time.
+	// askMessages bounds the queries to one shard in one look.
 	askMessages = 8
 )
 
-// Chain is what verdicts are read from; a *store.Store is one. It is read by one goroutine.
+// Chain is the source of verdicts; *store.Store implements it. One goroutine reads it.
 type Chain interface {
 	AppendedHeight() ledger.Height
 	Block(height ledger.Height) (*ledger.Block, error)
@@ -53,22 +52,22 @@ type Chain interface {
 
 var _ Chain = (*store.Store)(nil)
 
-// VerdictsConfig is what NewVerdicts needs.
+// VerdictsConfig is the configuration of Verdicts.
 type VerdictsConfig struct {
 	Directory *Directory
 	Control   *control.Control
-	// Store gives the chain as of now; it must not block. One that it gave before may still be read
-	// for a moment: a closed store, which answers with an error, is well.
+	// Store returns the current chain; it must not block. Verdicts may read an earlier chain for a
+	// moment longer. That chain may be a closed store, which answers with an error.
 	Store func() Chain
-	// Durable gives the height up to which blocks are durable, which is never taken back; it must
-	// not block.
+	// Durable returns the height up to which blocks are durable, which never decreases; it must not
+	// block.
 	Durable func() ledger.Height
-	// Ready, if set, is called when there is something to propose, by the goroutine of Verdicts; it
+	// Ready, if set, is called by the goroutine of Verdicts when there is something to propose; it
 	// must not block.
 	Ready func()
 	// Logger may be nil.
 	Logger *slog.Logger
-	// AgainAfter, AskAfter and AskEvery are the defaults where they are 0.
+	// AgainAfter, AskAfter and AskEvery: zero means the default.
 	AgainAfter, AskAfter, AskEvery time.Duration
 
 	faults faults
@@ -76,12 +75,12 @@ type VerdictsConfig struct {
 
 // faults are bugs that tests plant.
 type faults struct {
-	notDurable    bool // verdicts are told of blocks that are only executed
-	sameCandidate bool // questions always go to the first candidate
-	forgetEarly   bool // verdicts that come before their transactions are forgotten
+	notDurable    bool // also tell verdicts of blocks that are only executed
+	sameCandidate bool // send all queries to the first candidate
+	forgetEarly   bool // drop verdicts that arrive before their transactions
 }
 
-// Verdicts is the exchange of verdicts. All methods may be called from several goroutines.
+// Verdicts is the exchange of verdicts. All methods are safe for concurrent use.
 type Verdicts struct {
 	config VerdictsConfig
 	wake   chan struct{}
@@ -93,25 +92,25 @@ type Verdicts struct {
 	awaited *awaitedSet
 	early   *earlySet
 	settled *recentSet
-	inbox   []ledger.Verdict // to be judged: inboxMax that were received, and what was in the sets
+	inbox   []ledger.Verdict // at most inboxMax received, and those from the sets
 	queries []query
-	asking  map[rdmanet.PeerID]int // questions in queries, by peer
-	durable ledger.Height          // as DurableTo said
-	// applied counts calls of Applied and Reset: what was read of the chain before is out of date.
+	asking  map[rdmanet.PeerID]int // queries held, by peer
+	durable ledger.Height          // set by DurableTo
+	// applied counts calls of Applied and Reset. A change makes earlier reads of the chain stale.
 	applied uint64
-	fresh   bool // there may be transactions that wait: look when it is time
-	reset   bool // another store is there: look at once
+	fresh   bool // transactions may wait: look when it is time
+	reset   bool // the store was replaced: look at once
 	status  VerdictsStatus
 
-	// What follows is the goroutine's own.
-	told    ledger.Height // the verdicts of blocks up to there were told
+	// Only the goroutine uses the fields below.
+	told    ledger.Height // the verdicts of blocks up to this height were told
 	telling bool          // told is set
 	waiting map[ledger.Hash]*waiting
-	look    time.Time // when to look at what waits; zero for never
+	look    time.Time // when to look at the waiting transactions; zero for never
 	turns   map[ledger.ShardID]int
 }
 
-// query is a question of a member of another shard.
+// query is a query from a member of another shard.
 type query struct {
 	from rdmanet.PeerID
 	ids  []ledger.Hash
@@ -123,18 +122,19 @@ type waiting struct {
 	seen         bool // in the present look
 }
 
-// VerdictsStatus is where the exchange stands, for people.
+// VerdictsStatus is the state of the exchange, for people.
 type VerdictsStatus struct {
-	// Awaited are the verdicts to propose, Early those whose transactions are not in the chain yet.
+	// Awaited counts the verdicts to propose, Early those whose transactions are not in the chain
+	// yet.
 	Awaited, Early int
 	// Told counts the verdicts sent to members of other shards unasked, Answered those sent on
-	// request, Asked the transactions asked for, Received the verdicts that came, Proposed those
-	// given to a batch, and Dropped those for which there was no room.
+	// request, Asked the transactions asked for, Received the verdicts received, Proposed those
+	// given to a batch, and Dropped those that were dropped.
 	Told, Answered, Asked, Received, Proposed, Dropped uint64
 }
 
-// NewVerdicts takes the messages of control.KindVerdicts and control.KindVerdictQuery and begins.
-// Errors are those of Control, or say what is missing.
+// NewVerdicts registers for messages of control.KindVerdicts and control.KindVerdictQuery and
+// starts. It fails if a part of the configuration is missing, or with an error of Control.
 func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	if config.Directory == nil || config.Control == nil || config.Store == nil ||
 		config.Durable == nil {
@@ -161,7 +161,7 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 		awaited: newAwaitedSet(), early: newEarlySet(earlyMax), settled: newRecentSet(settledMax),
 		asking:  map[rdmanet.PeerID]int{},
 		waiting: map[ledger.Hash]*waiting{}, turns: map[ledger.ShardID]int{},
-		reset: true, // what the chain waits for already is looked at first
+		reset: true, // look first at the transactions that already wait
 	}
 	if err := config.Control.Register(control.KindVerdicts, v.receiveVerdicts); err != nil {
 		return nil, err
@@ -174,8 +174,8 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	return v, nil
 }
 
-// Close ends the exchange and waits for its goroutine. What still comes is dropped, and nothing is
-// proposed any more. Closing again waits too.
+// Close ends the exchange and waits for its goroutine. Messages that still arrive are dropped, and
+// nothing more is proposed. A second Close also waits.
 func (v *Verdicts) Close() {
 	v.once.Do(func() { close(v.closed) })
 	v.done.Wait()
@@ -190,7 +190,7 @@ func (v *Verdicts) isClosed() bool {
 	}
 }
 
-// nudge has the goroutine look what there is to do.
+// nudge wakes the goroutine.
 func (v *Verdicts) nudge() {
 	select {
 	case v.wake <- struct{}{}:
@@ -198,8 +198,8 @@ func (v *Verdicts) nudge() {
 	}
 }
 
-// Applied says that a block was executed here, which the chain has. It is quick. Blocks come in
-// their order; after Reset they may begin anywhere.
+// Applied records that a block was executed here and is in the chain. It is quick. Blocks come in
+// order; after Reset they may begin at any height.
 func (v *Verdicts) Applied(block *ledger.Block) {
 	v.mu.Lock()
 	v.applied++
@@ -227,7 +227,7 @@ func (v *Verdicts) Applied(block *ledger.Block) {
 	v.nudge()
 }
 
-// DurableTo says that blocks up to a height are durable: their verdicts go to the other shards.
+// DurableTo records that blocks up to a height are durable. Their verdicts go to the other shards.
 func (v *Verdicts) DurableTo(height ledger.Height) {
 	v.mu.Lock()
 	v.durable = max(v.durable, height)
@@ -235,8 +235,7 @@ func (v *Verdicts) DurableTo(height ledger.Height) {
 	v.nudge()
 }
 
-// Reset says that another store took the place of the one before: what is known of verdicts is
-// judged anew.
+// Reset records that the store was replaced. All known verdicts are judged anew.
 func (v *Verdicts) Reset() {
 	v.mu.Lock()
 	v.applied++
@@ -247,7 +246,7 @@ func (v *Verdicts) Reset() {
 	v.nudge()
 }
 
-// Propose gives verdicts that this chain waits for, as many as fit into so many bytes of a batch,
+// Propose returns verdicts that this chain waits for, as many as fit into room bytes of a batch,
 // each again only after AgainAfter. The caller owns the slice.
 func (v *Verdicts) Propose(room int) []ledger.Verdict {
 	most := min(room/ledger.VerdictSize, ledger.MaxBatchVerdicts)
@@ -259,19 +258,19 @@ func (v *Verdicts) Propose(room int) []ledger.Verdict {
 	v.status.Proposed += uint64(len(verdicts))
 	v.mu.Unlock()
 	if len(verdicts) > 0 {
-		v.nudge() // to say when they are to be proposed again
+		v.nudge() // to schedule their next proposal
 	}
 	return verdicts
 }
 
-// Pending reports whether Propose would give something now.
+// Pending reports whether Propose would return a verdict now.
 func (v *Verdicts) Pending() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.awaited.fresh.Len() > 0 || v.awaited.due(time.Now(), v.config.AgainAfter)
 }
 
-// Status tells where the exchange stands.
+// Status returns the state of the exchange.
 func (v *Verdicts) Status() VerdictsStatus {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -280,8 +279,8 @@ func (v *Verdicts) Status() VerdictsStatus {
 	return status
 }
 
-// fromOther finds the shard of a member of another shard, and reports whether its message is to be
-// taken.
+// fromOther returns the shard of a sender in another shard, and reports whether to accept its
+// message.
 func (v *Verdicts) fromOther(from rdmanet.Peer) (ledger.ShardID, bool) {
 	shard, _, known := v.config.Directory.Find(from.ID)
 	if !known || shard == v.config.Directory.Own() || v.isClosed() {
@@ -291,7 +290,7 @@ func (v *Verdicts) fromOther(from rdmanet.Peer) (ledger.ShardID, bool) {
 	return shard, true
 }
 
-// receiveVerdicts takes what another shard says, to be judged by the goroutine.
+// receiveVerdicts queues another shard's verdicts for the goroutine to judge.
 func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 	shard, other := v.fromOther(from)
 	if !other {
@@ -305,7 +304,7 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 	v.mu.Lock()
 	before := len(v.inbox)
 	for i := range verdicts {
-		// Most come several times.
+		// Most verdicts arrive several times.
 		key := keyOf(&verdicts[i])
 		if v.settled.has(key) || v.awaited.has(key) || v.early.has(key) {
 			continue
@@ -324,7 +323,7 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 	}
 }
 
-// receiveQuery takes a question, to be answered by the goroutine.
+// receiveQuery queues a query for the goroutine to answer.
 func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
 	shard, other := v.fromOther(from)
 	if !other {

@@ -14,7 +14,8 @@ import (
 )
 
 // book is three shards with three members each, 0 above 1 and 2. The members of a shard share its
-// chain, which the test orders; what is carried down the tree it takes from the parent's store.
+// chain, which the test orders. The test reads the entries carried down the tree from the parent's
+// store.
 type book struct {
 	t       *testing.T
 	network *memory.Network
@@ -99,7 +100,7 @@ func (b *book) start(i, m int, change func(*VerdictsConfig)) {
 		s.members[min(m+1, len(s.members)):]...)...)
 }
 
-// submit puts a bundle with everybody's signatures into a shard.
+// submit puts a bundle with the signatures of all organisations into a shard.
 func (b *book) submit(shard int, transactions ...ledger.Transaction) (ids []ledger.Hash) {
 	b.t.Helper()
 	bundle, err := ledger.NewBundle(transactions...)
@@ -116,8 +117,8 @@ func (b *book) submit(shard int, transactions ...ledger.Transaction) (ids []ledg
 	return bundle.IDs()
 }
 
-// order makes a shard's next block of what is there: it is executed everywhere, and durable only
-// later. It reports whether there was anything.
+// order makes a shard's next block from the available input. The block is executed by all members,
+// and becomes durable only later. order reports whether there was any input.
 func (b *book) order(i int) bool {
 	b.t.Helper()
 	s := b.shards[i]
@@ -152,7 +153,7 @@ func (b *book) order(i int) bool {
 	return true
 }
 
-// makeDurable says that all blocks of a shard are durable.
+// makeDurable makes all blocks of a shard durable.
 func (b *book) makeDurable(i int) {
 	s := b.shards[i]
 	height := s.store.AppendedHeight()
@@ -162,7 +163,7 @@ func (b *book) makeDurable(i int) {
 	}
 }
 
-// settle goes on until nothing waits any more.
+// settle continues until no transaction waits.
 func (b *book) settle() {
 	b.t.Helper()
 	eventually(b.t, "nothing waits", func() bool {
@@ -186,7 +187,7 @@ func (b *book) transfer(from, to int, amount int64) []ledger.Hash {
 	return b.submit(0, client.Transfer(client.Account("a"), b.clients[to].Account("a"), amount))
 }
 
-// check wants a transaction's outcome in some shards.
+// check expects an outcome of a transaction in some shards.
 func (b *book) check(id ledger.Hash, want store.Outcome, shards ...int) {
 	b.t.Helper()
 	for _, i := range shards {
@@ -202,7 +203,7 @@ func TestVerdictsSettleWhatCrosses(t *testing.T) {
 	var good, bad []ledger.Hash
 	for round := range 4 {
 		if round == 2 {
-			// One member of each shard goes.
+			// One member of each shard stops.
 			for i, s := range b.shards {
 				b.network.Kill(peerOf(t, 3*i+round))
 				s.members[round].Close()
@@ -246,7 +247,7 @@ func TestVerdictsSettleWhatCrosses(t *testing.T) {
 	})
 }
 
-// What was told while nobody was there to hear it is asked for by those who are started again.
+// Verdicts that were told while no receiver ran are asked for by the members after their restart.
 func TestLostVerdictsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, nil)

@@ -10,33 +10,33 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// ErrMalformed says that bytes are no message of this package.
+// ErrMalformed means that bytes are no message of this package.
 var ErrMalformed = errors.New("shards: malformed message")
 
 const (
 	announcementVersion = 1
 	announcementNumbers = 8
-	// before the texts and lists
+	// The size before the texts and lists.
 	announcementFixed = 1 + 1 + 4 + announcementNumbers*8 + ledger.HashSize
 	streamedSize      = 4 + 8
-	// apiAddressMax bounds the API's address in an announcement, in bytes; a longer one is left
+	// apiAddressMax bounds the API's address in an announcement, in bytes. A longer address is left
 	// out.
 	apiAddressMax = math.MaxUint8
 
 	verdictsVersion = 1
 	verdictSize     = ledger.HashSize + 4 + ledger.ResultSize
-	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a question,
-	// so that neither is long on a lane of small, urgent messages.
+	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a query.
+	// Both keep messages short on a lane of small, urgent messages.
 	verdictsMax = 1024
 	queryMax    = 1024
 )
 
-// Encode returns the announcement as it is sent, little-endian: version u8, mode u8, shard u32,
-// then u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried,
-// number of the membership; the head's hash; the API's address behind its length u8; the streams
-// behind their number u16, each the child u32 and the number u64; a byte that tells whether the
-// membership follows: height u64, round u64, members behind their number u16, each the index u32,
-// joined u64, then behind their lengths the key (u8), the name (u8) and the address (u16).
+// Encode returns the announcement's encoding, little-endian: version u8, mode u8, shard u32, then
+// u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried, number of
+// the membership; the head's hash; the API's address after its length u8; the streams after their
+// number u16, each the child u32 and the number u64; a byte that is 1 if the membership follows:
+// height u64, round u64, members after their number u16, each the index u32, joined u64, then after
+// their lengths the key (u8), the name (u8) and the address (u16).
 func (a *Announcement) Encode() []byte {
 	b := make([]byte, 0, announcementFixed+64+len(a.APIAddress)+len(a.Streamed)*streamedSize)
 	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)),
@@ -88,8 +88,8 @@ func appendMembership(b []byte, membership *ledger.Membership) []byte {
 	return b
 }
 
-// DecodeAnnouncement reads what Encode wrote, or returns ErrMalformed. What it returns shares no
-// memory with b. The membership is bounded, and not validated.
+// DecodeAnnouncement reads the encoding of Encode, or returns ErrMalformed. The result shares no
+// memory with b. The membership is bounded, but not validated.
 func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != announcementVersion {
@@ -138,9 +138,8 @@ func (r *reader) membership(number uint64) *ledger.Membership {
 	return m
 }
 
-// encodeVerdicts gives up to verdictsMax verdicts of one shard as they are sent, little-endian:
-// version u8, then for each the transaction's id, the shard u32, and the result as package ledger
-// has it.
+// encodeVerdicts encodes up to verdictsMax verdicts of one shard, little-endian: version u8, then
+// for each the transaction's id, the shard u32, and the result as in package ledger.
 func encodeVerdicts(verdicts []ledger.Verdict) []byte {
 	b := append(make([]byte, 0, 1+len(verdicts)*verdictSize), verdictsVersion)
 	for i := range verdicts {
@@ -151,8 +150,8 @@ func encodeVerdicts(verdicts []ledger.Verdict) []byte {
 	return b
 }
 
-// decodeVerdicts reads verdicts of one shard, or returns ErrMalformed, also where one of them is
-// none that a shard can give: in a batch it would spoil the others.
+// decodeVerdicts reads verdicts of one shard, or returns ErrMalformed. It rejects the whole message
+// if one verdict is not one that a shard can give: in a batch it would spoil the others.
 func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != verdictsVersion {
@@ -181,10 +180,10 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 	return verdicts, nil
 }
 
-// someTransaction stands for a client's, of which nothing but the result is looked at.
+// someTransaction stands for a client's transaction; only the result matters here.
 var someTransaction ledger.Transaction
 
-// encodeQuery gives up to queryMax ids as they are sent: version u8, then the ids.
+// encodeQuery encodes up to queryMax ids: version u8, then the ids.
 func encodeQuery(ids []ledger.Hash) []byte {
 	b := append(make([]byte, 0, 1+len(ids)*ledger.HashSize), verdictsVersion)
 	for i := range ids {
@@ -193,7 +192,7 @@ func encodeQuery(ids []ledger.Hash) []byte {
 	return b
 }
 
-// decodeQuery reads what encodeQuery wrote, or returns ErrMalformed.
+// decodeQuery reads the encoding of encodeQuery, or returns ErrMalformed.
 func decodeQuery(b []byte) ([]ledger.Hash, error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != verdictsVersion {
@@ -209,7 +208,7 @@ func decodeQuery(b []byte) ([]ledger.Hash, error) {
 	return ids, nil
 }
 
-// reader takes a message apart; after the first error it gives zeros.
+// reader parses a message. After the first error it returns zeros.
 type reader struct {
 	rest []byte
 	err  error
@@ -221,11 +220,11 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// zeros are what is read past the end: no more than the largest of what take is asked for without
-// count.
+// zeros are returned for reads past the end. It is as large as the largest size that take gets
+// without count.
 var zeros [ledger.MaxAddress]byte
 
-// take gives the next bytes, which must be no more than zeros has.
+// take returns the next bytes. The size must not exceed that of zeros.
 func (r *reader) take(size int) []byte {
 	if r.err != nil || len(r.rest) < size {
 		r.fail("it ends early")
@@ -241,7 +240,7 @@ func (r *reader) uint16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) 
 func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
 func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 
-// text reads UTF-8 of that many bytes.
+// text reads size bytes of UTF-8.
 func (r *reader) text(size int) string {
 	text := string(r.take(size))
 	if !utf8.ValidString(text) {
@@ -250,7 +249,7 @@ func (r *reader) text(size int) string {
 	return text
 }
 
-// count checks a number of elements against its bound and what is left of the message.
+// count checks a number of elements against its bound and the rest of the message.
 func (r *reader) count(count, most, size int) int {
 	if r.err != nil || count > most || count*size > len(r.rest) {
 		r.fail("%d elements in %d bytes, at most %d allowed", count, len(r.rest), most)
@@ -259,7 +258,7 @@ func (r *reader) count(count, most, size int) int {
 	return count
 }
 
-// list is the number of elements, at least one, that fill the rest.
+// list returns the number of elements, at least one, that fill the rest.
 func (r *reader) list(most, size int) int {
 	if count := len(r.rest) / size; count > 0 && count*size == len(r.rest) {
 		return r.count(count, most, size)

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// What these stories check is checked: each has a bug that it finds.
+// The checks of these tests are checked too: each finds a planted bug.
 
-// A writer comes back in a new life, and has its entries arrive.
+// A writer comes back in a new life, and its entries arrive.
 func TestWriterComesBack(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]fault{"as it is": 0,
@@ -30,7 +30,7 @@ func TestWriterComesBack(t *testing.T) {
 	}
 }
 
-// The parent's chain takes back what is not durable, and orders something else.
+// The parent's chain takes back blocks that are not durable, and orders others.
 func TestParentTakesBack(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]fault{"as it is": 0,
@@ -63,7 +63,8 @@ func TestParentTakesBack(t *testing.T) {
 	}
 }
 
-// The child's chain loses what is not durable, at all members, and gets it again.
+// The child's chain loses, at all members, blocks that are not durable, and gets their entries
+// again.
 func TestChildTakesBack(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]fault{"as it is": 0,
@@ -96,7 +97,7 @@ func TestChildTakesBack(t *testing.T) {
 	}
 }
 
-// judge expects that everything arrives, and with a bug that it does not.
+// judge expects that everything arrives, or with a bug that it does not.
 func (w *world) judge(fault fault) {
 	w.t.Helper()
 	if fault == 0 {
@@ -108,7 +109,7 @@ func (w *world) judge(fault fault) {
 	}
 }
 
-// told waits until the parent's members know of a position.
+// told waits until the parent's members know a position.
 func (w *world) told(position uint64) {
 	w.t.Helper()
 	err := eventually(10*time.Second, func() (bool, error) {
@@ -127,7 +128,8 @@ func (w *world) told(position uint64) {
 	}
 }
 
-// Messages that are none, of no member, or for others are dropped; so is what an ended life asked.
+// Messages that are malformed, from no member, or for others are dropped, and so are asks of an
+// ended life.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, 1)
@@ -139,7 +141,7 @@ func TestForeignMessages(t *testing.T) {
 	offer := message{kind: messageOffer, child: childShard, region: "x"}
 	wrong := message{kind: messageAsk, child: 7, attempt: 1 << 63}
 	carrier.receive(rdmanet.Peer{ID: "nobody", Incarnation: 1}, ask.encode(nil))
-	carrier.receive(rdmanet.Peer{ID: "0/0", Incarnation: 1}, ask.encode(nil)) // a life that is over
+	carrier.receive(rdmanet.Peer{ID: "0/0", Incarnation: 1}, ask.encode(nil)) // an ended life
 	carrier.receive(rdmanet.Peer{ID: "0/0", Incarnation: 1 << 63}, offer.encode(nil))
 	carrier.receive(rdmanet.Peer{ID: "0/0", Incarnation: 1 << 63}, wrong.encode(nil))
 	carrier.receive(rdmanet.Peer{ID: "0/0", Incarnation: 1 << 63}, []byte{9, 9})
@@ -151,8 +153,8 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// The carried number that is durable is that of the last durable block that was executed here,
-// whatever comes first.
+// The durable carried number is that of the last durable block executed here, in whatever order the
+// reports arrive.
 func TestHeights(t *testing.T) {
 	t.Parallel()
 	var h heights

@@ -6,41 +6,42 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// heightsMax bounds how many blocks that carried something wait to become durable. Beyond, the
-// newest are taken together, so the position is told later.
+// heightsMax bounds the blocks that carried something and are not durable yet. Beyond it the newest
+// blocks are merged, so their position is reported later.
 const heightsMax = 4096
 
-// heights follows the carried number through executed blocks, and tells which one is durable.
+// heights tracks the carried number through executed blocks, and which carried number is durable.
 type heights struct {
 	mu sync.Mutex
 	// life counts the resets.
 	life uint64
-	// based tells that ordered means something: the carried number of the last executed block.
+	// based reports that ordered is valid. ordered is the carried number of the last executed
+	// block.
 	based   bool
 	ordered uint64
-	// rising are the executed blocks with which the carried number grew, and that are not durable,
+	// rising holds the executed blocks that increased the carried number and are not durable,
 	// ascending.
 	rising []rise
-	// settled is the carried number that is durable, where known says so.
+	// settled is the carried number that is durable; it is valid if known is set.
 	settled uint64
 	known   bool
 	durable ledger.Height
 }
 
-// rise says that from a height on the carried number is this one.
+// rise is the carried number from a height on.
 type rise struct {
 	height  ledger.Height
 	carried uint64
 }
 
-// position is where the stream from the parent stands in the chain.
+// position is the position in this chain of the stream from the parent.
 type position struct {
 	ordered, durable uint64
-	// known tells that the others mean something.
+	// known reports that the other fields are valid.
 	known bool
 }
 
-// applied notes an executed block.
+// applied records an executed block.
 func (h *heights) applied(height ledger.Height, carried uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +68,7 @@ func (h *heights) rise(height ledger.Height, carried uint64) {
 	h.settle()
 }
 
-// base says what the chain began with, in that life, unless a block was executed since.
+// base sets the values that the chain began with in that life, unless a block was executed since.
 func (h *heights) base(life uint64, height ledger.Height, carried uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +77,7 @@ func (h *heights) base(life uint64, height ledger.Height, carried uint64) {
 	}
 }
 
-// durableTo notes that a height is durable.
+// durableTo records that a height is durable.
 func (h *heights) durableTo(height ledger.Height) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +85,7 @@ func (h *heights) durableTo(height ledger.Height) {
 	h.settle()
 }
 
-// settle takes what has become durable.
+// settle updates settled from the blocks that have become durable.
 func (h *heights) settle() {
 	n := 0
 	for n < len(h.rising) && h.rising[n].height <= h.durable {
@@ -96,7 +97,7 @@ func (h *heights) settle() {
 	}
 }
 
-// reset forgets everything, and counts a life.
+// reset clears everything and starts a new life.
 func (h *heights) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,14 +106,14 @@ func (h *heights) reset() {
 	h.rising = h.rising[:0]
 }
 
-// begun gives the life, and whether its base is known.
+// begun returns the life, and whether its base is known.
 func (h *heights) begun() (life uint64, based bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.life, h.based
 }
 
-// position gives where the stream from the parent stands.
+// position returns the position of the stream from the parent.
 func (h *heights) position() position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +121,7 @@ func (h *heights) position() position {
 		h.known}
 }
 
-// durableHeight is up to where the chain is durable.
+// durableHeight returns the height up to which the chain is durable.
 func (h *heights) durableHeight() ledger.Height {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// A ring in which its writer wrote what no writer writes is taken away, and nothing else happens:
-// the next life of that member gets another. The ask is said three times and gets one ring.
+// A ring with data that no writer writes is removed, and nothing else happens. The next life of
+// that member gets another ring. The ask is sent three times and gets one ring.
 func TestBrokenRing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

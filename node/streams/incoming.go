@@ -18,29 +18,29 @@ type incoming struct {
 	self    order.ServerID
 	writers members
 	own     members
-	// carrier is nil until it is known what of the stream is durable here; guarded by the lock of
+	// carrier is nil until the durable position of the stream here is known; guarded by the lock of
 	// s.
 	carrier *stream.Carrier
 	asks    map[order.ServerID]*ask
 	rings   map[order.ServerID]*ring
 }
 
-// ask is the last one of a writer.
+// ask is the last ask of a writer.
 type ask struct {
 	letter
-	waits bool // for an answer
+	waits bool // it is not answered yet
 }
 
-// ring is a ring of a writer, in one life of it.
+// ring is a ring for one life of a writer.
 type ring struct {
 	writer   rdmanet.Peer
 	attempt  uint64
 	life     stream.Life
 	region   rdmanet.Region
 	made     time.Time
-	told     time.Time     // when feedback was last said
-	due      time.Time     // when it is to be said next
-	interval time.Duration // how long after that again, if nothing is new
+	told     time.Time     // when feedback was last sent
+	due      time.Time     // when feedback is to be sent next
+	interval time.Duration // the pause after the next feedback, if nothing is new
 }
 
 func newIncoming(s *Streams, parent ledger.ShardID) *incoming {
@@ -48,7 +48,7 @@ func newIncoming(s *Streams, parent ledger.ShardID) *incoming {
 		rings: map[order.ServerID]*ring{}}
 }
 
-// seat takes in who the members are.
+// seat updates the members.
 func (in *incoming) seat(writers, own members, self order.ServerID, present bool) {
 	if !present || in.present && in.self != self {
 		in.end()
@@ -75,7 +75,7 @@ func (in *incoming) seat(writers, own members, self order.ServerID, present bool
 	}
 }
 
-// end takes away the carrier and all its rings. Who asked will be offered new ones.
+// end removes the carrier and all its rings. Writers that asked will be offered new ones.
 func (in *incoming) end() {
 	in.s.mu.Lock()
 	in.carrier = nil
@@ -88,7 +88,7 @@ func (in *incoming) end() {
 	}
 }
 
-// asked takes a writer's ask.
+// asked handles a writer's ask.
 func (in *incoming) asked(l letter) {
 	r, known := (*in.s.roles.Load())[l.from.ID]
 	if !known || r.out != nil {
@@ -97,12 +97,12 @@ func (in *incoming) asked(l letter) {
 	last := in.asks[r.index]
 	if last != nil && (l.from.Incarnation < last.from.Incarnation ||
 		l.from.Incarnation == last.from.Incarnation && l.message.attempt < last.message.attempt) {
-		return // it has asked for another since
+		return // the writer has made a newer ask since
 	}
 	in.asks[r.index] = &ask{letter: l, waits: true}
 }
 
-// step has the stream from the parent go on.
+// step advances the stream from the parent.
 func (in *incoming) step(now time.Time) {
 	at := in.s.heights.position()
 	if !in.present || !at.known {
@@ -142,7 +142,7 @@ func (in *incoming) begin(at position) bool {
 	return true
 }
 
-// advance tells the carrier how far the chain has the stream. The lock is held.
+// advance passes the chain's position to the carrier. The caller holds the lock.
 func (in *incoming) advance(at position) {
 	if in.s.config.fault == faultEarlyPosition {
 		at.durable = at.ordered
@@ -150,7 +150,7 @@ func (in *incoming) advance(at position) {
 	in.carrier.Advance(at.ordered, at.durable)
 }
 
-// look has the carrier look into its rings, and tells whether there is something to propose.
+// look polls the carrier's rings, and reports whether there is something to propose.
 func (in *incoming) look(at position, now time.Time) (ready bool) {
 	in.s.mu.Lock()
 	in.carrier.Poll()
@@ -172,7 +172,7 @@ func (in *incoming) look(at position, now time.Time) (ready bool) {
 	return ready
 }
 
-// tell says feedback to a writer when it is time.
+// tell sends feedback to a writer when it is due.
 func (in *incoming) tell(writer order.ServerID, r *ring, now time.Time) {
 	if now.Before(r.due) {
 		in.s.by(r.due)
@@ -191,7 +191,7 @@ func (in *incoming) tell(writer order.ServerID, r *ring, now time.Time) {
 	in.s.by(r.due)
 }
 
-// answer offers a writer the ring of its attempt, and tells whether it has to wait for that.
+// answer offers a writer the ring of its attempt, and reports whether the writer must wait for it.
 func (in *incoming) answer(writer order.ServerID, ask *ask, now time.Time) (waits bool) {
 	r := in.rings[writer]
 	if same := r != nil && r.writer == ask.from && r.attempt == ask.message.attempt; !same &&
@@ -252,7 +252,7 @@ func (in *incoming) open(writer order.ServerID, ask *ask, now time.Time) (*ring,
 	return r, nil
 }
 
-// drop takes a writer's ring away. What was in it stays with the carrier.
+// drop removes a writer's ring. The carrier keeps the ring's content.
 func (in *incoming) drop(writer order.ServerID) {
 	r := in.rings[writer]
 	if r == nil {
@@ -260,7 +260,7 @@ func (in *incoming) drop(writer order.ServerID) {
 	}
 	delete(in.rings, writer)
 	if err := r.region.Revoke(r.writer); err != nil {
-		// the region or the host is closed
+		// The region or the host is closed.
 		in.s.config.Logger.Debug("streams: a ring is revoked", "peer", r.writer, "error", err)
 	}
 	in.s.mu.Lock()

@@ -6,20 +6,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// letter is a message with the life of its sender.
+// letter is a message with its sender's peer and incarnation.
 type letter struct {
 	from    rdmanet.Peer
 	message message
 }
 
-// mail is what came in since the loop last looked.
+// mail holds the input that arrived since the loop last looked.
 type mail struct {
 	mu sync.Mutex
 	contents
 }
 
-// contents of the mail. Of each kind and peer the last one counts, so it is bounded by the members
-// and by what the loop itself began.
+// contents of the mail. Of each kind and peer only the last letter is kept, so the mail is bounded
+// by the members and by the operations that the loop itself started.
 type contents struct {
 	asks, offers, feedbacks map[rdmanet.PeerID]letter
 	restarted               map[rdmanet.PeerID]rdmanet.Incarnation
@@ -29,7 +29,7 @@ type contents struct {
 	reset                   bool
 }
 
-// put keeps a letter.
+// put stores a letter under its sender.
 func put(into *map[rdmanet.PeerID]letter, l letter) {
 	if *into == nil {
 		*into = map[rdmanet.PeerID]letter{}
@@ -37,7 +37,7 @@ func put(into *map[rdmanet.PeerID]letter, l letter) {
 	(*into)[l.from.ID] = l
 }
 
-// deliver keeps a message.
+// deliver stores a message.
 func (m *mail) deliver(l letter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +51,7 @@ func (m *mail) deliver(l letter) {
 	}
 }
 
-// event keeps what happened to a peer.
+// event stores an event of a peer.
 func (m *mail) event(event rdmanet.PeerEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *mail) event(event rdmanet.PeerEvent) {
 	m.connected[event.Peer.ID] = true
 }
 
-// take gives what is there, and keeps nothing of it.
+// take returns the contents and empties the mail.
 func (m *mail) take() contents {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// pageMax is how many entries are read of the chain at once.
+// pageMax bounds the entries read from the chain at once.
 const pageMax = 256
 
-// outgoing is the stream to a child: the writer, and what it is offered.
+// outgoing is the stream to a child: the writer and its input.
 type outgoing struct {
 	s     *Streams
 	child ledger.ShardID
@@ -25,21 +25,22 @@ type outgoing struct {
 	self    order.ServerID
 	outlets map[order.ServerID]*outlet
 
-	// page is what was read and not offered yet.
+	// page holds the entries that were read and not offered yet.
 	page []ledger.Carried
-	// Up to height readTo, the chain has no entry of number readNext.
+	// The chain has no entry of number readNext up to the height readTo.
 	readTo   ledger.Height
 	readNext uint64
-	// absent is the number of the last entry that the chain was found to lack, 0 where it lacked
-	// none. It is guarded by the lock of s.
+	// absent is the number of the last entry that the chain was found to lack, 0 if it lacked none.
+	// It is guarded by the lock of s.
 	absent uint64
 	retry  time.Time
-	// position is where the child was as the loop last looked, moved since when it is there.
+	// position is the child's position when the loop last looked, and moved the time since which it
+	// is there.
 	position uint64
 	moved    time.Time
 }
 
-// seat takes in who the members are.
+// seat updates the members.
 func (o *outgoing) seat(own, child members, self order.ServerID, present bool) {
 	present = present && len(child) > 0
 	if o.writer != nil && (!present || o.self != self) {
@@ -75,7 +76,7 @@ func (o *outgoing) seat(own, child members, self order.ServerID, present bool) {
 	}
 }
 
-// end takes the writer away. What is under way is completed to it all the same.
+// end removes the writer. Its outstanding writes are still completed to it.
 func (o *outgoing) end() {
 	for carrier, outlet := range o.outlets {
 		outlet.end()
@@ -87,12 +88,13 @@ func (o *outgoing) end() {
 	o.reread()
 }
 
-// reread forgets what was read of the chain, and what it lacks. The lock is held.
+// reread drops the entries read from the chain, and the record of absent ones. The caller holds the
+// lock.
 func (o *outgoing) reread() {
 	o.page, o.readTo, o.readNext, o.absent, o.retry = nil, 0, 0, 0, time.Time{}
 }
 
-// step has the stream to the child go on.
+// step advances the stream to the child.
 func (o *outgoing) step(now time.Time) {
 	if o.writer == nil {
 		return
@@ -103,13 +105,13 @@ func (o *outgoing) step(now time.Time) {
 		outlet.step(now, stuck)
 		attached = attached || outlet.connection != nil
 	}
-	if attached { // so it is known where the child is
+	if attached { // then the child's position is known
 		o.feed(now)
 	}
 	o.write(now)
 }
 
-// stuck tells whether the child's position has stood still for long although there is more.
+// stuck reports whether the child's position has stood still for long although there is more.
 func (o *outgoing) stuck(now time.Time) bool {
 	position := o.writer.Position()
 	if position != o.position || o.writer.Next() == position+1 || o.moved.IsZero() {
@@ -119,7 +121,7 @@ func (o *outgoing) stuck(now time.Time) bool {
 	return now.Sub(o.moved) >= 2*o.s.config.AskEvery
 }
 
-// feed offers the writer what it has room for.
+// feed offers entries to the writer until it is full.
 func (o *outgoing) feed(now time.Time) {
 	for {
 		if len(o.page) == 0 && !o.read(now) {
@@ -131,7 +133,7 @@ func (o *outgoing) feed(now time.Time) {
 		switch {
 		case errors.Is(err, stream.ErrFull):
 			return
-		case err != nil: // the chain did not give what it was asked for
+		case err != nil: // the chain returned entries other than requested
 			o.s.config.Logger.Error("streams: an entry that is none", "child", o.child, "error",
 				err)
 			o.page, o.retry = nil, now.Add(readPause)
@@ -140,10 +142,10 @@ func (o *outgoing) feed(now time.Time) {
 	}
 }
 
-// offer offers the page. The lock is held.
+// offer offers the page. The caller holds the lock.
 func (o *outgoing) offer() error {
 	for len(o.page) > 0 {
-		// Where the child has it already, nothing is to be done: other members were quicker.
+		// If the child already has the entry, skip it: other members were faster.
 		if entry := &o.page[0]; entry.Number >= o.writer.Next() {
 			if err := o.writer.Offer(entry.Number, entry.Bundle); err != nil {
 				return err
@@ -155,7 +157,7 @@ func (o *outgoing) offer() error {
 	return nil
 }
 
-// read reads the next page of the chain; false where there is none now.
+// read reads the next page from the chain. It returns false if there is none now.
 func (o *outgoing) read(now time.Time) bool {
 	if now.Before(o.retry) {
 		o.s.by(o.retry)
@@ -196,7 +198,7 @@ func (o *outgoing) read(now time.Time) bool {
 	return true
 }
 
-// write has what the writer wants to write be posted.
+// write queues the writer's writes to be posted.
 func (o *outgoing) write(now time.Time) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
@@ -215,7 +217,8 @@ func (o *outgoing) write(now time.Time) {
 	o.s.due(o.writer.Deadline())
 }
 
-// post posts what has room in the queue; the rest follows as completions are taken.
+// post posts as many operations as the queue has room for. The rest follows as completions are
+// taken.
 func (s *Streams) post() {
 	for len(s.backlog) > 0 {
 		n := min(len(s.backlog), rdmanet.QueueDepthMax-s.queue.Outstanding())
@@ -223,7 +226,8 @@ func (s *Streams) post() {
 			return
 		}
 		if err := s.queue.Post(s.backlog[:n]...); err != nil {
-			// Only of a host that is being closed. Nothing of it will complete.
+			// This happens only if the host is being closed. None of these operations will
+			// complete.
 			s.config.Logger.Debug("streams: not posted", "operations", n, "error", err)
 			s.backlog = nil
 			return
@@ -232,7 +236,7 @@ func (s *Streams) post() {
 	}
 }
 
-// completed takes a completion.
+// completed handles a completion.
 func (s *Streams) completed(done *rdmanet.Completion, now time.Time) {
 	c := s.connections[done.Tag]
 	if c == nil {

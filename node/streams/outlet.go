@@ -10,23 +10,23 @@ import (
 	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// outlet is the way to one carrier: a ring is asked for, then attached to, then written.
+// outlet is the way to one carrier: the node asks for a ring, attaches to it, then writes it.
 type outlet struct {
 	of      *outgoing
 	carrier order.ServerID
 	peer    rdmanet.PeerID
 	attempt uint64
-	asked   time.Time // when it was last asked for
-	next    time.Time // when it is asked for next
-	// wanted is the offer that was taken, of kind 0 where none is there; under way in attaching, or
-	// in use in connection.
+	asked   time.Time // when the ring was last asked for
+	next    time.Time // when to ask for it next
+	// wanted is the accepted offer, of kind 0 if there is none. Its attachment is in progress in
+	// attaching, or in use in connection.
 	wanted     letter
 	attaching  *attaching
 	connection *connection
 	ended      bool
 }
 
-// attaching is an attempt to connect to a ring; attachment and err are its end.
+// attaching is an attempt to connect to a ring; attachment and err are its result.
 type attaching struct {
 	outlet     *outlet
 	offer      letter
@@ -35,30 +35,30 @@ type attaching struct {
 	err        error
 }
 
-// close gives up what was attached.
+// close closes the attachment, if there is one.
 func (a *attaching) close() {
 	if a.attachment != nil {
 		_ = a.attachment.Close() // only ever nil
 	}
 }
 
-// connection is an attachment in use, or with operations under way.
+// connection is an attachment that is in use, or has operations outstanding.
 type connection struct {
 	number     uint64
 	outlet     *outlet
 	writer     *stream.Writer
 	attachment rdmanet.Attachment
-	under      int // operations
+	under      int // operations outstanding
 }
 
-// forget forgets a connection that is out of use, once nothing is under way.
+// forget drops a connection that is out of use, once no operation is outstanding.
 func (c *connection) forget() {
 	if c.under == 0 && c.outlet.connection != c {
 		delete(c.outlet.of.s.connections, c.number)
 	}
 }
 
-// step asks for a ring where there is none, and where one may have been lost unnoticed.
+// step asks for a ring if there is none, or if it may have been lost unnoticed.
 func (o *outlet) step(now time.Time, stuck bool) {
 	if o.connection != nil {
 		if err := o.connection.attachment.Err(); err != nil {
@@ -83,7 +83,7 @@ func (o *outlet) step(now time.Time, stuck bool) {
 	o.of.s.by(o.next)
 }
 
-// askSoon asks at once, unless it was done lately.
+// askSoon asks at once, or after ringPause since the last ask.
 func (o *outlet) askSoon(now time.Time) {
 	if soon := o.asked.Add(ringPause); soon.Before(o.next) {
 		o.next = soon
@@ -98,7 +98,7 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// lost ends the attempt; another one begins.
+// lost ends the attempt and starts another.
 func (o *outlet) lost(now time.Time) {
 	o.disconnect()
 	o.wanted = letter{}
@@ -124,13 +124,13 @@ func (o *outlet) disconnect() {
 	c.forget()
 }
 
-// end is the end of the outlet: its carrier, or this node, is no member any more.
+// end ends the outlet, when its carrier, or this node, is no longer a member.
 func (o *outlet) end() {
 	o.ended = true
 	o.disconnect()
 }
 
-// restarted: the carrier is there in another life.
+// restarted handles a restart of the carrier: it now has another incarnation.
 func (o *outlet) restarted(incarnation rdmanet.Incarnation, now time.Time) {
 	if o.wanted.message.kind != 0 && o.wanted.from.Incarnation < incarnation {
 		o.lost(now)
@@ -140,7 +140,7 @@ func (o *outlet) restarted(incarnation rdmanet.Incarnation, now time.Time) {
 	}
 }
 
-// offered takes an offer.
+// offered handles an offer.
 func (o *outlet) offered(l letter, now time.Time) {
 	if l.message.attempt != o.attempt || l.from.Incarnation < o.wanted.from.Incarnation {
 		return
@@ -153,12 +153,12 @@ func (o *outlet) offered(l letter, now time.Time) {
 		}
 		return
 	}
-	o.disconnect() // the carrier took the ring before away
+	o.disconnect() // the carrier removed the ring before
 	o.wanted = l
 	o.attach()
 }
 
-// attach begins to connect to the ring that is wanted, unless an earlier try has yet to end.
+// attach starts to connect to the wanted ring, unless an earlier attempt is still running.
 func (o *outlet) attach() {
 	if o.attaching != nil || o.wanted.message.kind == 0 || o.ended {
 		return
@@ -177,7 +177,7 @@ func (o *outlet) attach() {
 	})
 }
 
-// attached takes the end of a try to connect.
+// attached handles the result of an attempt to connect.
 func (o *outlet) attached(a *attaching, now time.Time) {
 	s := o.of.s
 	o.attaching = nil
@@ -214,7 +214,7 @@ func (o *outlet) attached(a *attaching, now time.Time) {
 		a.offer.message.position)
 }
 
-// feedback takes what the carrier lets know.
+// feedback handles a carrier's feedback.
 func (o *outlet) feedback(l letter) {
 	o.of.s.mu.Lock()
 	defer o.of.s.mu.Unlock()

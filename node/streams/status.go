@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Status is where this node's streams stand, for people and for metrics.
+// Status is the state of this node's streams, for people and for metrics.
 type Status struct {
 	// Incoming is the stream from the parent, nil at the root.
 	Incoming *IncomingStatus
@@ -14,42 +14,41 @@ type Status struct {
 	Outgoing []OutgoingStatus
 }
 
-// IncomingStatus is where the stream from the parent stands.
+// IncomingStatus is the state of the stream from the parent.
 type IncomingStatus struct {
 	Parent ledger.ShardID
-	// Known tells that it is known what is durable; without, no ring is offered.
+	// Known reports that the durable position is known. Until then no ring is offered.
 	Known bool
-	// Ordered is the number of the last entry in the chain, Durable of the last one that is
-	// durable.
+	// Ordered is the number of the last entry in the chain, Durable of the last durable one.
 	Ordered, Durable uint64
-	// Held counts entries that were received and are not durable.
+	// Held counts the entries that were received and are not durable.
 	Held int
-	// Waited is how long the next entry has been here without the chain taking it.
+	// Waited is how long the next entry has been here without being in the chain.
 	Waited time.Duration
-	// Rings counts those that writers were granted, Writers the members of the parent.
+	// Rings counts the rings granted to writers, Writers the members of the parent.
 	Rings, Writers int
-	// TookOver tells that this member proposes what others were to propose.
+	// TookOver reports that this member proposes entries that others were to propose.
 	TookOver bool
 }
 
-// OutgoingStatus is where the stream to a child stands.
+// OutgoingStatus is the state of the stream to a child.
 type OutgoingStatus struct {
 	Child ledger.ShardID
-	// Position is the last entry that is durable in the child, as far as it is known, and Known the
-	// last one that this member has offered.
+	// Position is the last entry known to be durable in the child, and Known the last entry that
+	// this member has offered.
 	Position, Known uint64
 	// Waited is how long the position has stood still although there is more.
 	Waited time.Duration
-	// Rings counts those that are attached, Carriers the members of the child.
+	// Rings counts the attached rings, Carriers the members of the child.
 	Rings, Carriers int
-	// TookOver tells that this member writes what others were to write.
+	// TookOver reports that this member writes entries that others were to write.
 	TookOver bool
 	// Absent is the number of an entry that the child needs and that this member's chain lacks, 0
-	// where it lacks none: others have it.
+	// if it lacks none. Other members have it.
 	Absent uint64
 }
 
-// Status tells where the streams stand.
+// Status returns the state of the streams.
 func (s *Streams) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// Defaults, and what the members of a book agree on.
+// Defaults, and values that all members of a book must share.
 const (
 	// EntryMax bounds an entry of a stream, in bytes.
 	EntryMax = ledger.MaxBundleBytes
 	// RingSizeDefault is the size of a ring, in bytes.
 	RingSizeDefault = 4 << 20
-	// EntriesDefault bounds the entries of a stream under way.
+	// EntriesDefault bounds the entries of a stream that are under way.
 	EntriesDefault = 1024
 	// PatienceDefault is how long a position stands still before the next member takes over.
 	PatienceDefault = 200 * time.Millisecond
-	// AskEveryDefault is how often a ring is asked for.
+	// AskEveryDefault is the interval of asking for a ring.
 	AskEveryDefault = 500 * time.Millisecond
-	// RepeatAfterDefault is when feedback is said again for the first time.
+	// RepeatAfterDefault is the time until feedback is first repeated.
 	RepeatAfterDefault = time.Second
 
 	stretch = 64
@@ -41,78 +41,80 @@ const (
 
 // The pace of the loop.
 const (
-	// lookAround is the longest that it sleeps.
+	// lookAround bounds the loop's sleep.
 	lookAround = time.Second
-	// feedbackPause is between two feedbacks to a writer, and repeatMax the longest pause between
-	// repetitions in units of the first one.
+	// feedbackPause is the minimum time between two feedbacks to a writer. repeatMax is the longest
+	// pause between repetitions, as a multiple of the first.
 	feedbackPause = 2 * time.Millisecond
 	repeatMax     = 8
-	// ringPause is between two rings for a writer.
+	// ringPause is the minimum time between two rings for a writer.
 	ringPause = 50 * time.Millisecond
-	// readPause is how long a chain that could not be read is left alone.
+	// readPause is the pause after a failed read of the chain.
 	readPause = time.Second
-	// absentPause is how long a chain is left alone that lacks an entry: its older blocks may come.
+	// absentPause is the pause after the chain lacked an entry; its older blocks may still arrive.
 	absentPause = 5 * time.Second
 	// attachTimeout bounds an attempt to connect to a ring.
 	attachTimeout = 10 * time.Second
 )
 
-// ErrConfig says that a configuration lacks something.
+// ErrConfig means that a configuration is incomplete or invalid.
 var ErrConfig = errors.New("streams: bad configuration")
 
 // Member is a member of a shard.
 type Member struct {
-	// Index is the member's in its shard's chain.
+	// Index is the member's index in its shard's chain.
 	Index ledger.MemberIndex
-	// Peer is the member on the fabric.
+	// Peer identifies the member on the fabric.
 	Peer rdmanet.PeerID
 }
 
-// Directory says who is where. Its methods may be called from several goroutines, and do not block.
+// Directory lists the members of the shards. Its methods are safe for concurrent use and do not
+// block.
 type Directory interface {
-	// Own is this node's shard.
+	// Own returns this node's shard.
 	Own() ledger.ShardID
-	// Tree is the book's.
+	// Tree returns the book's tree of shards.
 	Tree() *ledger.ShardTree
-	// Members are a shard's, ascending by index; read-only.
+	// Members returns a shard's members, ascending by index; read-only.
 	Members(shard ledger.ShardID) []Member
-	// Changed is closed at the next change of any shard's members.
+	// Changed returns a channel that is closed at the next change of any shard's members.
 	Changed() <-chan struct{}
 }
 
-// Chain is what is read of the own shard's chain; a *store.Store has it.
+// Chain is the part of the own shard's chain that this package reads; *store.Store implements it.
 type Chain interface {
-	// Stream gives entries of the stream to a child in order from a number on, those of blocks up
-	// to a height. store.ErrAbsent where an entry is not here for good.
+	// Stream returns entries of the stream to a child in order, from a number on, from blocks up to
+	// a height. It returns store.ErrAbsent if an entry is not in this chain for good.
 	Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried,
 		error)
-	// Carried is the number of the last entry of the parent's stream in the chain.
+	// Carried returns the number of the last entry of the parent's stream in the chain.
 	Carried() uint64
-	// AppendedHeight is the last block's.
+	// AppendedHeight returns the height of the last block.
 	AppendedHeight() ledger.Height
 }
 
-// Config of Streams. Directory, Host, Control, Chain, Durable and Ready are needed.
+// Config of Streams. Directory, Host, Control, Chain, Durable and Ready are required.
 type Config struct {
 	Directory Directory
-	// Host is this node's end of the fabric. The members of the parent and of the children have to
-	// be members of it.
+	// Host is this node's end of the fabric. The members of the parent and of the children must be
+	// members of it.
 	Host    rdmanet.RegionHost
 	Control *control.Control
-	// Chain gives the chain as it is now, nil while there is none.
+	// Chain returns the current chain, or nil while there is none.
 	Chain func() Chain
-	// Durable gives the height up to which a majority of the own shard has the chain on disk, as
+	// Durable returns the height up to which a majority of the own shard has the chain on disk, as
 	// far as this node knows.
 	Durable func() ledger.Height
-	// Ready is told that Propose has something. It must not block.
+	// Ready is called when Propose has something. It must not block.
 	Ready  func()
 	Logger *slog.Logger
 
-	// RingSize, in bytes, Entries and Patience are the same at all members of the book. Zero values
-	// mean the defaults, here and below.
+	// RingSize, in bytes, Entries and Patience must be the same at all members of the book. Zero
+	// values mean the defaults, here and below.
 	RingSize, Entries int
 	Patience          time.Duration
-	// AskEvery is how often a ring is asked for, and RepeatAfter when feedback is repeated.
+	// AskEvery is the interval of asking for a ring, and RepeatAfter the time until feedback is
+	// repeated.
 	AskEvery, RepeatAfter time.Duration
 
 	fault fault
@@ -123,9 +125,9 @@ type fault uint8
 
 const (
 	_ fault = iota // none
-	// faultSameRing offers the same ring again to whoever asks for another.
+	// faultSameRing offers the same ring again to a writer that asks for another.
 	faultSameRing
-	// faultBeyondDurable offers writers what the chain can still take back.
+	// faultBeyondDurable offers writers entries that the chain can still take back.
 	faultBeyondDurable
 	// faultEarlyPosition tells writers a position that is not durable.
 	faultEarlyPosition
@@ -155,14 +157,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// role is what a peer is to this node: of the child where out is set, else of the parent.
+// role is the relation of a peer to this node: a member of the child if out is set, else of the
+// parent.
 type role struct {
 	out   *outgoing
 	index order.ServerID
 }
 
-// Streams is one node's part in the streams to and from its shard. All methods may be called from
-// several goroutines.
+// Streams is one node's part in the streams to and from its shard. All methods are safe for
+// concurrent use.
 type Streams struct {
 	config  Config
 	self    rdmanet.PeerID
@@ -176,13 +179,13 @@ type Streams struct {
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
-	// mu guards the machines, and which there are. Only the loop changes that, so it takes the lock
-	// to change and not to look.
+	// mu guards the machines, and the fields that hold them. Only the loop changes these fields, so
+	// it takes the lock to change them but not to read them.
 	mu  sync.Mutex
 	in  *incoming // nil at the root
 	out []*outgoing
 
-	// What follows is the loop's.
+	// Only the loop uses the fields below.
 	numbers     uint64 // the last attempt, life or connection
 	connections map[uint64]*connection
 	backlog     []rdmanet.Operation
@@ -190,8 +193,8 @@ type Streams struct {
 	carried     []ledger.Carried // guarded by mu
 }
 
-// New begins a node's part. Close it before the host. Errors: ErrConfig, control.ErrRegistered, the
-// fabric's.
+// New starts a node's part. Close it before the host. It returns ErrConfig, control.ErrRegistered,
+// or an error of the fabric.
 func New(config Config) (*Streams, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -200,7 +203,7 @@ func New(config Config) (*Streams, error) {
 	now := time.Now()
 	s := &Streams{
 		config: config, self: config.Host.ID(), began: now, bell: make(chan struct{}, 1),
-		// Numbers are never used twice, also by those who had the host before.
+		// A number is never used twice, not even by an earlier process on this host.
 		numbers: uint64(now.UnixNano()), connections: map[uint64]*connection{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -225,21 +228,21 @@ func New(config Config) (*Streams, error) {
 	return s, nil
 }
 
-// Applied says that a block was executed here, its own or a peer's, and the carried number behind
-// it.
+// Applied records that a block was executed here, ordered by this node or fetched from a peer, and
+// the carried number after it.
 func (s *Streams) Applied(height ledger.Height, carried uint64) {
 	s.heights.applied(height, carried)
 	s.ring()
 }
 
-// DurableTo says that a majority of the shard has the chain on disk up to a height.
+// DurableTo records that a majority of the shard has the chain on disk up to a height.
 func (s *Streams) DurableTo(height ledger.Height) {
 	s.heights.durableTo(height)
 	s.ring()
 }
 
-// Reset says that Config.Chain is another one now. Applied is not called for blocks of the one
-// before after that.
+// Reset records that Config.Chain now returns another chain. Applied is not called for blocks of
+// the previous chain after that.
 func (s *Streams) Reset() {
 	s.heights.reset()
 	s.mail.mu.Lock()
@@ -248,7 +251,7 @@ func (s *Streams) Reset() {
 	s.ring()
 }
 
-// Event takes in what the fabric says of peers (rdmanet.Host's Watch). It does not block.
+// Event handles an event of a peer from the fabric (rdmanet.Host's Watch). It does not block.
 func (s *Streams) Event(event rdmanet.PeerEvent) {
 	if event.Kind != rdmanet.PeerRestarted && event.Kind != rdmanet.PeerConnected {
 		return
@@ -259,11 +262,11 @@ func (s *Streams) Event(event rdmanet.PeerEvent) {
 	}
 }
 
-// Propose hands over the entries of the parent's stream that belong into this node's next batch, in
-// order, of up to room bytes in all; an entry of EntryMax bytes needs as much room, or waits. The
-// call is left out where there is nothing. The bundles are parts of rings: whoever uses them copies
-// them before use returns, and calls no method of Streams meanwhile. They count as proposed, and
-// come again after a while if the chain does not take them.
+// Propose passes to use the entries of the parent's stream for this node's next batch, in order, of
+// up to room bytes in all. An entry of EntryMax bytes needs that much room, or waits. Propose does
+// not call use if there are no entries. The bundles are parts of rings: use copies them before it
+// returns, and calls no method of Streams. The entries count as proposed, and are proposed again
+// after a while if the chain does not take them.
 func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
 	if s.in == nil || s.ctx.Err() != nil {
 		return
@@ -286,7 +289,7 @@ func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
 }
 
 // Close ends this node's part and waits for all its goroutines. Other methods do nothing after it.
-// Closing again does nothing.
+// A second Close does nothing.
 func (s *Streams) Close() error {
 	s.cancel()
 	s.working.Wait()
@@ -315,7 +318,7 @@ func (s *Streams) Close() error {
 	return errors.Join(err, s.queue.Close())
 }
 
-// ring has the loop look.
+// ring wakes the loop.
 func (s *Streams) ring() {
 	select {
 	case s.bell <- struct{}{}:
@@ -323,7 +326,7 @@ func (s *Streams) ring() {
 	}
 }
 
-// receive takes a message of a member of another shard.
+// receive handles a message of a member of another shard.
 func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 	r, known := (*s.roles.Load())[from.ID]
 	if !known || s.ctx.Err() != nil {
@@ -339,7 +342,7 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 		child = r.out.child
 	}
 	if m.child != child || (m.kind == messageAsk) != (r.out == nil) {
-		s.config.Logger.Warn("streams: a message for somebody else", "peer", from, "kind", m.kind,
+		s.config.Logger.Warn("streams: a message for another node", "peer", from, "kind", m.kind,
 			"child", m.child)
 		return
 	}
@@ -347,7 +350,7 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 	s.ring()
 }
 
-// send says something to a peer; it may get lost.
+// send sends a message to a peer; it may get lost.
 func (s *Streams) send(to rdmanet.PeerID, m *message) bool {
 	if err := s.config.Control.Send(to, control.KindStream, m.encode(nil)); err != nil {
 		s.config.Logger.Debug("streams: not sent", "peer", to, "error", err)
@@ -356,7 +359,7 @@ func (s *Streams) send(to rdmanet.PeerID, m *message) bool {
 	return true
 }
 
-// complete takes the completions of what was posted.
+// complete collects the completions of posted operations.
 func (s *Streams) complete() {
 	var into [64]rdmanet.Completion
 	for {
@@ -392,30 +395,30 @@ func (s *Streams) run(changed <-chan struct{}) {
 	}
 }
 
-// by has the loop look at an instant at the latest.
+// by makes the loop look at the given time at the latest.
 func (s *Streams) by(at time.Time) {
 	if at.Before(s.wake) {
 		s.wake = at
 	}
 }
 
-// due has the loop look when a machine wants to be told the time.
+// due makes the loop look at a machine's deadline.
 func (s *Streams) due(deadline uint64, waits bool) {
-	if waits && deadline < uint64(s.wake.Sub(s.began)/tick) { // else it looks around before
+	if waits && deadline < uint64(s.wake.Sub(s.began)/tick) { // else it looks earlier anyway
 		s.by(s.began.Add(time.Duration(deadline) * tick))
 	}
 }
 
-// ticks is the machines' time. It begins with 1.
+// ticks returns the machines' time. It begins with 1.
 func (s *Streams) ticks(now time.Time) uint64 { return 1 + uint64(max(0, now.Sub(s.began))/tick) }
 
-// number gives one that was not used.
+// number returns a number that was not used before.
 func (s *Streams) number() uint64 {
 	s.numbers++
 	return s.numbers
 }
 
-// step has everything go on as far as it can.
+// step processes the mail and advances all streams as far as possible.
 func (s *Streams) step(now time.Time) {
 	came := s.mail.take()
 	for i := range came.completions {
@@ -440,8 +443,8 @@ func (s *Streams) step(now time.Time) {
 	}
 }
 
-// restart begins anew with another chain. Writers go on: what they were offered, no chain takes
-// back.
+// restart begins anew with another chain. Writers continue, since no chain takes back the entries
+// that they were offered.
 func (s *Streams) restart() {
 	if s.in != nil {
 		s.in.end()
@@ -453,7 +456,7 @@ func (s *Streams) restart() {
 	}
 }
 
-// sort hands to the ways to carriers what came for them.
+// sort passes input from carriers to their outlets.
 func (s *Streams) sort(came *contents, now time.Time) {
 	roles := *s.roles.Load()
 	outlet := func(peer rdmanet.PeerID) *outlet {
@@ -487,7 +490,7 @@ func (s *Streams) sort(came *contents, now time.Time) {
 	}
 }
 
-// base reads what the chain began with, where nobody said so yet.
+// base reads the initial values of the chain, unless they are known already.
 func (s *Streams) base() {
 	life, based := s.heights.begun()
 	if based {
@@ -497,15 +500,15 @@ func (s *Streams) base() {
 	if chain == nil {
 		return
 	}
-	// In this order: the chain may grow in between, and the height must not be one at which less
-	// had been carried.
+	// The order matters: the chain may grow in between, and the height must not be one at which
+	// less had been carried.
 	carried := chain.Carried()
 	height := chain.AppendedHeight()
 	s.heights.base(life, height, carried)
 	s.heights.durableTo(s.config.Durable())
 }
 
-// seat takes in who the members are.
+// seat updates the members.
 func (s *Streams) seat() {
 	own := members(s.config.Directory.Members(s.config.Directory.Own()))
 	roles := map[rdmanet.PeerID]role{}
@@ -528,7 +531,7 @@ func (s *Streams) seat() {
 	s.ring()
 }
 
-// machine is what a machine of a stream is made with.
+// machine returns the configuration of a stream's machine.
 func (s *Streams) machine(writers, carriers members, self order.ServerID) stream.Config {
 	return stream.Config{
 		Writers: writers.ids(), Carriers: carriers.ids(), Self: self, Stretch: stretch,
@@ -537,7 +540,7 @@ func (s *Streams) machine(writers, carriers members, self order.ServerID) stream
 	}
 }
 
-// members of a shard, ascending by index.
+// members are the members of a shard, ascending by index.
 type members []Member
 
 func (m members) find(peer rdmanet.PeerID) (order.ServerID, bool) {

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// What the parent orders arrives in order, each once, small and large.
+// The parent's entries arrive in order, each once, small and large.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -59,8 +59,8 @@ func TestAShardRestarts(t *testing.T) {
 	}
 }
 
-// A member of the parent is cut off; the others carry on. A member of the child is cut off from all
-// of the parent.
+// A member of the parent is cut off, and the others continue. A member of the child is cut off from
+// all members of the parent.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -84,8 +84,8 @@ func TestPartition(t *testing.T) {
 	w.mustArrive()
 }
 
-// The stores of the child's members are replaced, all at once, with entries on their way: the rings
-// are made anew though no host restarted.
+// The stores of the child's members are replaced, all at once, with entries under way. The rings
+// are made anew although no host restarted.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -102,8 +102,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A member of the parent that began with a snapshot takes no part until the child is past what it
-// lacks; the only other member brings it there.
+// A member of the parent that began with a snapshot takes no part until the child is past the
+// entries that it lacks. The only other member sends these.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, 2)
@@ -127,7 +127,7 @@ func TestSnapshot(t *testing.T) {
 	w.mustArrive() // it takes part now
 }
 
-// Members join and leave: who is new gets rings, who is gone loses them.
+// Members join and leave: new members get rings, and departed ones lose them.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, 2)

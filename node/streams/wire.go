@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// A message is its version, its kind, the child of the stream that it is about (4 bytes), and what
-// its kind says, little-endian:
+// A message is its version, its kind, the child of its stream (4 bytes), and the content of its
+// kind, little-endian:
 //
 //	ask       the attempt (8 bytes)
 //	offer     the attempt (8), the ring's life (2), the position (8), the region's name (the rest)
@@ -30,10 +30,10 @@ const (
 	messageFeedback
 )
 
-// errMessage: what came is no message of this package.
+// errMessage means that bytes are no message of this package.
 var errMessage = errors.New("malformed message of a stream")
 
-// message is what members say to each other; which fields count depends on the kind.
+// message is a message between members. Its kind determines which fields are used.
 type message struct {
 	kind     messageKind
 	child    ledger.ShardID
@@ -62,7 +62,7 @@ func (m *message) encode(to []byte) []byte {
 	return to
 }
 
-// decode gives errMessage, with the reason, for what encode does not make.
+// decode returns errMessage, with the reason, for bytes that encode does not produce.
 func decode(b []byte) (message, error) {
 	if len(b) < wireHead {
 		return message{}, fmt.Errorf("%w: %d bytes", errMessage, len(b))

@@ -30,8 +30,8 @@ const (
 	childShard  ledger.ShardID = 1
 )
 
-// world is two shards, the second one the child of the first, whose chains are ideal: what the
-// child's members propose is ordered at once, and executed by each of them in its own time.
+// world is two shards, the second one the child of the first, with ideal chains: entries that the
+// child's members propose are ordered at once, and each member executes them in its own time.
 type world struct {
 	t       *testing.T
 	network *memory.Network
@@ -48,7 +48,7 @@ type world struct {
 	// disk up to durable.
 	stream            [][]byte
 	appended, durable ledger.Height
-	// taken is the child's: block n carried it up to its item.
+	// taken is the child's: block n carried the stream up to its item.
 	taken        []uint64
 	position     uint64
 	childDurable ledger.Height
@@ -57,7 +57,7 @@ type world struct {
 	wrong        error
 }
 
-// testNode is one member, dead where streams is nil.
+// testNode is one member; it is dead if streams is nil.
 type testNode struct {
 	world   *world
 	id      rdmanet.PeerID
@@ -67,7 +67,7 @@ type testNode struct {
 	ready   chan struct{}
 	stopped chan struct{}
 	done    chan struct{}
-	// began is the first entry that its chain has.
+	// began is the first entry in its chain.
 	began uint64
 }
 
@@ -115,7 +115,7 @@ func (w *world) startAll() {
 	}
 }
 
-// directory is a node's view.
+// directory is a node's view of the world.
 type directory struct {
 	*world
 	own ledger.ShardID
@@ -144,7 +144,7 @@ func (w *world) setMembers(shard ledger.ShardID, members []Member) {
 	w.changed = make(chan struct{})
 }
 
-// start starts a member, as a new life if it lived before. Its chain has the entries from began on.
+// start starts a member, in a new life if it lived before. Its chain has the entries from began on.
 func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 	w.t.Helper()
 	host, err := w.listen(id)
@@ -183,7 +183,7 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 	return n
 }
 
-// stop ends a member, if it lives.
+// stop ends a member, if it is running.
 func (w *world) stop(id rdmanet.PeerID) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -195,8 +195,8 @@ func (w *world) stop(id rdmanet.PeerID) {
 	}
 	close(n.stopped)
 	<-n.done
-	// The memory that peers write goes with the host, so whoever reads it ends first; nobody else
-	// shall notice that.
+	// The memory that peers write goes with the host, so its readers must end first. The other
+	// members must not notice that.
 	for _, other := range w.all() {
 		w.network.Cut(id, other)
 	}
@@ -260,7 +260,7 @@ func (n *testNode) durableHeight() ledger.Height {
 	return n.world.childDurable
 }
 
-// propose puts what the member has into the child's chain.
+// propose puts the member's entries into the child's chain.
 func (n *testNode) propose() {
 	defer close(n.done)
 	for {
@@ -307,7 +307,7 @@ func (w *world) order(batch []ledger.Carried) {
 	w.mu.Unlock()
 }
 
-// members gives those who live. The lock is held.
+// members returns the running members. The caller holds the lock.
 func (w *world) members(shard ledger.ShardID) (members []*testNode) {
 	for _, n := range w.nodes {
 		if n.shard == shard {
@@ -317,7 +317,7 @@ func (w *world) members(shard ledger.ShardID) (members []*testNode) {
 	return members
 }
 
-// payload is an entry's.
+// payload returns the payload of an entry.
 func payload(number uint64, size int) []byte {
 	b := make([]byte, max(8, size))
 	for i := range b {
@@ -327,7 +327,7 @@ func payload(number uint64, size int) []byte {
 	return b
 }
 
-// extend has the parent order that many entries more.
+// extend makes the parent order count more entries.
 func (w *world) extend(count, size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -339,7 +339,7 @@ func (w *world) extend(count, size int) {
 	w.tellParent()
 }
 
-// tellParent tells the parent's members how far they are. The lock is held.
+// tellParent reports the heights to the parent's members. The caller holds the lock.
 func (w *world) tellParent() {
 	for _, n := range w.members(parentShard) {
 		n.streams.Applied(w.appended, 0)
@@ -347,14 +347,14 @@ func (w *world) tellParent() {
 	}
 }
 
-// arrived tells whether the child has everything, and fails where it has something wrong.
+// arrived reports whether the child has all entries, and returns an error if it has a wrong one.
 func (w *world) arrived() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.position == uint64(len(w.stream)), w.wrong
 }
 
-// arrive waits until the child has everything.
+// arrive waits until the child has all entries.
 func (w *world) arrive(patience time.Duration) error {
 	return eventually(patience, w.arrived, func() string {
 		w.mu.Lock()
@@ -392,7 +392,7 @@ func (w *world) mustArrive() {
 	}
 }
 
-// attached waits until each member of the parent has its rings to all living members of the child.
+// attached waits until each member of the parent has its rings to all running members of the child.
 func (w *world) attached(rings int) {
 	w.t.Helper()
 	err := eventually(20*time.Second, func() (bool, error) {

@@ -17,9 +17,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Book is a book of several shards: a Cluster each, executed by the real ledger. What the shards
-// have for each other, the entries of the streams and the verdicts, is taken from one store and
-// given to the other, and calls between them are made in memory.
+// Book is a book of several shards. Each shard is a Cluster, executed by the real ledger. Book
+// copies the entries of the streams and the verdicts from one store to the other. Calls between
+// shards are made in memory.
 type Book struct {
 	clusters []*Cluster
 	tree     *ledger.ShardTree
@@ -30,8 +30,8 @@ type Book struct {
 	still  map[ledger.ShardID]bool
 }
 
-// NewBook makes the book of any of its shards' genesis, such as that of ledgertest.ShardedGenesis,
-// with a door for each member, and serves the first member of each.
+// NewBook makes the book from the genesis of any of its shards, such as that of
+// ledgertest.ShardedGenesis. It serves the first member of each shard with a door.
 func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
 	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool),
@@ -53,20 +53,20 @@ func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	return b
 }
 
-// Shard is the cluster of a shard.
+// Shard returns the cluster of a shard.
 func (b *Book) Shard(shard ledger.ShardID) *Cluster { return b.clusters[shard] }
 
-// Door is the API of a shard's first node.
+// Door returns the API of a shard's first node.
 func (b *Book) Door(shard ledger.ShardID) *Door { return b.doors[shard] }
 
-// Silence has nobody of a shard answer the other shards' calls, or answer again.
+// Silence makes a shard's nodes stop answering the other shards' calls, or answer again.
 func (b *Book) Silence(shard ledger.ShardID, silent bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.silent[shard] = silent
 }
 
-// Stand makes a shard's chain stand still, or go on.
+// Stand stops a shard's chain, or lets it continue.
 func (b *Book) Stand(shard ledger.ShardID, still bool) {
 	b.mutex.Lock()
 	b.still[shard] = still
@@ -80,7 +80,7 @@ func (b *Book) stands(shard ledger.ShardID) bool {
 	return b.still[shard]
 }
 
-// moved lets the other shards look what a shard has for them.
+// moved makes the other shards check for new entries and verdicts of a shard.
 func (b *Book) moved(from *Cluster) {
 	if b == nil {
 		return
@@ -92,7 +92,8 @@ func (b *Book) moved(from *Cluster) {
 	}
 }
 
-// beside is what other shards have for this one's next block, nil where there is nothing.
+// beside returns the other shards' entries and verdicts for this shard's next block, nil if there
+// are none.
 func (c *Cluster) beside() (*ledger.Batch, error) {
 	if c.book == nil {
 		return nil, nil
@@ -212,7 +213,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answer keeps what a handler writes.
+// answer records what a handler writes.
 type answer struct {
 	header http.Header
 	status int

@@ -1,12 +1,12 @@
 // Package apitest is an api.Backend for tests: a chain in a temporary folder, executed by the real
-// ledger, with one or more nodes as its doors. What the network does is imagined: a sealer puts
-// what the doors admitted into blocks, in the order in which each door admitted it.
+// ledger, with one or more nodes as its doors. There is no network: a sealer puts the transactions
+// that the doors admitted into blocks, in the order in which each door admitted them.
 //
 //	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
 //	url := apitest.Serve(t, cluster.Node(0), api.Options{}).URL
 //
-// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store,
-// Durable. NewBook makes a book of several shards.
+// By default the sealer makes blocks by itself. With Options.Manual a test makes them with Order,
+// Store and Durable. NewBook makes a book of several shards.
 package apitest
 
 import (
@@ -46,11 +46,11 @@ type Cluster struct {
 	heights api.Heights
 	expired map[ledger.Hash]bool
 	changed chan struct{} // closed and replaced at every change
-	work    chan struct{} // the sealer is wanted
+	work    chan struct{} // wakes the sealer
 	err     error         // of the sealer
 
-	// In a book of several shards: the book, whose other shards are asked for what there is for
-	// this one.
+	// The book of several shards, or nil. The cluster asks its other shards for entries and
+	// verdicts.
 	book *Book
 }
 
@@ -111,7 +111,7 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 	return c
 }
 
-// run has blocks made by themselves until the test ends.
+// run makes blocks in a goroutine until the test ends.
 func (c *Cluster) run(tb testing.TB) {
 	stop := make(chan struct{})
 	var sealer sync.WaitGroup
@@ -122,10 +122,10 @@ func (c *Cluster) run(tb testing.TB) {
 	})
 }
 
-// Node is a door.
+// Node returns a door.
 func (c *Cluster) Node(index int) *Node { return c.nodes[index] }
 
-// Genesis is the chain's.
+// Genesis returns the chain's genesis.
 func (c *Cluster) Genesis() *ledger.Genesis { return c.genesis }
 
 func (c *Cluster) seal(stop <-chan struct{}) {
@@ -142,7 +142,7 @@ func (c *Cluster) seal(stop <-chan struct{}) {
 	}
 }
 
-// Advance orders, stores and makes durable what the doors hold.
+// Advance orders, stores and makes durable the transactions that the doors hold.
 func (c *Cluster) Advance() error {
 	if err := c.Order(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *Cluster) Advance() error {
 	return nil
 }
 
-// Order makes a block of what the doors hold; those that are held back keep theirs.
+// Order makes a block of the transactions that the doors hold. Held doors keep theirs.
 func (c *Cluster) Order() error {
 	if c.book != nil && c.book.stands(c.store.Shard()) {
 		return nil
@@ -202,8 +202,8 @@ func (c *Cluster) Order() error {
 	return nil
 }
 
-// expire notes the transactions of a bundle none of which a block of this height may apply any
-// more.
+// expire records the transactions of a bundle as expired and returns true, if a block of this
+// height may apply none of them.
 func (c *Cluster) expire(bundle *ledger.Bundle, height ledger.Height) bool {
 	for i := range bundle.Len() {
 		if last := bundle.Transaction(i).LastValid; last == 0 || last >= height {
@@ -216,7 +216,7 @@ func (c *Cluster) expire(bundle *ledger.Bundle, height ledger.Height) bool {
 	return true
 }
 
-// Store makes stored what is ordered.
+// Store makes the ordered blocks stored.
 func (c *Cluster) Store() error {
 	if err := c.store.Sync(); err != nil {
 		return fmt.Errorf("syncing: %w", err)
@@ -230,7 +230,7 @@ func (c *Cluster) Store() error {
 	return nil
 }
 
-// Durable makes durable what is stored.
+// Durable makes the stored blocks durable.
 func (c *Cluster) Durable() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -253,7 +253,7 @@ func (c *Cluster) wanted() {
 	}
 }
 
-// SetMode changes what the node says that it is doing; only an ordering node takes writes.
+// SetMode changes the mode that the node reports. Only an ordering node takes writes.
 func (n *Node) SetMode(mode api.NodeMode, reason string) {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
@@ -261,14 +261,14 @@ func (n *Node) SetMode(mode api.NodeMode, reason string) {
 	n.cluster.notify()
 }
 
-// Hold keeps what the node admits in its pool, until Release or Crash.
+// Hold keeps admitted bundles in the node's pool, until Release or Crash.
 func (n *Node) Hold() {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
 	n.held = true
 }
 
-// Release lets the node's pool go on.
+// Release lets the sealer take the node's pool again.
 func (n *Node) Release() {
 	n.cluster.mutex.Lock()
 	n.held = false
@@ -284,14 +284,14 @@ func (n *Node) Crash() {
 	n.pending = make(map[ledger.Hash]bool)
 }
 
-// Overload refuses the next bundles, so many of them, as overloaded.
+// Overload makes the node refuse the given number of next bundles as overloaded.
 func (n *Node) Overload(bundles int) {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
 	n.refuse = bundles
 }
 
-// SetAbsent has the node say that it lacks the blocks up to a height. It serves them all the same.
+// SetAbsent makes the node report that it lacks the blocks up to a height. It still serves them.
 func (n *Node) SetAbsent(height ledger.Height) {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
@@ -403,7 +403,7 @@ func (n *Node) status(id ledger.Hash) (api.Status, error) {
 	return api.Status{ID: id}, nil
 }
 
-// inChain is the status of a transaction by its way through this chain.
+// inChain returns the status of a transaction that this chain has.
 func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) api.Status {
 	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
 		Result: found.Entry.Result, Waits: found.Waits}

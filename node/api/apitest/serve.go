@@ -20,7 +20,7 @@ type Door struct {
 	tb     testing.TB
 }
 
-// Serve serves a backend until the test ends or Close.
+// Serve serves a backend until Close or the end of the test.
 func Serve(tb testing.TB, backend api.Backend, options api.Options) *Door {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func Serve(tb testing.TB, backend api.Backend, options api.Options) *Door {
 	return ServeOn(tb, listener, backend, options)
 }
 
-// ServeOn is Serve on a listener that is there already.
+// ServeOn is Serve with the caller's listener.
 func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options api.Options) *Door {
 	tb.Helper()
 	server, err := api.New(backend, options)
@@ -48,12 +48,12 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options 
 	return door
 }
 
-// Close stops the server at once, cutting off what is under way after a moment.
+// Close stops the server. It cuts off running calls after a moment.
 func (d *Door) Close() {
 	d.stop.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		_ = d.Server.Shutdown(ctx) // cutting off is what a test may want
+		_ = d.Server.Shutdown(ctx) // a test may want calls to be cut off
 		if err := <-d.served; err != nil {
 			d.tb.Errorf("serving: %v", err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// realFile is Bitcoin's main chain from block 0 to block 14131, where the folder with real input
-// is; excerptFile are its first 600 entries.
+// realFile is Bitcoin's main chain from block 0 to block 14131, if the folder with real input
+// exists; excerptFile has its first 600 entries.
 const (
 	realFile    = "../../../../shared/data/bitcoin-blocks-0-14131.jsonl.gz"
 	excerptFile = "testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
@@ -56,7 +56,7 @@ func plainSums(t *testing.T, path string) (sums map[string]int64, lines uint64) 
 	return sums, lines
 }
 
-// Every balance, as an export names the accounts, is the plain sum of the file's postings.
+// Every balance, by the account's name in an export, is the plain sum of the file's postings.
 func TestBitcoin(t *testing.T) {
 	t.Parallel()
 	path := realFile

@@ -18,8 +18,8 @@ import (
 )
 
 // book is a ledger of several shards in memory: the chains of ledger.State, connected by hand. A
-// goroutine makes blocks, of a shard by chance and of some of what there is for it, so that streams
-// and verdicts come late and everything that may overtake does.
+// goroutine makes blocks for random shards from a random part of their input. Streams and verdicts
+// therefore arrive late, and messages overtake each other in all possible ways.
 type book struct {
 	tree   *ledger.ShardTree
 	random *rand.Rand
@@ -39,9 +39,9 @@ type shardChain struct {
 	parent   ledger.Parent
 	entries  map[ledger.Hash]*ledger.Entry
 	streams  map[ledger.ShardID][]ledger.Carried
-	verdicts []ledger.Verdict              // for this shard, that are in no block of it
-	ended    map[ledger.Hash]ledger.Code   // how the waits ended
-	reasons  map[ledger.Hash]ledger.Result // of the released
+	verdicts []ledger.Verdict              // for this shard, and in no block of it yet
+	ended    map[ledger.Hash]ledger.Code   // the results that ended the waits
+	reasons  map[ledger.Hash]ledger.Result // of the released transactions
 	pool     []*ledger.Bundle
 	pending  map[ledger.Hash]bool
 	stopped  bool
@@ -94,7 +94,7 @@ func (b *book) seal() {
 		if idle {
 			select {
 			case <-changed:
-			case <-time.After(50 * time.Microsecond): // what was left out by chance
+			case <-time.After(50 * time.Microsecond): // for input that was left out at random
 			case <-b.stop:
 				return
 			}
@@ -102,7 +102,7 @@ func (b *book) seal() {
 	}
 }
 
-// round makes a block of a shard, if there is anything for it.
+// round makes a block of a shard, if there is any input for it.
 func (b *book) round(shard ledger.ShardID) bool {
 	c := b.shards[shard]
 	if c.stopped {
@@ -176,7 +176,7 @@ func (b *book) notify() {
 	b.changed = make(chan struct{})
 }
 
-// halt stops a shard, or lets it go on. Its node forgets its pool.
+// halt stops a shard, or lets it continue. Its node loses its pool.
 func (b *book) halt(shard ledger.ShardID, stopped bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -185,7 +185,7 @@ func (b *book) halt(shard ledger.ShardID, stopped bool) {
 	b.notify()
 }
 
-// place tells what a transaction is in a shard, and with which result.
+// place returns the state of a transaction in a shard, and its result.
 func (b *book) place(shard ledger.ShardID, id ledger.Hash) (string, ledger.Result) {
 	c := b.shards[shard]
 	entry := c.entries[id]
@@ -204,7 +204,7 @@ func (b *book) place(shard ledger.ShardID, id ledger.Hash) (string, ledger.Resul
 	return "refused", entry.Result
 }
 
-// status is what the home of a transaction's signer says.
+// status returns the status that the home of a transaction's signer reports.
 func (b *book) status(id ledger.Hash,
 	transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
 	status := &ledgerdv1.TransactionStatus{Id: id[:], IdHex: id.String(),
@@ -219,7 +219,7 @@ func (b *book) status(id ledger.Hash,
 	return status
 }
 
-// sums are all balances, by the accounts' names in the file.
+// sums returns all balances, by the accounts' names in the file.
 func (b *book) sums() map[string]int64 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -236,7 +236,7 @@ func (b *book) sums() map[string]int64 {
 	return sums
 }
 
-// transactions is how many clients' transactions are in the chains.
+// transactions returns how many clients' transactions are in the chains.
 func (b *book) transactions() int {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -332,7 +332,7 @@ func (d door) Transaction(_ context.Context, id ledger.Hash) (*ledgerdv1.Transac
 	return shown, nil
 }
 
-// admit puts a bundle into the pool of where it enters.
+// admit puts a bundle into the pool of its entry shard.
 func (d door) admit(bundle *ledger.Bundle) error {
 	c := d.book.shards[d.book.shards[0].state.BundleEntry(bundle)]
 	if c.stopped {

@@ -6,13 +6,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// touch is what a line does to an account whose balance may not fall below zero.
+// touch is an effect of a line on an account whose balance may not fall below zero.
 type touch struct {
 	account ledger.AccountPath
 	debit   bool
 }
 
-// standing is how far a line has come.
+// standing is the progress of a line.
 type standing uint8
 
 const (
@@ -21,13 +21,13 @@ const (
 	over                   // it took effect, or failed, in every shard that it concerns
 )
 
-// conflicts knows for each account the lines under way that touch it, and so for which of them
-// another line has to wait. Credits commute; a debit commutes with nothing. So an account's lines
-// are a debit, or none, and credits after it. That later lines wait for these only is enough: a
-// line is over only after all that it waited for.
+// conflicts holds for each account the lines under way that touch it, and thus the lines that a
+// later line must wait for. Credits commute; a debit commutes with nothing. The lines of an account
+// are therefore at most one debit, and the credits after it. It is enough that later lines wait for
+// these, since a line is over only after all lines that it waited for.
 //
-// Two lines of one lane that keeps its order need no waiting: the second has to be queued after the
-// first, and that is all.
+// Two lines of one lane that keeps its order need not wait for each other to be over: the second
+// must only be queued after the first.
 type conflicts struct {
 	accounts map[ledger.AccountPath]*accountLines
 }
@@ -41,7 +41,8 @@ func newConflicts() *conflicts {
 	return &conflicts{accounts: make(map[ledger.AccountPath]*accountLines)}
 }
 
-// add notes a line, which comes after all that were added, and counts what it has to wait for.
+// add adds a line, which comes after all lines added before, and counts the lines that it must wait
+// for.
 func (c *conflicts) add(l *line) {
 	for _, each := range l.touches {
 		found := c.accounts[each.account]
@@ -63,7 +64,7 @@ func (c *conflicts) add(l *line) {
 	}
 }
 
-// remove forgets a line that is over.
+// remove removes a line that is over.
 func (c *conflicts) remove(l *line) {
 	for _, each := range l.touches {
 		found := c.accounts[each.account]
@@ -81,7 +82,7 @@ func (c *conflicts) remove(l *line) {
 	}
 }
 
-// waitFor makes a line wait for an earlier one, as far as it has to.
+// waitFor makes a line wait for an earlier one, as far as necessary.
 func (l *line) waitFor(earlier *line) {
 	switch {
 	case earlier.standing == over:
@@ -94,8 +95,8 @@ func (l *line) waitFor(earlier *line) {
 	}
 }
 
-// sameLane tells whether two lines go the same way in their order: both concern one shard alone,
-// the same.
+// sameLane reports whether two lines go through the same ordered lane: each concerns one shard
+// alone, and the same one.
 func (l *line) sameLane(other *line) bool {
 	return len(l.shards) == 1 && len(other.shards) == 1 && l.shards[0] == other.shards[0]
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// Bounds of what is under way.
+// Bounds of the lines under way.
 const (
 	bundleLines = 125
-	// of transactions: one more of the largest still fits into the bundle
+	// The size of the transactions at which a bundle is full; one more of the largest still fits.
 	enoughBytes = ledger.MaxBundleBytes / 2
-	maxAhead    = 1_000 // lines of a nonce stream
-	// lines in all, where they take turns in nonceStreams of them
+	maxAhead    = 1_000 // lines of one nonce stream
+	// Lines in all, if they take turns in nonceStreams streams.
 	maxAheadSpread   = 8_000
 	maxAheadBytes    = 32 << 20 // of the file
 	maxKeptFailures  = 1_000
@@ -43,79 +43,81 @@ var (
 
 // Options of an import. Key is required; the zero value of each other field means its default.
 type Options struct {
-	// of the organisation that imports; it is registered where the ledger does not know it
+	// Key is the key of the importing organisation, which is registered if the ledger does not know
+	// it.
 	Key client.Key
-	// Organisations is how many organisations the accounts are spread over, up to MaxOrganisations;
-	// default 1, the key's. Several are named after it, NAME-0 and so on, have its key, and live in
-	// the shards in turn. The number stays what it is for good.
+	// Organisations is the number of organisations that the accounts are spread over, up to
+	// MaxOrganisations; default 1, the key's. Several organisations are named after it, NAME-0 and
+	// so on, have its key, and live in the shards in turn. The number can never change.
 	Organisations int
 	Issuers       []string // names in the file whose accounts may go below zero
-	// what counts as acknowledged: ordered, stored or durable, the default
+	// Wait is the level at which a line counts as acknowledged: ordered, stored or durable, the
+	// default.
 	Wait ledgerdv1.Level
-	// StopOnError ends the import when a line has failed; default: go on. What was under way by
-	// then, up to 1,000 lines, is still waited for.
+	// StopOnError ends the import when a line has failed; default: continue. The import still waits
+	// for the lines that are under way then, up to 1,000.
 	StopOnError bool
-	// StateFolder keeps progress files; empty: none is kept.
+	// StateFolder holds the progress files; empty: none is written.
 	StateFolder string
-	// Progress hears several times a second how far things are, and at the end.
+	// Progress is called several times a second, and at the end.
 	Progress func(Progress)
-	// Patience is how long the nodes may refuse or be silent before the import is given up; default
-	// 2 min.
+	// Patience is how long the nodes may refuse or not answer before the import gives up; default 2
+	// min.
 	Patience time.Duration
 	// Connect connects to members of a shard; default: as client.New does.
 	Connect func(addresses []string) (Nodes, error)
 
-	// Of tests:
+	// For tests:
 	planted bool   // lines do not wait for each other
-	window  uint64 // lines under way, where these are fewer than else
-	few     int    // lines of a segment and of a bundle, likewise
+	window  uint64 // a smaller bound on the lines under way
+	few     int    // a smaller bound on the lines of a segment and of a bundle
 }
 
-// Progress is how far an import has come.
+// Progress is the progress of an import.
 type Progress struct {
-	Lines      uint64 // acknowledged, skipped ones included
-	Skipped    uint64 // of those, known from an earlier run
+	Lines      uint64 // acknowledged, including skipped ones
+	Skipped    uint64 // the part of Lines that an earlier run imported
 	Failed     uint64
-	BytesRead  int64 // of the file, as it is on the disk
-	BytesTotal int64 // 0: not known
+	BytesRead  int64 // of the file, as stored on the disk
+	BytesTotal int64 // 0: unknown
 	Elapsed    time.Duration
 	PerSecond  float64 // lines acknowledged in this run, per second
 	Done       bool
 }
 
-// LineFailure says why a line is not in the ledger's books.
+// LineFailure says why a line has no effect in the ledger.
 type LineFailure struct {
 	Line uint64 `json:"line"`
-	// a word that does not change, such as insufficient_funds or malformed_line
+	// Code is a word that never changes, such as insufficient_funds or malformed_line.
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
 	ID     string `json:"id,omitempty"` // of the failed transaction, in hex
 }
 
-// Result is what became of an import.
+// Result is the result of an import.
 type Result struct {
-	Lines    uint64 // read and acknowledged, blank ones included
-	Imported uint64 // lines whose transactions hold, those of earlier runs included
+	Lines    uint64 // read and acknowledged, including blank ones
+	Imported uint64 // lines whose transactions took effect, including those of earlier runs
 	Failed   uint64
 	Skipped  uint64        // lines known from an earlier run
-	Failures []LineFailure // the first 1,000 of the failed
+	Failures []LineFailure // the first 1,000 failures
 	Elapsed  time.Duration
-	// ProgressError says why the progress file could not be kept, which costs nothing but time in
-	// the next run.
+	// ProgressError says why the progress file could not be written, which only costs time in the
+	// next run.
 	ProgressError error
 }
 
 // Errors of an import.
 var (
-	// ErrStopped says that Options.StopOnError ended the import.
+	// ErrStopped means that Options.StopOnError ended the import.
 	ErrStopped = errors.New("importer: stopped at the first line that failed")
-	// ErrNoProgress says that the nodes took nothing for as long as Options.Patience allows.
+	// ErrNoProgress means that the nodes took nothing for as long as Options.Patience allows.
 	ErrNoProgress = errors.New("importer: the nodes take nothing; run the same import again " +
-		"later, it goes on where it stopped")
+		"later, it continues where it stopped")
 )
 
-// run is an import. One goroutine owns all of it but what is said otherwise; bundles under way have
-// goroutines of their own, which send it events.
+// run is an import. One goroutine owns all of it unless stated otherwise. Each bundle under way has
+// its own goroutine, which sends events to it.
 type run struct {
 	nodes   Nodes
 	source  *Source
@@ -137,53 +139,53 @@ type run struct {
 
 	segments   []*segment // in the file's order; the last one may be open
 	aheadBytes int        // of the lines under way
-	conflicts  *conflicts // nil where all lines go one way
+	conflicts  *conflicts // nil if all lines go one way
 	openings   *openings
 	lanes      lanes
-	asking     int // lines that are asked whether they are over
+	asking     int // crossing lines being checked
 
 	saved   savedProgress
-	earlier *savedProgress // what an earlier run kept
-	after   ledger.Hash    // where an earlier run stopped
+	earlier *savedProgress // the progress of an earlier run
+	after   ledger.Hash    // the last transaction of an earlier run
 	skipped uint64
 	stopped *LineFailure // the failure that ends the import
 
 	events  chan event
 	work    sync.WaitGroup
-	asks    chan struct{} // a place for each question under way
-	movedAt atomic.Int64  // when something was acknowledged last, in Unix nanoseconds
+	asks    chan struct{} // a slot for each query under way
+	movedAt atomic.Int64  // when a line was last acknowledged, in Unix nanoseconds
 
 	progressError           error
 	begun, savedAt, shownAt time.Time
-	registeredAt            time.Time // zero where that was not needed
+	registeredAt            time.Time // zero if no registration was needed
 }
 
-// segment is some lines that follow each other. What is kept of an import is how many segments from
-// the beginning are over.
+// segment is a group of consecutive lines. The progress of an import is the number of segments,
+// from the beginning, that are over.
 type segment struct {
 	lines    int // entries
 	bytes    int
 	closed   bool
-	over     int // entries that are
+	over     int // entries that are over
 	lastLine uint64
 	prefix   ledger.Hash // over all lines up to lastLine
 	failures []LineFailure
-	bad      int // failures that never were entries
+	bad      int // failed lines that were no entries
 	last     map[ledger.ShardID]lastOf
 }
 
-// lastOf is the last transaction of some.
+// lastOf is the last transaction of a group.
 type lastOf struct {
 	line uint64
 	id   ledger.Hash
 }
 
-// event is what a goroutine tells the import.
+// event is a message of a goroutine to the import.
 type event struct {
 	// bundle is acknowledged, with statuses.
 	bundle   *bundle
 	statuses []*ledgerdv1.TransactionStatus
-	// asked is a line that crosses shards, and over whether it is over in all of them.
+	// asked is a line that crosses shards, and over reports whether it is over in all of them.
 	asked *line
 	over  bool
 	err   error
@@ -244,7 +246,7 @@ func (r *run) result() Result {
 	return result
 }
 
-// imported is the number of lines whose transactions hold.
+// imported returns the number of lines whose transactions took effect.
 func (s *segment) imported() int { return s.over - (len(s.failures) - s.bad) }
 
 func (r *run) all(ctx context.Context) error {
@@ -267,6 +269,7 @@ func (r *run) all(ctx context.Context) error {
 		if err := r.dispatch(ctx); err != nil {
 			return err
 		}
+		// If nothing is under way, the import is over or fill can read more lines.
 		if r.lanes.underWay == 0 && r.asking == 0 {
 			if r.atEnd || r.stopped != nil {
 				break
@@ -297,8 +300,8 @@ func (r *run) all(ctx context.Context) error {
 	return nil
 }
 
-// firstLine finds the first line that is not blank, which must be an entry: a file that is
-// something else is not read to its end. It stays in ahead. Nil means that there is none.
+// firstLine finds the first line that is not blank. It must be an entry, so a file of another kind
+// is not read to its end. The line stays in ahead. Nil means that there is none.
 func (r *run) firstLine() ([]byte, error) {
 	line, err := r.read()
 	for err == nil && line == nil {
@@ -338,8 +341,8 @@ func (r *run) prefixHash() (sum ledger.Hash) {
 	return sum
 }
 
-// prepare learns the ledger's name, its shards and who their members are, and registers the
-// organisations that are not known.
+// prepare gets the ledger's identity, its shards and their members, and registers the organisations
+// that are not known.
 func (r *run) prepare(ctx context.Context, first []byte) error {
 	name := r.options.Key.Organisation
 	if err := name.Validate(); err != nil {
@@ -377,7 +380,7 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 	return r.organise(ctx, first)
 }
 
-// resume skips the lines that an earlier run knows to be in the ledger, if that can be believed.
+// resume skips the lines of an earlier run, if the ledger and the file confirm its progress file.
 func (r *run) resume(ctx context.Context) error {
 	saved := r.earlier
 	if saved == nil || !r.source.rewindable() {
@@ -410,8 +413,8 @@ func (r *run) resume(ctx context.Context) error {
 	return r.source.rewind()
 }
 
-// inLedger asks whether a transaction is in a block. The shard where it is may not answer for a
-// while.
+// inLedger reports whether a transaction is in a block. It retries while the transaction's shard
+// does not answer.
 func (r *run) inLedger(ctx context.Context, id ledger.Hash) (bool, error) {
 	for {
 		known, err := r.nodes.Transaction(ctx, id)

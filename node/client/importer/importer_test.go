@@ -62,8 +62,8 @@ func importFile(t *testing.T, nodes *client.Client, path string, options Options
 	return Run(testContext(t), nodes, source, options)
 }
 
-// chain is a file in which every line but the first spends all that the one before brought, so that
-// no line can be executed out of order.
+// chain is a file in which every line but the first spends all that the line before brought, so no
+// line can be executed out of order.
 func chain(lines int) string {
 	var text strings.Builder
 	text.WriteString(
@@ -76,8 +76,8 @@ func chain(lines int) string {
 	return text.String()
 }
 
-// checkChain checks that each line of chain was executed exactly once: one transaction a line and
-// the registration, and the end of the chain holds all.
+// checkChain checks that each line of chain was executed exactly once: there is one transaction per
+// line and the registration, and the last account holds the whole amount.
 func checkChain(t *testing.T, cluster *apitest.Cluster, lines int) {
 	t.Helper()
 	chain := cluster.Node(0).Store()
@@ -117,8 +117,8 @@ func TestImportTwice(t *testing.T) {
 	}
 	checkChain(t, cluster, lines)
 
-	// With the progress file all is skipped, without it all is submitted again; nothing is imported
-	// twice.
+	// With the progress file all lines are skipped, and without it all are submitted again. No line
+	// is imported twice.
 	result, err = importFile(t, nodes, path, Options{Issuers: []string{"mint"}, StateFolder: state})
 	if err != nil || result.Skipped != lines || result.Imported != lines {
 		t.Fatalf("%+v, %v", result, err)
@@ -129,7 +129,7 @@ func TestImportTwice(t *testing.T) {
 	}
 	checkChain(t, cluster, lines)
 
-	// A longer file goes on where the shorter one ended.
+	// A longer file continues where the shorter one ended.
 	longer := writeFile(t, chain(lines+50))
 	result, err = importFile(t, nodes, longer, Options{Issuers: []string{"mint"},
 		StateFolder: state})
@@ -138,7 +138,7 @@ func TestImportTwice(t *testing.T) {
 	}
 	checkChain(t, cluster, lines+50)
 
-	// A file with another beginning but for the first line is not taken for it.
+	// A file that differs after the first line does not count as the same file.
 	changed := writeFile(t, strings.Replace(chain(lines+50), `"n":2,`, `"n":-2,`, 1))
 	result, err = importFile(t, nodes, changed, Options{Issuers: []string{"mint"},
 		StateFolder: state})
@@ -147,7 +147,7 @@ func TestImportTwice(t *testing.T) {
 	}
 }
 
-// The checker of the tests here can fail: an entry executed out of order is overdrawn for good.
+// The checks of these tests can fail: an entry executed out of order is overdrawn for good.
 func TestOutOfOrderFails(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -191,7 +191,7 @@ func TestBadLines(t *testing.T) {
 				t.Errorf("%+v", failure)
 			}
 		}
-		// b was opened by a line that failed first, and is there all the same for line 7.
+		// A line that failed was the first to name b. b is open for line 7 all the same.
 		b, _ := cluster.Node(0).Store().Account("acme:b")
 		if b.Balance(ledger.DefaultAsset) != ledger.NewAmount(4) ||
 			b.Balance("EUR") != ledger.NewAmount(3) || b.Alias != "b" {
@@ -272,7 +272,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Nodes that are overloaded again and again get everything in the end, in order.
+// Nodes that are repeatedly overloaded get all lines in the end, in order.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const lines = 2_000
@@ -301,8 +301,8 @@ func TestOverload(t *testing.T) {
 	checkChain(t, cluster, lines)
 }
 
-// A node dies with bundles in its pool, comes back empty, turns away from writes; the import goes
-// on with the others, and each line is executed exactly once and in order.
+// A node dies with bundles in its pool, comes back empty, and stops taking writes. The import
+// continues with the other nodes, and each line is executed exactly once and in order.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	const lines = 3_000
@@ -317,8 +317,8 @@ func TestFailover(t *testing.T) {
 				doors[i] = apitest.Serve(t, cluster.Node(i), api.Options{})
 				urls[i] = doors[i].URL
 			}
-			// A crash ends what the node was doing for clients before its pool is gone: otherwise
-			// it could look for the bundle before, lose that, and admit the one after it.
+			// A crash ends the node's calls before its pool is gone. Otherwise it could find the
+			// bundle before, lose that bundle, and admit the one after it.
 			crash := func(i int) {
 				doors[i].Close()
 				cluster.Node(i).Crash()
@@ -329,7 +329,7 @@ func TestFailover(t *testing.T) {
 				}
 				doors[i] = apitest.ServeOn(t, listener, cluster.Node(i), api.Options{})
 			}
-			// The mischief, at certain heights of the chain.
+			// The faults, at certain heights of the chain.
 			deeds := []func(){
 				func() { cluster.Node(0).Hold() },
 				func() { crash(0) },
@@ -351,7 +351,7 @@ func TestFailover(t *testing.T) {
 					select {
 					case <-changed:
 					case <-time.After(200 * time.Millisecond):
-						// where everything is held, nothing changes
+						// While all bundles are held, nothing changes.
 					case <-stop:
 					}
 					deed()
@@ -370,7 +370,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Where nobody takes anything the import gives up in time, and says so.
+// If no node takes anything, the import gives up in time, and says so.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -392,7 +392,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// An organisation that has other keys is not taken over.
+// An organisation with other keys is not taken over.
 func TestForeignOrganisation(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})

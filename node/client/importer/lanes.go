@@ -12,52 +12,54 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// Bounds of bundles under way.
+// Bounds of the bundles under way.
 const (
 	bundlesInOrder  = 8  // of a lane that keeps its order
-	bundlesLoose    = 16 // of another lane
-	bundlesUnderWay = 64 // of all lanes, but each may have some
-	// Below so many under way a lane gives away what it has; else it waits until a bundle is full.
+	bundlesLoose    = 16 // of any other lane
+	bundlesUnderWay = 64 // of all lanes; each lane may still have some
+	// Below this number of bundles under way a lane sends a partial bundle; else it waits for a
+	// full one.
 	fewInOrder, fewLoose = 2, 4
-	// maxLanes is how many lanes there may be before those that have nothing to do are forgotten.
+	// maxLanes is the number of lanes at which idle lanes are dropped, except those that keep their
+	// order.
 	maxLanes = 256
-	maxAsks  = 32 // questions under way, whether a line is over
+	maxAsks  = 32 // concurrent queries for whether a line is over
 )
 
-// What is told of lines that cross shards.
+// Times of lines that cross shards.
 const (
 	firstPause, longestPause = 2 * time.Millisecond, time.Second
 	// registeredTime is how long after a registration a node may not know the organisation.
 	registeredTime = 10 * time.Second
 )
 
-// laneKind is what a lane is for.
+// laneKind is the purpose of a lane.
 type laneKind uint8
 
 const (
-	// lines of one shard alone, in the order in which they are queued
+	// Lines of one shard alone, in the order in which they are queued.
 	laneInOrder     laneKind = iota
 	laneOfOpenings           // openings of accounts of one shard
-	laneOfCrossings          // lines that concern the same shards, two and more
+	laneOfCrossings          // lines that concern the same two or more shards
 )
 
-// lane is jobs that go into the same bundles.
+// lane is a queue of jobs that go into the same bundles.
 type lane struct {
 	kind     laneKind
-	entry    ledger.ShardID   // the shard where its bundles enter
+	entry    ledger.ShardID   // the shard that its bundles enter
 	shards   []ledger.ShardID // of laneOfCrossings
 	queue    []*job
 	underWay int          // bundles
-	in       chan *bundle // to the goroutine of a lane that keeps its order; nil: not begun
+	in       chan *bundle // to the goroutine of a lane that keeps its order; nil: not started
 }
 
-// lanes are all lanes, in the order in which they were begun.
+// lanes holds all lanes, in the order in which they were created.
 type lanes struct {
 	all      []*lane
 	underWay int // bundles
 }
 
-// bundle is jobs under way, signed.
+// bundle is a signed bundle of jobs under way.
 type bundle struct {
 	lane   *lane
 	jobs   []*job
@@ -65,7 +67,7 @@ type bundle struct {
 	sent   bool // a node has it
 }
 
-// lines tells which lines a bundle is for, for a message.
+// lines names the lines of a bundle, for a message.
 func (b *bundle) lines() string {
 	return fmt.Sprintf("lines %d to %d", b.jobs[0].line.number, b.jobs[len(b.jobs)-1].line.number)
 }
@@ -90,7 +92,7 @@ func (l *lanes) done(b *bundle) {
 	l.underWay--
 }
 
-// take takes a bundle's worth of jobs from a lane, none where it is better to wait for more.
+// take takes a bundle's worth of jobs from a lane, or none if it is better to wait for more.
 func (l *lane) take(full, most, few int, hurry bool) []*job {
 	if len(l.queue) == 0 || l.underWay >= most {
 		return nil
@@ -107,14 +109,13 @@ func (l *lane) take(full, most, few int, hurry bool) []*job {
 	return taken
 }
 
-// dispatch gives away what the lanes have.
+// dispatch sends the jobs of the lanes in bundles.
 func (r *run) dispatch(ctx context.Context) error {
 	for again := true; again; {
 		again = false
 		for _, each := range r.lanes.all {
 			if r.lanes.underWay >= bundlesUnderWay && each.underWay >= fewInOrder {
-				// a lane that goes nowhere, since a shard is down, does not keep the others from
-				// going
+				// A lane that is stuck, since a shard is down, must not block the others.
 				continue
 			}
 			if r.stopped != nil {
@@ -142,7 +143,7 @@ func (r *run) dispatch(ctx context.Context) error {
 	return nil
 }
 
-// give signs a bundle and gives it away.
+// give signs a bundle and sends it.
 func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 	made := &bundle{lane: to, jobs: jobs}
 	transactions := make([]ledger.Transaction, len(jobs))
@@ -185,11 +186,11 @@ func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 			(&inOrder{run: r, nodes: nodes.ordered, in: to.in, after: after}).follow(ctx)
 		})
 	}
-	to.in <- made // no more are under way than it has room for
+	to.in <- made // never blocks: at most bundlesInOrder are under way
 	return nil
 }
 
-// tell hands an event over.
+// tell sends an event.
 func (r *run) tell(ctx context.Context, happened event) {
 	select {
 	case r.events <- happened:
@@ -197,7 +198,7 @@ func (r *run) tell(ctx context.Context, happened event) {
 	}
 }
 
-// inOrder gives bundles of a lane to the nodes in their order.
+// inOrder sends the bundles of a lane to the nodes in their order.
 type inOrder struct {
 	run   *run
 	nodes Nodes
@@ -206,7 +207,7 @@ type inOrder struct {
 	after ledger.Hash // the last acknowledged transaction
 }
 
-// follow does what the lane is given, until ctx ends or a bundle cannot be settled.
+// follow processes the lane's bundles until ctx ends or a bundle cannot be settled.
 func (o *inOrder) follow(ctx context.Context) {
 	for {
 		for len(o.queue) == 0 {
@@ -228,8 +229,8 @@ func (o *inOrder) follow(ctx context.Context) {
 		err := o.send(ctx)
 		var statuses []*ledgerdv1.TransactionStatus
 		if err == nil {
-			// All before the first is acknowledged, so that submitting it again, to the same node
-			// or to another one, keeps the order.
+			// All bundles before the first one are acknowledged, so submitting it again, to the
+			// same node or another, keeps the order.
 			statuses, err = o.run.settle(ctx, o.nodes, o.queue[0])
 		}
 		if err != nil {
@@ -243,9 +244,9 @@ func (o *inOrder) follow(ctx context.Context) {
 	}
 }
 
-// send gives the bundles that are not with a node yet to one, in their order. What is refused for
-// now stays unsent; while others are under way they are waited for, else the pause here is all that
-// helps.
+// send sends the bundles that no node has yet to a node, in their order. A bundle that is
+// temporarily refused stays unsent. If the first bundle is already sent, send returns so that the
+// caller can wait for it; else it pauses and tries again.
 func (o *inOrder) send(ctx context.Context) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		var unsent []*bundle
@@ -294,7 +295,7 @@ func refusalOf(outcomes []*ledgerdv1.BundleOutcome) error {
 	return errors.New(outcomes[0].GetRefused())
 }
 
-// noteAdmitted marks what was admitted, which is a prefix.
+// noteAdmitted marks the admitted bundles, which are a prefix.
 func (o *inOrder) noteAdmitted(unsent []*bundle, outcomes []*ledgerdv1.BundleOutcome) error {
 	for i, outcome := range outcomes {
 		if outcome.GetRefused() == "" {
@@ -309,8 +310,8 @@ func (o *inOrder) noteAdmitted(unsent []*bundle, outcomes []*ledgerdv1.BundleOut
 	return nil
 }
 
-// settle waits until a bundle is acknowledged. It asks by submitting the same bytes again, so that
-// a node which lost them, or another one, has them then.
+// settle waits until a bundle is acknowledged. It asks by submitting the same bytes again. A node
+// that lost them, or another node, then has them.
 func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv1.TransactionStatus,
 	error) {
 	for {
@@ -332,20 +333,20 @@ func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv
 	}
 }
 
-// mayRetry tells whether the same call may succeed later.
+// mayRetry reports whether the same call may succeed later.
 func (r *run) mayRetry(err error) bool {
 	failure := (*client.Failure)(nil)
 	return !errors.As(err, &failure) || failure.Retry || errors.Is(err, client.ErrOutcomeUnknown) ||
 		r.lenient()
 }
 
-// lenient tells whether organisations were registered just now, so that a node that lags behind may
-// not know them yet and refuse for good what it takes a moment later.
+// lenient reports whether organisations were registered a short time ago. A node that lags behind
+// may not know them yet, and refuse for good a bundle that it takes a moment later.
 func (r *run) lenient() bool {
 	return !r.registeredAt.IsZero() && time.Since(r.registeredAt) < registeredTime
 }
 
-// patient tells whether there was progress lately.
+// patient reports whether there was recent progress.
 func (r *run) patient() bool {
 	return time.Since(time.Unix(0, r.movedAt.Load())) < r.options.Patience
 }
@@ -363,9 +364,9 @@ func sleep(ctx context.Context, length time.Duration) error {
 	}
 }
 
-// ask finds out whether a line that crosses shards is over in all of them. What is known so far is
-// what the shard of its signer says: the others learn of it from there, a moment later, and what
-// comes after it in their chains must not come before that.
+// ask finds out whether a line that crosses shards is over in all of them. So far only the result
+// in the shard of its signer is known. The other shards learn of it a moment later, and later lines
+// in their chains must not come before that.
 func (r *run) ask(ctx context.Context, l *line) {
 	pause := l.pause
 	l.pause = min(max(4*pause, firstPause), longestPause)
@@ -387,8 +388,8 @@ func (r *run) ask(ctx context.Context, l *line) {
 	})
 }
 
-// overIn tells whether a transaction took effect, or failed, in all of some shards, and will not be
-// forgotten.
+// overIn reports whether a transaction took effect, or failed, at the given level in each of the
+// given shards.
 func overIn(places []*ledgerdv1.ShardPlace, shards []ledger.ShardID, level ledgerdv1.Level) bool {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		level = ledgerdv1.Level_LEVEL_DURABLE

@@ -15,16 +15,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// ErrLine says that a line is no journal entry.
+// ErrLine means that a line is not a journal entry.
 var ErrLine = errors.New("not a journal entry")
 
-// lineBuilder makes lines under way of lines of a file.
+// lineBuilder converts lines of a file to lines under way.
 type lineBuilder struct {
 	organisations []organisation
 	issuers       map[string]bool
 	book          ledger.Hash
 	tree          *ledger.ShardTree // nil in a book of one shard
-	// conflicting says whether it matters what a line touches: where all go one way, it does not.
+	// conflicting reports whether conflicts between lines matter. They do not if all lines go one
+	// way.
 	conflicting bool
 }
 
@@ -38,46 +39,47 @@ type linePosting struct {
 type line struct {
 	number  uint64
 	posting job
-	// shards are those that the posting concerns, ascending, and entry is where it enters the tree.
+	// shards are the shards that the posting concerns, ascending. entry is where it enters the
+	// tree.
 	shards []ledger.ShardID
 	entry  ledger.ShardID
-	// openings are what has to be there before the posting, where that crosses shards, one for each
-	// organisation; else the posting opens its accounts itself.
+	// openings must be done before a posting that crosses shards, one for each organisation. Any
+	// other posting opens its accounts itself.
 	openings []*opening
 	touches  []touch
 	segment  *segment
 
 	standing standing
-	waits    int     // for so much
-	onQueued []*line // these wait until it is queued
-	onOver   []*line // these wait until it is over
+	waits    int     // the number of lines and openings that it waits for
+	onQueued []*line // lines that wait until it is queued
+	onOver   []*line // lines that wait until it is over
 	id       ledger.Hash
 	failure  *LineFailure
-	pause    time.Duration // before it is asked next whether it is over
+	pause    time.Duration // before the next query whether it is over
 }
 
-// crosses tells whether the line concerns several shards.
+// crosses reports whether the line concerns several shards.
 func (l *line) crosses() bool { return len(l.shards) > 1 }
 
 // job is a transaction to submit.
 type job struct {
 	transaction ledger.Transaction
 	size        int   // in bytes
-	signers     []int // the organisations whose consent it needs
+	signers     []int // the organisations that must sign it
 	line        *line
 	opening     *opening // nil for the posting of the line
 }
 
-// opening opens the accounts that a line needs of one organisation.
+// opening opens the accounts of one organisation that a line needs.
 type opening struct {
 	job
 	organisation int
 	begun        bool
-	again        int // times that its nonce came too late
+	again        int // how often its nonce came too late
 	waiters      []*line
 }
 
-// line makes what is to be submitted of a line. ErrLine says what is wrong with it.
+// line makes the transactions of a line. Its error is ErrLine with the reason.
 func (b *lineBuilder) line(text []byte, number uint64) (*line, error) {
 	made, err := b.build(text, number)
 	if err == nil {
@@ -92,7 +94,7 @@ func (b *lineBuilder) line(text []byte, number uint64) (*line, error) {
 	return made, nil
 }
 
-// check validates the transaction and tells its size.
+// check validates the transaction and sets its size.
 func (j *job) check() error {
 	if err := j.transaction.Validate(); err != nil {
 		return err
@@ -102,14 +104,14 @@ func (j *job) check() error {
 	return err
 }
 
-// home is the shard where one of the organisations lives.
+// home returns the home shard of one of the organisations.
 func (b *lineBuilder) home(name ledger.OrganisationName) ledger.ShardID {
 	at := slices.IndexFunc(b.organisations, func(o organisation) bool { return o.name == name })
 	return b.organisations[at].home
 }
 
-// lineNonce is the nonce of a line's transaction: the number of the line, in the one stream, or in
-// one of several.
+// lineNonce returns the nonce of a line's transaction: the line's number in the only stream, or its
+// share of one of several streams.
 func (b *lineBuilder) lineNonce(stream, number uint64) ledger.Nonce {
 	if len(b.organisations) == 1 {
 		return ledger.Nonce{Stream: stream, Sequence: number}
@@ -127,7 +129,7 @@ func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
 	transaction := &made.posting.transaction
 	transaction.Ledger, transaction.Note = b.book, note
 	var openings []ledger.Opening
-	var owners []int // of the openings' accounts
+	var owners []int // of the accounts in openings
 	opened := make(map[string]int, len(postings))
 	signer := -1
 	for i, posting := range postings {
@@ -181,7 +183,7 @@ func (l *line) touch(account ledger.AccountPath, debit bool) {
 	l.touches = append(l.touches, touch{account, debit})
 }
 
-// place decides where the line goes, who signs, and with which transaction its accounts are opened.
+// place sets the line's entry and signers, and the transactions that open its accounts.
 func (b *lineBuilder) place(l *line, signer int, openings []ledger.Opening, owners []int) {
 	l.posting.signs(signer)
 	l.shards = []ledger.ShardID{b.organisations[signer].home}
@@ -228,12 +230,11 @@ func (j *job) signs(organisation int) {
 	}
 }
 
-// parseLine takes a line apart: its postings, and the other fields, in their order, as compact
-// JSON.
+// parseLine parses a line into its postings and the other fields, in their order, as compact JSON.
 func parseLine(line []byte) ([]linePosting, []byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
-		return nil, nil, errors.New("it is no JSON object")
+		return nil, nil, errors.New("it is not a JSON object")
 	}
 	var postings []linePosting
 	var note bytes.Buffer
@@ -265,7 +266,7 @@ func parseLine(line []byte) ([]linePosting, []byte, error) {
 		return nil, nil, errors.New("it is cut short")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("there is something after its end")
+		return nil, nil, errors.New("there is text after its end")
 	}
 	if !found {
 		return nil, nil, errors.New(`it has no "postings"`)
@@ -279,7 +280,7 @@ func parseLine(line []byte) ([]linePosting, []byte, error) {
 func parsePostings(value json.RawMessage) ([]linePosting, error) {
 	var postings []linePosting
 	decoder := json.NewDecoder(bytes.NewReader(value))
-	decoder.DisallowUnknownFields() // nothing of an entry is dropped without a word
+	decoder.DisallowUnknownFields() // no part of an entry is dropped silently
 	if err := decoder.Decode(&postings); err != nil {
 		return nil, fmt.Errorf("postings: %w", err)
 	}
@@ -305,10 +306,10 @@ func addNote(note *bytes.Buffer, key json.Token, value json.RawMessage) error {
 // long, =~...
 const escapeMark = "="
 
-// AccountPath is the account of a name in a file. A name that fits the grammar of accounts and has
-// no = in it stays as it is, colons included; in another name each byte that does not fit, and each
-// = and colon, becomes = and two hex digits. Where that is too long, its end is replaced by a hash.
-// Two names never have one path.
+// AccountPath returns the account of a name in a file. A name that fits the grammar of accounts and
+// has no = in it stays unchanged, including its colons. In any other name each byte that does not
+// fit, and each = and colon, becomes = and two hex digits. If the result is too long, its end is
+// replaced by a hash. No two names have the same path.
 func AccountPath(organisation ledger.OrganisationName, name string) (ledger.AccountPath, error) {
 	if name == "" || len(name) > ledger.MaxAlias {
 		return "", fmt.Errorf("account name %.40q: 1 to %d bytes are allowed", name,

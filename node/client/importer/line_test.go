@@ -37,7 +37,7 @@ func TestAccountPath(t *testing.T) {
 	}
 }
 
-// Two names never have one path, and every path is one.
+// No two names have the same path, and every path is valid.
 func TestAccountPathsDiffer(t *testing.T) {
 	t.Parallel()
 	name := rapid.OneOf(
@@ -66,7 +66,7 @@ func builderForTest() *lineBuilder {
 		issuers: map[string]bool{"mint": true}, book: ledger.Hash{1}}
 }
 
-// transaction is the one of a line where there is one organisation.
+// transaction returns the transaction of a line if there is one organisation.
 func (b *lineBuilder) transaction(text []byte, number uint64) (ledger.Transaction, int, error) {
 	made, err := b.line(text, number)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Whatever a line is, it gives a valid transaction or an error, and the same one again.
+// Every line gives a valid transaction or an error, and the same one again.
 func FuzzLine(f *testing.F) {
 	for _, line := range strings.Split(strings.TrimSpace(chain(3)), "\n") {
 		f.Add([]byte(line))
@@ -156,7 +156,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// A progress file that is damaged counts as none.
+// A damaged progress file counts as none.
 func FuzzProgressFile(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add(
@@ -173,8 +173,8 @@ func FuzzProgressFile(f *testing.F) {
 	})
 }
 
-// What an import makes of a line stays what it is: else a file that was imported by an older
-// release would be imported twice.
+// The transactions that an import makes of a line never change: otherwise a file that an older
+// release imported would be imported twice.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(chain(2), "\n")

@@ -11,8 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// Nodes are some nodes of a ledger, as an import needs them; client.Client says what each method
-// does.
+// Nodes is the interface of an import to some nodes of a ledger. See client.Client for each method.
 type Nodes interface {
 	ChainGenesis(ctx context.Context) (*ledger.Genesis, error)
 	Tree(ctx context.Context) (*ledgerdv1.Tree, error)
@@ -30,21 +29,21 @@ type Nodes interface {
 
 var _ Nodes = (*client.Client)(nil)
 
-// connectTo connects to nodes as Options say.
+// connectTo connects to nodes with default options.
 func connectTo(addresses []string) (Nodes, error) { return client.New(addresses, client.Options{}) }
 
-// shardNodes are the nodes of a shard: those that bundles go to in their order, one at a time, and
-// those that the others go to. Both turn to another node when theirs fails, and those that keep an
-// order shall not for the others' sake.
+// shardNodes are the nodes of a shard. ordered gets the bundles that go to one node at a time, in
+// order; loose gets all others. Each turns to another node when its node fails. They are separate
+// so that a failure of loose does not move ordered to another node.
 type shardNodes struct {
 	ordered, loose Nodes
-	// direct says that they are members of the shard. Otherwise each bundle may come to another
-	// member, and one has to be acknowledged before the next is given away.
+	// direct reports that they are members of the shard. Otherwise each bundle may reach another
+	// member, and each must be acknowledged before the next is sent.
 	direct bool
 }
 
-// UsableAddress is where a node's API can be asked, empty where the node does not say so usably: it
-// may listen on all addresses, or not have said anything yet.
+// UsableAddress returns the address of a node's API, or "" if the reported one is unusable: the
+// node may listen on all addresses, or have reported none yet.
 func UsableAddress(address string) string {
 	if address != "" && !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -59,8 +58,8 @@ func UsableAddress(address string) string {
 	return strings.TrimRight(address, "/")
 }
 
-// meet learns where the shards' members are. Where that cannot be learned, everything goes through
-// the nodes that the import was given.
+// meet gets the addresses of the shards' members. If it fails, all calls go through the nodes that
+// the import was given.
 func (r *run) meet(ctx context.Context) {
 	if r.tree == nil {
 		return

@@ -2,5 +2,5 @@
 
 package importer
 
-// raceDetector tells whether the test runs ten times slower than it has to.
+// raceDetector reports whether the race detector is on, which makes tests ten times slower.
 const raceDetector = false

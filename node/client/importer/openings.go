@@ -8,17 +8,17 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// What is bounded of openings.
+// Bounds of openings.
 const (
-	// maxOpened bounds the accounts that are remembered as open, twice. One that is forgotten is
-	// opened again, which changes nothing.
+	// maxOpened bounds each of the two generations of accounts that are remembered as open. A
+	// forgotten account is opened again, which changes nothing.
 	maxOpened = 1 << 16
 	// maxAgain bounds how often an opening gets another nonce.
 	maxAgain = 4
 )
 
-// openings knows which accounts are open, or about to be. A transaction that crosses shards may not
-// open any, so that its accounts are opened before it.
+// openings tracks the accounts that are open, or about to be. A transaction that crosses shards may
+// not open any, so its accounts are opened before it.
 type openings struct {
 	recent, older map[accountHash]struct{}
 	underWay      map[ledger.AccountPath]*opening
@@ -52,8 +52,8 @@ func (o *openings) noteOpen(account ledger.AccountPath) {
 	o.recent[hashOf(account)] = struct{}{}
 }
 
-// need makes a line wait for what opens the accounts of one of its openings. It reports whether
-// that opening has to be submitted, which it has where an account is neither open nor about to be.
+// need makes a line wait for the openings of the accounts in one of its own openings. It reports
+// whether that opening must be submitted: it must if an account is neither open nor about to be.
 func (o *openings) need(its *opening) bool {
 	mine := false
 	for i := range its.transaction.Openings {
@@ -79,7 +79,7 @@ func (o *openings) need(its *opening) bool {
 	return mine
 }
 
-// end forgets an opening that is over, and returns the lines that waited for it.
+// end removes an opening that is over, and returns the lines that waited for it.
 func (o *openings) end(its *opening, open bool) []*line {
 	for i := range its.transaction.Openings {
 		account := its.transaction.Openings[i].Account
@@ -95,9 +95,9 @@ func (o *openings) end(its *opening, open bool) []*line {
 	return waiters
 }
 
-// retry gives an opening whose nonce came too late another one, and reports whether it may be
-// submitted again. An earlier run may have gone on further without this opening, since it knew the
-// account to be open; to open it again changes nothing, whatever the nonce.
+// retry gives another nonce to an opening whose nonce came too late, and reports whether it may be
+// submitted again. An earlier run may have continued without this opening, since it knew that the
+// account was open. Opening it again changes nothing, whatever the nonce.
 func (o *openings) retry(its *opening, code string) bool {
 	if code != api.ReasonCode(ledger.StaleNonce) || its.again == maxAgain {
 		return false

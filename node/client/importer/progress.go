@@ -13,21 +13,22 @@ import (
 
 const progressVersion = 1
 
-// savedProgress is the progress file: what an earlier run knows to be in the ledger.
+// savedProgress is the progress file: the part of the source that an earlier run knows to be in the
+// ledger.
 type savedProgress struct {
 	Version      int                     `json:"version"`
 	Genesis      ledger.Hash             `json:"genesis"`
 	Organisation ledger.OrganisationName `json:"organisation"`
-	// Organisations is the number of those that the accounts are spread over, 0 for one.
+	// Organisations is the number of organisations that the accounts are spread over, 0 for one.
 	Organisations int      `json:"organisations,omitempty"`
 	Stream        uint64   `json:"stream"`
 	Issuers       []string `json:"issuers,omitempty"`
-	// Line is the last line of those that are all over; Prefix is the SHA-256 over them, each with
-	// a newline.
+	// Line is the last line such that it and all lines before it are over. Prefix is the SHA-256
+	// over these lines, each with a newline.
 	Line   uint64      `json:"line"`
 	Prefix ledger.Hash `json:"prefix"`
-	// LastID is the last transaction among them. Last are the last ones by the home shard of their
-	// signers, where there are several shards.
+	// LastID is the last transaction among them. Last holds the last ones by the home shard of
+	// their signers, if there are several shards.
 	LastID   ledger.Hash                    `json:"last_id"`
 	Last     map[ledger.ShardID]ledger.Hash `json:"last,omitempty"`
 	Imported uint64                         `json:"imported"`
@@ -40,9 +41,9 @@ func progressFile(folder string, of *savedProgress) string {
 		of.Stream))
 }
 
-// loadProgress reads a progress file. One that is missing, damaged or of something else is none, as
-// correctness does not rest on it; one of the same import with another number of organisations is
-// ErrOrganisations.
+// loadProgress reads a progress file. A file that is missing, damaged or of another import counts
+// as none, as correctness does not depend on it. A file of the same import with another number of
+// organisations is ErrOrganisations.
 func loadProgress(path string, of *savedProgress) (*savedProgress, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,7 +58,7 @@ func loadProgress(path string, of *savedProgress) (*savedProgress, error) {
 	}
 	if saved.Organisations != of.Organisations {
 		return nil, fmt.Errorf("%w: this file with --orgs %d, as %s says; now it is --orgs %d: "+
-			"use the number of before, or another organisation", ErrOrganisations,
+			"use the earlier number, or another organisation", ErrOrganisations,
 			max(saved.Organisations, 1), path, max(of.Organisations, 1))
 	}
 	if !equalNames(saved.Issuers, of.Issuers) {
@@ -78,7 +79,7 @@ func equalNames(a, b []string) bool {
 	return true
 }
 
-// save replaces the progress file at once.
+// save replaces the progress file atomically.
 func (p *savedProgress) save(path string) error {
 	text, err := json.Marshal(p)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 // maxLine bounds a line, in bytes.
 const maxLine = 4 << 20
 
-// Source is where lines come from: a file, which can be read again from its beginning, or a stream,
+// Source is the origin of lines: a file, which can be read again from its beginning, or a stream,
 // which cannot.
 type Source struct {
 	file   *os.File // nil for a stream
 	stream io.Reader
-	size   int64 // of the file, 0 where unknown
+	size   int64 // of the file, 0 if unknown
 	lines  *bufio.Reader
 	read   atomic.Int64 // bytes of the file read
 	name   string
 }
 
-// OpenFile opens a file of lines, plain or gzip, which its first bytes tell. The caller closes the
-// source.
+// OpenFile opens a file of lines, plain or gzip, which it detects from the first bytes. The caller
+// closes the source.
 func OpenFile(path string) (*Source, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -45,13 +45,13 @@ func OpenFile(path string) (*Source, error) {
 	return source, nil
 }
 
-// Stream is a source that can be read once, such as standard input.
+// Stream makes a source that can be read once, such as standard input.
 func Stream(reader io.Reader) (*Source, error) {
 	source := &Source{stream: reader, name: "the input"}
 	return source, source.begin(reader)
 }
 
-// countingReader counts the file's bytes as they are read, for the progress shown.
+// countingReader counts the file's bytes as they are read, to show progress.
 type countingReader struct {
 	reader io.Reader
 	count  *atomic.Int64
@@ -74,17 +74,17 @@ func (s *Source) begin(reader io.Reader) error {
 	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(raw)
 		if err != nil {
-			return fmt.Errorf("importer: %s begins like gzip and is not: %w", s.name, err)
+			return fmt.Errorf("importer: %s begins like gzip but is not valid: %w", s.name, err)
 		}
 		s.lines = bufio.NewReaderSize(unzipped, 256<<10)
 	}
 	return nil
 }
 
-// rewindable tells whether the source can be read again.
+// rewindable reports whether the source can be read again.
 func (s *Source) rewindable() bool { return s.file != nil && s.size > 0 }
 
-// rewind begins again.
+// rewind returns to the beginning.
 func (s *Source) rewind() error {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("importer: reading %s again: %w", s.name, err)
@@ -92,7 +92,7 @@ func (s *Source) rewind() error {
 	return s.begin(s.file)
 }
 
-// next returns the next line without its end, which is valid until the next call, or io.EOF.
+// next returns the next line without its end, or io.EOF. The line is valid until the next call.
 func (s *Source) next(buffer []byte) ([]byte, error) {
 	buffer = buffer[:0]
 	for {

@@ -16,27 +16,27 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// MaxOrganisations bounds Options.Organisations: a bundle has room for the signatures of so many.
+// MaxOrganisations bounds Options.Organisations: a bundle has room for that many signatures.
 const MaxOrganisations = ledger.MaxBundleSignatures
 
-// ErrOrganisations says that the accounts of an organisation were spread over another number of
-// organisations before, so that every name would mean another account now.
+// ErrOrganisations means that the accounts of an organisation were spread over another number of
+// organisations before. With a new number the same name would mean another account.
 var ErrOrganisations = errors.New("importer: imported with another number of organisations before")
 
-// nonceStreams is the number of nonce streams that an organisation's lines take turns in, where
-// there are several organisations: more lines may be under way then than one stream remembers. It
+// nonceStreams is the number of nonce streams that an organisation's lines take turns in, if there
+// are several organisations. More lines may then be under way than one stream remembers. The number
 // is part of every transaction and never changes.
 const nonceStreams = 32
 
-// organisation is one of those that the accounts are spread over.
+// organisation is one of the organisations that the accounts are spread over.
 type organisation struct {
 	name ledger.OrganisationName
 	home ledger.ShardID
-	// streams are the first nonce streams of its lines and of its openings.
+	// lines and openings are the first nonce streams of its lines and of its openings.
 	lines, openings uint64
 }
 
-// organisationNames are the names of so many organisations; one alone has the name itself.
+// organisationNames returns the names of count organisations. A single one has the name itself.
 func organisationNames(name ledger.OrganisationName, count int) ([]ledger.OrganisationName, error) {
 	if count < 1 || count > MaxOrganisations {
 		return nil, fmt.Errorf("importer: %d organisations: 1 to %d are allowed", count,
@@ -59,8 +59,8 @@ func numbered(name ledger.OrganisationName, i int) ledger.OrganisationName {
 	return ledger.OrganisationName(fmt.Sprintf("%s-%d", name, i))
 }
 
-// placeOf tells which of so many organisations has the account of a name. It is part of every
-// transaction and never changes.
+// placeOf returns the index, among count organisations, of the one that owns the account of a name.
+// It is part of every transaction and never changes.
 func placeOf(name string, count int) int {
 	if count == 1 {
 		return 0
@@ -69,7 +69,7 @@ func placeOf(name string, count int) int {
 	return int(binary.BigEndian.Uint64(sum[:]) % uint64(count))
 }
 
-// streamOf is the nonce stream of an import.
+// streamOf returns the nonce stream of an import.
 func streamOf(organisation ledger.OrganisationName, first []byte) uint64 {
 	return streamFor("ledgerd/import/1\x00", organisation, first)
 }
@@ -81,7 +81,7 @@ func streamFor(domain string, organisation ledger.OrganisationName, first []byte
 	return binary.BigEndian.Uint64(hasher.Sum(nil))
 }
 
-// organise registers the organisations that are not known, and learns where each lives.
+// organise registers the organisations that are not known, and sets the home of each.
 func (r *run) organise(ctx context.Context, first []byte) error {
 	names, err := organisationNames(r.options.Key.Organisation, r.options.Organisations)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *run) organise(ctx context.Context, first []byte) error {
 	return r.register(ctx, known)
 }
 
-// known asks for an organisation, which has to have the importer's key.
+// known returns an organisation and whether it is registered. It must have the importer's key.
 func (r *run) known(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation,
 	bool, error) {
 	its, err := r.nodes.Organisation(ctx, name)
@@ -133,8 +133,8 @@ func (r *run) hasKey(its *ledgerdv1.Organisation) bool {
 	return false
 }
 
-// checkCount refuses to spread accounts in another way than before. Organisation 0 is registered
-// after all others, so that it tells how many there are.
+// checkCount refuses to spread accounts over another number of organisations than before.
+// Organisation 0 is registered after all others, so it shows how many there are.
 func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error {
 	name, count := r.options.Key.Organisation, len(known)
 	other := func(name ledger.OrganisationName) (bool, error) {
@@ -149,7 +149,7 @@ func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error 
 	}
 	refuse := func(how string) error {
 		return fmt.Errorf("%w: the accounts of %s were spread over %s, and now over %d: use the "+
-			"number of before, or another organisation", ErrOrganisations, name, how, count)
+			"earlier number, or another organisation", ErrOrganisations, name, how, count)
 	}
 	if count == 1 {
 		if found, err := other(numbered(name, 0)); err != nil || !found {
@@ -178,8 +178,8 @@ func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error 
 	return err
 }
 
-// register makes the organisations known that are not, each alone in its transaction and the last
-// one first, see checkCount. In a book of several shards they take turns in these.
+// register registers the unknown organisations, each alone in its transaction and the last one
+// first (see checkCount). In a book of several shards their homes are the shards in turn.
 func (r *run) register(ctx context.Context, known []bool) error {
 	key, shards := r.options.Key, 1
 	if r.tree != nil {
@@ -231,8 +231,8 @@ func (r *run) register(ctx context.Context, known []bool) error {
 	return r.awaitRegistered(ctx, transactions)
 }
 
-// awaitRegistered waits until all shards know the organisations. One by one they come down the
-// tree, in the order in which they entered.
+// awaitRegistered waits until all shards know the organisations. The registrations come down the
+// tree one by one, in the order in which they entered it.
 func (r *run) awaitRegistered(ctx context.Context, transactions []ledger.Transaction) error {
 	if r.tree == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// fewer is a third of a number where the race detector makes everything slow.
+// fewer returns a third of a number if the race detector is on.
 func fewer(number int) int {
 	if raceDetector {
 		return number / 3
@@ -32,15 +32,15 @@ var trees = map[string][]ledger.ShardID{
 	"fork":    {2, 2, 2, 1},
 }
 
-// journal is a file and what becomes of its lines, executed one after the other.
+// journal is a file and the outcome of its lines when they are executed one after the other.
 type journal struct {
 	text   string
 	sums   map[string]int64
 	failed []uint64
 }
 
-// add adds a line that moves an amount between two accounts, and a part of it on to a third, which
-// may be empty.
+// add adds a line that moves an amount from one account to two others. The second of these may be
+// empty.
 func (j *journal) add(number int, from, to, third string, amount, part int64) {
 	postings := fmt.Sprintf(`{"account":%q,"amount":%d},{"account":%q,"amount":%d}`, from, -amount,
 		to, amount-part)
@@ -61,7 +61,7 @@ func (j *journal) add(number int, from, to, third string, amount, part int64) {
 	j.sums = after
 }
 
-// drawJournal draws a file with a few accounts, which are spent to the last unit again and again.
+// drawJournal draws a file with a few accounts, which are repeatedly spent to the last unit.
 func drawJournal(t *rapid.T, lines int, overdrafts bool) *journal {
 	j := &journal{sums: map[string]int64{}}
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -121,8 +121,8 @@ func (j *journal) check(b *book, result Result) error {
 	return nil
 }
 
-// Whatever crosses shards, and whatever overtakes, an import is as if its lines had been executed
-// one after the other.
+// An import has the same result as if its lines had been executed one after the other, whichever
+// lines cross shards and whichever messages overtake others.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +141,7 @@ func TestSpread(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, j.text)
 		}
-		// Again, as on another machine: the same transactions, and so nothing new.
+		// Again, as on another machine: the transactions are the same, so nothing is new.
 		before := b.transactions()
 		result, err = j.run(b, options)
 		if err == nil {
@@ -154,7 +154,7 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// halting stops and starts shards by turns until the test ends.
+// halting stops and starts shards in turn until the test ends.
 func halting(b *book, seed uint64) (stop func()) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	stopped, ended := make(chan struct{}), make(chan struct{})
@@ -176,8 +176,8 @@ func halting(b *book, seed uint64) (stop func()) {
 	return func() { close(stopped); <-ended }
 }
 
-// An import that is killed again and again, while shards stop, lose their pools and come back, is
-// in the end as if nothing had happened, with a progress file and without.
+// An import that is repeatedly killed, while shards stop, lose their pools and come back, has the
+// same result in the end as an undisturbed one, with a progress file and without.
 func TestSpreadInterrupted(t *testing.T) {
 	t.Parallel()
 	for seed := range 2 {
@@ -220,7 +220,7 @@ func TestSpreadInterrupted(t *testing.T) {
 	}
 }
 
-// While a shard is stopped only those lines wait that concern it, and those that they conflict
+// While a shard is stopped, only the lines wait that concern it, and the lines that they conflict
 // with.
 func TestSpreadStoppedShard(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func TestSpreadStoppedShard(t *testing.T) {
 	home := placeOf("mint", 4)
 	down := (home + 1) % 4
 	if down == 0 {
-		down++ // what crosses goes through the root
+		down++ // lines that cross go through the root
 	}
 	j.add(1, "mint", first(down), "", 5, 0)
 	for i, name := range names {
@@ -251,7 +251,7 @@ func TestSpreadStoppedShard(t *testing.T) {
 	if down == home {
 		t.Fatal("the name of the issuer makes this no test")
 	}
-	// The organisations and the accounts of the stopped shard are there before.
+	// The organisations and the accounts of the stopped shard exist before.
 	before := &journal{sums: map[string]int64{}}
 	before.add(1, "mint", first(down), "", 1, 0)
 	if _, err := before.run(b, Options{Organisations: 4}); err != nil {
@@ -289,7 +289,7 @@ func TestSpreadStoppedShard(t *testing.T) {
 	}
 }
 
-// Another number of organisations is refused, by the progress file and without one.
+// Another number of organisations is refused, with a progress file and without one.
 func TestSpreadOtherwise(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -331,8 +331,8 @@ func TestSpreadOtherwise(t *testing.T) {
 	}
 }
 
-// The check can fail: where lines do not wait for those that they conflict with, some fail that do
-// not in the file's order.
+// The check can fail: if lines do not wait for those that they conflict with, some lines fail that
+// do not fail in the file's order.
 func TestSpreadPlanted(t *testing.T) {
 	t.Parallel()
 	caught := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// fill reads lines until as many are under way as may be, or the source ends.
+// fill reads lines until as many are under way as allowed, or the source ends.
 func (r *run) fill() error {
 	for !r.atEnd && r.stopped == nil && r.room() {
 		text, number, err := r.take()
@@ -40,7 +40,7 @@ func (r *run) fill() error {
 	return nil
 }
 
-// room tells whether one more line may be under way: none may fall out of the window of its nonce
+// room reports whether one more line may be under way: none may fall out of the window of its nonce
 // stream.
 func (r *run) room() bool {
 	next := r.number + 1
@@ -50,7 +50,7 @@ func (r *run) room() bool {
 	return next-r.saved.Line <= r.options.window && r.aheadBytes < maxAheadBytes
 }
 
-// current is the segment that lines are added to.
+// current returns the segment that lines are added to.
 func (r *run) current() *segment {
 	if n := len(r.segments); n > 0 && !r.segments[n-1].closed {
 		return r.segments[n-1]
@@ -60,7 +60,7 @@ func (r *run) current() *segment {
 	return made
 }
 
-// before is the number of the last line before the open segment.
+// before returns the number of the last line before the open segment.
 func (r *run) before() uint64 {
 	if n := len(r.segments); n > 1 {
 		return r.segments[n-2].lastLine
@@ -72,7 +72,7 @@ func (r *run) closeSegment(current *segment) {
 	current.closed, current.lastLine, current.prefix = true, r.number, r.prefixHash()
 }
 
-// take returns the next line, the one that was read ahead first.
+// take returns the next line, first the line that was read ahead.
 func (r *run) take() ([]byte, uint64, error) {
 	if text := r.ahead; text != nil {
 		r.ahead = nil
@@ -82,7 +82,7 @@ func (r *run) take() ([]byte, uint64, error) {
 	return text, r.number, err
 }
 
-// begin takes a line under way.
+// begin makes a line and puts it under way.
 func (r *run) begin(current *segment, text []byte, number uint64) {
 	l, err := r.builder.line(text, number)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *run) begin(current *segment, text []byte, number uint64) {
 	r.proceed(l)
 }
 
-// open sees to it that the accounts of an opening are open before its line goes on.
+// open makes sure that the accounts of an opening are open before its line continues.
 func (r *run) open(its *opening) {
 	if r.openings.need(its) {
 		r.lanes.add(laneOfOpenings, r.builder.organisations[its.organisation].home, nil, &its.job)
@@ -138,7 +138,7 @@ func (r *run) release(waiting *[]*line) {
 	}
 }
 
-// end notes that a line is over, and lets those go on that waited for it.
+// end marks a line as over, and lets the lines continue that waited for it.
 func (r *run) end(l *line) {
 	l.standing = over
 	if r.conflicts != nil {
@@ -166,8 +166,8 @@ func (s *segment) noteLast(l *line, home ledger.ShardID) {
 	}
 }
 
-// noteFailure notes that a line failed, which ends the import where that is wanted: lines before
-// that one still go on, lines after it that are not submitted yet do not.
+// noteFailure records that a line failed. With StopOnError this ends the import: lines before it
+// still continue, but later lines that are not submitted yet do not.
 func (r *run) noteFailure(current *segment, failure LineFailure) {
 	current.failures = append(current.failures, failure)
 	if r.options.StopOnError && (r.stopped == nil || failure.Line < r.stopped.Line) {
@@ -175,10 +175,10 @@ func (r *run) noteFailure(current *segment, failure LineFailure) {
 	}
 }
 
-// isPastStop tells whether a line comes after the one that ended the import.
+// isPastStop reports whether a line comes after the line that ended the import.
 func (r *run) isPastStop(l *line) bool { return r.stopped != nil && l.number > r.stopped.Line }
 
-// handle does what an event asks for.
+// handle processes an event.
 func (r *run) handle(ctx context.Context, happened event) error {
 	if happened.err != nil {
 		return happened.err
@@ -205,7 +205,7 @@ func (r *run) handle(ctx context.Context, happened event) error {
 	return nil
 }
 
-// acknowledged notes what became of a transaction.
+// acknowledged records the outcome of a transaction.
 func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash,
 	status *ledgerdv1.TransactionStatus) {
 	failed := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
@@ -220,7 +220,7 @@ func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash,
 		l.failure = &LineFailure{Line: l.number, Code: status.GetReasonCode(),
 			Reason: reasonOf(status), ID: status.GetIdHex()}
 	}
-	// a line that crosses shards may last
+	// Free the memory: a line that crosses shards may stay under way for a while.
 	l.posting.transaction.Postings, l.posting.transaction.Note = nil, nil
 	if l.crosses() {
 		r.ask(ctx, l)
@@ -229,8 +229,8 @@ func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash,
 	r.end(l)
 }
 
-// opened notes what became of an opening. Where it failed, its line fails; other lines that waited
-// for it see to their accounts themselves.
+// opened records the outcome of an opening. If it failed, its line fails. Other lines that waited
+// for it submit their own openings.
 func (r *run) opened(its *opening, id ledger.Hash, status *ledgerdv1.TransactionStatus,
 	failed bool) {
 	if failed && r.openings.retry(its, status.GetReasonCode()) {
@@ -297,7 +297,7 @@ func (r *run) note() {
 	}
 }
 
-// keep writes the progress file, now and then and at the end.
+// keep writes the progress file, at most every saveInterval and at the end.
 func (r *run) keep(now bool) {
 	if r.path == "" || r.saved.LastID.IsZero() || (!now && time.Since(r.savedAt) < saveInterval) {
 		return
@@ -306,7 +306,7 @@ func (r *run) keep(now bool) {
 	r.progressError = r.saved.save(r.path)
 }
 
-// show tells the progress now and then.
+// show reports the progress, at most every progressInterval and at the end.
 func (r *run) show(done bool) {
 	if r.options.Progress == nil || (!done && time.Since(r.shownAt) < progressInterval) {
 		return
