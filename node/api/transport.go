@@ -90,7 +90,8 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 			return
 		}
 		header.Set("Access-Control-Expose-Headers",
-			"Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "+HeaderRetry+", "+HeaderWriters)
+			strings.Join([]string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin",
+				HeaderRetry, HeaderWriters, HeaderUnsure}, ", "))
 		protected.ServeHTTP(w, r)
 	}), nil
 }

@@ -181,6 +181,12 @@ func TestOrigins(t *testing.T) {
 		if code != c.code || got.Get("Access-Control-Allow-Origin") != c.allows {
 			t.Errorf("%s: %d %q %s", c.name, code, got.Get("Access-Control-Allow-Origin"), text)
 		}
+		readable := got.Get("Access-Control-Expose-Headers")
+		for _, name := range []string{api.HeaderRetry, api.HeaderWriters, api.HeaderUnsure} {
+			if c.method == "POST" && c.allows != "" && !strings.Contains(readable, name) {
+				t.Errorf("%s: a page cannot read %s, only %s", c.name, name, readable)
+			}
+		}
 	}
 	if _, err := api.New(b.cluster.Node(0), api.Options{AllowedOrigins: []string{"*"}}); err ==
 		nil {
