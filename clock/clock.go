@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// HeardLasts is how long what a member said of its clock counts.
+// HeardLasts is the time for which an announced time of day counts.
 const HeardLasts = 5 * time.Second
 
-// latest bounds the times of day that are taken: the year 9999. Sums of two stay far from overflow.
+// latest is the latest accepted time of day, in the year 9999. The sum of two such times is far
+// from overflow.
 const latest Milliseconds = 253_402_300_799_999
 
-// sample is how far a member's clock was ahead of this node's monotonic one when it was heard.
+// sample is a member's announced clock: its lead over this node's monotonic clock on arrival.
 type sample struct {
 	at    time.Duration
 	ahead Milliseconds
 }
 
-// Clocks holds what the members said. It is not safe for concurrent use.
+// Clocks holds the members' announced clocks. It is not safe for concurrent use.
 type Clocks struct {
 	self    MemberIndex
 	fault   Fault
-	members []MemberIndex // ascending
-	// heard has, by member, the samples that may still become the furthest ahead of those that
-	// count: the oldest first, each further ahead than those behind it.
+	members []MemberIndex // in ascending order
+	// heard maps each member to the samples that are, or may still become, the furthest ahead of
+	// those that count. They are ordered oldest first, each further ahead than those after it.
 	heard map[MemberIndex][]sample
 }
 
-// New returns the clocks of a shard of which nothing is known. The fault is a planted bug.
+// New returns Clocks without members or samples for the node self. The fault is a planted bug.
 func New(self MemberIndex, fault Fault) *Clocks {
 	return &Clocks{self: self, fault: fault, heard: map[MemberIndex][]sample{}}
 }
 
-// SetMembers says who the members are. What others said is dropped.
+// SetMembers sets the members of the shard. It drops the samples of all other nodes.
 func (c *Clocks) SetMembers(members []MemberIndex) {
 	c.members = slices.Sorted(slices.Values(members))
 	for member := range c.heard {
@@ -48,7 +49,7 @@ func (c *Clocks) member(index MemberIndex) bool {
 	return found
 }
 
-// Heard takes what a member says that its time of day is, at a reading of the monotonic clock.
+// Heard records the time of day that a member announced, and this node's monotonic time on arrival.
 func (c *Clocks) Heard(member MemberIndex, theirs Milliseconds, now time.Duration) {
 	if !c.member(member) || member == c.self || theirs <= NoTime || theirs > latest {
 		return
@@ -61,7 +62,7 @@ func (c *Clocks) Heard(member MemberIndex, theirs Milliseconds, now time.Duratio
 	c.heard[member] = append(kept, fresh)
 }
 
-// recent drops the samples that do not count any more.
+// recent drops the samples that no longer count.
 func recent(samples []sample, now time.Duration) []sample {
 	for len(samples) > 0 && now-samples[0].at > HeardLasts {
 		samples = samples[1:]
@@ -71,25 +72,26 @@ func recent(samples []sample, now time.Duration) []sample {
 
 func milliseconds(d time.Duration) Milliseconds { return Milliseconds(d.Milliseconds()) }
 
-// View is how this node's clock stands among the members' at one moment.
+// View is this node's clock compared with the members' clocks at one moment.
 type View struct {
-	// Time is what this node may propose: its time of day, or NoTime.
+	// Time is the time that this node may propose: its time of day, or NoTime.
 	Time Milliseconds
-	// Near are the clocks within Bound of this node's, its own among them, by index. They
-	// are a majority's where there is a Time.
+	// Near holds the clocks within Bound of this node's clock, including its own, by member index.
+	// If Time is set, they are those of a majority.
 	Near []MemberClock
-	// Heard is how many of the Members' clocks are known, this node's among them.
+	// Heard is the number of known clocks, including this node's. Members is the number of members.
 	Heard, Members int
-	// Offset is how far this node's clock is ahead of the lower median of those heard; it means
-	// something only where Known, when a majority's are heard.
+	// Offset is the lead of this node's clock over the lower median of the known clocks. It is
+	// meaningful only if Known is set: the clocks of a majority are known.
 	Offset Milliseconds
 	Known  bool
 }
 
-// View judges this node's time of day at a reading of its monotonic clock.
+// View compares this node's time of day with the members' clocks at a reading of its monotonic
+// clock.
 func (c *Clocks) View(own Milliseconds, now time.Duration) View {
 	if !c.member(c.self) {
-		return View{} // it has no say, and proposes nothing
+		return View{} // a node that is not a member proposes no time
 	}
 	v := View{Members: len(c.members)}
 	own = min(max(own, NoTime), latest)
@@ -119,10 +121,11 @@ func (c *Clocks) View(own Milliseconds, now time.Duration) View {
 	return v
 }
 
-// Far reports whether a majority's clocks are heard, and this node's is not near those of one.
+// Far reports whether the clocks of a majority are known but this node may not propose its own.
 func (v *View) Far() bool { return v.Known && v.Time == NoTime }
 
-// Warning says why this node proposes no time, and what to do; "" where it does.
+// Warning returns why this node proposes no time and what to do about it. It returns "" if the node
+// proposes one.
 func (v *View) Warning() string {
 	const consequence = "it proposes no time for blocks"
 	switch {
@@ -132,25 +135,22 @@ func (v *View) Warning() string {
 		return fmt.Sprintf("it hears the clocks of %d of %d members, fewer than a majority: %s",
 			v.Heard, v.Members, consequence)
 	case max(v.Offset, -v.Offset) > Bound:
-		return fmt.Sprintf("its clock is %s the members' median: %s; set it, and check its time "+
-			"service",
-			aheadOf(v.Offset), consequence)
+		return fmt.Sprintf("its clock is %s the members' median: %s; set it, and check its "+
+			"time service", aheadOf(v.Offset), consequence)
 	}
 	return fmt.Sprintf("the members' clocks differ, and those of only %d of %d are within %s of "+
-		"its own: %s; "+
-		"set them, and check their time services", len(v.Near), v.Members, period(Bound),
-		consequence)
+		"its own: %s; set them, and check their time services",
+		len(v.Near), v.Members, period(Bound), consequence)
 }
 
-// ChainWarning says that a chain is dated ahead of a majority's clocks, given its last block's
-// time; "" where it is not, or where no majority's clocks are known to be near.
+// ChainWarning warns that the chain's last block is dated ahead of the clocks of a majority. It
+// returns "" if the block is not, or if no majority's clocks are known to be near this node's.
 func (v *View) ChainWarning(last Milliseconds) string {
 	if v.Time == NoTime || last-Bound <= v.Time {
 		return ""
 	}
 	return fmt.Sprintf("the last block is dated %s the clocks of a majority: blocks keep its "+
-		"time until "+
-		"the clocks reach it", aheadOf(last-v.Time))
+		"time until the clocks reach it", aheadOf(last-v.Time))
 }
 
 func aheadOf(offset Milliseconds) string {
@@ -160,7 +160,7 @@ func aheadOf(offset Milliseconds) string {
 	return period(offset) + " ahead of"
 }
 
-// period says how long something is, in a unit that fits.
+// period formats a duration in a suitable unit.
 func period(p Milliseconds) string {
 	d := time.Duration(min(p, latest/100)) * time.Millisecond
 	const day = 24 * time.Hour

@@ -12,7 +12,8 @@ const (
 	thirtyYears = Milliseconds(30 * 365 * 86_400_000)
 )
 
-// of are the clocks of node 0 of some members, at monotonic time 0.
+// of returns the clocks that node 0 knows of this number of members, all at noon at monotonic time
+// 0.
 func of(members int) *Clocks {
 	c := New(0, FaultNone)
 	var indexes []MemberIndex
@@ -23,9 +24,9 @@ func of(members int) *Clocks {
 	return c
 }
 
-// A minority of clocks may show anything, and messages may be late by less than the bound: what a
-// node proposes is within the bound of a right clock, and a node with a right clock that hears a
-// majority of right ones proposes.
+// A minority of the clocks may show any time, and messages may be late by less than the bound. A
+// proposed time is within the bound of a right clock. A node with a right clock that hears a
+// majority of right clocks proposes its time.
 func TestMinorityOfWildClocks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20_000) {
@@ -39,7 +40,7 @@ func TestMinorityOfWildClocks(t *testing.T) {
 		wildClock := func() Milliseconds {
 			switch random.IntN(4) {
 			case 0:
-				return noon + thirtyYears + Milliseconds(random.IntN(3)) // several agree
+				return noon + thirtyYears + Milliseconds(random.IntN(3)) // several of them agree
 			case 1:
 				return Milliseconds(random.Uint64())
 			case 2:
@@ -47,7 +48,7 @@ func TestMinorityOfWildClocks(t *testing.T) {
 			}
 			return Milliseconds(random.IntN(1000))
 		}
-		const drift = 2000 // of right clocks, together with delays
+		const drift = 2000 // of right clocks, including delays
 		own, right := noon, 0
 		if wild[0] {
 			own = wildClock()
@@ -87,7 +88,7 @@ func TestStories(t *testing.T) {
 	t.Parallel()
 	type words struct {
 		member MemberIndex
-		offset Milliseconds // to noon at monotonic time 0
+		offset Milliseconds // from noon at monotonic time 0
 		at     time.Duration
 	}
 	for _, c := range []struct {
@@ -96,7 +97,7 @@ func TestStories(t *testing.T) {
 		heard   []words
 		own     Milliseconds
 		at      time.Duration
-		want    Milliseconds // NoTime for none
+		want    Milliseconds // NoTime if none
 		offset  Milliseconds
 		warning string
 	}{
@@ -142,7 +143,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// A node that left, or did not join yet, has no say; what a member that left said goes with it.
+// A node that left or has not joined proposes no time. The samples of a member that left are
+// dropped.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
 	c := of(3)
@@ -173,7 +175,7 @@ func TestChainWarning(t *testing.T) {
 	}
 }
 
-// Samples do not pile up, however many come.
+// The number of kept samples is bounded, however many arrive.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	c := of(2)

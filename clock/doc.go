@@ -1,6 +1,6 @@
-// Package clock decides the time of blocks. It is pure: the caller brings what members said and
-// two readings of its own, the time of day and a monotonic one. Nodes, the ledger and the
-// simulator call the same functions.
+// Package clock decides the time of blocks. It is pure. The caller passes in the times that members
+// announced and two readings of its own: the time of day and a monotonic time. Nodes, the ledger
+// and the simulator call the same functions.
 //
 //	on an announcement:   clocks.Heard(member, theirTimeOfDay, monotonic)
 //	on a batch:           view := clocks.View(timeOfDay, monotonic)
@@ -10,25 +10,25 @@
 //	                      block.Header.Time = round.Block()
 //	for status:           view.Offset, view.Warning()
 //
-// Members do not lie, but their clocks may: one that is 30 years ahead must not date the chain, not
-// even if its node is the only one that proposes anything. Three rules keep it from that:
+// Members do not lie, but their clocks may be wrong. A clock that is 30 years ahead must not date
+// the chain, even if its node is the only proposer. Three rules prevent that:
 //
-//   - A node proposes its clock only while the clocks of a majority of the members, its own among
-//     them, are within Bound of it. Otherwise its batch has no time. Two majorities share a member,
-//     so two clocks that count are within twice the bound of each other. A majority has a member
-//     that is right while fewer than a majority are wrong, so a clock that counts is within the
-//     bound of a right one.
-//   - A batch takes its block further than MaxStep beyond the block before only if it shows the
-//     clocks of such a majority. Every node checks that against the membership that the chain has,
-//     so the step of a block is bounded by what the round itself proves.
-//   - A block is never older than the block before.
+//   - A node proposes its clock only while the clocks of a majority of the members, including its
+//     own, are within Bound of it. Otherwise its batch has no time. Two majorities share a member,
+//     so two clocks that count are within twice the bound of each other. While fewer than a
+//     majority of the clocks are wrong, every majority includes a right clock, so a clock that
+//     counts is within the bound of a right one.
+//   - A batch takes its block further than MaxStep beyond the previous block only if it shows the
+//     clocks of such a majority. Every node checks them against the chain's membership, so the
+//     round itself proves how far a block's time may step.
+//   - A block is never older than the previous block.
 //
-// A ledger that was idle for a week goes on with the right time in its first block, because the
-// clocks of a majority prove the week. If nothing in a round has a time that counts, the block has
-// the time of the block before.
+// The first block after an idle week has the right time, because the clocks of a majority prove the
+// week. If no time in a round counts, the block has the time of the previous block.
 //
-// A message is older than it looks: it waits in queues and on lanes, so a clock is at least as far
-// as it says. Of the last HeardLasts the package therefore takes what put a member's clock furthest
-// ahead, which is the message that waited least. The members' clocks go on by this node's monotonic
-// clock in between, so that a jump of this node's time of day shows at once.
+// A message waits in queues and on lanes, so it understates how far its sender's clock has
+// advanced. Of a member's messages in the last HeardLasts, the package therefore uses the one that
+// puts the member's clock furthest ahead: it waited least. In between, the package advances the
+// members' clocks by this node's monotonic clock, so a jump of this node's time of day shows at
+// once.
 package clock

@@ -1,17 +1,18 @@
 package clock
 
-// Fault is a bug to plant, to prove that the simulator's oracles find it.
+// Fault is a planted bug. It proves that the simulator's oracles find such bugs.
 type Fault uint8
 
-// The bugs.
+// The planted bugs.
 const (
 	FaultNone Fault = iota
-	// FaultOwnMedian dates a block by the proposers' clocks alone: no majority confirms them, so
-	// one proposer is its own median.
+	// FaultOwnMedian dates a block by the proposers' clocks alone. No majority confirms them, so a
+	// single proposer is its own median.
 	FaultOwnMedian
-	// FaultUnboundedStep takes a step of any size without the clocks of a majority, and shows none.
+	// FaultUnboundedStep accepts a step of any size without the clocks of a majority, and proposes
+	// such steps without showing clocks.
 	FaultUnboundedStep
-	// FaultOwnClockCounts lets a node propose its own clock, whatever the other members' clocks
+	// FaultOwnClockCounts lets a node propose its own clock whatever the other members' clocks
 	// show.
 	FaultOwnClockCounts
 )

@@ -6,29 +6,32 @@ import "slices"
 type Milliseconds int64
 
 const (
-	// Bound is how far a member's clock may be from one that it confirms.
+	// Bound is the furthest that a member's clock may be from a clock that it confirms.
 	Bound Milliseconds = 10_000
-	// MaxStep is how far a block's time may be beyond its parent's without a majority's clocks.
+	// MaxStep is the furthest that a block's time may be beyond its parent's without the clocks of
+	// a majority.
 	MaxStep Milliseconds = 10_000
 )
 
 // NoTime is the time of a batch whose proposer does not know the time.
 const NoTime Milliseconds = 0
 
-// MemberIndex numbers the members of a shard. It is the member's for ever.
+// MemberIndex identifies a member of a shard. An index is never used again for another member.
 type MemberIndex uint32
 
 // MemberClock is the clock of a member as the proposer of a batch knows it.
 type MemberClock struct {
 	Member MemberIndex
-	// Offset is how far it is ahead of the batch's time; at most Bound in either direction.
+	// Offset is the lead of the member's clock over the batch's time. It is between -Bound and
+	// Bound.
 	Offset Milliseconds
 }
 
-// Majority returns how many members are more than half of them.
+// Majority returns the smallest number that is more than half of members.
 func Majority(members int) int { return members/2 + 1 }
 
-// Proven reports whether the clocks are those of a majority of the members. Both are ascending.
+// Proven reports whether clocks holds the clocks of a majority of the members, each with an offset
+// within Bound. Both slices must be in ascending order.
 func Proven(members []MemberIndex, clocks []MemberClock) bool {
 	known := 0
 	for i, clock := range clocks {
@@ -41,9 +44,10 @@ func Proven(members []MemberIndex, clocks []MemberClock) bool {
 	return known >= Majority(len(members))
 }
 
-// Stamp returns the time of a batch that follows a block, and the clocks that the batch has to show
-// for it. The clocks are needed only if the time is far beyond the block's, as after a quiet spell.
-// If there is no room for them, the time goes as far as it may without them.
+// Stamp returns the time for a batch that follows a block, and the clocks that the batch must show
+// for it. It returns clocks only if the time is more than MaxStep beyond the last block's, as after
+// an idle period. If the batch has no room for the clocks, Stamp returns the latest time allowed
+// without them.
 func Stamp(
 	v *View, last Milliseconds, fits func(clocks int) bool, fault Fault,
 ) (Milliseconds, []MemberClock) {
@@ -58,10 +62,10 @@ func Stamp(
 
 // Round computes the time of a block from the batches of its round.
 type Round struct {
-	// Parent is the time of the block before.
+	// Parent is the time of the previous block.
 	Parent Milliseconds
-	// Members returns the members after that block, ascending. Add calls it only for a time that is
-	// more than MaxStep beyond Parent. If it is nil, no such time counts.
+	// Members returns the members after the previous block, in ascending order. Add calls it only
+	// for a time that is more than MaxStep beyond Parent. If it is nil, no such time counts.
 	Members func() []MemberIndex
 	// Fault is a planted bug.
 	Fault Fault
@@ -69,9 +73,9 @@ type Round struct {
 	times []Milliseconds
 }
 
-// Add takes the time of a batch, and the clocks that it shows. A time that goes too far without a
-// majority's clocks does not count at all: as a bounded step it would move the chain with each of
-// its batches.
+// Add records the time of a batch, given the clocks that the batch shows. A time that is too far
+// ahead without the clocks of a majority does not count at all. If it counted as a bounded step,
+// each such batch would move the chain.
 func (r *Round) Add(time Milliseconds, clocks []MemberClock) {
 	if time <= NoTime || time-MaxStep > r.Parent && !r.proven(clocks) {
 		return
@@ -86,8 +90,8 @@ func (r *Round) proven(clocks []MemberClock) bool {
 	return r.Members != nil && Proven(r.Members(), clocks)
 }
 
-// Block returns the block's time: the lower median of those that count, or the parent's if that is
-// later or none counts.
+// Block returns the block's time: the lower median of the times that count. It returns the parent's
+// time if that is later or if no time counts.
 func (r *Round) Block() Milliseconds {
 	if len(r.times) == 0 {
 		return r.Parent

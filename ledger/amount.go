@@ -8,18 +8,19 @@ import (
 )
 
 // Amount is an exact signed integer of 128 bits, from -2^127 to 2^127-1. The zero value is 0.
-// Amounts compare with == and with Compare. Its text form is decimal; its JSON form a string of it
-// (JSON numbers lose digits beyond 2^53), and a JSON integer is read as well.
+// Amounts can be compared with == and with Compare. The text form is decimal. The JSON form is a
+// string of decimal digits, because JSON numbers lose digits beyond 2^53; a JSON integer can also
+// be read.
 type Amount struct {
 	// high and low are the two halves of the two's complement form.
 	high int64
 	low  uint64
 }
 
-// ErrOverflow says that a result does not fit into 128 bits.
+// ErrOverflow reports that a result does not fit into 128 bits.
 var ErrOverflow = errors.New("ledger: amount overflows 128 bits")
 
-// ErrAmount says that a text is not an amount.
+// ErrAmount reports that a text is not an amount.
 var ErrAmount = errors.New("ledger: an amount is a decimal integer")
 
 // NewAmount returns value as an amount.
@@ -67,7 +68,7 @@ func (a Amount) Sign() int {
 	return 1
 }
 
-// Compare returns -1, 0 or 1 as a is below, equal to or above b.
+// Compare returns -1, 0 or 1 if a is less than, equal to or greater than b.
 func (a Amount) Compare(b Amount) int {
 	switch {
 	case a == b:
@@ -84,7 +85,7 @@ func (a Amount) Int64() (int64, bool) {
 	return value, a.high == value>>63
 }
 
-// magnitude returns |a|, whose 128 bits hold 2^127 too.
+// magnitude returns |a|. Unsigned, 128 bits can also hold 2^127.
 func (a Amount) magnitude() (high, low uint64) {
 	if a.high >= 0 {
 		return uint64(a.high), a.low
@@ -94,7 +95,7 @@ func (a Amount) magnitude() (high, low uint64) {
 	return high, low
 }
 
-// amountOf is the amount of a sign and a magnitude, and whether it is in range.
+// amountOf returns the amount with a sign and a magnitude, and whether it is in range.
 func amountOf(negative bool, high, low uint64) (Amount, bool) {
 	if !negative {
 		return Amount{high: int64(high), low: low}, high < 1<<63
@@ -105,8 +106,8 @@ func amountOf(negative bool, high, low uint64) (Amount, bool) {
 		(high == 1<<63 && low == 0)
 }
 
-// ParseAmount reads a decimal integer: an optional minus sign and digits without leading zeros, no
-// more than 128 bits.
+// ParseAmount parses a decimal integer of at most 128 bits: an optional minus sign, then digits
+// without leading zeros. It returns ErrAmount or ErrOverflow.
 func ParseAmount(text string) (Amount, error) {
 	digits, negative := text, false
 	if len(digits) > 0 && digits[0] == '-' {
@@ -154,7 +155,7 @@ func (a Amount) String() string {
 // MarshalText returns the decimal form.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads the decimal form.
+// UnmarshalText parses the decimal form.
 func (a *Amount) UnmarshalText(text []byte) error {
 	parsed, err := ParseAmount(string(text))
 	if err != nil {
@@ -167,7 +168,7 @@ func (a *Amount) UnmarshalText(text []byte) error {
 // MarshalJSON returns the decimal form as a JSON string.
 func (a Amount) MarshalJSON() ([]byte, error) { return []byte(`"` + a.String() + `"`), nil }
 
-// UnmarshalJSON reads a JSON string of a decimal integer, or a JSON integer.
+// UnmarshalJSON parses a JSON string of a decimal integer, or a JSON integer.
 func (a *Amount) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {

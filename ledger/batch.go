@@ -11,7 +11,7 @@ const (
 	MaxBatchBundles = 1 << 16
 )
 
-// MaxBatchCarried and MaxBatchVerdicts bound what a batch carries for other shards.
+// MaxBatchCarried and MaxBatchVerdicts bound the entries from other shards in a batch.
 const (
 	MaxBatchCarried  = 1 << 16
 	MaxBatchVerdicts = 1 << 16
@@ -23,45 +23,46 @@ const (
 	clockedBatchVersion = 3
 )
 
-// BatchHeader is what a node says of itself in each of its round messages.
+// BatchHeader describes the proposer of a batch. Each round message of a node starts with it.
 type BatchHeader struct {
-	// Time is the proposer's clock, or NoTime where that is not near a majority's.
+	// Time is the proposer's clock, or NoTime if the clock is not near the clocks of a majority.
 	Time Milliseconds
-	// Height and Tip are the proposer's last executed block: peers that hold another block at this
-	// height stop (the fork alarm).
+	// Height and Tip identify the proposer's last executed block. A peer that holds another block
+	// at this height stops (the fork alarm).
 	Height Height
 	Tip    Hash
 }
 
-// Batch is one node's message of a round: its header and the bundles that it proposes, as they were
-// submitted. In a book of several shards it also proposes what came from other shards; a batch
-// without that has the encoding of a book with one shard.
+// Batch is one node's message of a round: its header and the bundles that it proposes, as the
+// clients submitted them. In a book of several shards it also proposes entries from other shards.
+// Without such entries, its encoding is the same as in a book of one shard.
 type Batch struct {
 	Header BatchHeader
-	// Bundles are the encoded bundles, each a part of the message's memory.
+	// Bundles are the encoded bundles. In a decoded batch each shares the memory of the message.
 	Bundles [][]byte
 	// Carried are entries of the parent's stream.
 	Carried []Carried
-	// Verdicts are what other shards say of cross-shard transactions that this chain waits for.
+	// Verdicts are other shards' verdicts on cross-shard transactions that wait in this chain.
 	Verdicts []Verdict
-	// Clocks are those of members, by index, that prove the header's time. A proposer adds them
-	// where its time is more than MaxStep beyond its last block's. A batch without them keeps its
-	// old bytes.
+	// Clocks are the members' clocks, by index, that prove the header's time. A proposer adds them
+	// if its time is more than MaxStep beyond the time of its last block. Without them, the
+	// encoding is of an earlier version.
 	Clocks []MemberClock
 }
 
-// EncodeBatch returns the canonical encoding of a batch. The bundles' bytes go in as they are. The
-// caller keeps to MaxBatchBytes (see BatchSize) and MaxBatchBundles; peers refuse more.
+// EncodeBatch returns the canonical encoding of a batch. It copies the bundles' bytes unchanged.
+// The caller must keep to MaxBatchBytes (see BatchSize) and MaxBatchBundles; peers refuse a larger
+// batch.
 func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 	return (&Batch{Header: header, Bundles: bundles}).Encode()
 }
 
-// sharded reports whether the batch proposes something that came from other shards.
+// sharded reports whether the batch proposes entries from other shards.
 func (b *Batch) sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
 
-// Encode returns the canonical encoding, as EncodeBatch does. Where the batch proposes something
-// from other shards, it is of version 2: entries of the parent's stream and verdicts follow the
-// bundles. A batch with clocks is of version 3: they follow the verdicts.
+// Encode returns the canonical encoding, as EncodeBatch does. The encoding has version 1 unless the
+// batch has more than bundles. Version 2 adds, after the bundles, the entries of the parent's
+// stream and the verdicts. Version 3 adds the clocks after the verdicts.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {
@@ -98,7 +99,7 @@ func (b *Batch) Encode() []byte {
 	return to
 }
 
-// zigzag makes small numbers of small offsets of either sign.
+// zigzag maps small offsets of either sign to small numbers.
 func zigzag(offset Milliseconds) uint64 { return uint64(offset)<<1 ^ uint64(offset>>63) }
 
 // appendTo appends the header and the bundles.
@@ -116,17 +117,17 @@ func (b *Batch) appendTo(to []byte) []byte {
 
 const batchOverhead = 1 + 8 + 8 + HashSize + 3
 
-// BatchSize returns the most bytes that a bundle of this many bytes adds to a batch.
+// BatchSize returns the most bytes that a bundle of this size adds to a batch.
 func BatchSize(bundle int) int { return bundle + 4 }
 
-// CarriedSize returns the most bytes that an entry of the parent's stream with a bundle of this
-// many bytes adds to a batch.
+// CarriedSize returns the most bytes that an entry of the parent's stream adds to a batch, given
+// the size of its bundle.
 func CarriedSize(bundle int) int { return BatchSize(bundle) + binary.MaxVarintLen64 }
 
 // VerdictSize is the most bytes that a verdict adds to a batch.
 const VerdictSize = HashSize + binary.MaxVarintLen32 + ResultSize
 
-// ClocksSize returns the most bytes that so many members' clocks add to a batch.
+// ClocksSize returns the most bytes that this number of clocks adds to a batch.
 func ClocksSize(clocks int) int {
 	if clocks == 0 {
 		return 0
@@ -134,8 +135,8 @@ func ClocksSize(clocks int) int {
 	return 2*binary.MaxVarintLen16 + 3 + MemberClockSize*clocks
 }
 
-// DecodeBatch takes an encoding apart, or returns ErrMalformed. It does not look into the bundles.
-// The batch shares the memory of data.
+// DecodeBatch decodes a batch, or returns ErrMalformed. It does not decode the bundles. The batch
+// shares the memory of data.
 func DecodeBatch(data []byte) (*Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return nil, fmt.Errorf("%w: a batch of %d bytes, at most %d allowed", ErrMalformed,
@@ -169,7 +170,7 @@ func DecodeBatch(data []byte) (*Batch, error) {
 	return batch, nil
 }
 
-// decodeSharded decodes what came from other shards.
+// decodeSharded decodes the entries from other shards.
 func (b *Batch) decodeSharded(r *reader) {
 	if count := r.count("carried bundles", MaxBatchCarried, 2); count > 0 {
 		b.Carried = make([]Carried, count)

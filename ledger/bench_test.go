@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// transfers returns bundles of so many transfers between two accounts that a state knows.
+// transfers returns bundles with this number of transfers each, between two accounts of the state.
 func transfers(b *testing.B, bundles, each int) (*ledger.Genesis, *ledger.State, []*ledger.Bundle) {
 	b.Helper()
 	genesis := ledgertest.Genesis()
@@ -48,7 +48,8 @@ func BenchmarkVerifyBundles(b *testing.B) {
 	}
 }
 
-// BenchmarkSealAndExecute is the work on one block of 10,000 transactions without the store.
+// BenchmarkSealAndExecute measures sealing and executing a block of 10,000 transactions, without
+// the store.
 func BenchmarkSealAndExecute(b *testing.B) {
 	genesis, _, bundles := transfers(b, 20, 500)
 	payload := ledgertest.Batch(1, bundles...)
@@ -71,8 +72,8 @@ func BenchmarkSealAndExecute(b *testing.B) {
 	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
 }
 
-// BenchmarkShard is the work on 10,000 transactions in a shard of a book with two: of its own, and
-// across both shards, where each is a transaction that is set aside and a verdict that settles it.
+// BenchmarkShard measures 10,000 transactions in a shard of a book with two shards. They are either
+// the shard's own or cross both shards. Each crossing one is set aside, and a verdict settles it.
 func BenchmarkShard(b *testing.B) {
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 	for _, across := range []bool{false, true} {

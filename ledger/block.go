@@ -9,8 +9,8 @@ import (
 // HeaderSize is the size of an encoded header in bytes.
 const HeaderSize = 1 + 8 + HashSize + 8 + 8 + 8 + 4*HashSize + 4 + 8
 
-// MaxBlockTransactions bounds the transactions of a block: what a round of the largest group can
-// carry.
+// MaxBlockTransactions bounds the transactions of a block: as many as a round of the largest group
+// can carry.
 const MaxBlockTransactions = 1 << 24
 
 const (
@@ -18,38 +18,38 @@ const (
 	blockDomain   = "ledgerd/block/1\x00"
 )
 
-// ErrBlock says that a block's parts do not fit its header.
+// ErrBlock reports that a block's parts do not match its header.
 var ErrBlock = errors.New("ledger: block does not match its header")
 
-// Header is what a block's hash commits to. Its encoding is fixed: version 1 (1 byte), then the
-// fields in their order, integers big-endian.
+// Header is the part of a block that its hash covers. The encoding has a fixed size: version 1 (1
+// byte), then the fields in order, integers big-endian.
 type Header struct {
 	Height Height `json:"height"`
-	// Previous is the hash of the block before; of block 1 it is the genesis hash.
+	// Previous is the hash of the previous block. In block 1 it is the genesis hash.
 	Previous Hash  `json:"previous"`
 	Epoch    Epoch `json:"epoch"`
 	Round    Round `json:"round"`
-	// Time is the lower median of the proposers' clocks that count, or the time of the block before
-	// if that is later or no clock counts. See MaxStep.
+	// Time is the lower median of the proposers' clocks that count. It is the time of the previous
+	// block if that is later or if no clock counts. See MaxStep.
 	Time Milliseconds `json:"time"`
 	// TransactionsRoot is the RFC 6962 root over the ids, in order.
 	TransactionsRoot Hash `json:"transactions_root"`
-	// ResultsRoot is the RFC 6962 root over the results; a leaf is the id, the code (1 byte) and
-	// the item (4 bytes).
+	// ResultsRoot is the RFC 6962 root over the results. A leaf covers the id, the code (1 byte)
+	// and the item (4 bytes).
 	ResultsRoot Hash `json:"results_root"`
 	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their
-	// root and the signatures; before them, in a bundle from the parent shard, a zero byte and its
-	// number (uvarint) in the stream.
+	// root and the signatures. In a bundle from the parent shard, a zero byte and the bundle's
+	// number in the stream (uvarint) come first.
 	BundlesRoot Hash `json:"bundles_root"`
 	// StateDigest is the SHA-256 of the LtHash of the state after the block.
 	StateDigest Hash `json:"state_digest"`
-	// Transactions is the number of transactions in the block; Total the number in all blocks up to
-	// this one.
+	// Transactions is the number of transactions in the block. Total is their number in all blocks
+	// up to this one.
 	Transactions uint32 `json:"transactions"`
 	Total        uint64 `json:"total"`
 }
 
-// Encode returns the HeaderSize bytes that the block's hash is made of.
+// Encode returns the HeaderSize bytes that the block's hash covers.
 func (h *Header) Encode() []byte {
 	to := append(make([]byte, 0, HeaderSize), headerVersion)
 	to = binary.BigEndian.AppendUint64(to, uint64(h.Height))
@@ -69,7 +69,7 @@ func (h *Header) Encode() []byte {
 // header.
 func (h *Header) Hash() Hash { return sum256(append([]byte(blockDomain), h.Encode()...)) }
 
-// DecodeHeader takes an encoded header apart, or returns ErrMalformed.
+// DecodeHeader decodes a header, or returns ErrMalformed.
 func DecodeHeader(data []byte) (Header, error) {
 	r := reader{data: data}
 	header := r.header()
@@ -96,19 +96,21 @@ type Entry struct {
 	// Body is the canonical encoding.
 	Body   []byte
 	Result Result
-	// Bundle is the index of its bundle in the block, Place its index in that bundle.
+	// Bundle is the index of the transaction's bundle in the block. Place is its index in that
+	// bundle.
 	Bundle, Place int
 }
 
-// BundleSeal is what a block keeps of a bundle beside its transactions: enough to check the
-// signatures again.
+// BundleSeal is the part of a bundle that a block keeps beside the transactions. It is enough to
+// verify the signatures again.
 type BundleSeal struct {
-	// IDs are the ids of all transactions that the signatures cover, also of those that were
-	// dropped as duplicates.
+	// IDs are the ids of all transactions that the signatures cover, including those that were
+	// dropped, for example as duplicates. Kept marks those that are in the block.
 	IDs        []Hash
 	Kept       []bool
 	Signatures []Signature
-	// Number is the bundle's number in the stream from the parent shard; 0 where it entered here.
+	// Number is the bundle's number in the stream from the parent shard; 0 if it entered in this
+	// shard.
 	Number uint64
 	root   Hash
 }
@@ -116,8 +118,8 @@ type BundleSeal struct {
 // Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
 func (s *BundleSeal) Root() Hash { return s.root }
 
-// appendNumber appends the mark of a bundle from the parent's stream, a 0, which no count of
-// transactions is, and its number.
+// appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
+// mark is 0, which is never a count of transactions.
 func (s *BundleSeal) appendNumber(to []byte) []byte {
 	if s.Number == 0 {
 		return to
@@ -130,8 +132,8 @@ func (s *BundleSeal) leaf() Hash {
 	return leafHash(appendSignatures(append(data, s.root[:]...), s.Signatures))
 }
 
-// Block is one round of the chain. It is read-only. The genesis, height 0, is a block without
-// transactions whose Hash is the genesis hash and whose header holds only the time.
+// Block is one round of the chain. It is read-only. The genesis is the block at height 0: it has no
+// transactions, its Hash is the genesis hash, and its header holds only the time.
 type Block struct {
 	Header  Header
 	Hash    Hash
@@ -173,9 +175,9 @@ func (b *Block) appendTo(to []byte) []byte {
 	return to
 }
 
-// DecodeBlock takes an encoding apart and checks every part against the header, which it does not
-// check against a chain: ErrMalformed, ErrName or ErrBlock. The block shares the memory of data,
-// which must not change any more.
+// DecodeBlock decodes a block and checks every part against the header. It does not check the
+// header against a chain. It returns ErrMalformed, ErrName or ErrBlock. The block shares the memory
+// of data, which must not change any more.
 func DecodeBlock(data []byte) (*Block, error) {
 	r := reader{data: data}
 	block := &Block{Header: r.header()}
@@ -205,7 +207,7 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 	seal := &b.Bundles[index]
 	count := r.count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
-		// As appendNumber has it.
+		// A count of 0 is the mark of appendNumber.
 		if seal.Number = r.uvarint(); seal.Number == 0 {
 			r.fail("an empty bundle")
 		}
@@ -267,8 +269,8 @@ func (b *Block) bundlesRoot() Hash {
 	return merkleRoot(leaves)
 }
 
-// CheckResults returns ErrBlock unless the ids of a block's transactions and their results, in
-// order, are those that its header commits to.
+// CheckResults returns ErrBlock unless the header commits to these transaction ids and results, in
+// this order.
 func CheckResults(header *Header, ids []Hash, results []Result) error {
 	if len(ids) != int(header.Transactions) || len(results) != len(ids) {
 		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(ids),

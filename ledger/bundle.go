@@ -21,8 +21,8 @@ const (
 	bundleDomain  = "ledgerd/bundle/1\x00"
 )
 
-// Operator is the organisation of an operator's signature, and of a member's for an admission of a
-// disk.
+// Operator is the organisation in the signature of an operator, and in that of a member that admits
+// a disk.
 const Operator OrganisationName = ""
 
 // SignatureBytes is an ed25519 signature. Its text form is 128 hex digits.
@@ -34,7 +34,7 @@ func (s SignatureBytes) String() string { return hex.EncodeToString(s[:]) }
 // MarshalText returns 128 hex digits.
 func (s SignatureBytes) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the output of MarshalText.
 func (s *SignatureBytes) UnmarshalText(text []byte) error {
 	if len(text) != 2*len(s) {
 		return fmt.Errorf("%w: a signature is 128 hex digits", ErrMalformed)
@@ -47,16 +47,17 @@ func (s *SignatureBytes) UnmarshalText(text []byte) error {
 
 // Signature is an organisation's consent to all transactions of a bundle.
 type Signature struct {
-	// Organisation is the one that signs, or Operator for an operator of the ledger and for a
-	// member that admits a disk.
+	// Organisation is the signing organisation. It is Operator for an operator of the ledger and
+	// for a member that admits a disk.
 	Organisation OrganisationName `json:"organisation"`
 	Key          PublicKey        `json:"key"`
-	// Bytes sign "ledgerd/bundle/1", a zero byte, and the bundle's root.
+	// Bytes is the signature of "ledgerd/bundle/1", a zero byte and the bundle's root.
 	Bytes SignatureBytes `json:"signature"`
 }
 
-// Bundle is what a client submits: 1 to MaxBundleTransactions transactions and the signatures over
-// all of them. A bundle and all that it hands out are read-only but for Sign.
+// Bundle is a client's submission: 1 to MaxBundleTransactions transactions and the signatures over
+// all of them. A bundle and everything that its methods return are read-only, except that Sign and
+// AddSignature add signatures.
 type Bundle struct {
 	transactions []Transaction
 	bodies       [][]byte
@@ -66,13 +67,13 @@ type Bundle struct {
 	encoded      []byte
 }
 
-// ErrBundleSize says that a bundle is empty or too large.
+// ErrBundleSize reports that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
 
 var errNotAlone = errors.New("a change of the membership, or a verdict, is alone in its bundle")
 
-// NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The
-// transactions must not be changed afterwards.
+// NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The caller
+// must not change the transactions afterwards.
 func NewBundle(transactions ...Transaction) (*Bundle, error) {
 	if len(transactions) == 0 || len(transactions) > MaxBundleTransactions {
 		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize,
@@ -103,11 +104,11 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 	return bundle, nil
 }
 
-// SigningMessage returns the bytes that a bundle's signatures sign.
+// SigningMessage returns the bytes that the signatures of a bundle with this root sign.
 func SigningMessage(root Hash) []byte { return append([]byte(bundleDomain), root[:]...) }
 
-// Sign adds an organisation's signature (Operator for an operator's). The private key has
-// ed25519.PrivateKeySize bytes, as crypto/ed25519 has it.
+// Sign adds an organisation's signature; for an operator's signature the organisation is Operator.
+// The private key has ed25519.PrivateKeySize bytes, in the form of crypto/ed25519.
 func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
 	if len(private) != ed25519.PrivateKeySize {
 		return fmt.Errorf("%w: a private key has %d bytes", ErrKey, ed25519.PrivateKeySize)
@@ -118,7 +119,7 @@ func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
 	return b.AddSignature(signature)
 }
 
-// AddSignature adds a signature that was made elsewhere. It does not check it.
+// AddSignature adds an existing signature. It does not verify it.
 func (b *Bundle) AddSignature(signature Signature) error {
 	if len(b.signatures) >= MaxBundleSignatures {
 		return fmt.Errorf("%w: more than %d signatures", ErrBundleSize, MaxBundleSignatures)
@@ -151,14 +152,14 @@ func (b *Bundle) IDs() []Hash { return b.ids }
 // Signatures returns the signatures.
 func (b *Bundle) Signatures() []Signature { return b.signatures }
 
-// Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
+// Root returns the RFC 6962 Merkle root over the ids. The signatures sign it.
 func (b *Bundle) Root() Hash { return b.root }
 
 // Path returns the inclusion path of transaction i in the bundle's root.
 func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
 
-// Encode returns the canonical encoding. The same bytes are returned again until a signature is
-// added; they are read-only.
+// Encode returns the canonical encoding. It returns the same slice again until a signature is
+// added. The slice is read-only.
 func (b *Bundle) Encode() []byte {
 	if b.encoded == nil {
 		to := append([]byte(nil), bundleVersion)
@@ -200,9 +201,9 @@ func (r *reader) signatures() []Signature {
 	return signatures
 }
 
-// DecodeBundle takes a canonical encoding apart, or returns ErrMalformed, ErrName or ErrBundleSize.
-// It checks names and bounds, not signatures and not what Validate checks. The bundle shares the
-// memory of data, which must not change any more.
+// DecodeBundle decodes a bundle, or returns ErrMalformed, ErrName or ErrBundleSize. It checks names
+// and bounds. It does not verify signatures, and does not check the rules that Validate checks. The
+// bundle shares the memory of data, which must not change any more.
 func DecodeBundle(data []byte) (*Bundle, error) {
 	if len(data) > MaxBundleBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),

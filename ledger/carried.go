@@ -7,24 +7,24 @@ import (
 	"sort"
 )
 
-// carriedVersion begins a bundle as a parent's stream carries it.
+// carriedVersion is the first byte of a bundle in a parent's stream.
 const carriedVersion = 2
 
 // Carried is an entry of the numbered stream from a parent shard's chain to a child's. All members
-// of the parent have the same one.
+// of the parent derive the same entries from their chain.
 type Carried struct {
 	// Number counts the stream's entries from 1.
 	Number uint64
-	// Bundle is what a block of the parent's holds of a bundle: the transactions that it keeps, the
-	// ids of the others, and the signatures.
+	// Bundle is a bundle as a block of the parent holds it: the transactions that the block keeps,
+	// the ids of the others, and the signatures.
 	Bundle []byte
 }
 
 var errNotClients = errors.New("only members of the shards make verdicts, and changes of the " +
 	"membership stay in their chain")
 
-// CarriedBundle returns a bundle of the block, by its index, as the streams to the shard's children
-// carry it.
+// CarriedBundle returns the block's bundle at index in the form in which streams carry it to child
+// shards.
 func (b *Block) CarriedBundle(index int) []byte {
 	seal := &b.Bundles[index]
 	entry := sort.Search(len(b.Entries), func(i int) bool { return b.Entries[i].Bundle >= index })
@@ -41,8 +41,8 @@ func (b *Block) CarriedBundle(index int) []byte {
 	return appendSignatures(to, seal.Signatures)
 }
 
-// decodeCarried takes a carried bundle apart, or returns ErrMalformed, ErrName or ErrBundleSize. Of
-// a transaction that is not kept the bundle has the id only. It shares the memory of data.
+// decodeCarried decodes a carried bundle, or returns ErrMalformed, ErrName or ErrBundleSize. For a
+// transaction that is not kept, the bundle has only the id. The bundle shares the memory of data.
 func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	if len(data) > MaxBundleBytes {
 		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
@@ -86,7 +86,8 @@ func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	return bundle, kept, nil
 }
 
-// decodeClients is decodeBody for what comes in a bundle: a client's or an operator's transaction.
+// decodeClients decodes the body of a transaction in a bundle: a client's or an operator's. It
+// refuses verdicts.
 func decodeClients(body []byte, transaction *Transaction) error {
 	if err := decodeBody(body, transaction); err != nil {
 		return err

@@ -8,13 +8,14 @@ import (
 	"unsafe"
 )
 
-// ErrMalformed says that bytes are not the canonical encoding of what they should be: cut short,
-// too long, out of bounds or in a second form.
+// ErrMalformed reports that bytes are not a canonical encoding of the expected kind: they are cut
+// short, too long, out of bounds or not in the canonical form.
 var ErrMalformed = errors.New("ledger: malformed encoding")
 
-// The canonical encoding is made of: fixed big-endian integers and hashes; uvarints (LEB128) in
-// their shortest form; byte strings behind their length; lists behind their count; amounts as a
-// length byte (sign in the highest bit) and the magnitude without leading zeros.
+// The canonical encoding consists of fixed-size big-endian integers and hashes, uvarints (LEB128)
+// in their shortest form, byte strings after their length, lists after their count, and amounts. An
+// amount is a length byte, with the sign in the highest bit, and the magnitude without leading
+// zeros.
 
 func appendString[T ~string | ~[]byte](to []byte, value T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(value))), value...)
@@ -50,8 +51,8 @@ func appendAmount(to []byte, amount Amount) []byte {
 	return to
 }
 
-// reader takes a canonical encoding apart. The first failure sticks: later calls return zero
-// values, and the caller looks at err once.
+// reader decodes a canonical encoding. The first failure sticks: later calls return zero values, so
+// the caller checks err once.
 type reader struct {
 	data []byte
 	err  error
@@ -64,7 +65,7 @@ func (r *reader) fail(format string, arguments ...any) {
 	r.data = nil
 }
 
-// take returns the next count bytes, not copied.
+// take returns the next count bytes without copying them.
 func (r *reader) take(count int) []byte {
 	if count < 0 || len(r.data) < count {
 		r.fail("cut short")
@@ -126,8 +127,8 @@ func (r *reader) uvarint() uint64 {
 	return value
 }
 
-// count reads the length of a list or byte string, at most most; an element takes at least size
-// bytes, so that a count beyond the data fails at once.
+// count reads the length of a list or byte string and fails if it is above most. An element takes
+// at least size bytes, so a count that exceeds the data fails at once.
 func (r *reader) count(what string, most, size int) int {
 	value := r.uvarint()
 	if value > uint64(most) {
@@ -141,7 +142,7 @@ func (r *reader) count(what string, most, size int) int {
 	return int(value)
 }
 
-// bytes reads a byte string, not copied.
+// bytes reads a byte string without copying it.
 func (r *reader) bytes(what string, most int) []byte {
 	return r.take(r.count(what, most, 1))
 }
@@ -176,7 +177,7 @@ func (r *reader) amount() Amount {
 	return amount
 }
 
-// end returns the first failure, or one if bytes are left.
+// end returns the first failure. It fails if any bytes are left.
 func (r *reader) end() error {
 	if r.err == nil && len(r.data) > 0 {
 		r.fail("%d bytes too many", len(r.data))

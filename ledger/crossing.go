@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// hold is what transactions that wait for other shards hold of an account's asset: amounts that are
-// set aside to go, and amounts that may come in. Where both are zero there is no hold. The
-// account's balance is as if there were none; what can be spent is the balance without what is set
-// aside, and neither what comes in nor what stays can overflow it, nor does it need an asset too
-// many.
+// hold is the hold of all waiting transactions on one asset of an account: the amount set aside,
+// which may go out, and the amount that may come in. If both are zero there is no hold. The
+// account's balance does not reflect holds. The spendable amount is the balance less the amount set
+// aside. Whatever transactions take effect, the balance cannot overflow, and the account cannot
+// exceed MaxAssets.
 type hold struct {
 	asset              AssetName
 	setAside, incoming Amount
 }
 
-// hold returns the place of an account's hold of an asset, and whether there is one.
+// hold returns the index of an account's hold of an asset, and whether there is one.
 func (a *account) hold(asset AssetName) (int, bool) {
 	for i := range a.holds {
 		if order := strings.Compare(string(a.holds[i].asset), string(asset)); order >= 0 {
@@ -25,7 +25,7 @@ func (a *account) hold(asset AssetName) (int, bool) {
 	return len(a.holds), false
 }
 
-// held returns what is set aside and what may come in.
+// held returns the amount set aside and the amount that may come in.
 func (a *account) held(asset AssetName) (setAside, incoming Amount) {
 	if at, found := a.hold(asset); found {
 		return a.holds[at].setAside, a.holds[at].incoming
@@ -33,8 +33,8 @@ func (a *account) held(asset AssetName) (setAside, incoming Amount) {
 	return Amount{}, Amount{}
 }
 
-// reserved counts the assets that the account does not have but will, if what may come in does;
-// asset is not counted.
+// reserved counts the assets that the account does not have but will have if the held amounts come
+// in. It does not count asset.
 func (a *account) reserved(asset AssetName) int {
 	count := 0
 	for i := range a.holds {
@@ -45,8 +45,8 @@ func (a *account) reserved(asset AssetName) int {
 	return count
 }
 
-// fits reports whether the account's balance of an asset may become an amount, whatever becomes of
-// what is held.
+// fits reports whether the account's balance of an asset may become after, however the transactions
+// that hold amounts end.
 func (a *account) fits(asset AssetName, after Amount) bool {
 	if len(a.holds) == 0 {
 		return true
@@ -57,7 +57,7 @@ func (a *account) fits(asset AssetName, after Amount) bool {
 	return most == nil && least == nil
 }
 
-// spendable returns the balance without what is set aside.
+// spendable returns the balance less the amount set aside.
 func (a *account) spendable(asset AssetName) Amount {
 	balance := a.Account.Balance(asset)
 	if len(a.holds) == 0 {
@@ -71,20 +71,20 @@ func (a *account) spendable(asset AssetName) Amount {
 	return spendable
 }
 
-// part is what a transaction does to one asset of one account of this shard: the sum of its
+// part is the effect of a transaction on one asset of one account of this shard: the sum of its
 // postings there.
 type part struct {
 	account AccountPath
 	asset   AssetName
 	net     Amount
-	// item is the first posting, of those that take where the sum does.
+	// item is the first posting with a negative amount, or else the first posting.
 	item uint32
 }
 
-// attemptPart decides on this shard's part of a cross-shard transaction: whatever the other shards
-// say, it can be applied, or released again. It changes nothing. What depends only on the
-// transaction and the directory is decided alike by all destinations, the nonce and the last valid
-// block by the signer's home.
+// attemptPart decides on this shard's part of a cross-shard transaction. If it succeeds, the part
+// can be applied or released later, whatever the other shards decide. It changes nothing. Every
+// destination makes the same decision where it depends only on the transaction and the directory.
+// Only the home shard of the signer checks the nonce and the last valid block.
 func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
 	if result := s.attemptWhole(t, signatures); result.Code != Applied {
 		return result
@@ -111,8 +111,9 @@ func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
 	return Result{SetAside, NoItem}
 }
 
-// attemptWhole decides what every destination decides alike. That every organisation is registered
-// is among it: only then is it certain where the transaction belongs.
+// attemptWhole makes the part of the decision that is the same in every destination. It requires
+// that every organisation in the transaction is registered, because the transaction's destinations
+// are certain only then.
 func (s *State) attemptWhole(t *Transaction, signatures []Signature) Result {
 	if t.Ledger != s.ledger {
 		return Result{WrongLedger, NoItem}
@@ -151,7 +152,7 @@ func (s *State) attemptWhole(t *Transaction, signatures []Signature) Result {
 	return applied
 }
 
-// collectParts adds this shard's postings up.
+// collectParts sums up this shard's postings by account and asset.
 func (s *State) collectParts(t *Transaction) Result {
 	s.parts = s.parts[:0]
 	for i := range t.Postings {
@@ -183,7 +184,7 @@ func (s *State) collectParts(t *Transaction) Result {
 	return applied
 }
 
-// attemptHold decides on one part, those before it given.
+// attemptHold decides on one part, assuming that the parts before it are held.
 func (s *State) attemptHold(index int) Code {
 	p := &s.parts[index]
 	found := s.accounts[p.account]
@@ -191,6 +192,7 @@ func (s *State) attemptHold(index int) Code {
 		return Applied
 	}
 	if _, has := found.find(p.asset); !has {
+		// Earlier parts of this transaction may also need new assets in this account.
 		assets := len(found.Balances) + found.reserved(p.asset)
 		for i := range s.parts[:index] {
 			if earlier := &s.parts[i]; earlier.account == p.account && earlier.net.Sign() != 0 {
@@ -207,6 +209,7 @@ func (s *State) attemptHold(index int) Code {
 	}
 	balance := found.Account.Balance(p.asset)
 	setAside, incoming := found.held(p.asset)
+	// The balance must not overflow even if all incoming amounts arrive.
 	if p.net.Sign() > 0 {
 		incoming, err := incoming.Add(p.net)
 		if err == nil {
@@ -217,6 +220,7 @@ func (s *State) attemptHold(index int) Code {
 		}
 		return Applied
 	}
+	// The outgoing amount is negative, so subtracting it increases the amount set aside.
 	setAside, err := setAside.Sub(p.net)
 	if err != nil {
 		return Overflow
@@ -231,8 +235,8 @@ func (s *State) attemptHold(index int) Code {
 	return Applied
 }
 
-// setAside sets aside what attemptPart allowed: the parts that it left behind, at the transaction's
-// place.
+// setAside holds the parts that attemptPart collected and allowed, and adds the transaction, at its
+// place, to those that wait for the other shards.
 func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
 	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)),
 		parts: slices.Clone(s.parts)}
@@ -259,7 +263,7 @@ func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
 	s.addPending(entry)
 }
 
-// changeHold holds what a part asks for, or gives it back.
+// changeHold adds a part to the account's hold, or takes it back.
 func (s *State) changeHold(found *account, p *part, back bool) {
 	if p.net.Sign() == 0 {
 		return

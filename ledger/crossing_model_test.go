@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// shardChain is the chain of one shard in memory, with what its members would send to others.
+// shardChain is the chain of one shard in memory, with the messages that its members would send to
+// other shards.
 type shardChain struct {
 	genesis *ledger.Genesis
 	state   *ledger.State
@@ -22,27 +23,27 @@ type shardChain struct {
 	blocks  []*ledger.Block
 	places  map[ledger.Hash]int
 	entries []*ledger.Entry
-	// streams are the streams to the children, verdicts all that the shard ever said, for whom,
-	// outcomes how transactions that concern several shards ended here.
+	// streams are the streams to the children. verdicts are all verdicts of the shard, with their
+	// receivers. outcomes tells which cross-shard transactions took effect here.
 	streams  map[ledger.ShardID][]ledger.Carried
 	verdicts []ledger.OwnVerdict
 	outcomes map[ledger.Hash]bool
 	stopped  bool
 }
 
-// network is the chains of a book, connected by hand.
+// network is the chains of a book, connected by the tests.
 type network struct {
 	fail   func(format string, arguments ...any)
 	tree   *ledger.ShardTree
 	shards []*shardChain
-	// transactions are all that were ever submitted; inbox are bundles by the shard where they are
-	// to enter.
+	// transactions are all submitted transactions. inbox holds bundles by the shard where they will
+	// enter.
 	transactions map[ledger.Hash]*ledger.Transaction
 	inbox        [][]*ledger.Bundle
 	again        map[ledger.Hash]int
-	// plant is the name of a bug.
+	// plant is the name of a planted bug.
 	plant string
-	// limit is what MaxWaiting is lowered to, unless it is 0.
+	// limit replaces MaxWaiting unless it is 0.
 	limit int
 	time  ledger.Milliseconds
 }
@@ -74,8 +75,8 @@ func (n *network) submit(shard ledger.ShardID, bundle *ledger.Bundle) {
 	n.inbox[shard] = append(n.inbox[shard], bundle)
 }
 
-// waiting returns the verdicts that were ever made for a shard, and those that others have when it
-// asks them what it waits for.
+// waiting returns all verdicts that were made for a shard, and those that it gets when it asks
+// other shards for the verdicts that it waits for.
 func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 	for _, other := range n.shards {
 		for _, verdict := range other.verdicts {
@@ -97,7 +98,7 @@ func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 	return all
 }
 
-// stream returns the stream from a shard's parent.
+// stream returns the stream from the parent of a shard.
 func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
 	parent, below := n.tree.Parent(shard)
 	if !below {
@@ -106,8 +107,7 @@ func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
 	return n.shards[parent].streams[shard]
 }
 
-// round makes one block of a shard from round messages; it returns nil where there is nothing in
-// them.
+// round makes one block of a shard from round messages. It returns nil if they have nothing new.
 func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.Block {
 	c := n.shards[shard]
 	n.time++
@@ -180,8 +180,8 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	return block
 }
 
-// resubmit sends what did not belong into a shard to the root, which reaches everything; a few
-// times, for its signer may never be registered.
+// resubmit sends bundles that did not belong into a shard to the root, which reaches all shards. It
+// does so only a few times, because the signer may never be registered.
 func (n *network) resubmit(shard ledger.ShardID, batches []*ledger.Batch) {
 	for _, batch := range batches {
 		for _, encoded := range batch.Bundles {
@@ -195,8 +195,8 @@ func (n *network) resubmit(shard ledger.ShardID, batches []*ledger.Batch) {
 	}
 }
 
-// flush gives every shard that is not stopped all that there is for it, until nothing changes any
-// more.
+// flush gives every shard that is not stopped everything that there is for it, until nothing
+// changes any more.
 func (n *network) flush() {
 	for again := true; again; {
 		again = false
@@ -217,7 +217,7 @@ func (n *network) flush() {
 	}
 }
 
-// check checks what holds at every moment.
+// check checks the invariants that hold at every moment.
 func (n *network) check() {
 	outcomes := map[ledger.Hash]bool{}
 	for i, c := range n.shards {
@@ -267,9 +267,9 @@ func (n *network) check() {
 	}
 }
 
-// checkEnd checks what holds when everything has arrived: nothing waits, the balances are the plain
-// sums of what took effect, records have their last value, each chain replays alone, and two shards
-// order alike.
+// checkEnd checks the invariants that hold after everything has arrived: no transaction waits, each
+// balance is the plain sum of the transactions that took effect, each record has its last value,
+// each chain can be replayed by itself, and any two shards order transactions alike.
 func (n *network) checkEnd() {
 	n.check()
 	balances := map[ledger.AccountPath]map[ledger.AssetName]ledger.Amount{}
@@ -357,8 +357,8 @@ func (n *network) replay(shard int, c *shardChain) {
 	}
 }
 
-// checkOrder checks that two transactions that took effect are in the same order wherever both are
-// executed.
+// checkOrder checks that two transactions that took effect are in the same order in all shards that
+// execute both.
 func (n *network) checkOrder() {
 	for i, a := range n.shards {
 		for j, b := range n.shards[:i] {
@@ -380,7 +380,7 @@ func (n *network) tookEffect(c *shardChain, entry *ledger.Entry) bool {
 	return entry.Transaction.Verdict == nil && (entry.Result.OK() || c.outcomes[entry.ID])
 }
 
-// traffic makes transactions of a few organisations.
+// traffic makes transactions for a few organisations.
 type traffic struct {
 	random  *rand.Rand
 	genesis *ledger.Genesis
@@ -401,7 +401,7 @@ func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int,
 
 func (f *traffic) client() *ledgertest.Client { return f.clients[f.random.IntN(len(f.clients))] }
 
-// bundle signs with all organisations, so that whoever pays has agreed.
+// bundle signs with all organisations, so each payer has consented.
 func (f *traffic) bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transactions...)
 	for _, client := range f.clients {
@@ -415,7 +415,7 @@ func (f *traffic) bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
-// key returns an organisation's private key, which is made once.
+// key returns an organisation's private key. It makes each key only once.
 func (f *traffic) key(name ledger.OrganisationName) ed25519.PrivateKey {
 	if f.keys == nil {
 		f.keys = make(map[ledger.OrganisationName]ed25519.PrivateKey)
@@ -426,8 +426,8 @@ func (f *traffic) key(name ledger.OrganisationName) ed25519.PrivateKey {
 	return f.keys[name]
 }
 
-// registration registers an organisation, at times pinned to a shard; opening opens its accounts
-// and fund gives them something.
+// registration registers an organisation, sometimes pinned to a shard. opening opens its accounts,
+// and fund adds money to them.
 func (f *traffic) registration(client *ledgertest.Client) *ledger.Bundle {
 	transaction := client.Register()
 	if f.random.IntN(2) == 0 {
@@ -457,7 +457,7 @@ func (f *traffic) opening(client *ledgertest.Client) *ledger.Bundle {
 	return f.bundle(opening, funding)
 }
 
-// transaction moves random amounts between random accounts, and writes a record now and then.
+// transaction moves random amounts between random accounts, and sometimes writes a record.
 func (f *traffic) transaction() ledger.Transaction {
 	signer := f.client()
 	transaction := signer.Next()
@@ -494,8 +494,8 @@ func (f *traffic) transaction() ledger.Transaction {
 	return transaction
 }
 
-// enter submits a bundle somewhere between where it enters and the root, at times in two places or
-// at a wrong one.
+// enter submits a bundle at its entry or between there and the root, sometimes in two places or in
+// a wrong one.
 func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
 	entry := n.shards[f.random.IntN(len(n.shards))].state.BundleEntry(bundle)
 	for copies := 1 + f.random.IntN(8)/7; copies > 0; copies-- {
@@ -509,8 +509,8 @@ func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
 	}
 }
 
-// disorder makes one block of a shard of what is there for it, some of it, some of it again, some
-// too early, and in two round messages.
+// disorder makes one block of a shard from two round messages. They hold some of the input for the
+// shard, some of it twice and some too early.
 func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 	batches := []*ledger.Batch{{}, {}}
 	any := func() *ledger.Batch { return batches[f.random.IntN(2)] }
@@ -538,8 +538,8 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 	n.round(shard, batches...)
 }
 
-// story runs a whole random history, and returns how many transactions that concern several shards
-// took effect, and how many did not.
+// story runs a whole random history. It returns how many cross-shard transactions took effect and
+// how many did not.
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
 	plant string) (applied, refused int) {
 	n := newNetwork(fail, parents)
@@ -556,7 +556,7 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 	var bundles []*ledger.Bundle
 	for step := range 20 {
 		if step == 6 {
-			// One comes late, and its registration races with what is for it.
+			// One client registers late. Its registration races with transactions that involve it.
 			n.submit(n.tree.Root(), f.registration(f.clients[4]))
 			n.enter(f, f.opening(f.clients[4]))
 		}
@@ -567,7 +567,7 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 		bundles = append(bundles, f.bundle(transactions...))
 		n.enter(f, bundles[len(bundles)-1])
 		if random.IntN(4) == 0 {
-			// Who does not know what became of it submits it again.
+			// A client that does not know the outcome submits the bundle again.
 			n.enter(f, bundles[random.IntN(len(bundles))])
 		}
 		for range 2 {

@@ -11,10 +11,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// Where nobody runs short of funds, shards that work side by side do what one shard does with the
-// same transactions one after the other: there is one order that agrees with that of every shard,
-// and in it each transaction has the same end, each account the same balance and each record the
-// same value.
+// If funds never run short, concurrent shards do the same as one shard that executes the same
+// transactions one after another. There is one order that agrees with the order of every shard. In
+// it each transaction has the same outcome, each account the same balance and each record the same
+// value.
 func TestShardsDoWhatOneDoes(t *testing.T) {
 	t.Parallel()
 	ended := map[bool]int{}
@@ -87,7 +87,7 @@ func TestShardsDoWhatOneDoes(t *testing.T) {
 	}
 }
 
-// plainBook is a book of one shard with the same organisations and accounts.
+// plainBook returns a book of one shard with the same organisations and accounts.
 func plainBook(t *testing.T, f *traffic, openings []*ledger.Bundle) *one {
 	genesis := ledgertest.Genesis()
 	chain := newChain(t, genesis)
@@ -111,7 +111,8 @@ func plainBook(t *testing.T, f *traffic, openings []*ledger.Bundle) *one {
 	return chain
 }
 
-// relabel names this book where a transaction named the other, and a wrong one where it did not.
+// relabel returns this book's identity if a transaction named the other book, and a wrong one if it
+// did not.
 func (o *one) relabel(other *ledger.Genesis, named ledger.Hash) ledger.Hash {
 	if named == other.Book() {
 		return o.parentBook()
@@ -121,8 +122,8 @@ func (o *one) relabel(other *ledger.Genesis, named ledger.Hash) ledger.Hash {
 
 func (o *one) parentBook() ledger.Hash { return ledgertest.Genesis().Book() }
 
-// oneOrder returns an order of transactions that agrees with the one of every shard that executes
-// them, and fails where there is none.
+// oneOrder returns an order of the transactions that agrees with the order of every shard that
+// executes them. It fails if there is none.
 func (n *network) oneOrder(ids []ledger.Hash) []ledger.Hash {
 	before := map[ledger.Hash][]ledger.Hash{}
 	for _, c := range n.shards {

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// airlines is a book whose shard k holds organisation org<k> with the accounts issuer, a and b,
-// where a and b have 100.
+// airlines is a book whose shard k has the organisation org<k> with the accounts issuer, a and b.
+// Accounts a and b have 100 each.
 type airlines struct {
 	*network
 	t       *testing.T
@@ -37,12 +37,12 @@ func newAirlines(t *testing.T, parents ...ledger.ShardID) *airlines {
 	return a
 }
 
-// signed signs with all organisations.
+// signed returns a bundle signed by all organisations.
 func (a *airlines) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	return (&traffic{clients: a.clients}).bundle(transactions...)
 }
 
-// enter submits a transaction where it enters.
+// enter submits a transaction to the shard where it enters.
 func (a *airlines) enter(transaction ledger.Transaction) ledger.Hash {
 	bundle := a.signed(transaction)
 	a.submit(a.shards[0].state.BundleEntry(bundle), bundle)
@@ -54,7 +54,8 @@ func (a *airlines) transfer(from, to, amount int) ledger.Transaction {
 		int64(amount))
 }
 
-// result is what a shard's block says of a transaction, -1 where the shard does not have it.
+// result returns the result code in a shard's block, or -1 if the shard does not have the
+// transaction.
 func (a *airlines) result(shard int, id ledger.Hash) int {
 	place, here := a.shards[shard].places[id]
 	if !here {
@@ -72,7 +73,8 @@ func (a *airlines) expect(id ledger.Hash, codes ...int) {
 	}
 }
 
-// has expects what account a of an organisation can spend, has set aside, and may receive.
+// has checks the spendable amount, the amount set aside and the incoming amount of an
+// organisation's account a.
 func (a *airlines) has(organisation int, want ...int64) {
 	a.t.Helper()
 	account, _ := a.shards[organisation].state.Account(a.clients[organisation].Account("a"))
@@ -99,7 +101,7 @@ const (
 
 func TestCrossingTakesEffectEverywhere(t *testing.T) {
 	t.Parallel()
-	// Shard 0 is the root, with 1 and 2 below it, and 3 and 4 below 2.
+	// Shard 0 is the root, shards 1 and 2 are below it, and 3 and 4 are below 2.
 	a := newAirlines(t, 0, 0, 0, 2, 2)
 	id := a.enter(a.transfer(3, 4, 30))
 	a.round(2, &ledger.Batch{Bundles: [][]byte{a.inbox[2][0].Encode()}})
@@ -150,7 +152,7 @@ func TestCrossingIsReleasedEverywhere(t *testing.T) {
 	a.expect(id, int(ledger.StaleNonce), setAside, none)
 }
 
-// A shard that stopped holds up what concerns it, and nothing else.
+// A stopped shard holds up only the transactions that concern it.
 func TestStoppedShard(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0, 0)
@@ -177,7 +179,8 @@ func TestStoppedShard(t *testing.T) {
 	a.checkEnd()
 }
 
-// What may wait for a shard is bounded: more is refused, and what concerns other shards goes on.
+// The number of transactions that wait for a shard is bounded. Further ones are refused, and
+// transactions for other shards continue.
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0)
@@ -208,7 +211,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	a.checkEnd()
 }
 
-// Two transactions on one record take effect in their order, whichever ends its wait first.
+// Two transactions on one record take effect in their order, whichever wait ends first.
 func TestRecordsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0)
@@ -244,7 +247,7 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 	a.checkEnd()
 }
 
-// Streams and verdicts that come early or again are left out.
+// Stream entries and verdicts that arrive early or repeatedly are left out.
 func TestEarlyAndAgain(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0)
@@ -282,7 +285,8 @@ func TestEarlyAndAgain(t *testing.T) {
 	a.checkEnd()
 }
 
-// What comes at its entry and from above as well is executed once; the stream goes on over it.
+// A transaction that arrives both at its entry and from above is executed once, and the stream
+// advances past the copy.
 func TestTwoWaysIn(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 1)
@@ -303,8 +307,8 @@ func TestTwoWaysIn(t *testing.T) {
 	a.checkEnd()
 }
 
-// A transaction that failed because an organisation was not registered stays failed everywhere when
-// it is submitted again after the registration.
+// A transaction that failed because an organisation was not registered remains failed in all shards
+// when it is submitted again after the registration.
 func TestSubmittedAgainAfterRegistration(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0)
@@ -334,7 +338,8 @@ func TestSubmittedAgainAfterRegistration(t *testing.T) {
 	}
 }
 
-// homed returns an organisation whose home is a shard, of so many, where it is pinned to none.
+// homed returns an organisation whose home is this shard when it is not pinned, in a book with this
+// number of shards.
 func homed(shard ledger.ShardID, shards int) ledger.OrganisationName {
 	for i := int64(0); ; i++ {
 		if name := ledger.OrganisationName("late" + ledger.NewAmount(
@@ -344,7 +349,7 @@ func homed(shard ledger.ShardID, shards int) ledger.OrganisationName {
 	}
 }
 
-// register registers an organisation that is pinned to a shard, and opens its accounts.
+// register registers an organisation pinned to a shard, and opens its accounts.
 func (a *airlines) register(client *ledgertest.Client, shard ledger.ShardID) {
 	registration, opening := client.Register(), client.Next()
 	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, shard
@@ -356,9 +361,9 @@ func (a *airlines) register(client *ledgertest.Client, shard ledger.ShardID) {
 	a.flush()
 }
 
-// An organisation that is not registered counts against a transaction in all of its shards. Else
-// shard 2 would set its part aside, shard 3, where the organisation would be, refuse, and shard 4,
-// where the organisation is registered then, take shard 2's word.
+// A transaction with an organisation that is not registered fails in all of its shards. Otherwise
+// shard 2 would set its part aside, and shard 3, where rendezvous hashing puts the organisation,
+// would refuse. Shard 4, its home after the registration, would then accept shard 2's verdict.
 func TestUnknownOrganisationCountsEverywhere(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 1, 1, 0)
@@ -378,9 +383,9 @@ func TestUnknownOrganisationCountsEverywhere(t *testing.T) {
 	a.checkEnd()
 }
 
-// A transaction is in no chain before its signer's registration. Else shard 1 would have passed it
-// on, and leave it out when it comes again for shard 1 itself, for which shard 4 would wait for
-// ever.
+// No chain has a transaction before the registration of its signer. Otherwise shard 1 would have
+// forwarded it, and would later leave it out when it comes again for shard 1 itself. Shard 4 would
+// then wait for ever.
 func TestUnknownSignerIsLeftOut(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 1, 1, 0)
@@ -473,8 +478,8 @@ func TestEveryReasonAcrossShards(t *testing.T) {
 	a.checkEnd()
 }
 
-// Room that is reserved for what may come in is not given to others: neither the last slots for
-// assets nor the last units below the greatest amount.
+// Room that is reserved for incoming amounts is not given to others. This holds for the last slots
+// for assets and for the last units below the maximum amount.
 func TestRoomIsReserved(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0)
@@ -505,7 +510,7 @@ func TestRoomIsReserved(t *testing.T) {
 		n.inbox[1] = nil
 		a.expect(bundle.ID(0), none, int(want))
 	}
-	// org1:b has 2 assets. Shard 0 does not order verdicts, so that what comes in stays on its way.
+	// org1:b has 2 assets. Shard 0 does not order verdicts, so incoming amounts remain pending.
 	half, _ := ledger.MaxAmount.Sub(ledger.NewAmount(1000))
 	transaction := a.clients[0].Next()
 	taken, _ := half.Neg()
@@ -556,7 +561,7 @@ func TestAdmissionToShardedBook(t *testing.T) {
 		ledger.ErrMalformed) {
 		t.Errorf("a client's verdict: %v", err)
 	}
-	// A change of the members names the chain, not the book, and stays in it.
+	// A change of the membership names the chain, not the book, and is not forwarded.
 	for shard, want := range []error{ledger.ErrWrongLedger, nil} {
 		join := ledgertest.NewOperator(a.shards[shard].genesis).Join(ledgertest.Member(7))
 		if err := verify(join); !errors.Is(err, want) {
@@ -568,7 +573,7 @@ func TestAdmissionToShardedBook(t *testing.T) {
 			t.Errorf("a change for shard %d: joined %v", shard, joined)
 		}
 	}
-	// So does an admission of a disk, which a member of the shard signs.
+	// The same holds for an admission of a disk, which a member of the shard signs.
 	operator := ledgertest.NewOperator(genesis)
 	operator.Stream = 1
 	for range ledger.ChangeRounds {

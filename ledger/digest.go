@@ -10,8 +10,9 @@ const digestLanes = 1024
 
 const digestDomain = "ledgerd/state/1\x00"
 
-// Digest is an LtHash of a set of entries: adding and removing entries in any order gives the same
-// digest for the same set. The zero value is the empty set. It is not safe for concurrent use.
+// Digest is the LtHash of a set of entries. It depends only on the set, not on the order in which
+// entries were added and removed. The zero value is the digest of the empty set. It is not safe for
+// concurrent use.
 type Digest struct {
 	lanes    [digestLanes]uint16
 	hasher   *blake3.Hasher
@@ -23,7 +24,7 @@ func (d *Digest) expand(entry []byte) *[2 * digestLanes]byte {
 		d.hasher = blake3.New()
 	}
 	d.hasher.Reset()
-	// Write and Read of a hash never fail.
+	// Write and Read of this hasher never fail.
 	_, _ = d.hasher.Write(entry)
 	_, _ = d.hasher.Digest().Read(d.expanded[:])
 	return &d.expanded
@@ -37,7 +38,7 @@ func (d *Digest) Add(entry []byte) {
 	}
 }
 
-// Remove removes an entry that was added.
+// Remove removes an entry that was added before.
 func (d *Digest) Remove(entry []byte) {
 	expanded := d.expand(entry)
 	for i := range d.lanes {

@@ -2,16 +2,17 @@ package ledger
 
 import "slices"
 
-// In a book of several shards every shard keeps the whole directory. A registration enters at the
-// root, reaches all shards, and has the same result in all of them, since that depends on nothing
-// but the directory: two shards order two transactions alike, and so a transaction finds the same
-// directory at its place in every chain that has it. Where a transaction belongs is therefore
-// computed, by each shard for itself, and is not carried.
+// In a book of several shards, every shard keeps the whole directory. A registration enters at the
+// root and reaches all shards. Its result depends only on the directory, so it is the same in all
+// of them. Any two shards order two transactions alike, so a transaction finds the same directory
+// at its place in every chain that has it. Therefore each shard computes for itself where a
+// transaction belongs, and messages do not carry it.
 
-// known finds an organisation.
+// known looks up an organisation.
 type known func(OrganisationName) (Organisation, bool)
 
-// mayRegister decides on a transaction with registrations in a book of several shards.
+// mayRegister decides on a transaction with registrations in a book of several shards. It changes
+// nothing.
 func (s *State) mayRegister(t *Transaction, signatures []Signature, find known) Result {
 	if t.Ledger != s.ledger {
 		return Result{WrongLedger, NoItem}
@@ -64,8 +65,8 @@ func (r *Registration) organisation() Organisation {
 	return Organisation{Name: r.Name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned}
 }
 
-// HomeShard returns the shard that holds an organisation's accounts and records; in a book of one
-// shard that is shard 0.
+// HomeShard returns the shard that holds an organisation's accounts and records. In a book of one
+// shard it is shard 0.
 func (s *State) HomeShard(name OrganisationName) ShardID {
 	if s.tree == nil {
 		return 0
@@ -76,7 +77,7 @@ func (s *State) HomeShard(name OrganisationName) ShardID {
 	return Rendezvous(name, s.tree.Shards())
 }
 
-// settleHome computes an organisation's home shard once.
+// settleHome computes and stores an organisation's home shard.
 func (s *State) settleHome(o *organisation) {
 	switch {
 	case s.tree == nil:
@@ -87,11 +88,11 @@ func (s *State) settleHome(o *organisation) {
 	}
 }
 
-// ShardTree returns the tree of the book's shards, nil where it has one shard only.
+// ShardTree returns the tree of the book's shards, or nil if the book has only one shard.
 func (s *State) ShardTree() *ShardTree { return s.tree }
 
-// Destinations returns the shards that a client's transaction concerns, ascending; in a book of one
-// shard that is shard 0.
+// Destinations returns the shards that a client's transaction concerns, in ascending order. In a
+// book of one shard it is shard 0.
 func (s *State) Destinations(t *Transaction) []ShardID {
 	if s.tree == nil {
 		return []ShardID{0}
@@ -99,7 +100,7 @@ func (s *State) Destinations(t *Transaction) []ShardID {
 	return t.destinations(nil, s.tree.Shards(), s.HomeShard)
 }
 
-// BundleEntry returns the shard where a bundle enters; in a book of one shard that is shard 0.
+// BundleEntry returns the shard where a bundle enters. In a book of one shard it is shard 0.
 func (s *State) BundleEntry(bundle *Bundle) ShardID {
 	if s.tree == nil {
 		return 0

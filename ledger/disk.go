@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// DiskID is the identity of a disk: 128 random bits. The zero value stands for no disk. The text
-// form is 32 hex digits, and nothing for the zero value.
+// DiskID is the identity of a disk: 128 random bits. The zero value means no disk. The text form is
+// 32 hex digits, and empty for the zero value.
 type DiskID [16]byte
 
 // Bounds of the disk map.
 const (
-	// AdmitStream is the nonce stream of every ChangeAdmit. The sequence number in it is the number
-	// of the membership that the change makes.
+	// AdmitStream is the nonce stream of every ChangeAdmit. The sequence number of its nonce is the
+	// number of the membership that the change makes.
 	AdmitStream = 1<<64 - 1
-	// AdmitLife is the number of blocks for which a transaction that NewAdmit makes is valid.
+	// AdmitLife is the number of blocks for which a transaction made by NewAdmit is valid.
 	AdmitLife = 1000
-	// MaxMemberDisks bounds the disks that were ever named for one member. Each is kept in the
-	// member's entry of the state, so that MembershipAt knows the disk map of every height.
+	// MaxMemberDisks bounds the disks that were ever named for one member. The member's entry of
+	// the state keeps all of them, because MembershipAt returns the disk map of any height.
 	MaxMemberDisks = 4096
 )
 
-// ParseDiskID reads the text form of a disk's identity, or returns ErrMalformed.
+// ParseDiskID parses the text form of a disk's identity, or returns ErrMalformed.
 func ParseDiskID(text string) (DiskID, error) {
 	var disk DiskID
 	if text == "" {
@@ -40,10 +40,10 @@ func ParseDiskID(text string) (DiskID, error) {
 	return disk, nil
 }
 
-// IsZero reports whether this is no disk.
+// IsZero reports whether the value means no disk.
 func (d DiskID) IsZero() bool { return d == DiskID{} }
 
-// String returns 32 hex digits, or nothing for the zero value.
+// String returns 32 hex digits, or "" for the zero value.
 func (d DiskID) String() string {
 	if d.IsZero() {
 		return ""
@@ -54,7 +54,7 @@ func (d DiskID) String() string {
 // MarshalText returns 32 hex digits, or nothing for the zero value.
 func (d DiskID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote, or returns ErrMalformed.
+// UnmarshalText parses the output of MarshalText, or returns ErrMalformed.
 func (d *DiskID) UnmarshalText(text []byte) error {
 	parsed, err := ParseDiskID(string(text))
 	if err != nil {
@@ -64,19 +64,19 @@ func (d *DiskID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// NewAdmit returns the signed bundle that makes disk the one that counts for the member with this
-// index. The private key, of ed25519.PrivateKeySize bytes, is the node key of another member of
-// now (of the member itself where it is the only one), or an operator's. Chain is Genesis.Hash, now
-// the newest membership that the caller knows, and head the height of the newest block.
+// NewAdmit returns the signed bundle that makes disk count for the member with this index. The
+// private key has ed25519.PrivateKeySize bytes. It is an operator's key or the node key of another
+// member of now, or of the member itself if it is the only member. Chain is Genesis.Hash, now is
+// the newest membership that the caller knows, and head is the height of the newest block.
 //
-// Several members may propose the same admission, and each may propose it again. The change is good
-// as the next one after now only, so at most one of the proposals changes anything. Those made at
-// the same head are the same transaction. The others are recorded as applied without a change, or
-// as StaleNonce once another change came first. None takes a nonce.
+// Several members may propose the same admission, and each may propose it again. The change is
+// valid only as the next one after now, so at most one of the proposals changes anything. Proposals
+// made at the same head are the same transaction. The others are recorded as applied without a
+// change, or as StaleNonce if another change came first. None takes a nonce.
 //
-// A transaction that failed once is not executed again. To repeat a proposal that met
-// MembershipChanging, call NewAdmit with the present membership and head; the block with the
-// failure has raised the head, so that the transaction is another one.
+// A failed transaction is not executed again. To repeat a proposal that failed with
+// MembershipChanging, call NewAdmit with the present membership and head. The block with the
+// failure has raised the head, so the new transaction has another id.
 func NewAdmit(private []byte, chain Hash, now *Membership, index MemberIndex, disk DiskID,
 	head Height) (*Bundle, error) {
 	bundle, err := NewBundle(Transaction{

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// admit proposes a disk on the present membership.
+// admit proposes a disk for the present membership.
 func (g *group) admit(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
 	return ledgertest.Admit(signer, g.genesis, g.state.Membership(), index, ledgertest.Disk(disk),
 		g.parent.Header.Height)
 }
 
-// disks gives the number of each present member's disk, 0 where none is named.
+// disks returns the number of each present member's disk, or 0 if none is named.
 func disks(membership ledger.Membership) (all []int) {
 	for _, member := range membership.Members {
 		number := -1
@@ -177,7 +177,7 @@ func TestDiskMap(t *testing.T) {
 	}
 }
 
-// checkDigest adds the entries of a state up again.
+// checkDigest computes the digest again from the entries of a state.
 func checkDigest(fail func(string, ...any), state *ledger.State) {
 	var sum ledger.Digest
 	_ = state.Entries(func(key, value []byte) error {
@@ -189,8 +189,8 @@ func checkDigest(fail func(string, ...any), state *ledger.State) {
 	}
 }
 
-// A member of whom no disk was named has the entry that it had before there were disks, and one of
-// the genesis has none.
+// A member without a named disk has the same entry as before there were disks. A member of the
+// genesis without a named disk has no entry.
 func TestDiskEntries(t *testing.T) {
 	t.Parallel()
 	named, plain := newGroup(3), newGroup(3)
@@ -247,8 +247,8 @@ func TestDiskEntries(t *testing.T) {
 	}
 }
 
-// Two members that propose the same at the same head make one transaction. Of different proposals
-// on one membership, one changes it.
+// If two members propose the same at the same head, they make one transaction. Of different
+// proposals for one membership, only one changes it.
 func TestProposalsOfSeveralMembers(t *testing.T) {
 	t.Parallel()
 	chain := newGroup(4)
@@ -272,7 +272,7 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 	if now.Number != 1 || !slices.Equal(disks(now), []int{0, 0, 1, 0}) {
 		t.Errorf("membership %+v", now)
 	}
-	// What failed for the moment only is proposed again as another transaction.
+	// A proposal that failed only for the moment is made again as another transaction.
 	early := chain.admit("node-0", 3, 2)
 	if code := chain.block(2, early).Entries[0].Result.Code; code != ledger.MembershipChanging {
 		t.Errorf("too early: %s", code)
@@ -286,7 +286,8 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 	}
 }
 
-// Execution checks the signature of an admission again, and admission to the pool does before it.
+// Execution checks the signature of an admission again after the admission to the pool has checked
+// it.
 func TestWhoAdmits(t *testing.T) {
 	t.Parallel()
 	chain := newGroup(3)
@@ -474,18 +475,19 @@ func TestDiskText(t *testing.T) {
 	}
 }
 
-// A member's entry of the state is bounded. MembershipAt finds each disk of a full one.
+// A member's entry of the state is bounded. MembershipAt finds each disk of a full entry.
 func TestTooManyDisks(t *testing.T) {
 	t.Parallel()
 	small, full := newGroup(2), newGroup(2)
 	small.block(1, small.admit("node-0", 1, 1))
 	_ = small.state.Entries(func(key, value []byte) error {
-		// The entry ends with one disk: a count of 1 byte, the disk, and three numbers of 1 byte.
+		// The entry ends with one disk: a count of 1 byte, the disk, and three numbers of 1 byte
+		// each.
 		many := binary.AppendUvarint(bytes.Clone(value[:len(value)-20]), ledger.MaxMemberDisks)
 		for i := range uint64(ledger.MaxMemberDisks) {
 			disk := ledgertest.Disk(int(i + 1))
 			many = append(many, disk[:]...)
-			for range 3 { // the change's number, height and round
+			for range 3 { // number, height and round of the change
 				many = binary.AppendUvarint(many, i+1)
 			}
 		}

@@ -5,29 +5,30 @@ import (
 	"slices"
 )
 
-// Change is one entry of the state that a block changed or, where After is empty, removed. The
-// slices are parts of one arena that nobody writes to again.
+// Change is one entry of the state that a block changed, or removed if After is empty. The slices
+// share one arena, which is never written to again.
 type Change struct {
 	Key []byte
-	// Before is nil where the entry is new.
+	// Before is nil if the entry is new.
 	Before, After []byte
 }
 
-// HistoryChange is one transaction in the history of an account: entry Ordinal (from 0) of the
-// account with this number is the block's transaction Index.
+// HistoryChange adds one transaction to the history of the account with this number: history entry
+// Ordinal (from 0) is the block's transaction Index.
 type HistoryChange struct {
 	Number, Ordinal uint64
 	Index           uint32
 }
 
-// Changes is what a block did to the state, in the order in which the entries were first touched.
+// Changes lists what a block changed in the state, in the order in which it first touched the
+// entries of each kind.
 type Changes struct {
 	Entries []Change
 	History []HistoryChange
 	Crossings
 }
 
-// execution is the part of a state that is in use during a block.
+// execution is the part of a state that is used while a block is executed.
 type execution struct {
 	height  Height
 	round   Round
@@ -35,8 +36,8 @@ type execution struct {
 	counter uint64
 	history []HistoryChange
 
-	// arena holds the encodings that the block under way needs; arenaSize is what the last block
-	// needed.
+	// arena holds the encodings that the current block needs. arenaSize is the size that the
+	// previous block needed.
 	arena                []byte
 	arenaSize            int
 	touchedAccounts      []*account
@@ -50,13 +51,13 @@ type execution struct {
 	shardExecution
 }
 
-// undoLog is what takes a failed transaction back: the steps of each kind in the order in which
-// they were made.
+// undoLog holds the steps that undo a failed transaction: for each kind, in the order in which they
+// were made.
 type undoLog struct {
 	registered []OrganisationName
 	opened     []*account
 	posted     []posted
-	// windows is filled by a dry run only, for nothing fails after the nonce is taken.
+	// windows is used only by a dry run, because nothing fails after the nonce is taken.
 	windows []window
 }
 
@@ -67,8 +68,9 @@ type posted struct {
 	inserted bool
 }
 
-// Execute executes a draft on the state: every transaction is applied as a whole or fails as a
-// whole, in order. It completes the block and says what changed.
+// Execute executes a draft on the state, one transaction after another. Each is applied as a whole
+// or fails as a whole. Execute returns the complete block and the changes that it made to the
+// state.
 func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	block := &draft.block
 	s.begin(block.Header.Height, block.Header.Round)
@@ -94,11 +96,11 @@ func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	return block, changes
 }
 
-// Precheck says what would become of the bundle's transactions in a block at this height, and
-// changes nothing. Other transactions may come first, so the answer is a guess about funds and
-// nonces, not a promise. It counts as a write.
+// Precheck returns the results that the bundle's transactions would have in a block at this height.
+// It leaves the state as it was. Other transactions may come first, so the answer is only a guess
+// about funds and nonces. For concurrency it counts as a write.
 func (s *State) Precheck(bundle *Bundle, height Height) []Result {
-	// Some round to come, after a change of the membership has settled.
+	// Assume a later round, when the last change of the membership has settled.
 	s.begin(height, s.group.last.round+ChangeRounds)
 	s.dry = true
 	results := make([]Result, bundle.Len())
@@ -135,8 +137,8 @@ func (u *undoLog) clear() {
 		u.windows[:0]
 }
 
-// touchAccount keeps an account's encoding of before the block, the first time that the block
-// touches it.
+// touchAccount saves the account's encoding from before the block, the first time that the block
+// touches the account.
 func (s *State) touchAccount(a *account) {
 	if !a.mark.touched {
 		s.arena, a.mark = keep(s.arena, a.appendEntry)
@@ -174,7 +176,7 @@ func keep(arena []byte, appendEntry func([]byte) ([]byte, int)) ([]byte, mark) {
 	return arena, mark{touched: true, before: before, keys: keyLength, length: len(arena) - before}
 }
 
-// forget drops the marks of a dry run.
+// forget clears the marks after a dry run.
 func (s *State) forget() {
 	for _, each := range s.touchedAccounts {
 		each.mark = mark{}
@@ -186,13 +188,13 @@ func (s *State) forget() {
 		s.touchedOrganisations[:0], s.touchedWindows[:0]
 }
 
-// finish brings the digest up to date and collects the changes.
+// finish updates the digest and collects the changes.
 func (s *State) finish() *Changes {
 	changes := &Changes{Entries: make([]Change, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
-		// An account that a failed transaction opened is gone again.
+		// An account that a failed transaction opened does not exist any more.
 		if s.accounts[each.Path] == each {
 			s.settle(changes, &each.mark, each.appendEntry)
 		}
@@ -245,7 +247,7 @@ func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]by
 	changes.Entries = append(changes.Entries, change)
 }
 
-// remove takes an entry out that was there before the block, or not at all.
+// remove removes an entry, unless the entry is new in this block.
 func (s *State) remove(changes *Changes, m *mark) {
 	if m.before < 0 {
 		return
@@ -256,7 +258,7 @@ func (s *State) remove(changes *Changes, m *mark) {
 		Before: before[m.keys:]})
 }
 
-// apply executes one transaction: all or nothing.
+// apply executes one transaction, all or nothing.
 func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result {
 	s.counter++
 	if !s.dry {
@@ -328,8 +330,8 @@ func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Resul
 	return applied
 }
 
-// authorised checks that an organisation is registered and has signed with a key that is its own at
-// this moment.
+// authorised returns Applied if an organisation is registered and has signed with one of its
+// present keys.
 func (s *State) authorised(name OrganisationName, signatures []Signature) Code {
 	found := s.organisations[name]
 	if found == nil {
@@ -419,8 +421,8 @@ func (s *State) post(p *Posting, signatures []Signature) Code {
 	return Applied
 }
 
-// overdrawn finds the first posting that takes from an account which ends up below zero and is no
-// issuer.
+// overdrawn returns the first posting that takes from an account that is no issuer and ends below
+// zero.
 func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 	for i := range t.Postings {
 		posting := &t.Postings[i]
@@ -435,7 +437,7 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 	return 0, false
 }
 
-// commit takes the nonce and does what cannot fail.
+// commit takes the nonce and performs the steps that cannot fail.
 func (s *State) commit(t *Transaction) {
 	if t.TakesNonce() {
 		s.takeNonce(t)
@@ -479,7 +481,7 @@ func (s *State) takeNonce(t *Transaction) {
 	found.set(t.Nonce.Sequence)
 }
 
-// countHistory adds the transaction under way to an account's history, once.
+// countHistory adds the current transaction to an account's history, once.
 func (s *State) countHistory(touched *account) {
 	if touched.counted == s.counter {
 		return
@@ -490,8 +492,8 @@ func (s *State) countHistory(touched *account) {
 	touched.History++
 }
 
-// writeRecord makes a place the one where a record's value is, unless there is one already that is
-// greater.
+// writeRecord records place as the place of a record's value, unless the record already has a
+// greater place.
 func (s *State) writeRecord(key RecordKey, place RecordPlace) {
 	found := s.records[key]
 	isNew := found == nil
@@ -512,7 +514,7 @@ func (u *undoLog) position() undoPosition {
 	return undoPosition{len(u.registered), len(u.opened), len(u.posted)}
 }
 
-// rollback takes everything in the undo log back.
+// rollback undoes everything in the undo log.
 func (s *State) rollback() { s.rollbackTo(undoPosition{}) }
 
 func (s *State) rollbackTo(to undoPosition) {

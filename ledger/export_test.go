@@ -1,6 +1,6 @@
 package ledger
 
-// HeldByPending adds up what the transactions that wait hold of an account's asset.
+// HeldByPending returns the sums of an account's asset that waiting transactions hold.
 func (s *State) HeldByPending(path AccountPath, asset AssetName) (setAside, incoming Amount) {
 	for _, each := range s.pending.byID {
 		for i := range each.entry.parts {
@@ -18,7 +18,8 @@ func (s *State) HeldByPending(path AccountPath, asset AssetName) (setAside, inco
 	return setAside, incoming
 }
 
-// PendingNets returns what a transaction that waits does to this shard, if it takes effect.
+// PendingNets returns the postings that a waiting transaction will make in this shard if it takes
+// effect.
 func (s *State) PendingNets(id Hash) []Posting {
 	var nets []Posting
 	if found := s.pending.byID[id]; found != nil {
@@ -30,7 +31,7 @@ func (s *State) PendingNets(id Hash) []Posting {
 	return nets
 }
 
-// PlantCountedTwice is a bug: a verdict also counts as that of the next shard that is waited for.
+// PlantCountedTwice plants a bug: a verdict also counts as the verdict of the next awaited shard.
 func (s *State) PlantCountedTwice(id Hash, from ShardID) {
 	if found := s.pending.byID[id]; found != nil {
 		for i := range found.entry.waits {
@@ -42,7 +43,7 @@ func (s *State) PlantCountedTwice(id Hash, from ShardID) {
 	}
 }
 
-// PlantForgotten is a bug: the first of the released amounts stays set aside.
+// PlantForgotten plants a bug: the first of the released amounts stays set aside.
 func (s *State) PlantForgotten(nets []Posting) {
 	for _, each := range nets {
 		if each.Amount.Sign() < 0 {
@@ -53,7 +54,7 @@ func (s *State) PlantForgotten(nets []Posting) {
 	}
 }
 
-// PlantMovedTwice is a bug: what a transaction does takes effect twice.
+// PlantMovedTwice plants a bug: a transaction takes effect twice.
 func (s *State) PlantMovedTwice(nets []Posting) {
 	for _, each := range nets {
 		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset,

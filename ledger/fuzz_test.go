@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// seeds are one good encoding of each kind.
+// seeds returns one valid encoding of each kind.
 func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	f.Helper()
 	genesis := ledgertest.Genesis()
@@ -28,7 +28,7 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, executed.Encode(), executed.Proof(1).Encode()
 }
 
-// changeSeeds are a join, a leave, and the admission of a disk, as bundles.
+// changeSeeds returns bundles with a join, a leave and an admission of a disk.
 func changeSeeds() []*ledger.Bundle {
 	genesis := ledgertest.OperatedGenesis(2)
 	operator := ledgertest.NewOperator(genesis)
@@ -36,8 +36,8 @@ func changeSeeds() []*ledger.Bundle {
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit}
 }
 
-// waiting registers org0 at shard 0, the root, and org1 at shard 1 below it, and leaves a transfer
-// between them waiting at both.
+// waiting registers org0 at shard 0, the root, and org1 at shard 1 below it. It leaves a transfer
+// between them waiting in both shards.
 func waiting(n *network) *ledger.Bundle {
 	client, other := ledgertest.NewClient(n.shards[0].genesis, "org0"),
 		ledgertest.NewClient(n.shards[0].genesis, "org1")
@@ -65,7 +65,7 @@ func waiting(n *network) *ledger.Bundle {
 	return bundle
 }
 
-// crossingSeeds is the genesis of a book of two shards, and a block of its second shard with a
+// crossingSeeds returns the genesis of a book of two shards, and a block of its second shard with a
 // verdict and a bundle from the parent's stream.
 func crossingSeeds() (*ledger.Genesis, *ledger.Block) {
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)
@@ -169,7 +169,7 @@ func FuzzBatch(f *testing.F) {
 		ledgertest.Member(5)).Encode()},
 		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// Whatever a round holds, sealing and executing it must not fail.
+		// No content of a round may make sealing or execution fail.
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 		if draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{data},
 			never); draft != nil {
@@ -302,7 +302,7 @@ func FuzzStateEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		_ = ledger.NewState(ledgertest.Genesis()).Restore(key, value)
 		_ = ledger.NewState(sharded).Restore(key, value)
-		// The members of a state that took an entry can be asked for.
+		// The members can be read from any state that accepted an entry.
 		state := ledger.NewState(operated)
 		if err := state.Restore(key, value); err == nil && key[0] == 'm' {
 			_, _, _ = state.Membership(), state.MembershipAt(1), state.FormerMembers()
@@ -310,8 +310,7 @@ func FuzzStateEntry(f *testing.F) {
 	})
 }
 
-// A carried bundle has one encoding, and whatever a stream brings, sealing and executing it does
-// not fail.
+// A carried bundle has one encoding. No content of a stream makes sealing or execution fail.
 func FuzzCarried(f *testing.F) {
 	genesis, crossing := crossingSeeds()
 	f.Add(crossing.CarriedBundle(1))
@@ -330,7 +329,7 @@ func FuzzCarried(f *testing.F) {
 		if state.Carried() != 1 || block.Bundles[0].Number != 1 {
 			t.Fatal("an entry of the stream is not counted")
 		}
-		// What the shard keeps, it keeps as it came.
+		// Transactions that the shard keeps are kept unchanged.
 		if len(block.Entries) == len(block.Bundles[0].IDs) &&
 			!bytes.Equal(block.CarriedBundle(0), data) {
 			t.Fatal("a carried bundle has two encodings")

@@ -26,38 +26,37 @@ const (
 type Member struct {
 	// Name has the form of an organisation's name.
 	Name string `json:"name"`
-	// Key is the node's public key, in the form that the fabric has it; the ledger only keeps it.
+	// Key is the node's public key, in the fabric's form. The ledger does not interpret it.
 	Key []byte `json:"key"`
-	// Address is where the fabric finds the node.
+	// Address is the address at which the fabric finds the node.
 	Address string `json:"address"`
 }
 
-// Genesis is the beginning of a chain, of which a book has one for each of its shards. Its JSON
-// form is the genesis file.
+// Genesis is the beginning of a chain. A book has one genesis for each of its shards. Its JSON form
+// is the genesis file.
 type Genesis struct {
-	// Chain is the chain's name, of the form of an organisation's name.
+	// Chain is the chain's name, in the form of an organisation's name.
 	Chain string `json:"chain"`
 	// Time is the time of block 0.
 	Time    Milliseconds `json:"time"`
 	Members []Member     `json:"members"`
 	// Operators may sign administrative changes.
 	Operators []PublicKey `json:"operators,omitempty"`
-	// RegistrationByOperator says that an organisation is registered only with an operator's
-	// signature.
+	// RegistrationByOperator requires an operator's signature to register an organisation.
 	RegistrationByOperator bool `json:"registration_by_operator,omitempty"`
-	// Shards are the members of all shards, where the book has two shards or more; Members are
-	// those of this chain's shard then. All that follows is empty otherwise.
+	// Shards are the members of all shards if the book has two shards or more. Members are then the
+	// members of this chain's shard. In a book of one shard, this field and those below are empty.
 	Shards [][]Member `json:"shards,omitempty"`
-	// Tree has each shard's parent; the root is its own.
+	// Tree has each shard's parent. The root is its own parent.
 	Tree []ShardID `json:"tree,omitempty"`
-	// Shard is the one that this chain is.
+	// Shard is the shard of this chain.
 	Shard ShardID `json:"shard,omitempty"`
 }
 
-// ErrGenesis says why a genesis is not valid.
+// ErrGenesis reports why a genesis is not valid.
 var ErrGenesis = errors.New("ledger: invalid genesis")
 
-// Validate returns ErrGenesis if names, bounds or members do not fit.
+// Validate returns ErrGenesis unless the names, bounds, members and shards are valid.
 func (g *Genesis) Validate() error {
 	switch {
 	case !validWord(g.Chain, MaxChainName):
@@ -94,10 +93,10 @@ func validateMembers(members []Member) error {
 	return nil
 }
 
-// Encode returns the canonical encoding, which the genesis hash is made of: version 1, chain name,
-// time, members, operators and who registers; where the book has several shards version 2, and
-// instead of the members the number of shards and, for each, its parent and its members, and at the
-// end the chain's shard.
+// Encode returns the canonical encoding, which the genesis hash covers: version 1, chain name,
+// time, members, operators and RegistrationByOperator. If the book has several shards, the version
+// is 2. The members are then replaced by the number of shards and, for each shard, its parent and
+// members, and the chain's shard comes last.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -106,7 +105,7 @@ func (g *Genesis) Encode() []byte {
 	return to
 }
 
-// appendBook appends what all chains of the book have in common.
+// appendBook appends the part that all chains of the book have in common.
 func (g *Genesis) appendBook(to []byte) []byte {
 	version := byte(genesisVersion)
 	if g.Sharded() {
@@ -137,8 +136,8 @@ func appendMembers(to []byte, members []Member) []byte {
 	return to
 }
 
-// DecodeGenesis takes a canonical encoding apart, or returns ErrMalformed or ErrGenesis. The
-// genesis shares the memory of data.
+// DecodeGenesis decodes a genesis, or returns ErrMalformed or ErrGenesis. The genesis shares the
+// memory of data.
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := reader{data: data}
 	version := r.byte()
@@ -194,13 +193,13 @@ func (r *reader) shard() ShardID {
 	return ShardID(shard)
 }
 
-// Hash returns the identity of the chain, and of block 0: the SHA-256 of "ledgerd/genesis/1", a
-// zero byte and the canonical encoding. It is what changes of the membership name as their ledger.
+// Hash returns the identity of the chain and of block 0: the SHA-256 of "ledgerd/genesis/1", a zero
+// byte and the canonical encoding. Changes of the membership name it as their ledger.
 func (g *Genesis) Hash() Hash { return sum256(append([]byte(genesisDomain), g.Encode()...)) }
 
-// Book returns the identity of the book, which is the same for all of its shards and which
-// transactions name as their ledger: where there is one shard it is Hash, otherwise the SHA-256 of
-// "ledgerd/book/1", a zero byte and the canonical encoding without the shard at its end.
+// Book returns the identity of the book. It is the same for all shards of the book, and
+// transactions name it as their ledger. In a book of one shard it is Hash. Otherwise it is the
+// SHA-256 of "ledgerd/book/1", a zero byte and the canonical encoding without the shard at its end.
 func (g *Genesis) Book() Hash {
 	if !g.Sharded() {
 		return g.Hash()

@@ -10,9 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// TestOneShardBytes holds the bytes of a book with one shard to those that the first release wrote:
-// its genesis, its JSON, its round messages, its blocks and its state. Whatever is added to the
-// ledger, such a book stays what it was.
+// TestOneShardBytes checks that the bytes of a book with one shard are those of the first release:
+// its genesis, JSON, round messages, blocks and state. No extension of the ledger may change them.
 func TestOneShardBytes(t *testing.T) {
 	t.Parallel()
 	text := func(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }

@@ -4,10 +4,10 @@ import "encoding/binary"
 
 const homeDomain = "ledgerd/home/1\x00"
 
-// Rendezvous returns the shard, of so many, that holds an organisation which is pinned to none: the
-// one with the highest score, which is the first 8 bytes of the SHA-256 of "ledgerd/home/1", a zero
-// byte, the shard (4 bytes, big-endian) and the name ("A Name-Based Mapping Scheme for Rendezvous",
-// Thaler, Ravishankar, 1996).
+// Rendezvous returns the home of an organisation that is not pinned to a shard, in a book with this
+// number of shards. The home is the shard with the highest score. A shard's score is the first 8
+// bytes of the SHA-256 of "ledgerd/home/1", a zero byte, the shard (4 bytes, big-endian) and the
+// name ("A Name-Based Mapping Scheme for Rendezvous", Thaler, Ravishankar, 1996).
 func Rendezvous(name OrganisationName, shards int) ShardID {
 	best, highest := ShardID(0), uint64(0)
 	for shard := range ShardID(shards) {
@@ -18,7 +18,7 @@ func Rendezvous(name OrganisationName, shards int) ShardID {
 	return best
 }
 
-// homeScore is how much a shard is an organisation's home, see Rendezvous.
+// homeScore returns a shard's score for an organisation; see Rendezvous.
 func homeScore(name OrganisationName, shard ShardID) uint64 {
 	var buffer [len(homeDomain) + 4 + MaxOrganisationName]byte
 	to := binary.BigEndian.AppendUint32(append(buffer[:0], homeDomain...), uint32(shard))
@@ -26,9 +26,8 @@ func homeScore(name OrganisationName, shard ShardID) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Home returns the shard that holds an organisation's accounts and records, as a directory knows
-// the organisation at that moment: the shard that its registration pins it to, or where there is
-// none the one of Rendezvous.
+// Home returns the shard that holds an organisation's accounts and records, given the directory. It
+// is the shard that the organisation's registration pins it to, or else the shard of Rendezvous.
 func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 	if organisation, known := directory.Organisation(name); known && organisation.Pinned {
 		return organisation.Shard
@@ -36,17 +35,17 @@ func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 	return Rendezvous(name, t.Shards())
 }
 
-// Destinations returns the shards that a client's transaction concerns, ascending: the homes of its
-// signer and of every organisation in its openings, postings and records. One with a registration
-// concerns all shards, since each of them keeps the whole directory.
+// Destinations returns the shards that a client's transaction concerns, in ascending order: the
+// homes of its signer and of every organisation in its openings, postings and records. A
+// transaction with a registration concerns all shards, because each keeps the whole directory.
 func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) []ShardID {
 	return transaction.destinations(nil, t.Shards(), func(name OrganisationName) ShardID {
 		return t.Home(name, directory)
 	})
 }
 
-// BundleEntry returns the shard where a bundle enters: the lowest that reaches whatever its
-// transactions concern.
+// BundleEntry returns the shard where a bundle enters: the lowest shard that reaches all shards
+// that its transactions concern.
 func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 	var all shardSet
 	for i := range bundle.transactions {
@@ -57,7 +56,7 @@ func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 	return t.Entry(all)
 }
 
-// destinations appends the shards that a client's transaction concerns to an empty set.
+// destinations appends the shards that a client's transaction concerns to to, which must be empty.
 func (t *Transaction) destinations(to shardSet, shards int,
 	home func(OrganisationName) ShardID) shardSet {
 	if len(t.Registrations) > 0 {

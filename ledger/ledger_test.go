@@ -66,7 +66,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// one is a chain in memory: each call of a test makes one block.
+// one is a chain in memory. Each call of block makes one block.
 type one struct {
 	t      *testing.T
 	state  *ledger.State
@@ -209,8 +209,8 @@ func TestNonceWindow(t *testing.T) {
 	})
 }
 
-// TestAgainstModel executes random transfers on the state and on plain integers, and checks that
-// assets are conserved, that the digest is that of the same state built from its entries, and that
+// TestAgainstModel executes random transfers on the state and on plain integers. It checks that
+// assets are conserved, that the digest equals that of a state restored from the entries, and that
 // a second execution gives the same block.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()
@@ -284,7 +284,7 @@ func TestAgainstModel(t *testing.T) {
 	})
 }
 
-// runModel applies a transaction to plain balances if it may be, and says whether it did.
+// runModel applies a transaction to plain balances if it is allowed, and reports whether it did.
 func runModel(model map[ledger.AccountPath]int64, transaction *ledger.Transaction) bool {
 	after := map[ledger.AccountPath]int64{}
 	for _, posting := range transaction.Postings {

@@ -10,30 +10,31 @@ import (
 	"github.com/ledgerd/ledgerd/clock"
 )
 
-// The members of a chain change one at a time, by transactions that an operator signs. That is what
-// keeps the chain from forking: two groups that differ by one member that came or went have no two
-// majorities without a common member. Two groups of equal size that differ by one member, as after
-// an exchange in one step, do not have that property where the size is odd: {1,3} and {2,4} are
-// majorities of {1,2,3} and {1,2,4}. So there is no such change. To replace a member, first it
-// leaves and then another joins; in this order a dead member never costs the others their majority.
+// The members of a chain change one at a time, by transactions that an operator signs. This keeps
+// the chain from forking: if two groups differ by one member that joined or left, any majority of
+// one shares a member with any majority of the other. Groups of equal, odd size that differ by one
+// member, as after an exchange in one step, lack this property: {1,3} is a majority of {1,2,3}, and
+// {2,4} is a majority of {1,2,4}. Therefore no change exchanges a member. To replace a member,
+// first remove it and then add the other. In this order a dead member never costs the others their
+// majority.
 
-// MemberIndex numbers the members of a chain in the order in which they joined; those of the
-// genesis come first, from 0. It is the member's for ever: the index of one that left is not used
-// again.
+// MemberIndex numbers the members of a chain in the order in which they joined. The members of the
+// genesis come first, from 0. An index belongs to one member for ever: it is not used again after
+// the member left.
 type MemberIndex = clock.MemberIndex
 
 // Bounds of changes of the membership.
 const (
-	// MaxMemberIndexes bounds the members that a chain ever had.
+	// MaxMemberIndexes bounds the number of members that a chain can ever have had.
 	MaxMemberIndexes = 1 << 16
-	// NodeKeySize is the size of the ed25519 public key of a node that joins.
+	// NodeKeySize is the size in bytes of the ed25519 public key of a joining node.
 	NodeKeySize = 32
-	// ChangeRounds is how many rounds, counted from that of a change, hold no further one: ordering
-	// changes over to the new group after them.
+	// ChangeRounds is the number of rounds, including the round of a change, in which no other
+	// change is possible. After them, ordering changes over to the new group.
 	ChangeRounds = 3
 )
 
-// ChangeKind says what a change of the membership does. Its text form is join, leave or admit.
+// ChangeKind is the kind of a change of the membership. Its text form is join, leave or admit.
 type ChangeKind uint8
 
 // The kinds of changes. Their numbers are part of transactions' ids and never change.
@@ -62,7 +63,7 @@ func (k ChangeKind) String() string {
 // MarshalText returns join, leave or admit.
 func (k ChangeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote, or returns ErrMalformed.
+// UnmarshalText parses the output of MarshalText, or returns ErrMalformed.
 func (k *ChangeKind) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "join":
@@ -78,23 +79,22 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MembershipChange is what an administrative transaction does to the membership: one member joins,
-// one leaves, or a disk is named for one.
+// MembershipChange is the change that an administrative transaction makes to the membership: a
+// member joins, a member leaves, or a disk is named for a member.
 //
-// An operator signs a join or a leave. An operator or a member signs an admission: a Signature with
-// Operator as its organisation and the node key of a present member. That member is another one
-// than the one that the disk is for, unless there is only one member, which speaks for itself. Its
-// nonce is in AdmitStream, with the number of the membership that it makes, so that it can take
-// effect only on the membership that its signer saw: an old proposal that comes late changes
-// nothing.
+// An operator signs a join or a leave. An operator or a member signs an admission, in a Signature
+// with Operator as its organisation; a member signs with its node key. A member cannot sign for its
+// own disk, unless it is the only member. The nonce of an admission is in AdmitStream and is the
+// number of the membership that it makes. So it can take effect only on the membership that its
+// signer saw, and an old proposal that arrives late changes nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
-	// Member is who joins: a name and an address that no present member has, and a key that no
-	// member ever had.
+	// Member is the joining member. No present member has its name or address, and no member ever
+	// had its key.
 	Member Member `json:"member,omitzero"`
-	// Index is who leaves, or the member that Disk is for.
+	// Index is the member that leaves, or the member that Disk is for.
 	Index MemberIndex `json:"index,omitempty"`
-	// Disk is the disk that is to count for the member: one that was never another member's.
+	// Disk is the disk that will count for the member. It was never another member's.
 	Disk DiskID `json:"disk,omitzero"`
 }
 
@@ -102,9 +102,9 @@ type MembershipChange struct {
 type GroupMember struct {
 	Index MemberIndex `json:"index"`
 	Member
-	// Joined is the height of the block that let it in; 0 for a member of the genesis.
+	// Joined is the height of the block that added the member; 0 for a member of the genesis.
 	Joined Height `json:"joined,omitempty"`
-	// Disk is the disk that counts for the member. Zero says that the chain has named none, and
+	// Disk is the disk that counts for the member. Zero means that the chain has named none, and
 	// that the member's original disk counts.
 	Disk DiskID `json:"disk,omitzero"`
 }
@@ -112,22 +112,22 @@ type GroupMember struct {
 // FormerMember is a member that left.
 type FormerMember struct {
 	GroupMember
-	// Left is the height of the block that removed it.
+	// Left is the height of the block that removed the member.
 	Left Height `json:"left"`
 }
 
-// Membership is the group that keeps a chain, as of a block.
+// Membership is the group that keeps a chain, after some block.
 type Membership struct {
-	// Number counts the changes since the genesis, which has 0.
+	// Number is the number of changes since the genesis.
 	Number uint64 `json:"number"`
-	// Height and Round are those of the block that made the last change; 0 where there was none.
+	// Height and Round are those of the block that made the last change; 0 if there was none.
 	Height Height `json:"height,omitempty"`
 	Round  Round  `json:"round,omitempty"`
 	// Members are the present members by index.
 	Members []GroupMember `json:"members"`
 }
 
-// Majority returns how many members are more than half of them.
+// Majority returns the smallest number that is more than half of the members.
 func (m *Membership) Majority() int { return clock.Majority(len(m.Members)) }
 
 // Find returns the present member with an index.
@@ -145,8 +145,8 @@ func (m *Membership) ByKey(key []byte) (GroupMember, bool) {
 	return m.find(func(member *GroupMember) bool { return bytes.Equal(member.Key, key) })
 }
 
-// MayAdmit reports whether the node with this key may admit a disk for the member with an index: a
-// present member other than that one, or the only member for itself, as there is no other to vouch.
+// MayAdmit reports whether the node with this key may admit a disk for the member with this index.
+// The node must be another present member, or that member itself if it is the only one.
 func (m *Membership) MayAdmit(key PublicKey, index MemberIndex) bool {
 	signer, present := m.ByKey(key[:])
 	return present && (signer.Index != index || len(m.Members) == 1)
@@ -161,12 +161,12 @@ func (m *Membership) find(is func(*GroupMember) bool) (GroupMember, bool) {
 	return GroupMember{}, false
 }
 
-// ErrMembership says that a membership is none: no members, not by index, or two with one name, key
-// or disk.
+// ErrMembership reports that a membership is invalid: it has no members, they are not in the order
+// of their indexes, or two have the same name, key or disk.
 var ErrMembership = errors.New("ledger: invalid membership")
 
-// Validate returns ErrMembership unless the membership has members, each index, name, key and named
-// disk once, by index. It is for what comes from outside of a chain.
+// Validate returns ErrMembership unless the membership has members, in the order of their indexes,
+// with distinct names, keys and named disks. It is for memberships that do not come from a chain.
 func (m *Membership) Validate() error {
 	if len(m.Members) == 0 || len(m.Members) > MaxMembers {
 		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrMembership, len(m.Members),
@@ -196,7 +196,7 @@ func (m *Membership) Validate() error {
 	return nil
 }
 
-// Membership returns the group that the chain begins with.
+// Membership returns the group of the genesis, with which the chain begins.
 func (g *Genesis) Membership() Membership {
 	membership := Membership{Members: make([]GroupMember, len(g.Members))}
 	for i, member := range g.Members {
@@ -209,8 +209,8 @@ func (m *Member) copy() Member {
 	return Member{Name: clone(m.Name), Key: slices.Clone(m.Key), Address: clone(m.Address)}
 }
 
-// Validate returns ErrMalformed or ErrName unless the member may join a chain, as far as that does
-// not depend on the chain.
+// Validate returns ErrMalformed or ErrName unless the member may join some chain. It checks the
+// rules that do not depend on the chain.
 func (m *Member) Validate() error {
 	switch {
 	case !validWord(m.Name, MaxOrganisationName):
@@ -226,7 +226,7 @@ func (m *Member) Validate() error {
 	return nil
 }
 
-// checkForm checks that the change says one thing in one form.
+// checkForm checks that the change has the fields of its kind and no others.
 func (c *MembershipChange) checkForm() error {
 	nobody := c.Member.Name == "" && len(c.Member.Key) == 0 && c.Member.Address == ""
 	switch {
@@ -249,8 +249,8 @@ func (c *MembershipChange) checkIndex() error {
 	return nil
 }
 
-// append appends the canonical encoding: the kind (1 byte), then what it needs. That is a member to
-// join, the index (uvarint) to leave, and the index and the disk (16 bytes) to admit.
+// append appends the canonical encoding: the kind (1 byte), then the member for a join, the index
+// (uvarint) for a leave, or the index and the disk (16 bytes) for an admission.
 func (c *MembershipChange) append(to []byte) []byte {
 	to = append(to, byte(c.Kind))
 	switch c.Kind {
@@ -303,9 +303,9 @@ func (r *reader) member() Member {
 		Address: r.string("bytes of address", MaxAddress)}
 }
 
-// MembershipChange returns the change of the membership that the block applied, or nil; a block
-// applies at most one. One that says again how things are, and so changes nothing, is returned as
-// well: the membership's Number tells.
+// MembershipChange returns the change of the membership that the block applied, or nil. A block
+// applies at most one. An applied change that only repeats the present state is also returned; it
+// leaves the membership's Number as it was.
 func (b *Block) MembershipChange() *MembershipChange {
 	for i := range b.Entries {
 		if change := b.Entries[i].Transaction.Change; change != nil && b.Entries[i].Result.OK() {
@@ -315,20 +315,19 @@ func (b *Block) MembershipChange() *MembershipChange {
 	return nil
 }
 
-// MembershipChangeIn reports whether a round message holds a change of the membership that is for
-// this chain and signed, without executing it; chain is the genesis' hash. An operator has to have
-// signed, or, for an admission of a disk, any key that the signature itself names: who is a member
-// only execution knows. It is a function of its arguments only, and costs some nanoseconds a bundle
-// where there is none.
+// MembershipChangeIn reports, without executing anything, whether a round message holds a signed
+// change of this chain's membership; chain is the genesis' hash. It accepts a good signature of an
+// operator. For an admission of a disk it accepts a good signature of any key, because only
+// execution knows the members. The result depends only on the arguments. A bundle without a change
+// costs some nanoseconds.
 //
-// Whatever changes the membership when it is executed is found. What is found may be refused when
-// it is executed; such a false positive costs a change of eon to the same members, and nothing
-// else.
+// Every change that execution applies is found. Execution may refuse a change that was found. Such
+// a false positive only costs a change of eon to the same members.
 func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	if !mayHoldChange(payload) {
 		return false
 	}
-	// As Seal does it, so that both see the same.
+	// Decode as Seal does, so that both accept the same batches.
 	batch, err := DecodeBatch(payload)
 	if err != nil || batch.sharded() && !genesis.Sharded() {
 		return false
@@ -353,7 +352,8 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	return false
 }
 
-// mayHoldChange goes through the bundles of an encoded batch without decoding them.
+// mayHoldChange reports whether a batch may hold a change. It scans the bundles without decoding
+// them.
 func mayHoldChange(payload []byte) bool {
 	const header = 1 + 8 + 8 + HashSize
 	if len(payload) <= header {
@@ -374,8 +374,8 @@ func mayHoldChange(payload []byte) bool {
 	return false
 }
 
-// administrative reports whether an encoded bundle begins as one with an administrative transaction
-// does, which is alone in it.
+// administrative reports whether an encoded bundle begins like a bundle of one administrative
+// transaction. Such a transaction is always alone in its bundle.
 func administrative(bundle []byte) bool {
 	if len(bundle) < 2 || bundle[0] != bundleVersion || bundle[1] != 1 {
 		return false
@@ -384,19 +384,18 @@ func administrative(bundle []byte) bool {
 	return length > 0 && len(bundle) > 2+length && bundle[2+length] == administrativeVersion
 }
 
-// signedByOperator reports whether one of the signatures is an operator's, and good.
+// signedByOperator reports whether an operator's key made one of the signatures, and it is good.
 func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool {
 	return signedWithout(root, signatures, genesis.IsOperator)
 }
 
-// signedByAny reports whether one of the signatures without organisation is good for the key that
-// it names.
+// signedByAny reports whether one of the signatures without organisation is good for its key.
 func signedByAny(root Hash, signatures []Signature) bool {
 	return signedWithout(root, signatures, func(PublicKey) bool { return true })
 }
 
-// signedWithout reports whether one of the signatures without organisation is by a key that may
-// sign, and good.
+// signedWithout reports whether one of the signatures without organisation is good and its key
+// satisfies may.
 func signedWithout(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
 	for i := range signatures {
 		signature := &signatures[i]

@@ -8,28 +8,28 @@ import (
 	"slices"
 )
 
-// changePlace is where a change of the membership was made. The zero value is nowhere: before the
-// first block, or never.
+// changePlace is the place of a change of the membership. The zero value means before the first
+// block, or never.
 type changePlace struct {
 	number uint64
 	height Height
 	round  Round
 }
 
-// admission is a disk that was named for a member, and where.
+// admission is the naming of a disk for a member, and the place of that change.
 type admission struct {
 	disk DiskID
 	changePlace
 }
 
-// member is one that is or was a member. Members of the genesis that are still there, and for which
-// no disk was named, are no entries of the state, so that a chain whose membership never changed
-// has the state that it had before there were such changes.
+// member is a present or former member. A present member of the genesis for which no disk was named
+// is not an entry of the state. So the state of a chain whose membership never changed is the same
+// as in versions without changes of the membership.
 type member struct {
 	Member
 	index        MemberIndex
 	joined, left changePlace
-	// disks are in the order in which they were named; the last one counts.
+	// disks are in the order in which they were named. The last one counts.
 	disks []admission
 	mark  mark
 }
@@ -39,12 +39,12 @@ func (m *member) isEntry() bool {
 	return m.joined.number != 0 || m.left.number != 0 || len(m.disks) > 0
 }
 
-// stays reports whether the block at height has it as a member.
+// stays reports whether the node is a member after the block at height.
 func (m *member) stays(height Height) bool {
 	return m.joined.height <= height && (m.left.number == 0 || m.left.height > height)
 }
 
-// admitted returns the last naming of a disk at or below a height; the zero value where there is
+// admitted returns the last naming of a disk at or below a height, or the zero value if there is
 // none.
 func (m *member) admitted(height Height) admission {
 	for _, each := range slices.Backward(m.disks) {
@@ -62,10 +62,10 @@ func (m *member) group(height Height) GroupMember {
 	}
 }
 
-// newest is a height that no block is above.
+// newest is a height that no block exceeds.
 const newest Height = 1<<64 - 1
 
-// group is the part of the state that knows the members: all that ever were, by index.
+// group is the part of the state about the members: all present and former ones, by index.
 type group struct {
 	members []*member
 	last    changePlace
@@ -80,7 +80,7 @@ func newGroup(genesis *Genesis) group {
 	return g
 }
 
-// at returns the membership as of a height.
+// at returns the membership after the block at a height.
 func (g *group) at(height Height) Membership {
 	membership := Membership{Members: make([]GroupMember, 0, len(g.members))}
 	var last changePlace
@@ -99,18 +99,18 @@ func (g *group) at(height Height) Membership {
 	return membership
 }
 
-// Membership returns the present membership; the copy is the caller's.
+// Membership returns the present membership. The caller owns the copy.
 func (s *State) Membership() Membership { return s.group.at(newest) }
 
-// MembershipHeight returns the height of the last block that changed the membership, 0 for none. It
-// copies nothing.
+// MembershipHeight returns the height of the last block that changed the membership; 0 if there is
+// none. It copies nothing.
 func (s *State) MembershipHeight() Height { return s.group.last.height }
 
-// MembershipAt returns the membership after the block at a height; the copy is the caller's.
+// MembershipAt returns the membership after the block at a height. The caller owns the copy.
 func (s *State) MembershipAt(height Height) Membership { return s.group.at(height) }
 
-// FormerMembers returns those that left, by index, with the disks that counted for them last; the
-// copy is the caller's.
+// FormerMembers returns the members that left, by index, each with the last disk that counted for
+// it. The caller owns the copy.
 func (s *State) FormerMembers() []FormerMember {
 	var former []FormerMember
 	for _, each := range s.group.members {
@@ -122,8 +122,8 @@ func (s *State) FormerMembers() []FormerMember {
 	return former
 }
 
-// attemptChange executes an administrative transaction as far as it can fail. It has no part that
-// would have to be taken back.
+// attemptChange executes the steps of an administrative transaction that can fail. It changes
+// nothing, so nothing has to be undone.
 func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature) Result {
 	fails := func(code Code) Result { return Result{code, NoItem} }
 	if t.Change.Kind == ChangeAdmit {
@@ -145,8 +145,9 @@ func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature)
 	return fails(s.group.mayLeave(t.Change.Index))
 }
 
-// attemptAdmit is attemptChange for a disk that is named for a member. What is so already is fine,
-// whichever membership its signer saw: another member proposed the same.
+// attemptAdmit is attemptChange for the admission of a disk. If the disk already counts, the
+// transaction succeeds whatever membership its signer saw, because another member may have proposed
+// the same.
 func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) Code {
 	change := t.Change
 	switch {
@@ -155,6 +156,7 @@ func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) 
 		return Unauthorised
 	case s.group.says(change):
 		return Applied
+	// The signer saw another membership.
 	case t.Nonce.Sequence != s.group.last.number+1:
 		return StaleNonce
 	case s.changing():
@@ -163,13 +165,14 @@ func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) 
 	return s.group.mayAdmit(change.Index, change.Disk)
 }
 
-// changing reports whether the members changed in this round or one of the two before.
+// changing reports whether the membership changed in one of the last ChangeRounds rounds, including
+// this one.
 func (s *State) changing() bool {
 	return s.group.last.number > 0 && s.round < s.group.last.round+ChangeRounds
 }
 
-// signedByMember reports whether a member has signed that may admit a disk for the one with an
-// index.
+// signedByMember reports whether a member that may admit a disk for the member with this index has
+// signed.
 func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signature) bool {
 	return signedWithout(root, signatures, func(key PublicKey) bool {
 		membership := g.at(newest)
@@ -177,8 +180,8 @@ func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signat
 	})
 }
 
-// says reports whether a join is of a member that is there with the same name, key and address, or
-// whether the disk that is to be admitted is the one that counts.
+// says reports whether a change repeats the present state: a join of a member that is present with
+// the same name, key and address, or an admission of the disk that counts.
 func (g *group) says(change *MembershipChange) bool {
 	switch change.Kind {
 	case ChangeJoin:
@@ -201,8 +204,9 @@ func (g *group) present(index MemberIndex) *member {
 	return g.members[index]
 }
 
-// mayAdmit decides on a disk that is not the member's present one. The member may have had it
-// before: it is admitted as a disk that has fetched what it lacks, as any other.
+// mayAdmit decides on a disk that does not count for the member at present. The member may have had
+// the disk before, because it is admitted only after it has fetched the data that it lacks, as any
+// other disk.
 func (g *group) mayAdmit(index MemberIndex, disk DiskID) Code {
 	admitting := g.present(index)
 	if admitting == nil {
@@ -255,7 +259,7 @@ func (g *group) mayLeave(index MemberIndex) Code {
 	return Applied
 }
 
-// changeMembership does what attemptChange allowed.
+// changeMembership makes a change that attemptChange allowed.
 func (s *State) changeMembership(change *MembershipChange) {
 	if s.group.says(change) {
 		return
@@ -284,8 +288,8 @@ func (s *State) changeMembership(change *MembershipChange) {
 	}
 }
 
-// appendEntry appends the entry: the member, where it joined, where it left. Behind that come the
-// disks, where one was named: their count, and each with its place.
+// appendEntry appends the entry: the member, the place where it joined and the place where it left.
+// If disks were named, their count and each disk with its place follow.
 func (m *member) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(binary.BigEndian.AppendUint32(append(to, kindMember), uint32(m.index)), 0)
@@ -311,7 +315,7 @@ func (r *reader) changePlace() changePlace {
 	return changePlace{number: r.uvarint(), height: Height(r.uvarint()), round: Round(r.uvarint())}
 }
 
-// admissions reads the disks at the end of a member's entry, which is where they are named, if any.
+// admissions reads the disks at the end of a member's entry, if there are any.
 func (r *reader) admissions() []admission {
 	if r.err != nil || len(r.data) == 0 {
 		return nil
@@ -327,7 +331,7 @@ func (r *reader) admissions() []admission {
 	return disks
 }
 
-// restore puts the entry of a member into the group. It returns whether there was one already.
+// restore puts the entry of a member into the group. It reports whether there was one already.
 func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)

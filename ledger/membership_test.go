@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// group is a chain whose members change: each call makes a block in the round that it names.
+// group is a chain whose members change. Each call of block makes a block in the given round.
 type group struct {
 	genesis *ledger.Genesis
 	state   *ledger.State
@@ -135,7 +135,8 @@ func TestMembershipChanges(t *testing.T) {
 	}
 }
 
-// A signature is checked again by execution: who proposes need not be trusted with the membership.
+// Execution verifies an operator's signature again, so a proposer need not be trusted with the
+// membership.
 func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
 	t.Parallel()
 	chain := newGroup(3)
@@ -161,7 +162,7 @@ func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
 	}
 }
 
-// What has no place in a chain is refused before it gets into one.
+// Malformed changes are refused before they enter a chain.
 func TestMembershipChangeForms(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(1)
@@ -218,7 +219,7 @@ func TestMembershipChangeForms(t *testing.T) {
 	}
 }
 
-// A chain whose membership never changed has the state that it always had.
+// A chain whose membership never changed has the same state as in versions without changes.
 func TestMembershipIsNoEntryBeforeItChanges(t *testing.T) {
 	t.Parallel()
 	state := ledger.NewState(ledgertest.OperatedGenesis(5))
@@ -299,9 +300,9 @@ func TestMembershipJSON(t *testing.T) {
 	}
 }
 
-// Whatever operators ask for, in whatever rounds: neighbouring groups share a member in any two of
-// their majorities, an index and a key belong to one member for ever, what changes the group is
-// found in the round message, and a snapshot holds all of it.
+// Operators may ask for any changes, in any rounds. Any majority of a group shares a member with
+// any majority of the next group, an index and a key belong to one member for ever, every change of
+// the group is found in the round message, and a snapshot holds the whole history.
 func TestMembershipProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -371,8 +372,8 @@ func TestMembershipProperties(t *testing.T) {
 	})
 }
 
-// drawAdmit names some disk for some member, signed by anybody, and now and then on a membership of
-// some time ago.
+// drawAdmit draws a bundle that names some disk for some member. Any member or the operator signs
+// it, and sometimes it is for an earlier membership.
 func drawAdmit(t *rapid.T, chain *group) *ledger.Bundle {
 	signer := "operator"
 	if i := rapid.IntRange(0, 10).Draw(t, "signer"); i < 10 {
@@ -388,8 +389,8 @@ func drawAdmit(t *rapid.T, chain *group) *ledger.Bundle {
 	return ledgertest.Admit(signer, chain.genesis, seen, index, disk, head)
 }
 
-// checkDisks says again what a bundle may do to the disk map: a join and a leave change no disk of
-// those that stay, and an admission changes one, as its signer may.
+// checkDisks states independently how a bundle may change the disk map. A join or a leave changes
+// no disk of a remaining member. An admission changes one disk, if its signer may.
 func checkDisks(t *rapid.T, before, after *ledger.Membership, bundle *ledger.Bundle) {
 	change := bundle.Transaction(0).Change
 	for _, member := range after.Members {
@@ -410,7 +411,7 @@ func checkDisks(t *rapid.T, before, after *ledger.Membership, bundle *ledger.Bun
 	}
 }
 
-// overlap reports whether any majority of one group and any of the other share a member.
+// overlap reports whether any majority of one group and any majority of the other share a member.
 func overlap(before, after *ledger.Membership) bool {
 	union := len(before.Members)
 	for _, member := range after.Members {
@@ -421,8 +422,8 @@ func overlap(before, after *ledger.Membership) bool {
 	return before.Majority()+after.Majority() > union
 }
 
-// Why there is no exchange of a member in one step: groups of odd size do not overlap with what it
-// makes of them. It shows that overlap can say no.
+// Members are not exchanged in one step, because groups of odd size do not overlap with the result
+// of an exchange. This test also shows that overlap can return false.
 func TestExchangeInOneStepIsNotSafe(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 9; size++ {
@@ -465,7 +466,7 @@ func checkSnapshot(t *rapid.T, chain *group) {
 	if !bytes.Equal(want, got) {
 		t.Fatalf("the snapshot has members %s, want %s", got, want)
 	}
-	// Both go on alike.
+	// The chain and its restored copy continue in the same way.
 	next := ledgertest.NewOperator(chain.genesis)
 	next.Stream = 1
 	copied := &group{genesis: chain.genesis, state: restored, parent: chain.parent}

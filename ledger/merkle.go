@@ -7,8 +7,8 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// Merkle trees are those of RFC 6962: a leaf's hash is SHA-256(0x00, data), a node's SHA-256(0x01,
-// left, right), an empty tree's SHA-256().
+// Merkle trees are those of RFC 6962. The hash of a leaf is SHA-256(0x00, data), the hash of a node
+// is SHA-256(0x01, left, right), and the hash of an empty tree is SHA-256().
 
 func leafHash(data []byte) Hash {
 	var buffer [256]byte
@@ -23,7 +23,7 @@ func nodeHash(left, right *Hash) Hash {
 	return sum256(buffer[:])
 }
 
-// merkleRoot returns the root over the leaf hashes and overwrites them.
+// merkleRoot returns the root over the leaf hashes. It overwrites them.
 func merkleRoot(level []Hash) Hash {
 	if len(level) == 0 {
 		return sum256(nil)
@@ -33,7 +33,7 @@ func merkleRoot(level []Hash) Hash {
 		for i := 0; i+1 < len(level); i += 2 {
 			next = append(next, nodeHash(&level[i], &level[i+1]))
 		}
-		// RFC 6962 splits at the largest power of two below the count: a last node without a
+		// RFC 6962 splits at the largest power of two below the count, so a last node without a
 		// sibling moves up unchanged.
 		if len(level)%2 == 1 {
 			next = append(next, level[len(level)-1])
@@ -43,7 +43,7 @@ func merkleRoot(level []Hash) Hash {
 	return level[0]
 }
 
-// merklePath returns the sibling hashes from a leaf up to the root, as RFC 6962 has them, and
+// merklePath returns the sibling hashes from a leaf up to the root, in the order of RFC 6962. It
 // overwrites the leaf hashes.
 func merklePath(level []Hash, index int) []Hash {
 	path := []Hash{}
@@ -72,11 +72,11 @@ func idLeaves(ids []Hash) []Hash {
 	return leaves
 }
 
-// IDRoot returns the RFC 6962 Merkle root over ids: what a bundle's signatures sign, and the
+// IDRoot returns the RFC 6962 Merkle root over ids. A bundle's signatures sign it, and it is the
 // transactions root of a block's header.
 func IDRoot(ids []Hash) Hash { return merkleRoot(idLeaves(ids)) }
 
-// verifyPath checks an inclusion path with the transparency project's own code.
+// verifyPath checks an inclusion path with the code of the transparency project.
 func verifyPath(leaf Hash, index, size uint64, path []Hash, root Hash) error {
 	siblings := make([][]byte, len(path))
 	for i := range path {

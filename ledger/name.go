@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// OrganisationName names an organisation: 1 to 64 letters, digits, '-', '_' and '.' (ASCII, case
-// sensitive), beginning with a letter or digit.
+// OrganisationName names an organisation: 1 to 64 ASCII letters, digits, '-', '_' and '.', starting
+// with a letter or digit. It is case sensitive.
 type OrganisationName string
 
-// AssetName names an asset: 1 to 32 letters, digits, '-', '_' and '.' (ASCII, case sensitive),
-// beginning with a letter or digit.
+// AssetName names an asset: 1 to 32 ASCII letters, digits, '-', '_' and '.', starting with a letter
+// or digit. It is case sensitive.
 type AssetName string
 
 // DefaultAsset is the asset of a posting that names none.
 const DefaultAsset AssetName = "unit"
 
-// AccountPath names an account: `organisation:segment`, with more segments where wanted, at most
-// 128 bytes in all. A segment is made of letters, digits and - _ . ~ @ + = $ ! * / (ASCII, case
-// sensitive), at least one of them; the first segment is an OrganisationName.
+// AccountPath names an account: `organisation:segment`, optionally with more segments, at most 128
+// bytes in all. A segment has at least one character. Its characters are ASCII letters, digits and
+// - _ . ~ @ + = $ ! * /. The first segment is an OrganisationName. A path is case sensitive.
 type AccountPath string
 
-// RecordKey names a record; its form is that of an AccountPath, and the first segment is the
+// RecordKey names a record. It has the form of an AccountPath, and the first segment is the
 // organisation that owns the record.
 type RecordKey string
 
@@ -36,7 +36,7 @@ const (
 	MaxAlias            = 128
 )
 
-// ErrName says that a text is not a name of the wanted kind.
+// ErrName reports that a text is not a name of the required kind.
 var ErrName = errors.New("ledger: malformed name")
 
 // Character classes of names.
@@ -73,7 +73,8 @@ func validWord(text string, most int) bool {
 	return true
 }
 
-// validPath reports whether text is an organisation and at least one more segment.
+// validPath reports whether text is an organisation and at least one more segment, within
+// MaxAccountPath.
 func validPath(text string) bool {
 	if len(text) > MaxAccountPath {
 		return false
@@ -104,7 +105,7 @@ func organisationOf(path string) OrganisationName {
 	return OrganisationName(organisation)
 }
 
-// Validate returns ErrName unless the name is well formed.
+// Validate returns ErrName unless the name is well-formed.
 func (n OrganisationName) Validate() error {
 	if !validWord(string(n), MaxOrganisationName) {
 		return fmt.Errorf("%w: %.80q is no organisation name (1 to %d letters, digits, '-', "+
@@ -113,7 +114,7 @@ func (n OrganisationName) Validate() error {
 	return nil
 }
 
-// Validate returns ErrName unless the name is well formed.
+// Validate returns ErrName unless the name is well-formed.
 func (n AssetName) Validate() error {
 	if !validWord(string(n), MaxAssetName) {
 		return fmt.Errorf("%w: %.80q is no asset name (1 to %d letters, digits, '-', '_', '.')",
@@ -122,7 +123,7 @@ func (n AssetName) Validate() error {
 	return nil
 }
 
-// Validate returns ErrName unless the path is well formed.
+// Validate returns ErrName unless the path is well-formed.
 func (p AccountPath) Validate() error {
 	if !validPath(string(p)) {
 		return fmt.Errorf("%w: %.150q is no account (organisation:name, at most %d characters, "+
@@ -131,15 +132,16 @@ func (p AccountPath) Validate() error {
 	return nil
 }
 
-// ParseAccountPath reads an account path.
+// ParseAccountPath returns text as an account path. It returns ErrName if the path is not
+// well-formed.
 func ParseAccountPath(text string) (AccountPath, error) {
 	return AccountPath(text), AccountPath(text).Validate()
 }
 
-// Organisation returns the first segment, the organisation that the account belongs to.
+// Organisation returns the first segment, the organisation that owns the account.
 func (p AccountPath) Organisation() OrganisationName { return organisationOf(string(p)) }
 
-// Validate returns ErrName unless the key is well formed.
+// Validate returns ErrName unless the key is well-formed.
 func (k RecordKey) Validate() error {
 	if !validPath(string(k)) {
 		return fmt.Errorf("%w: %.150q is no record key (organisation:name, at most %d "+
@@ -152,7 +154,7 @@ func (k RecordKey) Validate() error {
 func (k RecordKey) Organisation() OrganisationName { return organisationOf(string(k)) }
 
 // validAlias reports whether text is UTF-8 of printable characters, at most MaxAlias bytes. The
-// empty alias means that there is none.
+// empty alias means no alias.
 func validAlias(text string) bool {
 	return len(text) <= MaxAlias && printable(text)
 }

@@ -7,13 +7,14 @@ import (
 	"fmt"
 )
 
-// Height numbers the blocks of a chain. The genesis is height 0, the first block 1.
+// Height numbers the blocks of a chain. The genesis is height 0, and the first block after it is
+// height 1.
 type Height uint64
 
-// Epoch numbers the reliable rounds that ordered a block, as the ordering engine counts them.
+// Epoch numbers the reliable rounds that ordered a block, as counted by the ordering engine.
 type Epoch uint64
 
-// Round numbers the round of broadcast that a block comes from, as the ordering engine counts them.
+// Round numbers the round of broadcast that ordered a block, as counted by the ordering engine.
 type Round uint64
 
 // ShardID names a shard of the ledger.
@@ -22,14 +23,14 @@ type ShardID uint32
 // HashSize is the size of a Hash in bytes.
 const HashSize = 32
 
-// Hash is a SHA-256 hash: a transaction's id, a block's hash, a Merkle root or the genesis'
-// identity. Its text form is 64 hex digits, lower case.
+// Hash is a SHA-256 hash: a transaction's id, a block's hash, a Merkle root or the identity of a
+// genesis. Its text form is 64 lower-case hex digits.
 type Hash [HashSize]byte
 
-// ErrHash says that a text is not a hash.
+// ErrHash reports that a text is not a hash.
 var ErrHash = errors.New("ledger: a hash is 64 hex digits")
 
-// ParseHash reads the text form of a hash; digits of either case are taken.
+// ParseHash parses the text form of a hash. It accepts digits of either case.
 func ParseHash(text string) (Hash, error) {
 	var hash Hash
 	if len(text) != 2*HashSize {
@@ -44,13 +45,13 @@ func ParseHash(text string) (Hash, error) {
 // String returns 64 hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// IsZero reports whether no byte is set.
+// IsZero reports whether all bytes are zero.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // MarshalText returns 64 hex digits.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the output of MarshalText.
 func (h *Hash) UnmarshalText(text []byte) error {
 	parsed, err := ParseHash(string(text))
 	if err != nil {

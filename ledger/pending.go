@@ -7,29 +7,30 @@ import (
 	"slices"
 )
 
-// MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time; more
-// are refused, so that a shard that stopped fills nobody's memory.
+// MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time.
+// Further ones are refused, so a stopped shard does not fill the memory of the others.
 const MaxWaiting = 1 << 16
 
-// maxPending is above every slot's number: each transaction waits for a shard.
+// maxPending is above the number of every slot, because each transaction in a slot waits for at
+// least one shard.
 const maxPending = MaxWaiting * MaxShards
 
-// wait is another shard whose verdict a transaction needs, and whether it is there. Only good ones
-// are ever noted: a failure ends the wait at once.
+// wait is another shard whose verdict a transaction needs, and whether a good verdict has arrived.
+// A bad verdict is not noted, because it ends the wait at once.
 type wait struct {
 	shard ShardID
 	said  bool
 }
 
-// pendingRecord is a record that a transaction writes if it takes effect.
+// pendingRecord is a record that a transaction writes when it takes effect.
 type pendingRecord struct {
 	key    RecordKey
 	item   uint32
 	digest Hash
 }
 
-// pending is a cross-shard transaction that this shard has set its part aside for, and that waits
-// for other shards. It has all that settling it needs.
+// pending is a cross-shard transaction that waits for other shards after this shard has set its
+// part aside. It holds everything that settling it needs.
 type pending struct {
 	id      Hash
 	height  Height
@@ -39,21 +40,21 @@ type pending struct {
 	records []pendingRecord
 }
 
-// slot is a place for a transaction that waits. The slots are numbered, and the lowest free one is
-// taken first, so that the entries of the state do not become more than the transactions that ever
-// waited at a time.
+// slot is a place for a transaction that waits. A new transaction takes the free slot with the
+// lowest number. So the state never needs more slots than the largest number of transactions that
+// ever waited at the same time.
 type slot struct {
 	number uint32
 	entry  *pending
 	mark   mark
 }
 
-// pendingSet is the transactions that wait.
+// pendingSet holds the transactions that wait.
 type pendingSet struct {
 	slots []*slot
 	free  freeSlots
 	byID  map[Hash]*slot
-	// waiting counts, for each other shard, those that wait for it; limit is MaxWaiting.
+	// waiting counts, for each other shard, the transactions that wait for it. limit is MaxWaiting.
 	waiting map[ShardID]int
 	limit   int
 }
@@ -62,15 +63,14 @@ func newPendingSet() pendingSet {
 	return pendingSet{byID: make(map[Hash]*slot), waiting: make(map[ShardID]int), limit: MaxWaiting}
 }
 
-// full returns whether one more may not wait for some shard of a transaction's.
+// full reports whether the limit of any destination other than this shard is reached.
 func (p *pendingSet) full(self ShardID, destinations []ShardID) bool {
 	return slices.ContainsFunc(destinations, func(each ShardID) bool {
 		return each != self && p.waiting[each] >= p.limit
 	})
 }
 
-// count adds to the numbers of those that wait for the shards that have not said anything on a
-// transaction.
+// count adds change to the counts of the shards that the transaction still waits for.
 func (p *pendingSet) count(entry *pending, change int) {
 	for _, each := range entry.waits {
 		if !each.said {
@@ -86,29 +86,29 @@ func (f freeSlots) Len() int           { return len(f) }
 func (f freeSlots) Less(i, j int) bool { return f[i] < f[j] }
 func (f freeSlots) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
 
-// Push adds a number, as container/heap wants it.
+// Push adds a number. It is for container/heap.
 func (f *freeSlots) Push(number any) { *f = append(*f, number.(uint32)) }
 
-// Pop takes the last number, as container/heap wants it.
+// Pop removes and returns the last number. It is for container/heap.
 func (f *freeSlots) Pop() any {
 	last := (*f)[len(*f)-1]
 	*f = (*f)[:len(*f)-1]
 	return last
 }
 
-// Pending is a cross-shard transaction of which this shard has set its part aside, and that waits
-// for other shards.
+// Pending is a cross-shard transaction that waits for other shards after this shard has set its
+// part aside.
 type Pending struct {
 	ID Hash
 	// Height and Index are the transaction's place in this chain.
 	Height Height
 	Index  uint32
-	// Waits are the shards whose verdicts are not there yet, ascending and at least one; Said those
-	// whose good verdicts are.
+	// Waits are the shards, at least one, whose verdicts have not arrived. Said are the shards
+	// whose good verdicts have. Both are in ascending order.
 	Waits, Said []ShardID
 }
 
-// Pending returns the transaction with an id, if it waits for other shards.
+// Pending returns the transaction with an id if it waits for other shards.
 func (s *State) Pending(id Hash) (Pending, bool) {
 	found := s.pending.byID[id]
 	if found == nil {
@@ -120,7 +120,8 @@ func (s *State) Pending(id Hash) (Pending, bool) {
 // PendingCount returns the number of transactions that wait for other shards.
 func (s *State) PendingCount() int { return len(s.pending.byID) }
 
-// AllPending returns all transactions that wait for other shards, by their place in this chain.
+// AllPending returns all transactions that wait for other shards, ordered by their place in this
+// chain.
 func (s *State) AllPending() []Pending {
 	all := make([]Pending, 0, len(s.pending.byID))
 	for _, each := range s.pending.slots {
@@ -155,7 +156,7 @@ func (p *pending) wait(shard ShardID) *wait {
 	return nil
 }
 
-// Awaits reports whether a transaction waits for a verdict.
+// Awaits reports whether a transaction waits for this verdict.
 func (s *State) Awaits(verdict *Verdict) bool {
 	found := s.pending.byID[verdict.ID]
 	if found == nil {
@@ -228,8 +229,8 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return to, keyLength
 }
 
-// restorePending puts the entry of a transaction that waits into the state. It returns whether
-// there was one already.
+// restorePending puts the entry of a waiting transaction into the state. It reports whether there
+// was one already.
 func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 || s.tree == nil {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
@@ -255,7 +256,8 @@ func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	return false, nil
 }
 
-// fillSlots makes the free slots between restored ones, before the first block after them.
+// fillSlots creates the free slots between restored slots. It runs before the first block after the
+// restore.
 func (p *pendingSet) fillSlots() {
 	if len(p.slots) == 0 || int(p.slots[len(p.slots)-1].number) == len(p.slots)-1 {
 		return

@@ -6,33 +6,35 @@ import (
 	"fmt"
 )
 
-// ErrProof says that a proof does not prove what it says.
+// ErrProof reports that a proof does not prove its claim.
 var ErrProof = errors.New("ledger: proof does not hold")
 
 const proofVersion = 1
 
-// maxPath bounds an inclusion path: no tree has more than 2^32 leaves.
+// maxPath bounds an inclusion path, because no tree has more than 2^32 leaves.
 const maxPath = 33
 
-// Proof shows that a transaction is in a block, with its result, and that its bundle was signed. It
-// is checked offline, by VerifyProof or by any program with SHA-256; whoever checks it has to know
-// from elsewhere that BlockHash is a block of the chain, and whose the keys are.
+// Proof proves that a transaction is in a block, with its result, and that its bundle was signed.
+// It can be checked offline, by VerifyProof or by any program with SHA-256 and ed25519. The
+// verifier must know from another source that BlockHash is a block of the chain, and which keys
+// belong to which organisation.
 type Proof struct {
-	// Body is the transaction's canonical encoding, ID its id.
+	// Body is the transaction's canonical encoding. ID is its id.
 	Body []byte `json:"body"`
 	ID   Hash   `json:"id"`
-	// Header is the block's encoded header, BlockHash its hash.
+	// Header is the block's encoded header. BlockHash is its hash.
 	Header    []byte `json:"header"`
 	BlockHash Hash   `json:"block_hash"`
-	// Index is the transaction's place in the block of Count; TransactionPath leads from its id to
-	// the header's transactions root, ResultPath from its result to the results root (RFC 6962).
+	// Index is the transaction's place among the Count transactions of the block. TransactionPath
+	// leads from its id to the header's transactions root, and ResultPath from its result to the
+	// results root (RFC 6962).
 	Index           uint32 `json:"index"`
 	Count           uint32 `json:"count"`
 	TransactionPath []Hash `json:"transaction_path"`
 	Result          Result `json:"result"`
 	ResultPath      []Hash `json:"result_path"`
-	// BundleIndex is the transaction's place in its bundle of BundleCount; BundlePath leads from
-	// its id to BundleRoot, which Signatures sign.
+	// BundleIndex is the transaction's place among the BundleCount transactions of its bundle.
+	// BundlePath leads from its id to BundleRoot. Signatures sign BundleRoot.
 	BundleIndex uint32      `json:"bundle_index"`
 	BundleCount uint32      `json:"bundle_count"`
 	BundlePath  []Hash      `json:"bundle_path"`
@@ -55,9 +57,9 @@ func (b *Block) Proof(index int) *Proof {
 	}
 }
 
-// VerifyProof returns ErrProof (or the error of a part that cannot be decoded) unless the body has
-// the id, the id and the result are in the block with BlockHash, and the signatures are good and
-// over a bundle that holds the id.
+// VerifyProof returns nil if the body has the id, the id and the result are in the block with
+// BlockHash, the bundle holds the id, and all signatures of the bundle are good. Otherwise it
+// returns ErrProof, joined with the error of a part that cannot be decoded.
 func VerifyProof(p *Proof) error {
 	header, err := DecodeHeader(p.Header)
 	if err != nil {
@@ -114,8 +116,8 @@ func (p *Proof) Encode() []byte {
 	return appendSignatures(to, p.Signatures)
 }
 
-// DecodeProof takes a canonical encoding apart, or returns ErrMalformed. It does not check the
-// proof. The proof shares the memory of data.
+// DecodeProof decodes a proof, or returns ErrMalformed. It does not verify the proof. The proof
+// shares the memory of data.
 func DecodeProof(data []byte) (*Proof, error) {
 	r := reader{data: data}
 	if version := r.byte(); version != proofVersion {

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Code says whether a transaction was applied, and if not, why.
+// Code is the outcome of a transaction: applied, or the reason why not.
 type Code uint8
 
 // The codes. Their numbers are part of every block's results root and never change.
 const (
-	// Applied: all of it took effect.
+	// Applied: the whole transaction took effect.
 	Applied Code = iota
-	// WrongLedger: it was signed for another ledger.
+	// WrongLedger: the transaction was signed for another ledger.
 	WrongLedger
 	// Expired: the block's height is above LastValid.
 	Expired
 	// UnknownOrganisation: the signer, or the organisation of the item, is not registered.
 	UnknownOrganisation
-	// Unauthorised: an organisation that has to sign did not, or with a key that is not registered.
+	// Unauthorised: a required signature is missing, or was made with a key that is not registered.
 	Unauthorised
 	// StaleNonce: the sequence number was applied before, or is too far below the highest one. For
-	// an admission of a disk: the membership is another one than its signer saw.
+	// an admission of a disk: the membership is not the one that its signer saw.
 	StaleNonce
-	// Unbalanced: the postings do not add up to zero for each asset, or there is nothing to do.
+	// Unbalanced: the postings do not add up to zero for each asset, or the transaction is empty.
 	Unbalanced
-	// Overflow: a balance or a sum leaves 128 bits.
+	// Overflow: a balance or a sum does not fit into 128 bits.
 	Overflow
 	// UnknownAccount: the account of the posting is not open.
 	UnknownAccount
@@ -37,11 +37,11 @@ const (
 	AccountExists
 	// TooManyAssets: the account would hold more than MaxAssets assets.
 	TooManyAssets
-	// MembershipChanging: the members changed in this round or one of the two before; try again.
+	// MembershipChanging: the membership changed in this round or one of the two before; try again.
 	MembershipChanging
 	// MemberNameTaken: a present member has the name.
 	MemberNameTaken
-	// MemberKeyTaken: a member has, or had, the key; a key serves one member only.
+	// MemberKeyTaken: a present or former member has the key. A key serves one member only.
 	MemberKeyTaken
 	// MemberAddressTaken: a present member has the address.
 	MemberAddressTaken
@@ -49,37 +49,38 @@ const (
 	UnknownMember
 	// LastMember: the last member cannot leave.
 	LastMember
-	// TooManyMembers: there are MaxMembers, or there were MaxMemberIndexes.
+	// TooManyMembers: there are MaxMembers members, or MaxMemberIndexes have ever been members.
 	TooManyMembers
-	// SetAside: this shard's part of a cross-shard transaction is good, and its amounts are set
-	// aside until the other shards' verdicts are there.
+	// SetAside: this shard's part of a cross-shard transaction is good. Its amounts are set aside
+	// until the other shards' verdicts arrive.
 	SetAside
-	// Relayed: the transaction passed through this shard on its way to others; nothing of it is for
-	// this one.
+	// Relayed: the transaction passed through this shard on its way to others. No part of it is for
+	// this shard.
 	Relayed
-	// Settled: this verdict was the last one that a transaction waited for, and the transaction
-	// took effect here.
+	// Settled: this was the last verdict that a transaction waited for, and the transaction took
+	// effect here.
 	Settled
-	// Released: this verdict is a failure, and what its transaction had set aside here is free
-	// again.
+	// Released: this verdict is bad, and the amounts that its transaction had set aside here are
+	// free again.
 	Released
-	// OpeningAcrossShards: the transaction opens an account and concerns several shards; open the
-	// account first, with a transaction of its organisation's shard.
+	// OpeningAcrossShards: the transaction opens an account and concerns several shards. Open the
+	// account first, in a transaction that concerns only the shard of its organisation.
 	OpeningAcrossShards
-	// RegistrationNotAlone: in a book of several shards a registration stands alone in its
-	// transaction, beside other registrations and a note, and does not expire.
+	// RegistrationNotAlone: in a book of several shards, a transaction with registrations may hold
+	// only registrations and a note, and does not expire.
 	RegistrationNotAlone
 	// UnknownShard: the registration pins the organisation to a shard that the book does not have.
 	UnknownShard
-	// TooManyWaiting: MaxWaiting transactions wait for one of the transaction's shards already; try
-	// again when it answers.
+	// TooManyWaiting: MaxWaiting transactions already wait for one of the transaction's shards; try
+	// again when that shard answers.
 	TooManyWaiting
-	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a
-	// transaction of other shards, a verdict that nobody waits for.
+	// OutOfPlace: no correct node puts this into a block. It is an entry of a stream out of its
+	// order, a transaction of other shards, or a verdict that no transaction waits for.
 	OutOfPlace
-	// MemberDiskTaken: another member has, or had, the disk; a disk serves one member only.
+	// MemberDiskTaken: another present or former member has the disk. A disk serves one member
+	// only.
 	MemberDiskTaken
-	// TooManyDisks: MaxMemberDisks were named for the member.
+	// TooManyDisks: MaxMemberDisks disks were named for the member.
 	TooManyDisks
 	codes
 )
@@ -97,7 +98,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"set aside: the other shards decide", "relayed to other shards", "settled: took effect",
 	"released: another shard refused",
 	"accounts are not opened across shards: open them first",
-	"in a book of several shards a registration stands alone in its transaction and does not expire",
+	"in a book of several shards a registration stands alone in its transaction and does not " +
+		"expire",
 	"no such shard", "too many transactions wait for another shard: try again later",
 	"out of place",
 	"another member has or had this disk",
@@ -111,10 +113,10 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint8(c))
 }
 
-// Result is what became of a transaction in its block.
+// Result is the outcome of a transaction in its block.
 type Result struct {
 	Code Code `json:"code"`
-	// Item is the index of the registration, opening, posting or record that the code is about, or
+	// Item is the index of the registration, opening, posting or record that the code refers to, or
 	// NoItem.
 	Item uint32 `json:"item"`
 }
@@ -141,8 +143,8 @@ func (r Result) String() string {
 
 var applied = Result{Code: Applied, Item: NoItem}
 
-// leaf is the leaf hash of a transaction's result in its block's results tree: over the id, the
-// code (1 byte) and the item (4 bytes, big-endian).
+// leaf returns the leaf hash of a transaction's result in its block's results tree. It covers the
+// id, the code (1 byte) and the item (4 bytes, big-endian).
 func (r Result) leaf(id Hash) Hash {
 	var buffer [1 + HashSize + 5]byte
 	copy(buffer[1:], id[:])
@@ -162,7 +164,7 @@ const ResultSize = 5
 // Append appends the encoding of the result.
 func (r Result) Append(to []byte) []byte { return appendResult(to, r) }
 
-// DecodeResult takes an encoding apart, or returns ErrMalformed.
+// DecodeResult decodes a result, or returns ErrMalformed.
 func DecodeResult(data []byte) (Result, error) {
 	r := &reader{data: data}
 	result := r.result()

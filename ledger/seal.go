@@ -2,37 +2,38 @@ package ledger
 
 import "slices"
 
-// Draft is a sealed block that is not executed yet: its results, roots and digest are missing.
+// Draft is a sealed block that has not been executed. Its results, roots and digest are missing.
 type Draft struct {
 	block Block
-	// Duplicates counts the transactions that were dropped because their id was there before;
-	// Malformed counts the batches and bundles that could not be decoded, which no correct node
-	// proposes, and that were left out.
+	// Duplicates counts the transactions that were dropped because their id was seen before.
+	// Malformed counts the batches and bundles that were left out because they could not be
+	// decoded. No correct node proposes such batches or bundles.
 	Duplicates, Malformed int
-	// In a book of several shards, Misplaced counts the transactions that were left out because
-	// they concern shards that this one does not reach, so that they have to enter elsewhere, or
-	// because their signer is not registered here yet. Repeated counts entries of the parent's
-	// stream that were there before, and verdicts that nobody waits for, or not yet; Gaps counts
-	// entries of the stream that came before their predecessors and have to come again.
+	// The following are only for books of several shards. Misplaced counts the transactions that
+	// were left out because they concern shards that this shard does not reach, and so must enter
+	// elsewhere, or because their signer is not registered here yet. Repeated counts the entries of
+	// the parent's stream that were seen before, and the verdicts that no transaction waits for, or
+	// none yet. Gaps counts the entries of the stream that arrived before their predecessors and
+	// must be sent again.
 	Misplaced, Repeated, Gaps int
 }
 
 // Len returns the number of transactions.
 func (d *Draft) Len() int { return len(d.block.Entries) }
 
-// Parent is the block that the next one follows.
+// Parent is the previous block.
 type Parent struct {
 	Header Header
 	Hash   Hash
-	// Members returns the members after the block. Seal calls it only where a batch's time is more
-	// than MaxStep beyond the block's. Where it is nil, no such time counts.
+	// Members returns the members after the block. Seal calls it only if a batch's time is more
+	// than MaxStep beyond the block's. If it is nil, no such time counts.
 	Members func() Membership
 }
 
-// Seal makes one block of a book with one shard out of a round's batches in the order that they
-// were delivered. Ids that were there before are dropped: in the round, or in an earlier block,
-// which seen tells. The draft is nil where nothing new is left: an empty round makes no block. The
-// draft shares the memory of the batches, which must not change any more.
+// Seal makes one block, in a book of one shard, from a round's batches in the order of delivery. It
+// drops transactions whose id was seen before: earlier in the round, or in an earlier block, as
+// seen reports. It returns nil if no new transaction is left, because an empty round makes no
+// block. The draft shares the memory of the batches, which must not change any more.
 func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 	seen func(id Hash, transaction *Transaction) bool) *Draft {
 	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1,
@@ -87,7 +88,7 @@ func (d *Draft) add(bundle *Bundle, ids map[Hash]struct{}, seen func(Hash, *Tran
 	}
 }
 
-// Redraft returns the draft that a block was made of, to execute it again.
+// Redraft returns a draft of the block, with which the block can be executed again.
 func Redraft(block *Block) *Draft {
 	draft := &Draft{block: *block}
 	draft.block.Entries = slices.Clone(block.Entries)

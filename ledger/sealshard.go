@@ -1,19 +1,18 @@
 package ledger
 
-// Seal makes one block out of a round's batches, as the package's Seal does for a book of one
-// shard, where there is nothing else to it. In a book of several shards it needs the state of
-// before the block:
+// Seal makes one block from a round's batches. In a book of one shard it does the same as the
+// package's function Seal. In a book of several shards it needs the state from before the block:
 //
-//   - Verdicts come first, those that an entry of the state waits for; a verdict that comes too
-//     early is left out and has to come again.
-//   - Then entries of the parent's stream: exactly those that follow the last one in the chain,
-//     each once, whoever proposed them and in whatever order. What is left of an entry is what
-//     concerns a shard that this one reaches.
-//   - Then clients' bundles: transactions that concern no shard but those that this one reaches,
-//     and whose signer is registered.
+//   - Verdicts come first, if an entry of the state waits for them. A verdict that arrives too
+//     early is left out and must be sent again.
+//   - Then come entries of the parent's stream: exactly those that follow the last one in the
+//     chain, each once, whichever members proposed them and in whatever order. Only the
+//     transactions of an entry that concern a shard that this shard reaches are kept.
+//   - Then come clients' bundles: the transactions that concern only shards that this shard
+//     reaches, and whose signer is registered or that are registrations.
 //
-// A round that brings an entry of the stream makes a block even where nothing of it is new, so that
-// the stream goes on. Seal reads the state and does not change it.
+// A round with the next entry of the stream makes a block even if no transaction of the entry is
+// new, so that the stream advances. Seal reads the state and does not change it.
 func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 	seen func(id Hash, transaction *Transaction) bool) *Draft {
 	if s.tree == nil {
@@ -64,23 +63,23 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 	return draft
 }
 
-// awaited names a verdict.
+// awaited identifies a verdict.
 type awaited struct {
 	id    Hash
 	shard ShardID
 }
 
-// sealing is a draft under way, in a book of several shards.
+// sealing is a draft in progress, in a book of several shards.
 type sealing struct {
 	*Draft
 	state *State
 	seen  func(Hash, *Transaction) bool
 	ids   map[Hash]struct{}
-	// verdicts are those in the draft; over are the transactions that a failing one among them
-	// ends.
+	// verdicts are the verdicts in the draft. over are the transactions that a bad verdict in the
+	// draft ends.
 	verdicts map[awaited]struct{}
 	over     map[Hash]struct{}
-	// registered are the organisations that the draft registers before the place that is looked at.
+	// registered are the organisations that the draft registers before the present place.
 	registered   map[OrganisationName]Organisation
 	destinations shardSet
 }
@@ -108,7 +107,7 @@ func (s *sealing) addVerdict(verdict *Verdict) {
 		root: IDRoot(ids)})
 }
 
-// addStream takes the entries of the parent's stream that follow the last one in the chain.
+// addStream adds the entries of the parent's stream that follow the last one in the chain.
 func (s *sealing) addStream(batches []*Batch) {
 	last, ahead := s.state.Carried(), make(map[uint64][]byte)
 	for _, batch := range batches {
@@ -122,6 +121,8 @@ func (s *sealing) addStream(batches []*Batch) {
 			ahead[carried.Number] = carried.Bundle
 		}
 	}
+	// The stream must not skip an entry, so stop at the first one that is missing or cannot be
+	// used.
 	for next := last + 1; len(ahead) > 0; next++ {
 		encoded, here := ahead[next]
 		if !here {
@@ -141,8 +142,8 @@ func (s *sealing) addStream(batches []*Batch) {
 	s.Gaps += len(ahead)
 }
 
-// addBundle adds a client's bundle (number 0, whose transactions are all there), or one of the
-// parent's stream, of which those marked in present are there.
+// addBundle adds a client's bundle (number 0, with all of its transactions), or an entry of the
+// parent's stream, which has only the transactions marked in present.
 func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
 	kept, first := make([]bool, bundle.Len()), len(s.block.Entries)
 	for place, id := range bundle.ids {
@@ -172,7 +173,8 @@ func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
 	}
 }
 
-// belongs reports whether a transaction may be in a block of this shard, as execution will see it.
+// belongs reports whether a transaction may be in a block of this shard. Execution makes the same
+// decision.
 func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
 	if transaction.Change != nil {
 		return number == 0
@@ -189,7 +191,7 @@ func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
 		s.state.organisations[transaction.Signer] != nil)
 }
 
-// register notes what a transaction registers, as execution will.
+// register notes the organisations that a transaction registers, as execution will.
 func (s *sealing) register(transaction *Transaction, signatures []Signature) {
 	if len(transaction.Registrations) == 0 {
 		return

@@ -2,15 +2,14 @@ package ledger
 
 import "cmp"
 
-// comparePlaces returns -1, 0 or 1 as the first place in a chain comes before the second, is it, or
-// comes after it.
+// comparePlaces returns -1, 0 or 1 if the first place in a chain is before, equal to or after the
+// second.
 func comparePlaces(aHeight Height, aIndex uint32, bHeight Height, bIndex uint32) int {
 	return cmp.Or(cmp.Compare(aHeight, bHeight), cmp.Compare(aIndex, bIndex))
 }
 
-// applyVerdict notes what another shard says of a transaction that waits, and settles the
-// transaction where nothing more is missing: it takes effect when all have said that their parts
-// are good, and is released as soon as one has said that its is not.
+// applyVerdict records another shard's verdict on a waiting transaction. The transaction takes
+// effect when all other shards have given a good verdict, and is released on the first bad one.
 func (s *State) applyVerdict(verdict *Verdict) Result {
 	s.counter++
 	if !s.Awaits(verdict) {
@@ -41,17 +40,17 @@ func (s *State) settled(found *slot, tookEffect bool) {
 	s.removePending(found)
 }
 
-// release gives back what a transaction has set aside.
+// release takes back the holds of a transaction.
 func (s *State) release(entry *pending) {
 	for i := range entry.parts {
 		s.changeHold(s.accounts[entry.parts[i].account], &entry.parts[i], true)
 	}
 }
 
-// takeEffect does what a transaction has set aside. It cannot fail: that is what setting aside is
-// for. An amount that goes was held back from everything since, one that comes has its room. A
-// record keeps the value with the greatest place, as if the transaction had been applied at its own
-// ("The Duplicate Database Problem", Thomas' write rule, 1975).
+// takeEffect applies the parts of a transaction that were set aside. It cannot fail, because
+// setting aside has kept each outgoing amount from all later transactions and reserved room for
+// each incoming amount. A record keeps the value with the greatest place, as if the transaction had
+// been applied at its own place ("The Duplicate Database Problem", Thomas' write rule, 1975).
 func (s *State) takeEffect(entry *pending) {
 	for i := range entry.parts {
 		p := &entry.parts[i]
@@ -68,7 +67,7 @@ func (s *State) takeEffect(entry *pending) {
 	}
 }
 
-// move changes the balance by what a part asks for.
+// move adds the net amount of a part to the balance.
 func (a *account) move(p *part) {
 	if p.net.Sign() == 0 {
 		return

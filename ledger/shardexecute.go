@@ -1,45 +1,46 @@
 package ledger
 
-// Forward is a bundle of a block that goes to a child shard: entry Number of the stream to it.
-// Block.CarriedBundle gives its bytes.
+// Forward is a bundle of a block that goes to a child shard, as entry Number of the stream to that
+// child. Block.CarriedBundle returns its bytes.
 type Forward struct {
 	Child  ShardID
 	Number uint64
-	// Bundle is its index in the block.
+	// Bundle is the index of the bundle in the block.
 	Bundle uint32
 }
 
-// OwnVerdict is what this shard says of a cross-shard transaction in the block, and the shards that
+// OwnVerdict is this shard's verdict on a cross-shard transaction in the block, and the shards that
 // wait for it.
 type OwnVerdict struct {
 	Verdict
 	To []ShardID
 }
 
-// Settlement is the end of a transaction's wait for other shards: the block's transaction Index is
-// the verdict that ended it.
+// Settlement is the end of a transaction's wait for other shards. Index is the place in the block
+// of the verdict that ended the wait.
 type Settlement struct {
 	ID    Hash
 	Index uint32
-	// Applied says that it took effect there; otherwise what it had set aside is free again.
+	// Applied is set if the transaction took effect. Otherwise the amounts that it had set aside
+	// are free again.
 	Applied bool
 }
 
-// Crossings is what a block did that concerns other shards. It is empty in a book of one shard.
+// Crossings lists the effects of a block that concern other shards. It is empty in a book of one
+// shard.
 type Crossings struct {
-	// Forwards are in the order of their bundles, and within a bundle by child.
+	// Forwards are in the order of their bundles, and of the children within a bundle.
 	Forwards []Forward
 	// Verdicts are in the order of their transactions.
 	Verdicts []OwnVerdict
 	// Settlements are in the order of the verdicts that ended the waits.
 	Settlements []Settlement
-	// OutOfPlace counts the transactions with that result. A block with one is not what a correct
-	// node makes.
+	// OutOfPlace counts the transactions with that result. No correct node makes a block with one.
 	OutOfPlace int
 }
 
-// shardExecution is the part of a state that is in use during a block of a book with several
-// shards.
+// shardExecution is the part of a state that is used while a block of a book with several shards is
+// executed.
 type shardExecution struct {
 	touchedStreams []*stream
 	touchedSlots   []*slot
@@ -50,8 +51,8 @@ type shardExecution struct {
 	settlements    []Settlement
 }
 
-// executeShard executes the entries of a block, bundle by bundle, and gives what concerns children
-// its numbers in their streams.
+// executeShard executes the entries of a block, bundle by bundle. It numbers the bundles that go to
+// child shards in their streams.
 func (s *State) executeShard(block *Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
@@ -84,9 +85,10 @@ func (s *State) executeShard(block *Block) Crossings {
 }
 
 // belongs reports whether a client's transaction with these destinations may be in a block of this
-// shard. One from the parent's stream concerns something that this shard reaches. One that entered
-// here concerns nothing else, and its signer is registered: see doc.go on what is submitted again
-// after it failed.
+// shard. A transaction from the parent's stream (number above 0) must concern a shard that this
+// shard reaches. A transaction that entered here must concern only such shards, and its signer must
+// be registered, unless it has registrations. See doc.go on transactions that are submitted again
+// after a failure.
 func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64,
 	signerKnown bool) bool {
 	if number == 0 {
@@ -95,7 +97,8 @@ func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64,
 	return s.parent != nil && s.tree.Concerns(s.shard, destinations)
 }
 
-// applyEntry executes one transaction at its place, and marks the children that it goes on to.
+// applyEntry executes one transaction at its place, and marks the child shards that it is forwarded
+// to.
 func (s *State) applyEntry(entry *Entry, seal *BundleSeal) Result {
 	t := entry.Transaction
 	switch {
@@ -133,8 +136,8 @@ func (s *State) applyEntry(entry *Entry, seal *BundleSeal) Result {
 	return result
 }
 
-// applyHere executes a client's transaction with the destinations at hand, as far as it is for this
-// shard; a cross-shard transaction is only decided on.
+// applyHere executes this shard's share of a client's transaction, given s.destinations. For a
+// cross-shard transaction it only decides on this shard's part.
 func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Result {
 	switch {
 	case !s.destinations.has(s.shard):
@@ -154,8 +157,8 @@ func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Res
 	return s.attemptPart(t, signatures)
 }
 
-// precheckShard says what would become of a transaction here, see Precheck; what it sets aside is
-// not held for those that follow in its bundle.
+// precheckShard returns the result that a transaction would have here; see Precheck. It does not
+// hold amounts, so later transactions in the bundle do not see them as set aside.
 func (s *State) precheckShard(t *Transaction, root Hash, signatures []Signature) Result {
 	switch {
 	case t.Verdict != nil:
@@ -167,7 +170,7 @@ func (s *State) precheckShard(t *Transaction, root Hash, signatures []Signature)
 	return s.applyHere(t, root, signatures)
 }
 
-// finishShard collects the changes of streams and of transactions that wait.
+// finishShard collects the changes of streams and of waiting transactions.
 func (s *State) finishShard(changes *Changes) {
 	for _, each := range s.touchedStreams {
 		s.settle(changes, &each.mark, each.appendEntry)

@@ -9,25 +9,25 @@ import (
 const (
 	// MaxShards bounds the shards of a book.
 	MaxShards = 1024
-	// MaxShardedMembers bounds the members that the genesis of such a book names, over all shards.
+	// MaxShardedMembers bounds the members in the genesis of such a book, over all shards.
 	MaxShardedMembers = 1 << 14
 )
 
-// ShardTree is the static tree of a book's shards, as far as the ledger needs it: which shards lie
-// below which, and so where an entry enters, through which shards it passes, and whom it concerns.
-// It is read-only.
+// ShardTree is the static tree of a book's shards. It tells which shards lie below which, and
+// therefore where an entry enters, through which shards it passes and which shards it concerns. It
+// is read-only.
 type ShardTree struct {
 	parents  []ShardID
 	children [][]ShardID
 	depths   []int
-	// A depth-first walk enters a shard at first and leaves it before last: the shards below it,
-	// itself included, are those entered in between.
+	// A depth-first walk visits the shards. The shards below shard s, including s, are those with
+	// first[s] <= first < last[s].
 	first, last []uint32
 	root        ShardID
 }
 
-// newShardTree makes the tree of which each shard's parent is given, the root being its own, or
-// returns ErrGenesis.
+// newShardTree returns the tree in which parents holds each shard's parent, and the root is its own
+// parent. It returns ErrGenesis if that is not a tree.
 func newShardTree(parents []ShardID) (*ShardTree, error) {
 	count := len(parents)
 	t := &ShardTree{parents: slices.Clone(parents), children: make([][]ShardID, count),
@@ -47,8 +47,8 @@ func newShardTree(parents []ShardID) (*ShardTree, error) {
 		}
 	}
 	if roots != 1 {
-		return nil, fmt.Errorf("%w: %d shards are their own parents, which exactly the root of "+
-			"the tree is", ErrGenesis, roots)
+		return nil, fmt.Errorf("%w: %d shards are their own parents: exactly one shard, the root "+
+			"of the tree, must be its own parent", ErrGenesis, roots)
 	}
 	var entered uint32
 	path := []ShardID{t.root}
@@ -73,7 +73,7 @@ func newShardTree(parents []ShardID) (*ShardTree, error) {
 	return t, nil
 }
 
-// Shards returns the number of shards; they are numbered from 0.
+// Shards returns the number of shards. They are numbered from 0.
 func (t *ShardTree) Shards() int { return len(t.parents) }
 
 // Root returns the root of the tree.
@@ -85,29 +85,29 @@ func (t *ShardTree) Parent(shard ShardID) (ShardID, bool) {
 	return parent, parent != shard
 }
 
-// Children returns a shard's children, ascending; read-only.
+// Children returns a shard's children, in ascending order. The slice is read-only.
 func (t *ShardTree) Children(shard ShardID) []ShardID { return t.children[shard] }
 
 // Depth returns the number of steps from the root to a shard.
 func (t *ShardTree) Depth(shard ShardID) int { return t.depths[shard] }
 
-// Reaches reports whether a shard is another, or lies above it.
+// Reaches reports whether shard is other or lies above it.
 func (t *ShardTree) Reaches(shard, other ShardID) bool {
 	return t.first[shard] <= t.first[other] && t.first[other] < t.last[shard]
 }
 
-// Covers reports whether a shard reaches all of some shards.
+// Covers reports whether a shard reaches all of these shards.
 func (t *ShardTree) Covers(shard ShardID, all []ShardID) bool {
 	return !slices.ContainsFunc(all, func(each ShardID) bool { return !t.Reaches(shard, each) })
 }
 
-// Concerns reports whether a shard reaches any of some shards.
+// Concerns reports whether a shard reaches any of these shards.
 func (t *ShardTree) Concerns(shard ShardID, any []ShardID) bool {
 	return slices.ContainsFunc(any, func(each ShardID) bool { return t.Reaches(shard, each) })
 }
 
-// Entry returns where what concerns these shards, at least one, enters: their lowest common
-// ancestor [TRAM, section 3.1].
+// Entry returns the shard where an entry that concerns these shards, at least one, enters: their
+// lowest common ancestor [TRAM, section 3.1].
 func (t *ShardTree) Entry(shards []ShardID) ShardID {
 	entry := shards[0]
 	for !t.Covers(entry, shards) {
@@ -116,7 +116,7 @@ func (t *ShardTree) Entry(shards []ShardID) ShardID {
 	return entry
 }
 
-// shardSet is some shards, ascending, each once.
+// shardSet is a set of shards in ascending order.
 type shardSet []ShardID
 
 func (s *shardSet) add(shard ShardID) {
@@ -130,7 +130,7 @@ func (s shardSet) has(shard ShardID) bool {
 	return found
 }
 
-// without returns a copy without one shard.
+// without returns a copy of the set without one shard.
 func (s shardSet) without(shard ShardID) []ShardID {
 	others := make([]ShardID, 0, len(s))
 	for _, each := range s {
@@ -141,7 +141,7 @@ func (s shardSet) without(shard ShardID) []ShardID {
 	return others
 }
 
-// validateShards checks what a genesis says of several shards.
+// validateShards checks the fields of a genesis that describe several shards.
 func (g *Genesis) validateShards() error {
 	switch {
 	case len(g.Shards) == 0 && len(g.Tree) == 0 && g.Shard == 0:
@@ -190,8 +190,8 @@ func (g *Genesis) validateShards() error {
 // Sharded reports whether the book has several shards.
 func (g *Genesis) Sharded() bool { return len(g.Shards) > 0 }
 
-// ShardTree returns the tree of the book's shards, nil where it has one shard only. The genesis has
-// to be valid.
+// ShardTree returns the tree of the book's shards, or nil if the book has only one shard. The
+// genesis must be valid.
 func (g *Genesis) ShardTree() *ShardTree {
 	if !g.Sharded() {
 		return nil
@@ -203,8 +203,8 @@ func (g *Genesis) ShardTree() *ShardTree {
 	return tree
 }
 
-// ForShard returns the genesis of another shard of the same book, or ErrGenesis where there is none
-// of that number. It shares the memory of this one.
+// ForShard returns the genesis of a shard of the same book, or ErrGenesis if there is no such
+// shard. It shares the memory of g.
 func (g *Genesis) ForShard(shard ShardID) (*Genesis, error) {
 	if !g.Sharded() && shard == 0 {
 		return g, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// drawParents draws a tree of shards: each but the root, which is anywhere, below one that is
-// nearer to the root.
+// drawParents draws a tree of shards. Any shard may be the root, and every other shard has a parent
+// that is nearer to the root.
 func drawParents(r *rapid.T, most int) []ledger.ShardID {
 	count := rapid.IntRange(2, most).Draw(r, "shards")
 	order := rapid.Permutation(numbered(count)).Draw(r, "order")
@@ -35,7 +35,7 @@ func numbered(count int) []ledger.ShardID {
 	return all
 }
 
-// The tree's answers are those that walking from parent to parent gives.
+// The tree's answers agree with walks from parent to parent.
 func TestShardTree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -143,8 +143,8 @@ func TestShardedGenesis(t *testing.T) {
 	}
 }
 
-// The home of an organisation is part of the protocol: it never changes, it spreads them, and
-// another shard takes only those that it wins.
+// The home of an organisation is part of the protocol. It never changes, homes are spread evenly,
+// and an additional shard takes only the organisations for which it has the highest score.
 func TestRendezvous(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[ledger.OrganisationName]ledger.ShardID{"acme": 3, "bank": 0,

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// MaxAssets is the number of assets that an account can have held.
+// MaxAssets is the maximum number of different assets that an account can hold over its lifetime.
 const MaxAssets = 64
 
-// The kinds of entries of a state, the first byte of their keys. The names that follow end with a
-// zero byte, so that no key begins another.
+// The kinds of entries of a state. The kind is the first byte of an entry's key. Keys that are
+// names end with a zero byte, so no key is a prefix of another.
 const (
 	kindAccount      = 'a'
 	kindOrganisation = 'o'
@@ -24,20 +24,21 @@ const (
 	kindPending      = 'p'
 )
 
-// Balance is what an account holds of an asset.
+// Balance is the amount of one asset in an account.
 type Balance struct {
 	Asset AssetName `json:"asset"`
-	// Amount is what can be spent.
+	// Amount is the amount that can be spent.
 	Amount Amount `json:"amount"`
-	// SetAside is what transactions that wait for other shards will take, if they take effect, and
-	// give back to Amount otherwise.
+	// SetAside is the amount that transactions that wait for other shards will take if they take
+	// effect. If they do not, it returns to Amount.
 	SetAside Amount `json:"set_aside,omitzero"`
-	// Incoming is what transactions that wait for other shards will bring, if they take effect.
+	// Incoming is the amount that transactions that wait for other shards will bring if they take
+	// effect.
 	Incoming Amount `json:"incoming,omitzero"`
 }
 
-// Settled returns what the account has, whether or not it is set aside; MaxAmount where that is
-// more, which it is in no chain.
+// Settled returns the whole amount in the account, set aside or not. It returns MaxAmount if the
+// sum overflows, which does not happen in any chain.
 func (b *Balance) Settled() Amount {
 	settled, err := b.Amount.Add(b.SetAside)
 	if err != nil {
@@ -53,15 +54,15 @@ type Account struct {
 	Number uint64 `json:"number"`
 	Issuer bool   `json:"issuer,omitempty"`
 	Alias  string `json:"alias,omitempty"`
-	// Opened is the height of the block that opened it.
+	// Opened is the height of the block that opened the account.
 	Opened Height `json:"opened"`
-	// Balances are sorted by asset; an asset that the account held once stays, with amount 0.
+	// Balances are sorted by asset. An asset that the account once held stays, with amount 0.
 	Balances []Balance `json:"balances"`
 	// History is the number of transactions that were applied to the account.
 	History uint64 `json:"history"`
 }
 
-// Balance returns what the account holds of an asset.
+// Balance returns the amount of an asset that can be spent, or 0.
 func (a *Account) Balance(asset AssetName) Amount {
 	if at, held := a.find(asset); held {
 		return a.Balances[at].Amount
@@ -78,8 +79,8 @@ func (a *Account) find(asset AssetName) (int, bool) {
 	return len(a.Balances), false
 }
 
-// mark tells that an entry was touched in the block under way, and where its encoding from before
-// lies in the arena: nowhere if it is new.
+// mark records that the current block touched an entry, and where the arena holds the encoding from
+// before the block. If the entry is new, before is -1.
 type mark struct {
 	touched      bool
 	before, keys int
@@ -87,12 +88,12 @@ type mark struct {
 }
 
 type account struct {
-	// Account's balances hold what the account has, without regard to holds.
+	// The balances of Account are the full amounts, regardless of holds.
 	Account
 	// holds are sorted by asset.
 	holds []hold
 	mark  mark
-	// counted is the transaction that the account's history counted last, so that several postings
+	// counted is the last transaction that the history counted. Several postings of a transaction
 	// count once.
 	counted uint64
 }
@@ -103,8 +104,8 @@ type organisation struct {
 	mark mark
 }
 
-// RecordPlace is where a record's value was written last: the record Item of the transaction at
-// Index of the block at Height. Digest is the SHA-256 of the value.
+// RecordPlace is the place where a record's value was last written: record Item of the transaction
+// at Index in the block at Height. Digest is the SHA-256 of the value.
 type RecordPlace struct {
 	Height Height
 	Index  uint32
@@ -124,14 +125,16 @@ type windowKey struct {
 }
 
 // State is everything that execution depends on: organisations, accounts with their balances, nonce
-// windows, where the records are, and the members. It is kept in memory, some 300 bytes an account,
-// so that execution never waits for a disk and a read never shows what a damaged disk says. It is
-// not safe for concurrent use; reads may run beside reads.
+// windows, the places of records, the members and, in a book of several shards, streams and waiting
+// transactions. It is kept in memory, some 300 bytes an account. So execution never waits for a
+// disk, and a read never returns data from a damaged disk. It is not safe for concurrent use, but
+// several reads may run at the same time.
 type State struct {
 	genesis *Genesis
-	// ledger is the book's identity, chain this chain's; they are the same in a book of one shard.
+	// ledger is the identity of the book, and chain that of this chain. They are equal in a book of
+	// one shard.
 	ledger, chain Hash
-	// tree is nil in a book of one shard, and what follows empty.
+	// In a book of one shard, tree is nil and the four fields below are empty.
 	tree     *ShardTree
 	shard    ShardID
 	parent   *stream
@@ -147,7 +150,8 @@ type State struct {
 
 	digest Digest
 
-	// sorted lists the accounts by path; the last unsorted of them are new and in no order.
+	// sorted lists the accounts by path, except that the last unsorted of them are new and in no
+	// order.
 	sorted   []*account
 	unsorted int
 
@@ -171,7 +175,7 @@ func NewState(genesis *Genesis) *State {
 	return s
 }
 
-// Digest returns the state digest, as the header of the last executed block has it.
+// Digest returns the state digest, as it is in the header of the last executed block.
 func (s *State) Digest() Hash { return s.digest.Sum() }
 
 // Organisation returns a registered organisation, read-only.
@@ -220,7 +224,7 @@ func (a *account) copy() Account {
 // AccountCount returns the number of open accounts.
 func (s *State) AccountCount() int { return len(s.accounts) }
 
-// SortAccounts brings the list that Accounts reads up to date; it counts as a write.
+// SortAccounts sorts the list that Accounts reads. For concurrency it counts as a write.
 func (s *State) SortAccounts() {
 	if s.unsorted == 0 {
 		return
@@ -231,11 +235,11 @@ func (s *State) SortAccounts() {
 	s.unsorted = 0
 }
 
-// Sorted reports whether the list that Accounts reads is up to date.
+// Sorted reports whether the list that Accounts reads is sorted.
 func (s *State) Sorted() bool { return s.unsorted == 0 }
 
-// Accounts returns copies of at most limit accounts by path, those after the given one. It needs
-// the list to be sorted.
+// Accounts returns copies of at most limit accounts after the given path, ordered by path. The list
+// must be sorted; see SortAccounts.
 func (s *State) Accounts(after AccountPath, limit int) []Account {
 	from, found := slices.BinarySearchFunc(s.sorted, after, func(a *account, path AccountPath) int {
 		return strings.Compare(string(a.Path), string(path))
@@ -250,7 +254,7 @@ func (s *State) Accounts(after AccountPath, limit int) []Account {
 	return page
 }
 
-// Record returns where a record's value is.
+// Record returns the place of a record's value.
 func (s *State) Record(key RecordKey) (RecordPlace, bool) {
 	if found := s.records[key]; found != nil {
 		return found.RecordPlace, true
@@ -258,14 +262,14 @@ func (s *State) Record(key RecordKey) (RecordPlace, bool) {
 	return RecordPlace{}, false
 }
 
-// Fresh reports whether a nonce may still be applied. A transaction that TakesNonce, and whose
-// nonce is fresh, was never applied.
+// Fresh reports whether a nonce can still be applied. A transaction with a fresh nonce was never
+// applied, if it TakesNonce.
 func (s *State) Fresh(organisation OrganisationName, nonce Nonce) bool {
 	found := s.windows[windowKey{organisation, nonce.Stream}]
 	return found == nil || found.fresh(nonce.Sequence)
 }
 
-// NextSequence returns the number after the highest applied one of a stream; 1 for a new stream.
+// NextSequence returns the number after the highest applied one of a stream, or 1 for a new stream.
 func (s *State) NextSequence(organisation OrganisationName, stream uint64) uint64 {
 	if found := s.windows[windowKey{organisation, stream}]; found != nil {
 		return found.high + 1
@@ -319,12 +323,12 @@ func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return append(to, r.Digest[:]...), keyLength
 }
 
-// ErrEntry says that an entry of a state cannot be restored.
+// ErrEntry reports that an entry of a state cannot be restored.
 var ErrEntry = errors.New("ledger: malformed state entry")
 
-// Restore puts an entry into a state that holds none under its key, as Changes and Entries gave it.
-// Nothing is shared with key and value. When all entries are in, the Digest tells whether they are
-// those of a block.
+// Restore adds an entry, as Changes and Entries return it, to a state that has no entry with this
+// key. It copies key and value. After all entries are restored, compare Digest with a block's
+// header to verify them.
 func (s *State) Restore(key, value []byte) error {
 	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
@@ -408,8 +412,8 @@ func (a *account) restore(r *reader) {
 	}
 }
 
-// Entries calls visit with the key and value of every entry, in no order, until it fails. The
-// slices are valid during the call.
+// Entries calls visit with the key and value of every entry, in no particular order, until visit
+// fails. The slices are valid only during the call.
 func (s *State) Entries(visit func(key, value []byte) error) error {
 	var buffer []byte
 	show := func(entry []byte, keyLength int) error {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// stream is one numbered stream of bundles, from the parent shard's chain or to a child's: how far
-// it is. A stream that has not begun is no entry of the state.
+// stream is the position of one numbered stream of bundles, from the parent shard's chain or to a
+// child's. A stream that has not begun is not an entry of the state.
 type stream struct {
 	shard  ShardID
 	number uint64
@@ -20,7 +20,7 @@ func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return binary.AppendUvarint(to, x.number), keyLength
 }
 
-// advance gives the stream its next number.
+// advance increments the stream's number and returns it.
 func (s *State) advance(x *stream) uint64 {
 	if !x.mark.touched {
 		if x.number == 0 {
@@ -34,7 +34,8 @@ func (s *State) advance(x *stream) uint64 {
 	return x.number
 }
 
-// newStreams makes the streams of a shard: from its parent, nil for the root, and to its children.
+// newStreams creates the streams of a shard: one from its parent, unless it is the root, and one to
+// each child.
 func (s *State) newStreams() {
 	if parent, below := s.tree.Parent(s.shard); below {
 		s.parent = &stream{shard: parent}
@@ -56,7 +57,7 @@ func (s *State) streamOf(shard ShardID) *stream {
 	return nil
 }
 
-// restoreStream puts the entry of a stream into the state. It returns whether there was one
+// restoreStream puts the entry of a stream into the state. It reports whether there was one
 // already.
 func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
@@ -74,8 +75,8 @@ func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
 	return again, nil
 }
 
-// Carried returns how far the stream from the parent shard is in this chain: the number of the last
-// entry that it has; 0 at the root.
+// Carried returns the position of the stream from the parent shard: the number of its last entry in
+// this chain. It is 0 at the root.
 func (s *State) Carried() uint64 {
 	if s.parent == nil {
 		return 0
@@ -83,8 +84,8 @@ func (s *State) Carried() uint64 {
 	return s.parent.number
 }
 
-// Streamed returns how far the stream to a child is: the number of its last entry; 0 for what is no
-// child.
+// Streamed returns the position of the stream to a child: the number of its last entry. It is 0 for
+// a shard that is not a child.
 func (s *State) Streamed(child ShardID) uint64 {
 	for _, each := range s.children {
 		if each.shard == child {

@@ -2,7 +2,7 @@ package ledger
 
 import "github.com/ledgerd/ledgerd/clock"
 
-// Package clock has the rules by which a block gets its time from the batches of its round.
+// Package clock has the rules that determine a block's time from the batches of its round.
 
 // Milliseconds is a point in time: milliseconds since 1970-01-01 00:00 UTC.
 type Milliseconds = clock.Milliseconds
@@ -11,9 +11,10 @@ type Milliseconds = clock.Milliseconds
 type MemberClock = clock.MemberClock
 
 const (
-	// ClockBound is how far a member's clock may be from one that it confirms.
+	// ClockBound is the furthest that a member's clock may be from a clock that it confirms.
 	ClockBound = clock.Bound
-	// MaxStep is how far a block's time may be beyond its parent's without a majority's clocks.
+	// MaxStep is the furthest that a block's time may be beyond its parent's without the clocks of
+	// a majority.
 	MaxStep = clock.MaxStep
 	// NoTime is the time of a batch whose proposer does not know the time.
 	NoTime = clock.NoTime
@@ -22,7 +23,7 @@ const (
 // MemberClockSize is the most bytes that a member's clock adds to a batch.
 const MemberClockSize = 5 + 3
 
-// Indexes returns the indexes of the present members, ascending.
+// Indexes returns the indexes of the present members, in ascending order.
 func (m *Membership) Indexes() []MemberIndex {
 	indexes := make([]MemberIndex, len(m.Members))
 	for i := range m.Members {
@@ -31,7 +32,7 @@ func (m *Membership) Indexes() []MemberIndex {
 	return indexes
 }
 
-// times returns the times of the round that follows.
+// times returns an empty set of times for the round after the parent.
 func (p *Parent) times() clock.Round {
 	times := clock.Round{Parent: p.Header.Time}
 	if p.Members != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	noon        = ledger.Milliseconds(1_700_000_000_000) // the genesis' time
+	noon        = ledger.Milliseconds(1_700_000_000_000) // the genesis time
 	second      = ledger.Milliseconds(1000)
 	week        = 7 * 24 * 3600 * second
 	thirtyYears = 30 * 365 * 24 * 3600 * second
 )
 
-// clocks are those of members, each as far ahead of the batch's time as the offset.
+// clocks returns clocks of these members, each with this offset from the batch's time.
 func clocks(offset ledger.Milliseconds, members ...ledger.MemberIndex) []ledger.MemberClock {
 	list := make([]ledger.MemberClock, len(members))
 	for i, member := range members {
@@ -27,13 +27,13 @@ func clocks(offset ledger.Milliseconds, members ...ledger.MemberIndex) []ledger.
 	return list
 }
 
-// proposal is a batch's time and the clocks that prove it.
+// proposal is the time of a batch and the clocks that prove it.
 type proposal struct {
 	time   ledger.Milliseconds
 	clocks []ledger.MemberClock
 }
 
-// sealed is the time of a block whose parent has a time, in a book of some members.
+// sealed returns the time of a block in a book with this genesis, given the time of its parent.
 func sealed(t *testing.T, genesis *ledger.Genesis, parent ledger.Milliseconds,
 	proposals ...proposal) ledger.Milliseconds {
 	t.Helper()
@@ -106,8 +106,8 @@ func TestBlockTime(t *testing.T) {
 	}
 }
 
-// Whatever clocks are proposed, a block goes further than the largest step only to within the bound
-// of the clocks of a majority, and never back.
+// Whatever clocks are proposed, a block's time never goes back. It exceeds the largest step only to
+// a time within the bound of the clocks of a majority.
 func TestBlockTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

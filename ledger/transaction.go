@@ -19,7 +19,7 @@ const (
 	MaxTransactionBytes = 256 << 10
 )
 
-// The first byte of a transaction's body says how to read the rest.
+// The first byte of a transaction's body is its version.
 const (
 	transactionVersion    = 1
 	administrativeVersion = 2
@@ -30,10 +30,10 @@ const transactionDomain = "ledgerd/transaction/1\x00"
 // PublicKey is an ed25519 public key. Its text form is 64 hex digits.
 type PublicKey [32]byte
 
-// ErrKey says that a text is not a public key.
+// ErrKey reports that a text is not a public key.
 var ErrKey = errors.New("ledger: a public key is 64 hex digits")
 
-// ParsePublicKey reads the text form of a public key.
+// ParsePublicKey parses the text form of a public key.
 func ParsePublicKey(text string) (PublicKey, error) {
 	var key PublicKey
 	if len(text) != 2*len(key) {
@@ -51,7 +51,7 @@ func (k PublicKey) String() string { return hex.EncodeToString(k[:]) }
 // MarshalText returns 64 hex digits.
 func (k PublicKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the output of MarshalText.
 func (k *PublicKey) UnmarshalText(text []byte) error {
 	parsed, err := ParsePublicKey(string(text))
 	if err != nil {
@@ -61,94 +61,92 @@ func (k *PublicKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Nonce makes a transaction of its signer unique. Streams are independent of each other, so that
-// several clients of one organisation need not agree; within a stream each sequence number is
-// applied at most once, and a number WindowSize or more below the highest one applied comes too
-// late.
+// Nonce makes a signer's transactions unique. Streams are independent, so several clients of one
+// organisation need not coordinate. Within a stream each sequence number is applied at most once. A
+// number that is WindowSize or more below the highest applied one is too late.
 type Nonce struct {
 	Stream   uint64 `json:"stream"`
 	Sequence uint64 `json:"sequence"`
 }
 
-// Registration makes an organisation known, with the keys that may sign for it. It has to be signed
-// by one of those keys, and by an operator's where the genesis says so. Registering again with
-// equal parameters changes nothing and is no failure. In a book of several shards it is alone in
-// its transaction, beside other registrations and a note, takes no nonce and does not expire.
+// Registration registers an organisation with the keys that may sign for it. One of those keys must
+// sign it, and also an operator if the genesis says so. Registering again with equal parameters
+// changes nothing and succeeds. In a book of several shards, its transaction may hold only
+// registrations and a note, takes no nonce and does not expire.
 type Registration struct {
 	Name OrganisationName `json:"name"`
-	// Keys are 1 to MaxKeys different keys.
+	// Keys are 1 to MaxKeys distinct keys.
 	Keys []PublicKey `json:"keys"`
-	// Shard is the shard that holds the organisation's accounts where Pinned is set; otherwise it
-	// is chosen by rendezvous hashing, and Shard is 0.
+	// Shard is the shard that holds the organisation's accounts if Pinned is set. Otherwise Shard
+	// is 0, and rendezvous hashing chooses the shard.
 	Shard  ShardID `json:"shard,omitempty"`
 	Pinned bool    `json:"pinned,omitempty"`
 }
 
-// Opening opens an account. It has to be signed by the account's organisation. Opening again with
-// equal parameters changes nothing and is no failure.
+// Opening opens an account. The account's organisation must sign it. Opening again with equal
+// parameters changes nothing and succeeds.
 type Opening struct {
 	Account AccountPath `json:"account"`
 	// Issuer lets the account's balances go below zero.
 	Issuer bool `json:"issuer,omitempty"`
-	// Alias is the account's name in the file that it was imported from, "" for none; exports show
-	// it.
+	// Alias is the account's name in the file from which it was imported, or "". Exports show it.
 	Alias string `json:"alias,omitempty"`
 }
 
-// Posting adds an amount to an account's balance of an asset. A negative amount has to be signed by
-// the account's organisation.
+// Posting adds an amount to an account's balance of an asset. The account's organisation must sign
+// a negative amount.
 type Posting struct {
 	Account AccountPath `json:"account"`
 	Asset   AssetName   `json:"asset"`
 	Amount  Amount      `json:"amount"`
 }
 
-// Record sets a key's value. It has to be signed by the key's organisation.
+// Record sets a key's value. The key's organisation must sign it.
 type Record struct {
 	Key   RecordKey `json:"key"`
 	Value []byte    `json:"value"`
 }
 
-// Transaction is a balanced journal entry: what is to change, for whom, and until when.
-// Registrations, openings, postings and records take effect in this order, all or none.
+// Transaction is a balanced journal entry. Its registrations, openings, postings and records take
+// effect in this order, all or none.
 type Transaction struct {
-	// Ledger is the identity of the book that the transaction is for (Genesis.Book); it is good for
-	// no other. A change of the membership names its chain (Genesis.Hash).
+	// Ledger is the identity of the book that the transaction is for (Genesis.Book); it is valid
+	// for no other. A change of the membership names its chain instead (Genesis.Hash).
 	Ledger Hash `json:"ledger"`
-	// Signer is the organisation whose nonce this is. It has to sign.
+	// Signer is the organisation that the nonce belongs to. It must sign.
 	Signer OrganisationName `json:"signer"`
 	Nonce  Nonce            `json:"nonce"`
 	// LastValid is the height of the last block that may apply the transaction; 0 means that it
-	// never expires. In a book of several shards it is a height of the signer's home shard.
+	// never expires. In a book of several shards it is a height of the home shard of the signer.
 	LastValid     Height         `json:"last_valid,omitempty"`
 	Registrations []Registration `json:"registrations,omitempty"`
 	Openings      []Opening      `json:"openings,omitempty"`
-	// Postings are none, or two and more that add up to zero for each asset.
+	// Postings are none, or at least two that add up to zero for each asset.
 	Postings []Posting `json:"postings,omitempty"`
 	Records  []Record  `json:"records,omitempty"`
-	// Change makes the transaction an administrative one, which an operator signs (or a member, see
-	// MembershipChange), which is alone in its bundle, and in which there is nothing else but a
-	// note: Signer is Operator.
+	// Change makes the transaction an administrative one. An operator signs it, or for an admission
+	// a member (see MembershipChange). It is alone in its bundle, it holds nothing else except a
+	// note, and its Signer is Operator.
 	Change *MembershipChange `json:"change,omitempty"`
-	// Verdict makes the transaction what another shard says of a cross-shard transaction. Members
-	// put it into a block, unsigned and alone in its bundle; no client submits it. There is nothing
-	// else in it, no note either.
+	// Verdict makes the transaction another shard's verdict on a cross-shard transaction. Members
+	// put it into a block, unsigned and alone in its bundle. Clients cannot submit it. The
+	// transaction holds nothing else, not even a note.
 	Verdict *Verdict `json:"verdict,omitempty"`
-	// Note is free, at most MaxNote bytes; by convention JSON or plain text.
+	// Note is free text or data of at most MaxNote bytes, by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
 
-// ErrInvalidTransaction says why a transaction can never be applied, whatever the state of the
+// ErrInvalidTransaction reports why a transaction can never be applied, whatever the state of the
 // ledger.
 var ErrInvalidTransaction = errors.New("ledger: invalid transaction")
 
-// ErrUnbalanced says that a transaction's postings do not add up to zero for an asset. It comes
-// with ErrInvalidTransaction.
+// ErrUnbalanced reports that a transaction's postings do not add up to zero for some asset. It is
+// wrapped together with ErrInvalidTransaction.
 var ErrUnbalanced = errors.New("ledger: unbalanced postings")
 
-// Validate returns ErrInvalidTransaction (with ErrName, ErrUnbalanced or ErrOverflow where that is
-// the reason) if the transaction breaks a rule that does not depend on the state of a ledger. It
-// looks at no signature.
+// Validate returns ErrInvalidTransaction if the transaction breaks a rule that does not depend on
+// the state of a ledger. The error also wraps ErrName, ErrUnbalanced or ErrOverflow if that is the
+// reason. Validate ignores signatures.
 func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
@@ -172,13 +170,13 @@ func (t *Transaction) Validate() error {
 }
 
 // TakesNonce reports whether the transaction takes its nonce when it is applied. An admission of a
-// disk takes none: the number of the membership that it makes is what lets it change the members
-// once. So a fresh nonce does not show that it was never applied.
+// disk takes none, because the number of the membership that it makes already prevents a second
+// effect. So a fresh nonce does not prove that an admission was never applied.
 func (t *Transaction) TakesNonce() bool {
 	return t.Change == nil || t.Change.Kind != ChangeAdmit
 }
 
-// checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
+// checkForm checks the rules that every encoding satisfies: names and bounds.
 func (t *Transaction) checkForm() error {
 	if t.Verdict != nil {
 		return t.checkVerdict()
@@ -267,8 +265,8 @@ func (r *Registration) checkForm() error {
 	return nil
 }
 
-// balanced returns ErrUnbalanced or ErrOverflow and the asset, unless each asset's postings add up
-// to zero.
+// balanced returns an asset with ErrUnbalanced or ErrOverflow unless the postings of every asset
+// add up to zero.
 func (t *Transaction) balanced() (AssetName, error) {
 	for i := range t.Postings {
 		asset := t.Postings[i].Asset
@@ -301,7 +299,7 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 	return false
 }
 
-// appendBody appends the canonical encoding. It checks nothing; see EncodeBody.
+// appendBody appends the canonical encoding without any checks; see EncodeBody.
 func (t *Transaction) appendBody(to []byte) []byte {
 	if t.Verdict != nil {
 		return t.appendVerdict(to)
@@ -361,8 +359,8 @@ func (r *Registration) append(to []byte) []byte {
 	return binary.AppendUvarint(to, uint64(r.Shard))
 }
 
-// EncodeBody returns the canonical encoding, the bytes that the id is the hash of. It fails with
-// ErrMalformed or ErrName where DecodeBody would.
+// EncodeBody returns the canonical encoding, whose hash is the id. It returns ErrMalformed or
+// ErrName if DecodeBody would.
 func (t *Transaction) EncodeBody() ([]byte, error) {
 	if err := t.checkForm(); err != nil {
 		return nil, err
@@ -382,8 +380,8 @@ func TransactionID(body []byte) Hash {
 	return sum256(append(append(buffer[:0], transactionDomain...), body...))
 }
 
-// DecodeBody takes a canonical encoding apart, or returns ErrMalformed or ErrName. The transaction
-// shares the memory of body, which must not change any more.
+// DecodeBody decodes a transaction, or returns ErrMalformed or ErrName. The transaction shares the
+// memory of body, which must not change any more.
 func DecodeBody(body []byte) (*Transaction, error) {
 	transaction := new(Transaction)
 	if err := decodeBody(body, transaction); err != nil {

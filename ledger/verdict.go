@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// verdictVersion begins the body of a verdict.
+// verdictVersion is the first byte of the body of a verdict.
 const verdictVersion = 3
 
-// Verdict is what one destination shard of a cross-shard transaction says of its part: SetAside
-// where it can be applied, or why not. It follows from that shard's chain, so that any member of
-// the shard can make it, as often as it likes; the shards that wait for it put it into their own
-// chains.
+// Verdict is the decision of one destination shard on its part of a cross-shard transaction:
+// SetAside, or the reason why the part cannot be applied. It follows from that shard's chain, so
+// any member of the shard can make it, any number of times. The shards that wait for it put it into
+// their own chains.
 type Verdict struct {
-	// ID is the transaction's.
+	// ID is the id of the transaction.
 	ID Hash `json:"transaction"`
-	// Shard is the one that says so.
+	// Shard is the shard that decided.
 	Shard  ShardID `json:"shard"`
 	Result Result  `json:"result"`
 }
@@ -23,7 +23,7 @@ type Verdict struct {
 // Good reports whether the shard has set its part aside.
 func (v *Verdict) Good() bool { return v.Result.Code == SetAside }
 
-// checkForm checks that the result is one that a destination's part can have.
+// checkForm checks that a destination's part can have this result.
 func (v *Verdict) checkForm() error {
 	switch v.Result.Code {
 	case Applied, Relayed, Settled, Released, OutOfPlace:
@@ -46,13 +46,13 @@ func (r *reader) verdict() Verdict {
 	return verdict
 }
 
-// transaction returns the verdict as a block of the book's chains has it: unsigned, alone in its
-// bundle, without nonce.
+// transaction returns the verdict as a transaction in a block: without signature or nonce, and
+// alone in its bundle.
 func (v Verdict) transaction(book Hash) *Transaction {
 	return &Transaction{Ledger: book, Verdict: &v}
 }
 
-// checkVerdict checks that there is nothing in the transaction but the verdict.
+// checkVerdict checks that the transaction holds only the verdict.
 func (t *Transaction) checkVerdict() error {
 	if t.Signer != Operator || t.Change != nil || t.Nonce != (Nonce{}) || t.LastValid != 0 ||
 		len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
@@ -61,16 +61,16 @@ func (t *Transaction) checkVerdict() error {
 	return t.Verdict.checkForm()
 }
 
-// appendVerdict appends the encoding of a verdict: version 3, ledger, transaction, shard (uvarint),
-// result.
+// appendVerdict appends the encoding of a verdict: version 3, ledger, transaction id, shard
+// (uvarint), result.
 func (t *Transaction) appendVerdict(to []byte) []byte {
 	to = append(to, verdictVersion)
 	return t.Verdict.append(append(to, t.Ledger[:]...))
 }
 
-// VerdictOf returns what a shard says of a transaction in its chain, and false where it has nothing
-// to say: the transaction was applied as one of this shard alone, passed through, or is a verdict
-// itself.
+// VerdictOf returns a shard's verdict on a transaction in its chain. It returns false if there is
+// none: the transaction took effect at once, passed through, is out of place, or is itself a
+// verdict or a change of the membership.
 func VerdictOf(entry *Entry, shard ShardID) (Verdict, bool) {
 	verdict := Verdict{ID: entry.ID, Shard: shard, Result: entry.Result}
 	return verdict, entry.Transaction.Verdict == nil && entry.Transaction.Change == nil &&

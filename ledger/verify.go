@@ -8,17 +8,17 @@ import (
 	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
 )
 
-// ErrSignature says that a signature is wrong.
+// ErrSignature reports that a signature is wrong.
 var ErrSignature = errors.New("ledger: wrong signature")
 
-// ErrUnauthorised says that an organisation that has to sign did not, or with a key that is not its
-// own.
+// ErrUnauthorised reports that a required signature is missing, or was made with a key that does
+// not belong to its organisation.
 var ErrUnauthorised = errors.New("ledger: unauthorised")
 
-// ErrUnknownOrganisation says that an organisation is not registered.
+// ErrUnknownOrganisation reports that an organisation is not registered.
 var ErrUnknownOrganisation = errors.New("ledger: unknown organisation")
 
-// ErrWrongLedger says that a transaction was signed for another ledger.
+// ErrWrongLedger reports that a transaction was signed for another ledger.
 var ErrWrongLedger = errors.New("ledger: transaction for another ledger")
 
 // Organisation is a registered organisation.
@@ -27,7 +27,7 @@ type Organisation struct {
 	Keys   []PublicKey      `json:"keys"`
 	Shard  ShardID          `json:"shard,omitempty"`
 	Pinned bool             `json:"pinned,omitempty"`
-	// Registered is the height of the block that registered it.
+	// Registered is the height of the block that registered the organisation.
 	Registered Height `json:"registered"`
 }
 
@@ -43,17 +43,17 @@ func containsKey(keys []PublicKey, key PublicKey) bool {
 	return false
 }
 
-// Directory knows the registered organisations. *State and *store.Store are directories.
+// Directory is a set of registered organisations. *State and *store.Store implement it.
 type Directory interface {
 	// Organisation returns a registered organisation, read-only.
 	Organisation(name OrganisationName) (Organisation, bool)
 }
 
-// Authority knows who may sign: the registered organisations, and the members, which admit disks.
-// *State and *store.Store are authorities.
+// Authority is the source of the keys that may sign: those of the registered organisations, and
+// those of the members, which may admit disks. *State and *store.Store implement it.
 type Authority interface {
 	Directory
-	// Membership returns the present membership; the copy is the caller's.
+	// Membership returns the present membership. The caller owns the copy.
 	Membership() Membership
 }
 
@@ -61,11 +61,12 @@ func (s *Signature) verify(message []byte) bool {
 	return ed25519.Verify(s.Key[:], message, s.Bytes[:])
 }
 
-// VerifyBundle decides whether a bundle may be proposed: every transaction is valid (Validate) and
-// for this ledger, every organisation that has to sign has signed with a key that the authority, or
-// a registration in this very bundle, knows, and all signatures are good. The error says which
-// transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised,
-// ErrUnknownOrganisation or ErrSignature. The ledger is the genesis' Book, which its caller keeps.
+// VerifyBundle returns nil if a bundle may be proposed: every transaction is valid (Validate) and
+// for this ledger, every organisation that must sign has signed, each key is known to the authority
+// or from a registration in this bundle, and all signatures are good. Otherwise the error names the
+// transaction and the reason: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised,
+// ErrUnknownOrganisation or ErrSignature. The ledger is genesis.Book(), which the caller computes
+// once.
 func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
 	if err := CheckBundle(bundle, genesis, ledger, authority); err != nil {
 		return err
@@ -79,8 +80,8 @@ func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Autho
 	return nil
 }
 
-// VerifyBundles decides on many bundles at once, as VerifyBundle does on each; one batch of the
-// curve's operation takes half the time. The result has one error or nil for each bundle.
+// VerifyBundles verifies many bundles at once, each as VerifyBundle does. Verifying the signatures
+// in one batch takes half the time. The result has one error or nil for each bundle.
 func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, authority Authority) []error {
 	failures := make([]error, len(bundles))
 	type place struct{ bundle, signature int }
@@ -118,7 +119,7 @@ func signatureError(signature *Signature) error {
 		signature.Key)
 }
 
-// CheckBundle is VerifyBundle without the signatures' arithmetic.
+// CheckBundle does the checks of VerifyBundle except verifying the signatures.
 func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
 	for i := range bundle.signatures {
 		if err := checkSigner(bundle, &bundle.signatures[i], genesis, authority); err != nil {
@@ -148,7 +149,7 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 	return nil
 }
 
-// checkRegistrations checks what a registration has to keep to in a book of several shards only.
+// checkRegistrations checks the rules for registrations in books of several shards.
 func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 	if !genesis.Sharded() || len(transaction.Registrations) == 0 {
 		return nil
@@ -194,8 +195,8 @@ func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
 		signature.Organisation)
 }
 
-// checkAdministrator checks a signature without organisation. The key is an operator's, or, where
-// the bundle admits a disk, that of a member that may.
+// checkAdministrator checks the key of a signature without organisation. It must be an operator's.
+// If the bundle admits a disk, it may also be that of a member that may admit it.
 func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 	authority Authority) error {
 	if genesis.IsOperator(signature.Key) {
@@ -207,14 +208,12 @@ func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 	}
 	if membership := authority.Membership(); !membership.MayAdmit(signature.Key, change.Index) {
 		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a "+
-			"disk "+
-			"for member %d", ErrUnauthorised, signature.Key, change.Index)
+			"disk for member %d", ErrUnauthorised, signature.Key, change.Index)
 	}
 	return nil
 }
 
-// checkConsent checks that every organisation that has to sign the transaction is among the
-// signers.
+// checkConsent checks that every organisation that must sign the transaction is among the signers.
 func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) error {
 	missing := func(name OrganisationName) error {
 		if name == Operator {
@@ -272,8 +271,8 @@ func signedByKey(signatures []Signature, name OrganisationName, keys []PublicKey
 	return false
 }
 
-// VerifySignatures checks all signatures of a block with the curve's operation, in one batch. That
-// the keys were registered is what executing the block checks.
+// VerifySignatures verifies all signatures of a block, in one batch. It does not check that the
+// keys were registered; executing the block does.
 func VerifySignatures(block *Block) error {
 	verifier := ed25519.NewBatchVerifierWithCapacity(len(block.Bundles))
 	count := 0

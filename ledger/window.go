@@ -2,13 +2,13 @@ package ledger
 
 import "encoding/binary"
 
-// WindowSize is the number of sequence numbers below the highest applied one, itself included, that
-// a stream remembers.
+// WindowSize is the number of sequence numbers that a stream remembers, up to and including the
+// highest applied one.
 const WindowSize = 1024
 
-// window remembers which sequence numbers of one stream were applied: the highest, and a bit for
+// window records which sequence numbers of one stream were applied: the highest one, and a bit for
 // each of the WindowSize numbers up to it. The bit of a number is at the number modulo WindowSize.
-// A window that exists has seen at least one number.
+// A window in the state has at least one applied number.
 type window struct {
 	organisation OrganisationName
 	stream       uint64
@@ -22,7 +22,7 @@ func (w *window) bit(sequence uint64) (word *uint64, mask uint64) {
 	return &w.seen[sequence%WindowSize/64], 1 << (sequence % 64)
 }
 
-// fresh reports whether the sequence number may be applied.
+// fresh reports whether a sequence number may be applied.
 func (w *window) fresh(sequence uint64) bool {
 	if w.empty || sequence > w.high {
 		return true
@@ -37,6 +37,7 @@ func (w *window) set(sequence uint64) {
 	case w.empty || (sequence > w.high && sequence-w.high >= WindowSize):
 		w.seen, w.high, w.empty = [WindowSize / 64]uint64{}, sequence, false
 	case sequence > w.high:
+		// The bits of the skipped numbers still belong to numbers that leave the window.
 		for skipped := w.high + 1; skipped <= sequence && skipped != 0; skipped++ {
 			word, mask := w.bit(skipped)
 			*word &^= mask
@@ -47,8 +48,8 @@ func (w *window) set(sequence uint64) {
 	*word |= mask
 }
 
-// The numbers below the highest by more than it is itself do not exist; their bits stay clear, so
-// that a window has one encoding.
+// appendEntry appends the entry. While the highest number is below WindowSize, some bits stand for
+// no number. They stay clear, so a window has only one encoding.
 func (w *window) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(appendString(append(to, kindWindow), w.organisation), 0, 0, 0, 0, 0, 0, 0, 0)

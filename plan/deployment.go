@@ -9,40 +9,40 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// ErrQuestion says that a question has no answer; match it with errors.Is.
-var ErrQuestion = errors.New("plan: wrong question")
+// ErrQuestion reports that a question has no answer. Match it with errors.Is.
+var ErrQuestion = errors.New("plan: invalid question")
 
-// Deployment is a network to plan for. DeploymentOf gives them; their exported fields may be
-// changed for one's own.
+// Deployment is a network to plan for. DeploymentOf returns the known ones. Callers may change the
+// exported fields to describe their own network.
 type Deployment struct {
 	// Name is lan, dc or europe.
 	Name string
-	// Describe says what is assumed, for people.
+	// Describe states the assumptions, as text for people.
 	Describe string
-	// Tail is the mean of what a heartbeat's delay has beyond the network's latency, distributed
-	// exponentially: queues, schedulers, collectors of garbage. It is chosen and not the paper's;
-	// measure it.
+	// Tail is the mean of the part of a heartbeat's delay that exceeds the network's latency:
+	// queues, schedulers, garbage collectors. This part is assumed to be exponentially distributed.
+	// The value is an assumption and not from the paper; measure it.
 	Tail time.Duration
 	// Overhead is LogP's o.
 	Overhead time.Duration
-	// Window bounds the bytes of a connection that are not acknowledged; 0 is no bound, as where
-	// TCP scales it.
+	// Window bounds the unacknowledged bytes of a connection. 0 means no bound, for example if TCP
+	// scales its window.
 	Window int
 
 	build func(servers int) (site, error)
 }
 
-// site is a network with a place for each of our servers.
+// site is a network with a place for each server of the shard. The model may have more servers.
 type site struct {
 	model network.Model
-	// pod and city are how many of the model's servers are near each other; 0 where there is no
-	// such thing.
+	// pod and city are the numbers of the model's servers in a pod and in a city; 0 if the model
+	// has none.
 	pod, city int
-	// servers is how many of ours there are.
+	// servers is the number of servers in the shard.
 	servers int
 }
 
-// The deployments.
+// deployments are the known deployments.
 var deployments = []Deployment{
 	{
 		Name: "lan",
@@ -86,7 +86,7 @@ var deployments = []Deployment{
 	},
 }
 
-// DeploymentOf finds a deployment by its name: lan, dc or europe. The error wraps ErrQuestion.
+// DeploymentOf returns the deployment with a name: lan, dc or europe. The error wraps ErrQuestion.
 func DeploymentOf(name string) (Deployment, error) {
 	for _, d := range deployments {
 		if d.Name == name {
@@ -96,8 +96,8 @@ func DeploymentOf(name string) (Deployment, error) {
 	return Deployment{}, fmt.Errorf("%w: deployment %q, want lan, dc or europe", ErrQuestion, name)
 }
 
-// place is the server of the model that stands for one of ours: within their cities, ours fill the
-// pods one by one.
+// place returns the model's server that stands for a server of the shard. Within each city, the
+// shard's servers fill one pod after another.
 func (s site) place(server int) int {
 	if s.city == 0 {
 		return server
@@ -108,7 +108,7 @@ func (s site) place(server int) int {
 	return city*s.city + server - first
 }
 
-// cityOf is the city of one of our servers.
+// cityOf returns the city of a server of the shard.
 func (s site) cityOf(server int) int {
 	if s.city == 0 {
 		return 0
@@ -116,10 +116,10 @@ func (s site) cityOf(server int) int {
 	return server * len(network.Cities) / s.servers
 }
 
-// classes is how many kinds of ways there are, and class the kind of the way between two of our
-// servers: all ways of a kind take equally long.
+// classes returns the number of classes of paths. All paths of a class take equally long.
 func (s site) classes() int { return 2 + len(network.Cities)*len(network.Cities) }
 
+// class returns the class of the path between two servers of the shard.
 func (s site) class(from, to int) int {
 	if s.pod == 0 {
 		return 0

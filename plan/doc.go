@@ -1,32 +1,37 @@
-// Package plan tells what to expect of a shard before it is built: its overlay, the failures it
-// survives, how fast its rounds are, and how to set the failure detector. It is arithmetic over the
-// models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2].
+// Package plan estimates the properties of a shard before it is built: its overlay, the failures it
+// survives, the speed of its rounds, and the settings of its failure detector. It computes them
+// from the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
 //
 // # The models
 //
-//	round.go       depth: LogP's time of a message's way, over G_R (L + o_s + o)·D with o_s = o + (d-1)/2·o, over G_U down a binomial tree [Poke19, section 5.6.2.1];
-//	               work: 2(n-1)d·o for the processor [Poke19, section 5.6.1], and likewise for links
-//	robust.go      expected latency and throughput with failures [Poke19, section 6.5.2], Pr[𝒟 > D_f] [Poke19, section 5.6.2.2], ρ_G [Poke19, section 5.6.4]
-//	heartbeat.go   the probability that nobody is suspected wrongly [Poke19, section 5.2.1.1], and the timeout for a wanted one
-//	deployment.go  the networks: figure 5.10's cluster, and section 6.5's datacentres
+//	round.go       depth: the time of a message's path in LogP, over G_R (L + o_s + o)·D with
+//	               o_s = o + (d-1)/2·o, over G_U down a binomial tree [Poke19, section 5.6.2.1];
+//	               work: 2(n-1)d·o for the processor [Poke19, section 5.6.1], and similarly
+//	               for links
+//	robust.go      expected latency and throughput with failures [Poke19, section 6.5.2],
+//	               Pr[𝒟 > D_f] [Poke19, section 5.6.2.2], ρ_G [Poke19, section 5.6.4]
+//	heartbeat.go   the probability that no server is wrongly suspected [Poke19, section 5.2.1.1],
+//	               and the timeout for a wanted probability
+//	deployment.go  the networks: the cluster of figure 5.10, and the datacentres of section 6.5
 //
-// # Where the models are stretched
+// # Extensions of the models
 //
-// LogP is for short messages. For batches, the time that a link takes to carry one message stands
-// beside o: whichever is longer spaces the messages (as LogGP's G does). L is not one number
-// between datacentres: there the depth is that of the best ways over the overlay's actual edges,
-// each with its own latency, and where all latencies are equal that is the paper's formula. The
-// paper looks at one message in an idle group, whose latency is the way there and the empty
-// messages' way back, and draws depth and work as two lines to compare with. Here everybody
-// A-broadcasts at once, round after round, as in its section 6.5: a round lasts as long as servers
-// wait for each other's messages, or as long as the busiest resource works and its last message
-// travels. TestAgainstSimulator holds this against the simulator.
+// LogP describes short messages. For batches, the time that a link takes for one message is
+// compared with o, and the longer of the two is the interval between messages (as with the G of
+// LogGP). Between datacentres, L is not a single number. There the depth is that of the fastest
+// paths over the actual edges of the overlay, each with its own latency. If all latencies are
+// equal, this is the paper's formula. The paper considers one message in an idle group, with a
+// latency that covers the way there and the empty messages' way back, and shows depth and work as
+// two separate curves. Here all servers A-broadcast at once, round after round, as in its section
+// 6.5. A round lasts either as long as servers wait for each other's messages, or until the busiest
+// resource is done and its last message has arrived. TestAgainstSimulator compares the estimates
+// with the simulator.
 //
-// Everything is an expectation without queues in the network, without execution or disks, and with
-// one message of each server outstanding.
+// All estimates are expectations. They leave out queues in the network, execution and disks, and
+// assume that each server has one message outstanding.
 //
-// What always holds: a plan follows from its question alone, and no question makes it panic.
+// What always holds: a plan depends only on its question, and no question makes the package panic.
 package plan

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// heartbeatsPerTimeout is Δto/Δhb: the paper's settings have it, 10 ms and 100 ms (figure
-	// 5.11), 1 ms and 10 ms (figure 6.7), and so has the node's default.
+	// heartbeatsPerTimeout is Δto/Δhb. The paper uses this ratio (10 ms and 100 ms in figure 5.11,
+	// 1 ms and 10 ms in figure 6.7), and so does the default of the node.
 	heartbeatsPerTimeout = 10
-	// heartbeatStep is what heartbeat periods are rounded up to.
+	// heartbeatStep is the unit of heartbeat periods. Periods are rounded up to it.
 	heartbeatStep = time.Millisecond
-	// heartbeatMax is the longest period that is looked at.
+	// heartbeatMax bounds the periods that are tried.
 	heartbeatMax = 24 * time.Hour
 )
 
-// Delay is the distribution of heartbeats' delays: the network's latency, and beyond it an
-// exponential tail.
+// Delay is the distribution of the delays of heartbeats: the network's latency plus an exponential
+// tail.
 type Delay struct {
-	// Base is the latency, and Tail the mean of what is beyond it.
+	// Base is the latency, and Tail the mean of the tail.
 	Base, Tail time.Duration
 }
 
-// Exceeds is Pr[T > t].
+// Exceeds returns Pr[T > t].
 func (d Delay) Exceeds(t time.Duration) float64 {
 	switch {
 	case t < d.Base:
@@ -34,22 +34,22 @@ func (d Delay) Exceeds(t time.Duration) float64 {
 	return math.Exp(-float64(t-d.Base) / float64(d.Tail))
 }
 
-// Heartbeat is a setting of the failure detector, and how accurate it is.
+// Heartbeat is a setting of the failure detector and its accuracy.
 type Heartbeat struct {
-	// Period is Δhb, Timeout is Δto.
+	// Period is Δhb, and Timeout is Δto.
 	Period, Timeout time.Duration
-	// Wrong bounds the probability that some server suspects another one wrongly within one
-	// timeout, and WrongInPeriod within the plan's period.
+	// Wrong bounds the probability that some server wrongly suspects another one within one
+	// timeout. WrongInPeriod bounds it within the period of the plan.
 	Wrong, WrongInPeriod float64
 }
 
-// Inaccuracy is one minus the accuracy of [Poke19, section 5.2.1.1], which is
+// Inaccuracy returns one minus the accuracy of [Poke19, section 5.2.1.1], which is
 //
 //	(1 - Π_{k=1..⌊Δto/Δhb⌋} Pr[T > Δto - k·Δhb])^(n·d)
 //
-// for n servers in a digraph of degree d, where delayed(t) gives Pr[T > t]. It is computed as the
-// complement since it is so small: an accuracy of 1 - 10^-17 is no number that a machine has. The
-// bound takes the delays of heartbeats as independent. The error wraps ErrQuestion.
+// for n servers in a digraph of degree d, where delayed(t) returns Pr[T > t]. It computes the
+// complement because it can be very small: a float64 cannot represent an accuracy of 1 - 10^-17.
+// The bound assumes that the delays of heartbeats are independent. The error wraps ErrQuestion.
 func Inaccuracy(servers, degree int, heartbeat, timeout time.Duration,
 	delayed func(time.Duration) float64) (float64, error) {
 	if servers < 1 || degree < 0 || heartbeat <= 0 || timeout < heartbeat || delayed == nil {
@@ -60,15 +60,15 @@ func Inaccuracy(servers, degree int, heartbeat, timeout time.Duration,
 	for k := time.Duration(1); k <= timeout/heartbeat; k++ {
 		p := delayed(timeout - k*heartbeat)
 		if !(p >= 0 && p <= 1) {
-			return 0, fmt.Errorf("%w: %v is no probability", ErrQuestion, p)
+			return 0, fmt.Errorf("%w: %v is not a probability", ErrQuestion, p)
 		}
 		allLate *= p
 	}
 	return oneOf(allLate, float64(servers)*float64(degree)), nil
 }
 
-// oneOf is the probability that at least one of so many independent events happens, 1-(1-p)^count,
-// also where p is below what 1-p can tell from 1.
+// oneOf returns the probability that at least one of count independent events happens,
+// 1-(1-p)^count. It is accurate even if p is so small that 1-p rounds to 1.
 func oneOf(p, count float64) float64 {
 	if p >= 1 {
 		if count == 0 {
@@ -79,9 +79,9 @@ func oneOf(p, count float64) float64 {
 	return -math.Expm1(count * math.Log1p(-p))
 }
 
-// heartbeat finds the shortest timeout, ten heartbeats long, with which nobody is suspected wrongly
-// within the period with the wanted probability of being wrong. Every heartbeat begins a new
-// timeout. judged says how inaccurate a timeout is.
+// heartbeat returns the setting with the shortest timeout, of heartbeatsPerTimeout heartbeats, for
+// which the probability of a wrong suspicion within the period is at most wanted. Every heartbeat
+// starts a new timeout. judged returns the inaccuracy of a timeout.
 func heartbeat(period time.Duration, wanted float64,
 	judged func(heartbeat, timeout time.Duration) (float64, error)) (Heartbeat, error) {
 	var found Heartbeat
@@ -100,7 +100,7 @@ func heartbeat(period time.Duration, wanted float64,
 		found = h
 		return true, nil
 	}
-	low, high := int64(0), int64(1) // low is not good enough
+	low, high := int64(0), int64(1) // low is not accurate enough
 	for {
 		enough, err := good(high)
 		if err != nil {
@@ -129,8 +129,9 @@ func heartbeat(period time.Duration, wanted float64,
 	return found, nil
 }
 
-// heartbeats are two settings: one as the paper counts, and a careful one, which takes it that a
-// pause delays all heartbeats of a timeout at once, so that the first of them decides.
+// heartbeats returns two settings. independent follows the paper and assumes independent delays.
+// together is the careful one: it assumes that a pause delays all heartbeats of a timeout at once,
+// so that the first of them decides.
 func heartbeats(servers, degree int, delay Delay, period time.Duration,
 	wanted float64) (independent, together Heartbeat, err error) {
 	independent, err = heartbeat(period, wanted, func(heartbeat, timeout time.Duration) (float64,

@@ -2,5 +2,5 @@
 
 package plan
 
-// raceEnabled tells that the race detector slows everything down.
+// raceEnabled reports whether the race detector, which slows everything down, is enabled.
 const raceEnabled = false

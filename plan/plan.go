@@ -8,75 +8,75 @@ import (
 )
 
 const (
-	// ServersMax is the largest shard that is planned.
+	// ServersMax is the number of servers in the largest shard that can be planned.
 	ServersMax = 1024
 	// BatchMax is the largest batch, in transactions.
 	BatchMax = 1 << 16
-	// TransactionDefault is the size of a transaction where the question leaves it open, in bytes
-	// [Poke19, section 6.5].
+	// TransactionDefault is the default size of a transaction in bytes [Poke19, section 6.5].
 	TransactionDefault = 250
-	// TransactionMax is the largest one.
+	// TransactionMax is the maximum size of a transaction in bytes.
 	TransactionMax = 1 << 20
-	// AccuracyDefault is the wanted accuracy where the question leaves it open.
+	// AccuracyDefault is the default of the wanted accuracy.
 	AccuracyDefault = 0.999999
-	// payloadMax is the largest message, in bytes.
+	// payloadMax is the maximum size of a message in bytes.
 	payloadMax = 1 << 26
 )
 
-// Question is what a plan is made for. Fields that are zero stand for their defaults, but Servers
-// and Deployment.
+// Question is the input of a plan. Fields that are zero stand for their defaults, except Servers
+// and Deployment, which have none.
 type Question struct {
-	// Servers is n, 1 to ServersMax.
+	// Servers is n, from 1 to ServersMax.
 	Servers int
-	// Target is the reliability that the overlay's degree is chosen for.
+	// Target is the reliability that determines the degree of the overlay.
 	Target digraph.Target
 	// Deployment is the network.
 	Deployment Deployment
-	// Batch is how many transactions a message holds; 0 means 1.
+	// Batch is the number of transactions in a message; 0 means 1.
 	Batch int
-	// Transaction is the size of one, in bytes; 0 means TransactionDefault.
+	// Transaction is the size of a transaction in bytes; 0 means TransactionDefault.
 	Transaction int
-	// Accuracy is the wanted probability that nobody is suspected wrongly within the target's
-	// period, above 0 and below 1; 0 means AccuracyDefault.
+	// Accuracy is the wanted probability, above 0 and below 1, that no server is wrongly suspected
+	// within the target's period; 0 means AccuracyDefault.
 	Accuracy float64
 }
 
-// Plan is what to expect.
+// Plan is the answer to a question.
 type Plan struct {
-	// Question is what was asked, with the defaults filled in.
+	// Question is the question, with the defaults filled in.
 	Question Question
 	// Overlay is G_R.
 	Overlay *digraph.Digraph
-	// Degree, Connectivity, Diameter and FaultDiameter describe it; the last one is a bound, with
-	// one failure less than the connectivity.
+	// Degree, Connectivity, Diameter and FaultDiameter describe the overlay. FaultDiameter is a
+	// bound for one failure less than the connectivity.
 	Degree, Connectivity, Diameter, FaultDiameter int
-	// Tolerated is f.
+	// Tolerated is f, the number of failures that the shard survives.
 	Tolerated int
-	// Unreliability is the probability that more than that fail within the period, and Meets tells
-	// that it is within the target.
+	// Unreliability is the probability that more than Tolerated servers fail within the period.
+	// Meets reports whether that is within the target.
 	Unreliability float64
 	Meets         bool
-	// Received is how many messages a server receives in a round in reliable mode, (n-1)d, and
-	// ReceivedFailures at most with f failures, (n-1)d + f·d².
+	// Received is the number of messages that a server receives in a round in reliable mode,
+	// (n-1)d. ReceivedFailures is the maximum with f failures, (n-1)d + f·d².
 	Received, ReceivedFailures int
-	// Unreliable is AllConcur+ without failures: two rounds. Uniform is its latency with uniform
-	// delivery, for which a quorum's messages of a third round have to come.
+	// Unreliable is AllConcur+ without failures, whose latency is two rounds. Uniform is its
+	// latency with uniform delivery, which needs the messages of a quorum from a third round.
 	Unreliable Mode
 	Uniform    time.Duration
 	// Reliable is AllConcur with a perfect failure detector. Eventual is AllConcur with an
-	// eventually perfect one: forward and backward messages go the way once more.
+	// eventually perfect one, in which forward and backward messages travel the same way in
+	// addition.
 	Reliable, Eventual Mode
-	// Failures is what failures make of it.
+	// Failures is the effect of failures on the unreliable mode.
 	Failures Failures
-	// Excess is about the fault diameter.
+	// Excess is the probability that a round exceeds the fault diameter.
 	Excess Excess
-	// Delay is what heartbeats are assumed to take. Heartbeat has the wanted accuracy if their
-	// delays are independent, Careful if a pause delays them all.
+	// Delay is the assumed delay of heartbeats. Heartbeat has the wanted accuracy if their delays
+	// are independent, and Careful if a pause delays all of them.
 	Delay              Delay
 	Heartbeat, Careful Heartbeat
 }
 
-// withDefaults fills in what is zero and refuses what makes no sense.
+// withDefaults fills in the defaults. It returns ErrQuestion if a field is invalid.
 func (q Question) withDefaults() (Question, error) {
 	if q.Batch == 0 {
 		q.Batch = 1
@@ -116,7 +116,8 @@ func (q Question) withDefaults() (Question, error) {
 	return q, nil
 }
 
-// Make answers a question. The error wraps ErrQuestion or an error of package digraph.
+// Make computes the plan for a question. The error wraps ErrQuestion or an error of package
+// digraph.
 func Make(q Question) (Plan, error) {
 	q, err := q.withDefaults()
 	if err != nil {
@@ -150,7 +151,7 @@ func Make(q Question) (Plan, error) {
 	return p, nil
 }
 
-// choose finds the overlay and what it is good for.
+// choose selects the overlay and computes its properties.
 func (p *Plan) choose() error {
 	q := p.Question
 	g, err := digraph.Reliable(q.Servers, q.Target)
@@ -174,26 +175,26 @@ func (p *Plan) choose() error {
 	return nil
 }
 
-// estimate estimates the modes.
+// estimate computes the estimates of the modes.
 func (p *Plan) estimate(c carrier) error {
 	transactions := float64(p.Question.Servers * p.Question.Batch)
 	mode := func(r Round, rounds time.Duration) Mode {
-		// A lone server waits for nobody; what it takes is not the network's matter.
+		// A lone server waits for no other; its duration does not depend on the network.
 		r.Duration = max(r.Duration, c.overhead, 1)
 		return Mode{Round: r, Latency: rounds * r.Duration,
 			Throughput: transactions / r.Duration.Seconds()}
 	}
 	p.Unreliable = mode(c.unreliable(), 2)
 	p.Reliable = mode(c.reliable(p.Overlay, 1), 1)
-	// The messages of a third round come over its duration, and delivery waits for those of a fast
-	// quorum.
+	// The messages of a third round arrive spread over its duration, and delivery waits for those
+	// of a fast quorum.
 	n := p.Question.Servers
 	p.Uniform = p.Unreliable.Latency + p.Unreliable.Duration*time.Duration(quorum(n))/time.Duration(
 		n)
 
-	// With an eventually perfect detector each server R-broadcasts two control messages when it has
-	// decided, one over G_R and one over its transpose, and awaits a majority's [Poke19, section
-	// 5.2.1.2]. Each names a set of servers.
+	// With an eventually perfect detector, each server that has decided R-broadcasts two control
+	// messages, one over G_R and one over its transpose, and waits for those of a majority [Poke19,
+	// section 5.2.1.2]. Each names a set of servers.
 	control, err := newCarrier(p.Question.Deployment, p.Question.Servers, (p.Question.Servers+7)/8)
 	if err != nil {
 		return err
@@ -207,9 +208,9 @@ func (p *Plan) estimate(c carrier) error {
 	return nil
 }
 
-// quorum is how many servers of n have to have gone on before an unreliable round is delivered
-// uniformly without a perfect failure detector: the smallest number above n - c/2 with c the
-// majority.
+// quorum returns the number of servers, out of n, that must have gone on before an unreliable round
+// is delivered uniformly without a perfect failure detector. It is the smallest number above n -
+// c/2, where c is the majority.
 func quorum(n int) int {
 	majority := n/2 + 1
 	return n - (majority+1)/2 + 1

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// within tells whether two numbers differ by a share at most.
+// within reports whether got differs from want by at most a share of want.
 func within(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
 func deploymentOf(t testing.TB, name string) Deployment {
@@ -25,11 +25,11 @@ func deploymentOf(t testing.TB, name string) Deployment {
 	return d
 }
 
-// TestDegrees: the tables 5.3 and 6.2 of [Poke19].
+// TestDegrees compares with tables 5.3 and 6.2 of [Poke19].
 func TestDegrees(t *testing.T) {
 	t.Parallel()
 	lan := deploymentOf(t, "lan")
-	for servers, want := range map[int][2]int{ // degree; diameter, 0 where the tables have none
+	for servers, want := range map[int][2]int{ // degree, and diameter or 0 if the tables have none
 		6: {3, 2}, 8: {3, 2}, 11: {3, 3}, 16: {4, 2}, 22: {4, 3}, 32: {4, 3}, 45: {4, 4},
 		64: {5, 4}, 90: {5, 3}, 128: {5, 4}, 256: {7, 4}, 512: {8, 3}, 1024: {11, 4},
 		18: {4, 0}, 30: {4, 0}, 72: {5, 0}, 75: {5, 0}, 140: {6, 0}, 225: {6, 0}, 242: {7, 0},
@@ -53,9 +53,9 @@ func TestDegrees(t *testing.T) {
 	}
 }
 
-// TestFigure67 is the deployment of figure 6.7 and what the paper says of it in words: 72 servers
-// in one datacentre, messages of 1 kB, rounds of AllConcur of about 3.3 ms and about 85,000
-// transactions a second.
+// TestFigure67 compares the deployment of figure 6.7 with the text of the paper: 72 servers in one
+// datacentre, messages of 1 kB, rounds of AllConcur of about 3.3 ms and about 85,000 transactions a
+// second.
 func TestFigure67(t *testing.T) {
 	t.Parallel()
 	p, err := Make(Question{Servers: 72, Deployment: deploymentOf(t, "dc"), Batch: 4})
@@ -83,8 +83,8 @@ func TestFigure67(t *testing.T) {
 	}
 }
 
-// TestLogP: where all ways are alike and messages short, the models are those of [Poke19, section
-// 5.6] to the letter.
+// TestLogP: if all paths are equal and messages are short, the models are exactly those of [Poke19,
+// section 5.6].
 func TestLogP(t *testing.T) {
 	t.Parallel()
 	short := Deployment{Name: "short", Overhead: network.TCP.Overhead,
@@ -110,7 +110,7 @@ func TestLogP(t *testing.T) {
 	}
 }
 
-// TestPace: where ways differ, who waits for whom decides.
+// TestPace: if paths differ, the circles of servers that wait for each other determine the pace.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -131,8 +131,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestRobust: what [Poke19, section 6.5.2] says in words comes out of its formulas, with the ratios
-// of durations that it measured.
+// TestRobust checks that the formulas yield the statements of [Poke19, section 6.5.2], for the
+// ratios of durations that it measured.
 func TestRobust(t *testing.T) {
 	t.Parallel()
 	const u = time.Millisecond
@@ -143,8 +143,8 @@ func TestRobust(t *testing.T) {
 		!within(f.Throughput*6.4e-3, 3.5, 0.02) {
 		t.Errorf("lambda 10: %+v", f)
 	}
-	// δr = 2 δu, the smallest: "in the worst case up to 3.5x higher expected latency and up to 2x
-	// lower expected throughput than AllConcur".
+	// δr = 2 δu, the smallest ratio: "in the worst case up to 3.5x higher expected latency and up
+	// to 2x lower expected throughput than AllConcur".
 	f = robust(u, 2*u, 1, time.Hour, 10*u, 1)
 	if f.WorstLatencyMany != 7*u || !within(f.WorstThroughput*2e-3, 0.5, 1e-9) ||
 		f.WorstLatency != 5*u || f.Pause != 12*u {
@@ -165,7 +165,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// TestUnreliability agrees with the choice of the degree.
+// TestUnreliability checks agreement with the choice of the degree.
 func TestUnreliability(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{11, 45, 128, 455, 1024} {
@@ -188,8 +188,8 @@ func TestUnreliability(t *testing.T) {
 	}
 }
 
-// TestInaccuracy is the complement of what the node's detector states, as far as that can tell it
-// from one.
+// TestInaccuracy checks that Inaccuracy is the complement of the node detector's accuracy, as far
+// as that can be distinguished from one.
 func TestInaccuracy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -230,7 +230,8 @@ func TestInaccuracy(t *testing.T) {
 	}
 }
 
-// TestHeartbeats: the settings are accurate enough, and the next shorter ones are not.
+// TestHeartbeats checks that the settings are accurate enough, and that the next shorter ones are
+// not.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -288,7 +289,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestAnyQuestion: every plan makes sense.
+// TestAnyQuestion checks that every plan makes sense.
 func TestAnyQuestion(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,38 +5,39 @@ import (
 	"time"
 )
 
-// Mode is the estimate of one way to run a shard, without failures.
+// Mode is the estimate for one mode of a shard, without failures.
 type Mode struct {
-	// Round is one round of it.
+	// Round is one round in this mode.
 	Round
 	// Latency is the time between a server's A-broadcast of a message and its A-delivery.
 	Latency time.Duration
-	// Throughput is how many transactions a second are A-delivered.
+	// Throughput is the number of transactions A-delivered a second.
 	Throughput float64
 }
 
-// Failures is what failures make of the unreliable mode [Poke19, section 6.5.2], with δu and δr as
+// Failures is the effect of failures on the unreliable mode [Poke19, section 6.5.2]. δu and δr are
 // the durations of rounds.
 type Failures struct {
-	// Between is the mean time between two failures among all servers, MTTF/n, and Rounds how many
-	// unreliable rounds lie between them, λ.
+	// Between is the mean time between two failures among all servers, MTTF/n. Rounds is the number
+	// of unreliable rounds between them, λ.
 	Between time.Duration
 	Rounds  float64
-	// Latency is the expected one, 2δu + (δu+2δr)/λ, and Throughput the expected transactions a
-	// second, (1-1/λ)/(δu+δr/λ) rounds.
+	// Latency is the expected latency, 2δu + (δu+2δr)/λ. Throughput is the expected number of
+	// transactions a second, at (1-1/λ)/(δu+δr/λ) rounds a second.
 	Latency    time.Duration
 	Throughput float64
-	// WorstLatency is that of a round with one failure, 3δu+δr, and WorstLatencyMany with any
-	// number, 3δu+2δr; both without the time to notice.
+	// WorstLatency is the latency of a round with one failure, 3δu+δr. WorstLatencyMany is that
+	// with any number of failures, 3δu+2δr. Both leave out the time to detect the failures.
 	WorstLatency, WorstLatencyMany time.Duration
-	// WorstThroughput is that of failures in every second unreliable round, 1/(2δu+δr) rounds.
+	// WorstThroughput is the throughput with a failure in every second unreliable round, at
+	// 1/(2δu+δr) rounds a second.
 	WorstThroughput float64
-	// Pause is how long nothing is A-delivered after a crash that only the timeout tells: Δto and
+	// Pause is the time without A-deliveries after a crash that only the timeout detects: Δto and
 	// the reliable round.
 	Pause time.Duration
 }
 
-// robust follows the model of section 6.5.2. batch is how many transactions a round holds.
+// robust computes the model of section 6.5.2. batch is the number of transactions in a round.
 func robust(unreliable, reliable time.Duration, servers int, mttf, timeout time.Duration,
 	batch float64) Failures {
 	u, r := unreliable.Seconds(), reliable.Seconds()
@@ -46,7 +47,7 @@ func robust(unreliable, reliable time.Duration, servers int, mttf, timeout time.
 		Pause:            timeout + reliable,
 	}
 	f.Rounds = f.Between.Seconds() / u
-	// The model is for three rounds and more between failures; below it is the worst case.
+	// The model requires at least three rounds between failures; below that, use the worst case.
 	lambda := math.Max(3, f.Rounds)
 	f.Latency = seconds(2*u + (u+2*r)/lambda)
 	f.Throughput = batch * (1 - 1/lambda) / (u + r/lambda)
@@ -56,11 +57,11 @@ func robust(unreliable, reliable time.Duration, servers int, mttf, timeout time.
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Excess is how likely it is that the depth of a round exceeds the fault diameter, because a server
+// Excess is the probability that the depth of a round exceeds the fault diameter because a server
 // fails while it sends its message [Poke19, section 5.6.2.2].
 type Excess struct {
-	// Window is how long a server sends its own message, d·o, and Round the probability for one
-	// round, 1 - e^(-n·d·o/MTTF).
+	// Window is the time in which a server sends its own message, d·o. Round is the probability for
+	// one round, 1 - e^(-n·d·o/MTTF).
 	Window time.Duration
 	Round  float64
 	// Million is the probability for a million rounds.
@@ -75,15 +76,15 @@ func excess(servers, degree int, gap, mttf time.Duration) Excess {
 	return e
 }
 
-// Unreliability is 1 - ρ: the probability that more servers fail within a period than the given
-// number [Poke19, section 5.6.4].
+// Unreliability returns 1 - ρ: the probability that more than the given number of servers fail
+// within a period [Poke19, section 5.6.4].
 func Unreliability(servers, failures int, period, mttf time.Duration) float64 {
 	fails := -math.Expm1(-float64(period) / float64(mttf))
 	if fails <= 0 {
 		return 0
 	}
-	// The upper tail is summed from its first term on, so that nothing is taken from one. A term is
-	// a binomial probability, by logarithms.
+	// Sum the upper tail from its first term, because a subtraction from one would lose precision.
+	// Each term is a binomial probability, computed with logarithms.
 	lgamma := func(x int) float64 { value, _ := math.Lgamma(float64(x)); return value }
 	sum := 0.0
 	for i := failures + 1; i <= servers; i++ {

@@ -8,22 +8,22 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// messageHeader is what an engine's frame has before its payload, in bytes.
+// messageHeader is the size in bytes of the header of an engine's frame.
 const messageHeader = 32
 
-// Resource is what a round's duration follows from.
+// Resource is the limit that determines the duration of a round.
 type Resource string
 
 // The resources.
 const (
-	// ResourceDepth is the length of the ways of messages, in time.
+	// ResourceDepth is the time of the messages' paths.
 	ResourceDepth Resource = "depth"
-	// ResourceProcessor is the overhead of sending and receiving.
+	// ResourceProcessor is the overhead of sending and receiving messages.
 	ResourceProcessor Resource = "processor"
-	// ResourceLink is a server's link.
+	// ResourceLink is the link of a server.
 	ResourceLink Resource = "link"
-	// ResourceFibre is what connects two datacentres, and ResourceGateway what connects a
-	// datacentre's core switches with its fibres.
+	// ResourceFibre is the connection between two datacentres. ResourceGateway is the connection
+	// between the core switches of a datacentre and its fibres.
 	ResourceFibre   Resource = "fibre"
 	ResourceGateway Resource = "gateway"
 	// ResourceWindow is TCP's window between two servers.
@@ -32,37 +32,38 @@ const (
 
 // Round is the estimate of one round in which every server A-broadcasts one message.
 type Round struct {
-	// Duration is how long it lasts, δ.
+	// Duration is the duration of the round, δ.
 	Duration time.Duration
-	// Depth is the longest way of a message in time, and Pace how long a round takes because of the
-	// ways alone: the mean over the slowest circle of servers that wait for each other, which is
-	// less than the depth where ways differ. Work is how long the busiest resource is busy.
+	// Depth is the time of the longest path of a message. Pace is the time that a round takes
+	// because of the paths alone: the mean over the slowest circle of servers that wait for each
+	// other. It is less than the depth if the paths differ. Work is the time that the busiest
+	// resource is busy.
 	Depth, Pace, Work time.Duration
-	// Bound is what the duration follows from.
+	// Bound is the resource that determines the duration.
 	Bound Resource
-	// Sent and Received count a server's messages in it.
+	// Sent and Received are the numbers of messages that a server sends and receives in the round.
 	Sent, Received int
 }
 
-// carrier knows the times of a site for messages of one size.
+// carrier computes the times of a site for messages of one size.
 type carrier struct {
 	site
 	wire int // bytes of a message on a link
-	size int // and in a connection
+	size int // bytes of a message in a connection
 	ways []time.Duration
-	// gap spaces the messages that one server sends.
+	// gap is the interval between messages that one server sends.
 	gap, overhead time.Duration
 	window        int
 }
 
-// What section 6.5 has between datacentres: the rate of a fibre, and that of the port with which
-// every core switch is connected to them.
+// The rates of section 6.5 between datacentres: that of a fibre, and that of the port that connects
+// each core switch to the fibres.
 const (
 	fibreRate   = 10 * network.Gigabit
 	gatewayRate = network.Gigabit
 )
 
-// newCarrier measures the ways of a site.
+// newCarrier measures the paths of a site.
 func newCarrier(d Deployment, servers, payload int) (carrier, error) {
 	s, err := d.build(servers)
 	if err != nil {
@@ -85,31 +86,30 @@ func newCarrier(d Deployment, servers, payload int) (carrier, error) {
 	return c, nil
 }
 
-// way is how long a message takes from one server to another when nothing else is under way, T(msg)
-// = L + 2o.
+// way returns the time of a message from one server to another in an idle network, T(msg) = L + 2o.
 func (c *carrier) way(from, to int) time.Duration { return c.ways[c.class(from, to)] }
 
-// load counts the messages of a round on each connection and each pair of cities.
+// load counts the messages of a round for each pair of cities, and measures the slowest connection.
 type load struct {
 	fibres     []int
-	connection time.Duration // the time that the slowest connection needs, by its window
+	connection time.Duration // the time that the window of the slowest connection costs
 }
 
 func (c *carrier) newLoad() load {
 	return load{fibres: make([]int, len(network.Cities)*len(network.Cities))}
 }
 
-// add puts messages on a connection.
+// add adds messages to a connection.
 func (c *carrier) add(l *load, from, to, messages int) {
 	l.fibres[c.cityOf(from)*len(network.Cities)+c.cityOf(to)] += messages
 	if c.window > 0 {
-		// A window's bytes take a round trip; the first one is part of the depth.
+		// Each full window takes a round trip; the remainder is part of the depth.
 		windows := messages * c.size / c.window
 		l.connection = max(l.connection, time.Duration(windows)*2*c.way(from, to))
 	}
 }
 
-// far is how long the busiest fibre and the busiest datacentre's gateway are busy.
+// far returns how long the busiest fibre and the busiest datacentre's gateway are busy.
 func (c *carrier) far(l load) (fibre, gateway time.Duration) {
 	if c.city == 0 {
 		return 0, 0
@@ -129,7 +129,7 @@ func (c *carrier) far(l load) (fibre, gateway time.Duration) {
 	return fibre, gateway
 }
 
-// ways are the times that messages take from each server to each other one, by from·n+to.
+// ways holds the times that messages take between each pair of servers, at from·n+to.
 type ways struct {
 	n     int
 	times []time.Duration
@@ -137,7 +137,7 @@ type ways struct {
 
 func newWays(n int) ways { return ways{n: n, times: make([]time.Duration, n*n)} }
 
-// depth is the longest one.
+// depth returns the longest time.
 func (w ways) depth() time.Duration {
 	longest := time.Duration(0)
 	for _, t := range w.times {
@@ -146,11 +146,11 @@ func (w ways) depth() time.Duration {
 	return longest
 }
 
-// pace is how long a round takes where a server begins the next one when it has all messages of
-// this one: the growth of x(r+1)[v] = max over u of x(r)[u] + way(u,v).
+// pace returns the duration of a round if a server begins the next round once it has all messages
+// of this one. It is the growth of x(r+1)[v] = max over u of x(r)[u] + way(u,v).
 func (w ways) pace() time.Duration {
-	// After a few rounds the growth repeats itself, with a short period, of which the rounds that
-	// count are a multiple in all likelihood.
+	// After a few rounds the growth is periodic. The number of measured rounds is very likely a
+	// multiple of the short period.
 	const settle, count = 12, 24
 	now, next := make([]time.Duration, w.n), make([]time.Duration, w.n)
 	from := time.Duration(0)
@@ -170,8 +170,8 @@ func (w ways) pace() time.Duration {
 	return (now[0] - from) / count
 }
 
-// round puts depth and work together: the last message of a round starts on its last way when the
-// busiest resource is done with the others.
+// round combines depth and work: the last message of a round starts on its last hop when the
+// busiest resource has finished the others.
 func (c *carrier) round(w ways, sent, received int, l load) Round {
 	r := Round{Depth: w.depth(), Pace: w.pace(), Bound: ResourceDepth, Sent: sent,
 		Received: received}
@@ -203,7 +203,7 @@ func (c *carrier) round(w ways, sent, received int, l load) Round {
 	return r
 }
 
-// reliable estimates a round over G_R, in which each server R-broadcasts so many messages.
+// reliable estimates a round over G_R in which each server R-broadcasts this number of messages.
 func (c *carrier) reliable(g *digraph.Digraph, messages int) Round {
 	n, d := g.Order(), g.Degree()
 	l := c.newLoad()
@@ -216,14 +216,14 @@ func (c *carrier) reliable(g *digraph.Digraph, messages int) Round {
 	return c.round(c.flood(g), each, each, l)
 }
 
-// edge is one of a digraph, with its time.
+// edge is an edge of a digraph with its time.
 type edge struct {
 	from, to int
 	time     time.Duration
 }
 
-// flood finds the quickest ways over a digraph, where each edge takes L + o_s + o [Poke19, section
-// 5.6.2.1].
+// flood computes the fastest paths over a digraph in which each edge takes L + o_s + o [Poke19,
+// section 5.6.2.1].
 func (c *carrier) flood(g *digraph.Digraph) ways {
 	waiting := time.Duration(max(0, g.Degree()-1)) * c.gap / 2
 	edges := make([]edge, 0, g.Order()*g.Degree())
@@ -239,7 +239,7 @@ func (c *carrier) flood(g *digraph.Digraph) ways {
 			reached[v] = math.MaxInt64
 		}
 		reached[source] = 0
-		// Ways have few edges, so that a few sweeps over all edges find them.
+		// Paths have few edges, so a few sweeps over all edges find them.
 		for better := true; better; {
 			better = false
 			for _, e := range edges {
@@ -252,12 +252,13 @@ func (c *carrier) flood(g *digraph.Digraph) ways {
 	return w
 }
 
-// unreliable estimates a round over G_U: a binomial tree of each source, whose servers send to one
-// child after the other.
+// unreliable estimates a round over G_U: each source has a binomial tree, in which a server sends
+// to one child after another.
 func (c *carrier) unreliable() Round {
 	n := c.servers
 	w, l := newWays(n), c.newLoad()
-	// messages[k] counts the sources over whose trees a server sends to the one k further on.
+	// messages[k] is the number of sources in whose trees a server sends to the server k places
+	// further on.
 	messages := make([]int, n)
 	var children []int
 	for root := range n {

@@ -11,12 +11,12 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// measured is what a simulated run came to, per round: its duration, and the mean latency of a
+// measured is the result of a simulated run, per round: the duration, and the mean latency of a
 // message.
 type measured struct{ round, latency time.Duration }
 
-// simulate has every server A-broadcast a payload in every round, and measures the rounds after the
-// first few.
+// simulate runs servers that all A-broadcast a payload in every round, and measures the rounds
+// after the first few.
 func simulate(t *testing.T, s site, payload int,
 	engine func(self order.ServerID) (order.Broadcaster, error)) measured {
 	t.Helper()
@@ -92,8 +92,8 @@ func simulate(t *testing.T, s site, payload int,
 	return measured{round: (to - from) / (last - first), latency: waited / time.Duration(counted)}
 }
 
-// TestAgainstSimulator holds the models against the simulator: the same networks, and AllGather and
-// the production's engine on them.
+// TestAgainstSimulator compares the models with the simulator, for AllGather and the production
+// engine on the same networks.
 func TestAgainstSimulator(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -115,8 +115,8 @@ func TestAgainstSimulator(t *testing.T) {
 	}
 }
 
-// compare simulates both modes. The models know nothing of queues at switches, and count what every
-// server sends as if none were left out.
+// compare simulates both modes. The models leave out queues at switches, and count all messages of
+// every server, even those that the engine omits.
 func compare(t *testing.T, deployment Deployment, servers, batch int) {
 	p, err := Make(Question{Servers: servers, Deployment: deployment, Batch: batch})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package ledgertest makes signed input for tests of the ledger and of what is built on it: clients
-// with fixed keys, bundles and round messages. The same calls give the same bytes.
+// Package ledgertest makes signed input for tests of the ledger and of packages that use it:
+// clients with fixed keys, bundles and round messages. The same calls return the same bytes.
 package ledgertest
 
 import (
@@ -16,16 +16,17 @@ func Genesis() *ledger.Genesis {
 		Members: []ledger.Member{{Name: "node-0", Key: []byte("key"), Address: "/memory/0"}}}
 }
 
-// Key returns the private key that belongs to a name.
+// Key returns the private key for a name.
 func Key(name string) ed25519.PrivateKey {
 	seed := sha256.Sum256([]byte(name))
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// PublicKey returns the public key that belongs to a name.
+// PublicKey returns the public key for a name.
 func PublicKey(name string) ledger.PublicKey { return ledger.PublicKey(Key(name)[32:]) }
 
-// Client submits for one organisation, whose only key is Key(organisation).
+// Client makes the transactions of one organisation. The organisation's only key is
+// Key(organisation).
 type Client struct {
 	Organisation ledger.OrganisationName
 	Ledger       ledger.Hash
@@ -40,15 +41,15 @@ func NewClient(genesis *ledger.Genesis, organisation ledger.OrganisationName) *C
 		private: Key(string(organisation))}
 }
 
-// Next returns a transaction with the client's next nonce and nothing in it.
+// Next returns an empty transaction with the client's next nonce.
 func (c *Client) Next() ledger.Transaction {
 	c.Sequence++
 	return ledger.Transaction{Ledger: c.Ledger, Signer: c.Organisation,
 		Nonce: ledger.Nonce{Stream: c.Stream, Sequence: c.Sequence}}
 }
 
-// Register returns the transaction that registers the organisation and opens accounts
-// `organisation:name`; the first is an issuer.
+// Register returns the transaction that registers the organisation and opens its accounts with
+// these names. The first account is an issuer.
 func (c *Client) Register(accounts ...string) ledger.Transaction {
 	transaction := c.Next()
 	transaction.Registrations = []ledger.Registration{{Name: c.Organisation,
@@ -60,7 +61,7 @@ func (c *Client) Register(accounts ...string) ledger.Transaction {
 	return transaction
 }
 
-// Account returns the path of the organisation's account of this name.
+// Account returns the path `organisation:name`.
 func (c *Client) Account(name string) ledger.AccountPath {
 	return ledger.AccountPath(fmt.Sprintf("%s:%s", c.Organisation, name))
 }
@@ -75,8 +76,8 @@ func (c *Client) Transfer(from, to ledger.AccountPath, amount int64) ledger.Tran
 	return transaction
 }
 
-// Bundle returns the transactions in a bundle that the client has signed. It panics where they have
-// no encoding.
+// Bundle returns the transactions in a bundle signed by the client. It panics if they cannot be
+// encoded.
 func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transactions...)
 	if err == nil {
@@ -88,7 +89,7 @@ func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
-// Batch returns a round message with the bundles.
+// Batch returns a round message with these bundles.
 func Batch(time ledger.Milliseconds, bundles ...*ledger.Bundle) []byte {
 	encoded := make([][]byte, len(bundles))
 	for i, bundle := range bundles {

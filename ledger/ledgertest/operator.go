@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// OperatedGenesis returns a genesis of so many members, Member(0) and so on, and one operator.
+// OperatedGenesis returns a genesis with one operator and this number of members: Member(0),
+// Member(1) and so on.
 func OperatedGenesis(members int) *ledger.Genesis {
 	genesis := &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000,
 		Operators: []ledger.PublicKey{PublicKey("operator")}}
@@ -17,7 +18,7 @@ func OperatedGenesis(members int) *ledger.Genesis {
 	return genesis
 }
 
-// Member returns a member with a name, key and address of its own: node-0, node-1, and so on.
+// Member returns member i, named node-i, with its own key and address.
 func Member(i int) ledger.Member {
 	name := fmt.Sprintf("node-%d", i)
 	key := PublicKey(name)
@@ -34,14 +35,14 @@ type Operator struct {
 // NewOperator returns the operator of an OperatedGenesis, or of one shard of a ShardedGenesis.
 func NewOperator(genesis *ledger.Genesis) *Operator { return &Operator{Ledger: genesis.Hash()} }
 
-// Next returns the transaction with the operator's next nonce that makes a change.
+// Next returns the transaction that makes a change, with the operator's next nonce.
 func (o *Operator) Next(change ledger.MembershipChange) ledger.Transaction {
 	o.Sequence++
 	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream,
 		Sequence: o.Sequence}, Change: &change}
 }
 
-// Join returns a signed bundle that lets a member in.
+// Join returns a signed bundle that adds a member.
 func (o *Operator) Join(member ledger.Member) *ledger.Bundle {
 	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin,
 		Member: member}))
@@ -53,8 +54,8 @@ func (o *Operator) Leave(index ledger.MemberIndex) *ledger.Bundle {
 		Index: index}))
 }
 
-// Bundle returns the transaction in a bundle with an operator's signature by the key that belongs
-// to a name. It panics where it has no encoding.
+// Bundle returns the transaction in a bundle signed as Operator with the key for a name. It panics
+// if the transaction cannot be encoded.
 func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transaction)
 	if err == nil {
@@ -66,14 +67,14 @@ func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bu
 	return bundle
 }
 
-// Disk returns the identity of a disk of its own for each number from 1 on.
+// Disk returns the identity of disk i, for i from 1 on.
 func Disk(i int) (disk ledger.DiskID) {
 	binary.BigEndian.PutUint64(disk[8:], uint64(i))
 	return disk
 }
 
-// Admit returns a bundle that names the disk of a member, signed with the key that belongs to a
-// name: "operator", or a member's. It panics where it has no encoding.
+// Admit returns a bundle that names the disk of a member, signed with Key(signer): "operator", or
+// the name of a member. It panics if it cannot be encoded.
 func Admit(signer string, genesis *ledger.Genesis, now ledger.Membership, index ledger.MemberIndex,
 	disk ledger.DiskID, head ledger.Height) *ledger.Bundle {
 	bundle, err := ledger.NewAdmit(Key(signer), genesis.Hash(), &now, index, disk, head)

@@ -2,9 +2,9 @@ package ledgertest
 
 import "github.com/ledgerd/ledgerd/ledger"
 
-// ShardedGenesis returns the genesis of shard 0 of a book with as many shards as parents are given,
-// each of so many members: Member(0) and so on over all shards. There is one operator. ForShard
-// gives the other shards'.
+// ShardedGenesis returns the genesis of shard 0 of a book with one operator and one shard for each
+// parent. Each shard has this number of members; Member(0), Member(1) and so on are numbered over
+// all shards. ForShard returns the genesis of another shard.
 func ShardedGenesis(members int, parents ...ledger.ShardID) *ledger.Genesis {
 	genesis := &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000,
 		Operators: []ledger.PublicKey{PublicKey("operator")}, Tree: parents}

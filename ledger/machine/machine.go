@@ -1,12 +1,15 @@
-// Package machine is the replicated state machine for those who embed the house: what an
-// application has to be so that ordered rounds can drive it, with the ledger as its first user.
+// Package machine is the replicated state machine for programs that embed ledgerd. It defines the
+// interface through which ordered rounds drive an application, and implements it for the ledger.
 //
-//	height, err := application.Open()             // the last round that is in it; the replica fetches or replays what came after
+//	// The height after the last round that it has. The replica fetches or replays later rounds.
+//	height, err := application.Open()
 //	for each A-delivered round, in order {
 //		height, err = application.Apply(machine.Round{Epoch: e, Number: r, Payloads: payloads})
 //	}
-//	height, err = application.Sync()              // beside it: up to here everything survives a power cut
-//	err = application.Lookup(func(view V) error { ... })   // beside it: reads see what was applied
+//	// Concurrently: everything up to this height survives a power cut.
+//	height, err = application.Sync()
+//	// Concurrently: reads see the applied rounds.
+//	err = application.Lookup(func(view V) error { ... })
 //	err = application.Close()
 package machine
 
@@ -19,41 +22,42 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// Height counts what a state machine has applied.
+// Height counts the changes that a state machine has applied. A round that changes nothing leaves
+// it.
 type Height uint64
 
-// Round is one A-delivered round: the payloads in their delivered order.
+// Round is one A-delivered round: its payloads in the order of delivery.
 type Round struct {
 	Epoch, Number uint64
-	// Payloads must not change any more once applied.
+	// Payloads must not change after they are applied.
 	Payloads [][]byte
 }
 
-// StateMachine is a deterministic application: equal rounds in equal order make equal states on
-// every replica. View is what reads see of it.
+// StateMachine is a deterministic application: the same rounds in the same order lead to the same
+// state on every replica. View is the type through which it is read.
 type StateMachine[View any] interface {
-	// Open returns the height of the last applied round that survived; it is stored with that
-	// round's effects, so that neither is there without the other. It is called once, first.
+	// Open returns the height of the last applied round that survived. The height is stored
+	// atomically with that round's effects. Open is called once, before all other methods.
 	Open() (Height, error)
-	// Apply applies a round and returns the height after it, which is the height before where the
-	// round changes nothing. One call at a time.
+	// Apply applies a round and returns the height after it. The height stays the same if the round
+	// changes nothing. Calls must not overlap.
 	Apply(Round) (Height, error)
-	// Sync returns a height, at least that of before the call, up to which everything survives a
-	// power cut. It may run beside Apply and Lookup.
+	// Sync returns a height, at least the height before the call, up to which everything survives a
+	// power cut. It may run concurrently with Apply and Lookup.
 	Sync() (Height, error)
-	// Lookup reads. It may run beside everything else.
+	// Lookup calls a function that reads. It may run concurrently with all other methods.
 	Lookup(func(View) error) error
-	// Close ends all use.
+	// Close closes the state machine. No other method may be called afterwards.
 	Close() error
 }
 
-// ErrNotOpen says that the state machine was not opened, or was closed.
+// ErrNotOpen reports that the state machine was not opened, or was closed.
 var ErrNotOpen = errors.New("machine: not open")
 
-// Ledger is the ledger as a state machine: a round is a round message's batches, a height a
-// block's.
+// Ledger is the ledger as a state machine. The payloads of a round are batches, and heights are
+// those of blocks.
 type Ledger struct {
-	// Folder, Genesis and Options are those of store.Open.
+	// Folder, Genesis and Options are the arguments of store.Open.
 	Folder  string
 	Genesis *ledger.Genesis
 	Options store.Options
@@ -64,7 +68,7 @@ type Ledger struct {
 
 var _ StateMachine[*store.Store] = (*Ledger)(nil)
 
-// Open opens the store and returns its head's height.
+// Open opens the store and returns the height of its head.
 func (l *Ledger) Open() (Height, error) {
 	opened, err := store.Open(l.Folder, l.Genesis, l.Options)
 	if err != nil {
@@ -98,7 +102,7 @@ func (l *Ledger) Apply(round Round) (Height, error) {
 	return Height(opened.AppendedHeight()), nil
 }
 
-// Sync makes durable what was applied.
+// Sync makes the applied blocks durable.
 func (l *Ledger) Sync() (Height, error) {
 	opened, err := l.open()
 	if err != nil {
@@ -110,7 +114,7 @@ func (l *Ledger) Sync() (Height, error) {
 	return Height(opened.DurableHeight()), nil
 }
 
-// Lookup hands the store to read.
+// Lookup calls read with the store.
 func (l *Ledger) Lookup(read func(*store.Store) error) error {
 	opened, err := l.open()
 	if err != nil {
@@ -119,7 +123,7 @@ func (l *Ledger) Lookup(read func(*store.Store) error) error {
 	return read(opened)
 }
 
-// Close makes durable what was applied, and closes the store.
+// Close makes the applied blocks durable and closes the store.
 func (l *Ledger) Close() error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

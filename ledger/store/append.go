@@ -13,13 +13,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// maxChunk is the most bytes of an encoded block in one row.
+// maxChunk is the maximum number of bytes of an encoded block in one row.
 const maxChunk = 256 << 10
 
-// Apply seals a delivered round, executes the block and appends it: readable when Apply returns,
-// durable after the next Sync. The block is nil where the round holds nothing new. The payloads
-// must not change any more. ErrDiskFull changes nothing, and Apply may be tried again with the same
-// round; after any other error the store takes no more blocks.
+// Apply seals a delivered round, executes the block and appends it. The block is readable when
+// Apply returns, and durable after the next Sync. The block is nil if the round has nothing new.
+// The payloads must not change any more. After ErrDiskFull the store is unchanged, and Apply may be
+// called again with the same round. A *DamageError from a look-up of transaction ids changes
+// nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
 func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
 	error) {
 	s.applying.Lock()
@@ -45,7 +46,7 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	return block, nil
 }
 
-// seal makes the next block's draft of a round, nil where there is nothing new in it.
+// seal makes the draft of the next block from a round. It returns nil if the round has nothing new.
 func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	payloads [][]byte) (draft *ledger.Draft, err error) {
 	if s.genesis.Sharded() {
@@ -64,11 +65,12 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	return draft, err
 }
 
-// Append appends a block that another node made. It has to follow the head (ErrMismatch changes
-// nothing), and is executed; if that gives another block, ErrMismatch too, and the store takes no
-// more blocks: one of the two nodes is wrong. Its signatures are not checked. Of its time it is
-// checked that it is no earlier than its parent's, as Verify does: the clocks that it was made of
-// are in the round, not in the block.
+// Append appends a block that another node made. The block must follow the head; otherwise Append
+// returns ErrMismatch and changes nothing. It executes the block. If that gives another block,
+// Append also returns ErrMismatch, and the store accepts no more blocks, because one of the two
+// nodes is wrong. Append does not verify signatures. As in Verify, the block's time must not be
+// before its parent's. No other check of the time is possible, because the clocks that determined
+// it are in the round and not in the block.
 func (s *Store) Append(block *ledger.Block) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -97,10 +99,11 @@ func (s *Store) Append(block *ledger.Block) error {
 	return nil
 }
 
-// ready waits for room in the writer's queue and checks that size more bytes can be taken.
+// ready waits for room in the writer's queue and checks that the disk has space for size more
+// bytes.
 func (s *Store) ready(size int) error {
 	if err := s.requireSpace(size); err != nil {
-		return fmt.Errorf("%w; the node goes on by itself", err)
+		return fmt.Errorf("%w; the node then resumes by itself", err)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -125,10 +128,10 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 	return s.Known(id)
 }
 
-// unseen reports that a transaction was in no earlier block, where that needs no disk, which is the
-// common case: one whose nonce is fresh was never applied, and it is known which may have failed,
-// or were set aside or passed on for other shards. It needs the mutex, and that no block is
-// appended meanwhile.
+// unseen reports that a transaction was in no earlier block, if that is certain without reading the
+// disk. This is the common case. A transaction with a fresh nonce was never applied, and s.failed
+// has the ids of all transactions that failed, were set aside or were relayed to other shards. The
+// caller must hold the mutex, and no block may be appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
 	if !transaction.TakesNonce() || !s.state.Fresh(transaction.Signer, transaction.Nonce) {
 		return false
@@ -139,7 +142,8 @@ func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
 
 func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
-// publish makes an executed block visible and hands it to the writer. It needs the mutex.
+// publish makes an executed block visible and passes it to the writer. The caller must hold the
+// mutex.
 func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
 	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes,
 		ids: make(map[ledger.Hash]uint32, len(block.Entries))}
@@ -156,8 +160,8 @@ func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
 	s.changed.Broadcast()
 }
 
-// write is the writer: it takes pending blocks to the database, in order, until the store is closed
-// and nothing is pending.
+// write runs the writer. It writes pending blocks to the database, in order, until the store is
+// closed and no block is pending, or until a write fails.
 func (s *Store) write() {
 	defer s.writer.Done()
 	for {
@@ -188,8 +192,8 @@ func (s *Store) write() {
 	}
 }
 
-// writeBlock writes a block's rows and then the head row: in one transaction of the database where
-// they fit, else one after the other.
+// writeBlock writes the rows of a block and then the head row. It uses one transaction of the
+// database if they fit, and otherwise writes them one after the other.
 func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 	defer guard(pending.block.Header.Height, &err)
 	if err := s.fence(false); err != nil {
@@ -210,6 +214,7 @@ func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 		s.options.onWrite("commit")
 		return transaction.Commit()
 	}
+	// The database may split the batch, so the head row must wait until all other rows are durable.
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
 	if err := s.rows(pending, batch.Set); err != nil {
@@ -229,15 +234,15 @@ func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 	})
 }
 
-// fence makes durable what must be on the disk before what is written next: the full logs, and the
-// one being written where active is set.
+// fence syncs the logs that must be durable before the next write: the full ones, and if active is
+// set also the log that is being written.
 func (s *Store) fence(active bool) error {
 	s.logsMu.Lock()
 	defer s.logsMu.Unlock()
 	return s.logs.sync(active)
 }
 
-// countRows returns the number of rows of a block and a bound of their bytes.
+// countRows returns the number of rows of a block and a bound on their size in bytes.
 func (s *Store) countRows(pending *pendingBlock) (rows int, size int64) {
 	const overhead = 64
 	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) +
@@ -252,10 +257,10 @@ func (s *Store) countRows(pending *pendingBlock) (rows int, size int64) {
 	return rows, int64(bytes)
 }
 
-// chunk returns the size of a body row: small enough for the database's transactions.
+// chunk returns the size of a body row. It is small enough for the database's transactions.
 func (s *Store) chunk() int { return int(min(maxChunk, s.options.MemTableBytes/32)) }
 
-// rows gives all rows of a block but the head to set, sealed.
+// rows passes all rows of a block except the head row to set, with checksums.
 func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) error {
 	block, height := pending.block, pending.block.Header.Height
 	put := func(step string, key, value []byte) error {
@@ -269,7 +274,7 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		return err
 	}
 	var arena []byte
-	// In the order of the keys the database finds the places of neighbours close together.
+	// Write the rows in key order: then the database inserts neighbours close together.
 	for _, i := range byID(block.Entries) {
 		where := position{height: height, index: i, kind: indexKind(block.Entries[i].Result)}
 		if err := put("index", indexKey(block.Entries[i].ID),
@@ -299,10 +304,10 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		headerRow(block.Header.Encode(), len(pending.encoded)))
 }
 
-// putRow takes a row on its way to the database. The step names its kind.
+// putRow writes a row to the database. The step names the kind of row.
 type putRow func(step string, key, value []byte) error
 
-// eachChunk gives copies of the parts of what has more bytes than fit into one row to put.
+// eachChunk splits data into parts that fit into one row and passes copies of them to put.
 func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) error {
 	for chunk := 0; len(data) > 0; chunk++ {
 		length := min(len(data), s.chunk())
@@ -314,7 +319,7 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 	return nil
 }
 
-// historyRows gives the rows of a block's steps of histories to put.
+// historyRows passes the history rows of a block to put.
 func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte,
 	put putRow) error {
 	for history := byAccount(changes); len(history) > 0; {
@@ -332,7 +337,7 @@ func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]
 	return nil
 }
 
-// byID returns the indexes of the entries in the order of their ids.
+// byID returns the indexes of the entries, ordered by id.
 func byID(entries []ledger.Entry) []uint32 {
 	order := make([]uint32, len(entries))
 	for i := range order {
@@ -344,8 +349,8 @@ func byID(entries []ledger.Entry) []uint32 {
 	return order
 }
 
-// byAccount returns a copy of a block's history in which each account's steps stand together, in
-// their order.
+// byAccount returns a copy of a block's history in which the steps of each account are adjacent and
+// in order.
 func byAccount(history []ledger.HistoryChange) []ledger.HistoryChange {
 	sorted := slices.Clone(history)
 	slices.SortFunc(sorted, func(a, b ledger.HistoryChange) int {
@@ -354,8 +359,8 @@ func byAccount(history []ledger.HistoryChange) []ledger.HistoryChange {
 	return sorted
 }
 
-// carve returns an empty slice with room for size bytes and a checksum, cut from a shared piece of
-// memory.
+// carve returns an empty slice with room for size bytes and a checksum. It cuts the slice from
+// shared memory.
 func carve(arena *[]byte, size int) []byte {
 	size += checksumSize
 	if cap(*arena)-len(*arena) < size {
@@ -366,8 +371,8 @@ func carve(arena *[]byte, size int) []byte {
 	return (*arena)[start : start : start+size]
 }
 
-// Sync makes everything durable that was appended before the call: after it, neither kill -9 nor a
-// power cut loses it. Calls that wait for one another are answered by one.
+// Sync makes all blocks durable that were appended before the call. After it has returned, neither
+// kill -9 nor a power cut can lose them. One sync serves all calls that wait at the same time.
 func (s *Store) Sync() error {
 	s.mutex.RLock()
 	target := s.head.Header.Height
@@ -379,13 +384,13 @@ func (s *Store) Sync() error {
 	case err != nil:
 		return err
 	case s.durable >= target:
-		return s.writeKnowledge() // what is known to be durable goes with the next group, or alone
+		return s.writeKnowledge() // only the knowledge of durability may be new
 	}
 	return s.makeDurable(written)
 }
 
-// awaitWritten waits until the writer has written the block at target, and returns the last block
-// written.
+// awaitWritten waits until the writer has written the block at target. It returns the last written
+// block, or the zero value if target is already durable.
 func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -400,7 +405,7 @@ func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
 	case s.closed:
 		return tip{}, ErrClosed
 	}
-	// The header at written follows from the pending block above it, or is the head.
+	// The block at written is the parent of the first pending block, or the head.
 	last := tip{genesis: s.chainID, height: s.head.Header.Height, hash: s.head.Hash,
 		total: s.head.Header.Total}
 	if len(s.pending) > 0 {
@@ -432,7 +437,7 @@ func (s *Store) makeDurable(written tip) (err error) {
 	return nil
 }
 
-// withKnowledge adds to a marker what the store knows of durability.
+// withKnowledge returns the marker with the store's knowledge of durability added.
 func (s *Store) withKnowledge(next tip) tip {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -441,8 +446,9 @@ func (s *Store) withKnowledge(next tip) tip {
 	return next
 }
 
-// writeKnowledge writes a marker at the same height where the store knows more than the last one
-// says. It needs syncing, and that everything appended is durable.
+// writeKnowledge writes a marker of the same height if the store's knowledge has changed since the
+// last one. The caller must hold syncing, and everything that the last marker names must be
+// durable.
 func (s *Store) writeKnowledge() error {
 	last := s.marker.last
 	next := s.withKnowledge(last)
@@ -452,7 +458,7 @@ func (s *Store) writeKnowledge() error {
 	return s.marker.write(next)
 }
 
-// fail stops all writing: after a failed fsync nobody knows what is on the disk.
+// fail stops all writing. After a failed fsync the content of the disk is unknown.
 func (s *Store) fail(err error) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

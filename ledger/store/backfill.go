@@ -12,21 +12,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A store that began with a snapshot lacks two things of the blocks up to it, and gets them back in
-// this order:
+// A store that began with a snapshot lacks two things about the blocks up to the snapshot. It gets
+// them back in this order:
 //
-//   - The bodies, from the snapshot downward (Fill): blocks from absent+1 on are here. So the
-//     newest ones, which others most often ask for, come first, and one number says what is here.
-//   - The rows that only executing a block tells: histories, entries of streams and ends of waits
-//     (Index), since the steps of a history are numbered from the genesis on. Index executes all
-//     blocks from the genesis, once they are here, so that a store that began with a snapshot has
-//     then also checked what it had only believed.
+//   - The bodies, from the snapshot downward (Fill). The store always has the blocks above absent.
+//     So the newest blocks, which other nodes request most, come first, and one number tells which
+//     blocks are here.
+//   - The rows that only the execution of a block yields: histories, entries of streams and ends of
+//     waits (Index). The steps of a history are numbered from the genesis, so Index executes all
+//     blocks from the genesis, once they are here. By that, the store also verifies the state that
+//     it took from the snapshot.
 //
-// The A row says how far both have come. It moves only after the rows that it speaks of are on the
-// disk, so that a crash costs the work since, and what was written twice is the same. When nothing
-// is missing, the row goes.
+// The A row holds the progress of both. It is updated only after the rows that it describes are on
+// the disk. So a crash costs only the work since the last update, and repeated writes write the
+// same rows. When nothing is missing, the A row is deleted.
 
-// missing is the A row: up to which height bodies of blocks, and rows of indexes, are not here.
+// missing is the A row: the heights up to which bodies of blocks and rows of indexes are not here.
 type missing struct{ absent, unindexed ledger.Height }
 
 func (m missing) row() []byte {
@@ -34,8 +35,8 @@ func (m missing) row() []byte {
 	return binary.BigEndian.AppendUint64(to, uint64(m.unindexed))
 }
 
-// readMissing reads the A row; nothing is missing where there is none. A row of 8 bytes is of a
-// version that filled nothing in.
+// readMissing reads the A row. If there is none, nothing is missing. A row of 8 bytes comes from a
+// version that did not fill in blocks.
 func readMissing(transaction *badger.Txn, head ledger.Height) (missing, error) {
 	value, err := get(transaction, []byte{rowAbsent})
 	switch {
@@ -57,7 +58,7 @@ func readMissing(transaction *badger.Txn, head ledger.Height) (missing, error) {
 	return m, nil
 }
 
-// loadMissing reads what is missing, and removes outlines that a crash kept from being removed.
+// loadMissing reads the A row, and removes outlines that a crash left behind.
 func (s *Store) loadMissing(head ledger.Height) error {
 	var m missing
 	err := s.db.View(func(transaction *badger.Txn) (err error) {
@@ -72,29 +73,28 @@ func (s *Store) loadMissing(head ledger.Height) error {
 	return s.removeOutlines(m.absent, math.MaxUint64)
 }
 
-// Absent returns the height up to which blocks are not here, since the store began with a snapshot;
-// 0 where all are.
+// Absent returns the height up to which blocks are not here because the store began with a
+// snapshot. It is 0 if all blocks are here.
 func (s *Store) Absent() ledger.Height { return ledger.Height(s.absent.Load()) }
 
 // Unindexed returns the height up to which steps of histories, entries of streams and ends of waits
-// are not found: that of the snapshot that the store began with, until Index is through; else 0. It
-// is Absent or more, and where it is 0 the store is like one that began with the genesis.
+// cannot be found. It is the height of the snapshot that the store began with until Index is
+// finished, and 0 afterwards. It is at least Absent. When it is 0, the store is like one that began
+// with the genesis.
 func (s *Store) Unindexed() ledger.Height { return ledger.Height(s.unindexed.Load()) }
 
 func (s *Store) errAbsent(height ledger.Height) error {
 	return fmt.Errorf("store: block %d lies %w, and the blocks up to %d are not here yet: ask "+
-		"another "+
-		"node", height, ErrAbsent, s.Absent())
+		"another node", height, ErrAbsent, s.Absent())
 }
 
 func (s *Store) errUnindexed(what string) error {
-	return fmt.Errorf("store: %s lies %w, and what leads to the blocks up to %d is not here "+
-		"yet: ask "+
+	return fmt.Errorf("store: %s lies %w, and the blocks up to %d are not indexed here yet: ask "+
 		"another node", what, ErrAbsent, s.Unindexed())
 }
 
-// beginTask notes that something reads or fills the database, whose end Close waits for:
-// tasks.Done.
+// beginTask registers a task that reads or fills the database. Close waits for its end. The caller
+// must call tasks.Done.
 func (s *Store) beginTask() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -105,7 +105,7 @@ func (s *Store) beginTask() error {
 	return nil
 }
 
-// goOn returns why a task should not go on.
+// goOn returns an error if a task must stop: the store was closed, or ctx is done.
 func (s *Store) goOn(ctx context.Context) error {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -115,12 +115,12 @@ func (s *Store) goOn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Fill takes the blocks from one height up to Absent. It calls fetch, which gives them to add in
-// ascending order; add returns their encoded sizes. When fetch returns nil and all were added, they
-// are durable, and Absent is the height below. Otherwise nothing changes, and Fill may be called
-// again. Each block is checked against the hash in the chain (ErrMismatch): where it comes from
-// does not matter. Blocks are appended and read meanwhile as ever. ErrNotFound where first is not
-// from 1 to Absent; ErrDiskFull; ErrClosed; what fetch returns.
+// Fill adds the blocks from first up to Absent. It calls fetch, which must pass them to add in
+// ascending order. add returns a block's encoded size. When fetch has returned nil and all blocks
+// were added, they are durable, and Absent is first-1. Otherwise nothing changes, and Fill may be
+// called again. Each block is checked against the hash in the chain (ErrMismatch), so its source
+// need not be trusted. Blocks can be appended and read meanwhile. Fill returns ErrNotFound if first
+// is not between 1 and Absent, ErrDiskFull, ErrClosed, or the error of fetch.
 func (s *Store) Fill(first ledger.Height,
 	fetch func(add func(*ledger.Block) (bytes int, err error)) error) (err error) {
 	defer guard(first, &err)
@@ -128,7 +128,7 @@ func (s *Store) Fill(first ledger.Height,
 	defer s.filling.Unlock()
 	last := s.Absent()
 	if first < 1 || first > last {
-		return fmt.Errorf("%w: nothing is to be filled in at block %d; absent are those up to %d",
+		return fmt.Errorf("%w: block %d cannot be filled in: the blocks up to %d are absent",
 			ErrNotFound, first, last)
 	}
 	if err := s.beginTask(); err != nil {
@@ -156,7 +156,7 @@ func (s *Store) Fill(first ledger.Height,
 	return s.move(missing{absent: first - 1, unindexed: s.Unindexed()})
 }
 
-// fillBlock writes the body of a block and its header's row, and returns the body's size.
+// fillBlock writes the body and the header row of a block, and returns the size of the body.
 func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
@@ -167,7 +167,7 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Decoding checks that the header is the one of the body; the block came from who knows where.
+	// The source of the block is not trusted. Decoding checks that the body matches the header.
 	encoded := block.Encode()
 	checked, err := ledger.DecodeBlock(encoded)
 	switch {
@@ -192,7 +192,7 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	if err != nil {
 		return 0, s.failFilling(err)
 	}
-	// The snapshot's word for the length is the only thing in it that nothing confirms.
+	// Write the header row again with this length: nothing confirms the length in the snapshot.
 	err = put("fill header", heightKey(rowHeader, height),
 		headerRow(checked.Header.Encode(), len(encoded)))
 	if err != nil {
@@ -205,11 +205,11 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	return len(encoded), nil
 }
 
-// failFilling stops all writing after the database failed.
+// failFilling stops all writing after a failure of the database.
 func (s *Store) failFilling(err error) error { return s.fail(fmt.Errorf("filling in: %w", err)) }
 
-// move makes durable what was filled in, then says in the A row what is missing still, and then
-// removes what is of no use any more.
+// move makes the added rows durable, updates the A row, and then removes outlines that are no
+// longer needed.
 func (s *Store) move(m missing) error {
 	s.options.onWrite("fill fence")
 	if err := s.fence(true); err != nil {
@@ -227,8 +227,8 @@ func (s *Store) move(m missing) error {
 		return s.failFilling(err)
 	}
 	s.options.onWrite("fill absent fence")
-	// A reader may be told that a block is here only once a crash cannot take that back: others let
-	// their copies go because of it.
+	// Report a block as present only once a crash cannot undo that, because other nodes delete
+	// their copies when they learn that it is here.
 	if err := s.fence(true); err != nil {
 		return s.failFilling(err)
 	}
@@ -242,7 +242,7 @@ func (s *Store) move(m missing) error {
 	return nil
 }
 
-// removeOutlines removes the outlines of blocks above one height up to another.
+// removeOutlines removes the outlines of the blocks above one height, up to and including another.
 func (s *Store) removeOutlines(above, to ledger.Height) error {
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
@@ -270,12 +270,12 @@ func (s *Store) removeOutlines(above, to ledger.Height) error {
 	return nil
 }
 
-// Index writes the rows of histories, streams and settlements that a store lacks that began with a
-// snapshot, once all blocks are here (ErrAbsent before): it executes them from the genesis, and
-// finds on the way what a snapshot could not show, a block whose results do not follow (a
-// *DamageError). It needs the memory of a second state meanwhile. Each, where not nil, is called
-// before each block with its encoded size, so that the caller can set the pace, and ends Index with
-// its error. An Index that was ended begins again.
+// Index writes the rows of histories, streams and settlements that a store lacks because it began
+// with a snapshot. All blocks must be here (otherwise ErrAbsent). It executes them from the
+// genesis. Thereby it finds blocks whose results do not follow from their transactions, which a
+// snapshot cannot reveal (a *DamageError). It needs memory for a second state. If each is not nil,
+// Index calls it before each block with the block's encoded size, which lets the caller set the
+// pace. An error of each ends Index. An interrupted Index starts from the beginning.
 func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 	bytes int) error) (err error) {
 	defer guard(1, &err)
@@ -304,10 +304,10 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 	return s.move(missing{})
 }
 
-// indexBlock executes the next block and writes what that tells.
+// indexBlock executes the next block and writes the resulting rows.
 func (s *Store) indexBlock(height ledger.Height, state *ledger.State,
 	each func(ledger.Height, int) error) error {
-	// Past the cache of blocks, where they would take the place of those that are asked for.
+	// Bypass the cache of blocks, so that these blocks do not displace requested ones.
 	hash, err := s.hash(height)
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func (s *Store) indexBlock(height ledger.Height, state *ledger.State,
 	return nil
 }
 
-// writeOutline writes the ids and results of a block that is absent, as the snapshot said them.
+// writeOutline writes the ids and results of an absent block, as the store's own snapshot had them.
 func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 	outline, length, err := w.readOutline(height)
 	if err != nil {
@@ -380,8 +380,7 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 	return err
 }
 
-// readOutline reads the outline of a block that is absent, and the length that its header's row
-// says.
+// readOutline reads the outline of an absent block, and the body length in its header row.
 func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, length uint64,
 	err error) {
 	header, length, err := readHeader(w.transaction, height)
@@ -390,12 +389,11 @@ func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, leng
 	}
 	size := uint64(header.Transactions) * (ledger.HashSize + ledger.ResultSize)
 	if height == 1 && size > 0 {
-		// Stores that began with a snapshot before outlines were kept have none.
+		// Stores that began with a snapshot under a version without outlines have none.
 		if _, err := get(w.transaction, chunkKey(rowOutline, 1, 0)); errors.Is(err, errMissing) {
-			return nil, 0, fmt.Errorf("store: no snapshot can be made here yet: what it needs "+
-				"of the "+
-				"blocks up to %d lies %w: ask another node, or wait until this one has fetched them",
-				w.absent, ErrAbsent)
+			return nil, 0, fmt.Errorf("store: no snapshot can be made here yet: the blocks up "+
+				"to %d lie %w, and are not here: ask another node, or wait until this one has "+
+				"fetched them", w.absent, ErrAbsent)
 		}
 	}
 	outline, err = readChunks(w.transaction, rowOutline, height, size)

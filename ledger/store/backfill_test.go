@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// restoredFrom is a store in a folder that begins with a snapshot of another one.
+// restoredFrom returns a store in a folder that begins with a snapshot of another store.
 func restoredFrom(t testing.TB, s *Store, dir string) *Store {
 	t.Helper()
 	snapshot, _ := snapshotOf(t, s)
@@ -32,7 +32,7 @@ func restoredFrom(t testing.TB, s *Store, dir string) *Store {
 	return openBook(t, dir, s.genesis, small())
 }
 
-// fillFrom fills in up to count blocks below what is there, from a store that has them.
+// fillFrom fills in up to count blocks below the present ones from a store that has them.
 func fillFrom(s, whole *Store, count int) error {
 	absent := s.Absent()
 	first := ledger.Height(1)
@@ -53,8 +53,8 @@ func fillFrom(s, whole *Store, count int) error {
 	})
 }
 
-// rowsOf are all rows of a store that has written everything. Of an entry of the state they show
-// only the value: which block set it is forgotten by a snapshot.
+// rowsOf returns all rows of a store after everything is written. For an entry of the state it has
+// only the value, because a snapshot does not keep the height of the block that set it.
 func rowsOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	if err := s.Sync(); err != nil {
@@ -116,8 +116,9 @@ func sameRows(t testing.TB, got, want *Store) {
 	}
 }
 
-// A store that began with a snapshot, and was filled in, is row by row the one that executed
-// everything; and meanwhile it takes blocks, serves what it has, and is opened anew.
+// A store that began with a snapshot and was filled in is row by row identical to one that executed
+// all blocks. While it is filled in, it accepts blocks, serves the blocks that it has, and can be
+// reopened.
 func TestFilledInIsWhole(t *testing.T) {
 	t.Parallel()
 	t.Run("one shard", func(t *testing.T) {
@@ -218,7 +219,7 @@ func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []
 	}
 }
 
-// Blocks that are not those of the chain change nothing, from wherever they come.
+// Blocks that are not in the chain change nothing, whatever their source.
 func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,7 +238,7 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 		}
 		return found
 	}
-	// Another result, and another body, under the right header and hash.
+	// The right header and hash with another result, and with another body.
 	tampered, swapped := *block(whole, 20), *block(whole, 20)
 	tampered.Entries = slices.Clone(tampered.Entries)
 	tampered.Entries[0].Result.Code = ledger.Overflow
@@ -279,7 +280,7 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	if err := s.Index(t.Context(), nil); !errors.Is(err, ErrAbsent) {
 		t.Errorf("indexing without blocks: %v", err)
 	}
-	// All the same the right ones are taken.
+	// The right blocks are still accepted.
 	for s.Absent() > 0 {
 		if err := fillFrom(s, whole, 7); err != nil {
 			t.Fatal(err)
@@ -291,8 +292,8 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	sameRows(t, s, whole)
 }
 
-// A store that began with a snapshot before outlines were kept says that it cannot make one, until
-// it is filled in.
+// A store that began with a snapshot under a version without outlines reports that it cannot make a
+// snapshot, until it is filled in.
 func TestFillingInAnOldStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -335,7 +336,7 @@ func TestFillingInAnOldStore(t *testing.T) {
 	sameRows(t, s, whole)
 }
 
-// A block that was filled in, and is damaged or gone, is never served.
+// A filled-in block that is damaged or missing is never served.
 func TestDamageOfAFilledBlock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -383,7 +384,7 @@ func TestDamageOfAFilledBlock(t *testing.T) {
 
 const crashFill = "LEDGER_CRASH_FILL"
 
-// TestFillChild is the process that is killed while it fills in.
+// TestFillChild is the process that is killed while it fills in blocks.
 func TestFillChild(t *testing.T) {
 	dir := os.Getenv(crashFill)
 	if dir == "" {
@@ -414,7 +415,8 @@ func TestFillChild(t *testing.T) {
 	fmt.Printf("whole\n")
 }
 
-// A process that is killed while it fills in finds what it had announced, and goes on.
+// A process that is killed while it fills in blocks finds everything that it had announced, and
+// continues.
 func TestKillWhileFillingIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -476,7 +478,7 @@ func TestKillWhileFillingIn(t *testing.T) {
 	}
 }
 
-// A power cut that tears the end of the log off, in the middle of a piece, costs that piece.
+// A power cut that tears off the end of the log in the middle of a piece costs only that piece.
 func TestTornWhileFillingIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -515,7 +517,7 @@ func TestTornWhileFillingIn(t *testing.T) {
 		copied := filepath.Join(dir, fmt.Sprintf("torn-%d", i))
 		torn.write(t, copied)
 		opened := open(t, copied, small())
-		// What is torn off behind the A row is the removal of what is of no use any more.
+		// After the A row, the log has only the removal of rows that are no longer needed.
 		if absent := opened.Absent(); absent != 25 && absent != 15 {
 			t.Fatalf("cut at %d of %d to %d: absent to %d", cut, from, to, absent)
 		}

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkApply seals, executes and appends blocks of 10,000 two-posting transactions in bundles
 // of 500, and syncs at the end. The signatures are made before the clock starts and are not
-// checked.
+// verified.
 func BenchmarkApply(b *testing.B) {
 	const perBlock, perBundle, accounts = 10_000, 500, 1000
 	s := open(b, b.TempDir(), Options{})
@@ -43,8 +43,8 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(s.Head().Total-total)/b.Elapsed().Seconds(), "tx/s")
 }
 
-// BenchmarkApplyAndSyncOne appends a block of one transaction and makes it durable: the latency of
-// a lone client's write.
+// BenchmarkApplyAndSyncOne appends a block of one transaction and makes it durable. It measures the
+// latency of a write of a single client.
 func BenchmarkApplyAndSyncOne(b *testing.B) {
 	s := open(b, b.TempDir(), Options{})
 	traffic := newBook(10)

@@ -21,7 +21,7 @@ type bitcoinLine struct {
 	} `json:"postings"`
 }
 
-// openBitcoin opens the whole file where it is there, otherwise the excerpt.
+// openBitcoin opens the whole file if it exists, and otherwise the excerpt.
 func openBitcoin(t *testing.T) io.Reader {
 	t.Helper()
 	if file, err := os.Open("../../../shared/data/bitcoin-blocks-0-14131.jsonl.gz"); err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// blockCache keeps verified blocks, those used last, up to a bound of their encoded bytes, and at
-// least one.
+// blockCache keeps the most recently used verified blocks. The sum of their encoded sizes is
+// bounded, but it keeps at least one block.
 type blockCache struct {
 	mutex sync.Mutex
 	bound int64

@@ -12,11 +12,11 @@ const segmentLength = 64
 // maxSegments bounds the verified segments kept in memory.
 const maxSegments = 256
 
-// chain knows the hash of every block: every segmentLength-th in memory, those since the last of
-// them too, and the others by walking down the headers from the next checkpoint, each of which
-// commits to the one before.
+// chain provides the hash of every block. It keeps in memory the hash of every segmentLength-th
+// block and of all blocks from the last of those on. For another block, the store walks down the
+// headers from the next checkpoint, because each header commits to the previous block.
 type chain struct {
-	// checkpoints[k] is the hash of block k*segmentLength; recent are the hashes from the last
+	// checkpoints[k] is the hash of block k*segmentLength. recent has the hashes from the last
 	// checkpoint on.
 	checkpoints []ledger.Hash
 	recent      []ledger.Hash
@@ -25,7 +25,7 @@ type chain struct {
 
 type segment [segmentLength]ledger.Hash
 
-// append adds the hash of the next block; the first is the genesis hash.
+// append adds the hash of the next block. The first one is the genesis hash.
 func (c *chain) append(hash ledger.Hash) {
 	if len(c.checkpoints) == 0 || len(c.recent) == segmentLength {
 		c.checkpoints = append(c.checkpoints, hash)
@@ -34,7 +34,7 @@ func (c *chain) append(hash ledger.Hash) {
 	c.recent = append(c.recent, hash)
 }
 
-// hash returns the hash of the block at a height that exists.
+// hash returns the hash of the block at a height, which must not be above the head.
 func (s *Store) hash(height ledger.Height) (ledger.Hash, error) {
 	number, offset := height/segmentLength, height%segmentLength
 	s.mutex.RLock()
@@ -62,14 +62,14 @@ func (s *Store) hash(height ledger.Height) (ledger.Hash, error) {
 	return loaded[offset], nil
 }
 
-// loadSegment reads the headers between two checkpoints and checks that they make a chain.
+// loadSegment reads the headers between two checkpoints and checks that they form a chain.
 func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loaded *segment,
 	err error) {
 	first := number * segmentLength
 	defer guard(first+1, &err)
 	loaded = new(segment)
-	// Only the checkpoint above may still be pending. What is not pending now is in the database
-	// for every transaction that begins later.
+	// Only the checkpoint above can still be pending. If it is not pending now, any transaction
+	// that begins later finds it in the database.
 	top := s.pendingAt(first + segmentLength)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		expected := above
@@ -97,8 +97,8 @@ func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loa
 	return loaded, err
 }
 
-// readHeader reads a header that is in the database, and the length of its encoded block. It is
-// checked by its checksum only.
+// readHeader reads a header from the database, and the length of its encoded block. It checks only
+// the checksum and the height.
 func readHeader(transaction *badger.Txn, height ledger.Height) (ledger.Header, uint64, error) {
 	value, err := get(transaction, heightKey(rowHeader, height))
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	crashShards = "LEDGER_CRASH_SHARDS"
 )
 
-// crashBlock is how many transactions a block has: some fit into one transaction of the database,
-// some do not.
+// crashBlock returns the number of transactions in a block. Some blocks fit into one transaction of
+// the database, others do not.
 func crashBlock(random *rand.Rand) int {
 	if random.IntN(3) == 0 {
 		return 300 + random.IntN(300)
@@ -35,8 +35,8 @@ func crashBlock(random *rand.Rand) int {
 	return 1 + random.IntN(8)
 }
 
-// TestCrashChild is the process that is killed: it applies rounds, tells after every Sync what is
-// durable, and kills itself before the given step of writing.
+// TestCrashChild is the process that is killed. It applies rounds, prints after every Sync which
+// block is durable, and kills itself before the given step of writing.
 func TestCrashChild(t *testing.T) {
 	dir := os.Getenv(crashFolder)
 	if dir == "" {
@@ -48,7 +48,7 @@ func TestCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := small()
-	// Steps are counted by the writer and by Sync, which take turns here.
+	// The writer and Sync count steps. Here they never run at the same time.
 	options.onWrite = func(string) {
 		if step--; step == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -64,8 +64,8 @@ func TestCrashChild(t *testing.T) {
 	b := newBook(20)
 	b.next(0)
 	b.round = ledger.Round(s.AppendedHeight())
-	// Each run has a stream of its own, so that what it writes after a crash differs from the
-	// remains of the run before.
+	// Each run has its own stream of nonces, so its blocks differ from the remains of the previous
+	// run after a crash.
 	b.client.Stream, b.client.Sequence = uint64(seed), 0
 	b.operator.Stream, b.operator.Sequence = uint64(seed), 0
 	for {
@@ -77,7 +77,7 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
-// crashSharded is TestCrashChild on a shard of a book with several.
+// crashSharded is TestCrashChild for a shard of a book with several shards.
 func crashSharded(t *testing.T, s *Store, random *rand.Rand, seed uint64) {
 	b := newShardBook(seed)
 	for {
@@ -91,14 +91,14 @@ func crashSharded(t *testing.T, s *Store, random *rand.Rand, seed uint64) {
 	}
 }
 
-// TestKillBetweenWrites kills a process before many steps of writing, one run after the other on
-// one store, each followed by a check that what was durable is there and that the rest is whole.
+// TestKillBetweenWrites kills a process before various steps of writing, in several runs on one
+// store. After each run it checks that everything durable is present and that the rest is whole.
 func TestKillBetweenWrites(t *testing.T) {
 	t.Parallel()
 	killBetweenWrites(t, 12, testGenesis())
 }
 
-// TestKillBetweenWritesOfShard does so with a shard of a book with several.
+// TestKillBetweenWritesOfShard does the same with a shard of a book with several shards.
 func TestKillBetweenWritesOfShard(t *testing.T) {
 	t.Parallel()
 	killBetweenWrites(t, 5, shardGenesis(), crashShards+"=1")
@@ -118,7 +118,7 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 	random := rand.New(rand.NewPCG(7, 7))
 	partial := 0
 	for run := range runs {
-		// A block of some hundred transactions takes about a thousand steps.
+		// A block of a few hundred transactions takes about a thousand steps.
 		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1, genesis, environment...)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20

@@ -18,8 +18,8 @@ import (
 
 var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
 
-// folder is a store's folder in memory: the bytes of each file without the zeros at its end, and
-// its size.
+// folder is a store's folder in memory: for each file, the bytes without trailing zeros, and the
+// size.
 type folder map[string]file
 
 type file struct {
@@ -74,8 +74,8 @@ func (f folder) names() []string {
 	return names
 }
 
-// damagedFolders returns the folder of a store that was closed and of one that was killed after a
-// Sync, and what they read as.
+// damagedFolders returns the folder of a store that was closed, the folder of a store that was
+// killed after a Sync, and the hash of all reads from them.
 func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 	return readFolder(t, dir), killed, text
 }
 
-// reopen opens a damaged folder and reads everything.
+// reopen opens a possibly damaged folder and reads everything.
 func reopen(t testing.TB, dir string) (text string, err error) {
 	t.Helper()
 	return reopenBook(t, dir, testGenesis())
@@ -122,8 +122,8 @@ func reopenBook(t testing.TB, dir string, genesis *ledger.Genesis) (text string,
 	return text, err
 }
 
-// TestFlippedBit flips one bit in a copy of a store, again and again, anywhere. Each time the store
-// reads exactly as before, or says that it is damaged.
+// TestFlippedBit flips single bits anywhere in copies of a store. Each time, the store must read
+// exactly as before or report damage.
 func TestFlippedBit(t *testing.T) {
 	t.Parallel()
 	closed, killed, text := damagedFolders(t)
@@ -186,7 +186,7 @@ func flip(t testing.TB, path string, position, bit int) {
 	}
 }
 
-// TestLostTail cuts the write-ahead log, which Badger takes without a word.
+// TestLostTail cuts off the write-ahead log's end, which Badger accepts without an error.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	_, killed, _ := damagedFolders(t)
@@ -211,8 +211,8 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// TestMissingRows takes rows away, and gives older or foreign rows in their place, with the
-// database itself: the store says so.
+// TestMissingRows removes rows, or replaces them with older or foreign ones, through the database
+// itself. The store must report the damage.
 func TestMissingRows(t *testing.T) {
 	t.Parallel()
 	closed, _, _ := damagedFolders(t)
@@ -265,7 +265,8 @@ func tamper(t *testing.T, dir string, kind byte, damage string) {
 	}
 }
 
-// TestMarker damages the tip marker: one damaged copy is no harm, both are told.
+// TestMarker damages the tip marker. One damaged copy does no harm, two damaged copies are
+// reported.
 func TestMarker(t *testing.T) {
 	t.Parallel()
 	closed, _, text := damagedFolders(t)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace returns the bytes that an unprivileged process may still write to the file system that
-// holds dir.
+// freeSpace returns the number of bytes that an unprivileged process can still write to the file
+// system of dir.
 func freeSpace(dir string) (uint64, error) {
 	var status unix.Statfs_t
 	if err := unix.Statfs(dir, &status); err != nil {
@@ -20,8 +20,8 @@ func freeSpace(dir string) (uint64, error) {
 	return status.Bavail * uint64(status.Bsize), nil
 }
 
-// requireSpace returns ErrDiskFull unless size more bytes leave the reserve untouched. Rows, index
-// and compaction multiply a block; factor covers them.
+// requireSpace returns ErrDiskFull unless the reserve remains free after a write of size more
+// bytes. Rows, index and compaction multiply the size of a block; factor allows for them.
 func (s *Store) requireSpace(size int) error {
 	const factor = 8
 	free, err := s.options.FreeSpace(s.dir)
@@ -51,13 +51,14 @@ func syncDirectory(dir string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// unlockFolder gives a folder's lock back. To close the file is not enough: a child that was forked
-// a moment ago holds a copy of it until its program begins, and the lock belongs to all copies.
+// unlockFolder releases the lock of a folder. Closing the file is not enough: a child process that
+// was just forked holds a copy of the file until it executes its program, and the lock belongs to
+// all copies.
 func unlockFolder(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
 
-// lockFolder takes the folder's lock, which the process holds until unlockFolder.
+// lockFolder takes the lock of a folder. The process holds it until unlockFolder.
 func lockFolder(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -73,17 +74,17 @@ func lockFolder(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// logSyncer makes the database's write-ahead logs durable. It knows which of them are complete and
-// synced already.
+// logSyncer makes the database's write-ahead logs durable. It remembers the logs that are complete
+// and synced.
 type logSyncer struct {
 	dir string
-	// names are the logs that were there when it looked last, oldest first; done are those that
-	// nothing more is written to and that are synced.
+	// names are the logs found by the last look, oldest first. done are the logs that are complete
+	// and synced.
 	names []string
 	done  map[string]bool
 }
 
-// look lists the logs, oldest first, and says whether there is one that was not there before.
+// look lists the logs, oldest first, and reports whether there is a new one.
 func (l *logSyncer) look() (isNew bool, err error) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *logSyncer) look() (isNew bool, err error) {
 	before := l.names
 	l.names = nil
 	for _, entry := range entries {
-		// The names are numbers of five digits or more, counted up.
+		// The names are increasing numbers of at least five digits.
 		if name := entry.Name(); strings.HasSuffix(name, ".mem") {
 			at := len(l.names)
 			for at > 0 && (len(l.names[at-1]) > len(name) || len(l.names[at-1]) == len(name) &&
@@ -106,7 +107,7 @@ func (l *logSyncer) look() (isNew bool, err error) {
 		before[len(before)-1] != l.names[len(l.names)-1]), nil
 }
 
-// sync makes the full logs durable, and the one that is being written where active is set.
+// sync syncs the full logs, and if active is set also the log that is being written.
 func (l *logSyncer) sync(active bool) error {
 	isNew, err := l.look()
 	if err != nil {
@@ -132,8 +133,8 @@ func (l *logSyncer) sync(active bool) error {
 	return nil
 }
 
-// syncFile makes a file durable, also what was written to it through memory maps. A log that is
-// gone has become a durable table.
+// syncFile makes a file durable, including data written through memory maps. If a log no longer
+// exists, the database has made it a durable table.
 func syncFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {

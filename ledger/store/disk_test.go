@@ -88,7 +88,8 @@ func TestRealDiskFull(t *testing.T) {
 	}
 }
 
-// TestLockIsGivenBack although a child that was just forked holds a copy of the file.
+// TestLockIsGivenBack checks that the lock is released even while a child that was just forked
+// holds a copy of the file.
 func TestLockIsGivenBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

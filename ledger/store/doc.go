@@ -2,91 +2,101 @@
 //
 //	store, err := store.Open(dir, genesis, store.Options{})
 //	for each delivered round {
-//		block, err := store.Apply(epoch, round, payloads)  // seal, execute, append: readable at once, not yet durable
+//		// Seal, execute and append: the block is readable at once, but not yet durable.
+//		block, err := store.Apply(epoch, round, payloads)
 //	}
-//	beside it, as often as someone waits for the disk: err = store.Sync()  // all that was appended is on the disk
+//	// Concurrently, whenever a caller waits for the disk: then all appended blocks are on it.
+//	err = store.Sync()
 //	err = store.Close()
 //
 // # What always holds
 //
-//   - A block and its effects become visible together, or not at all. In memory they do because
-//     readers see either all or nothing of Apply. On disk they do because the head row comes last:
-//     after a crash, rows above the head are remains, which Open takes back.
-//   - Every value carries a checksum that is bound to its key. Blocks are checked against their
-//     roots, their hash, and the chain of hashes up to the head, on every read from disk. What
-//     fails is a *DamageError that names the block.
-//   - What must be there and is not is damage too, never an empty answer.
-//   - After Sync has returned, neither kill -9 nor a power cut loses what was appended before the
-//     call.
+//   - A block and its effects become visible together or not at all. In memory, readers see either
+//     all or nothing of an Apply. On disk, the head row is written last. Rows above the head are
+//     remains of a crash, and Open undoes them.
+//   - Every value carries a checksum that also covers its key. Every read from disk checks a block
+//     against its roots, its hash, and the chain of hashes up to the head. A failed check is a
+//     *DamageError that names the block.
+//   - Missing data is damage too, never an empty answer.
+//   - When Sync has returned, neither kill -9 nor a power cut loses the blocks that were appended
+//     before the call.
 //
-// # What the store knows of durability
+// # Knowledge of durability
 //
-// KnowDurable tells the store how far a majority of the disks hold the chain. The next tip marker
-// keeps that height, at no further fsync, and KnownDurable returns it after the next Open. Perhaps
-// says whether this disk may have announced blocks that damage took from it.
+// KnowDurable tells the store the height up to which a majority of the disks hold the chain. The
+// next tip marker stores that height without an additional fsync, and KnownDurable returns it after
+// the next Open. Perhaps reports whether this disk may have announced blocks and then lost them to
+// damage.
 //
 // # Why Badger is not simply trusted
 //
-// Badger opens without a word when the tail of its write-ahead log is damaged, and the records are
-// gone. Therefore a tip marker, in a file of its own and in two copies, says how far the chain must
-// reach (marker.go), and Open checks what could be missing silently: every header from the genesis
-// to the head, the state against the state digest of the head, and the number of rows of the index.
-// A history has no gaps because its entries are numbered and the account knows their number. Bodies
-// are checked when they are read.
+// Badger opens without an error when the tail of its write-ahead log is damaged, and drops the
+// records there. Therefore a tip marker, in its own file and in two copies, holds the height that
+// the chain must reach (marker.go). Open checks everything that could be missing without an error:
+// every header from the genesis to the head, the state against the state digest of the head, and
+// the number of rows of the index. Gaps in a history are noticed because its entries are numbered
+// and the account has their count. Bodies are checked when they are read.
 //
-// Badger's WriteBatch splits into several transactions without a word. Therefore each row of the
-// state carries the value from before its block, and Open restores that where the block has no head
-// row (open.go).
+// Badger's WriteBatch may split into several transactions. Therefore each row of the state also has
+// the value from before its block, and Open restores that value if the head row does not cover the
+// block (open.go).
 //
-// Badger's Sync leaves out memtables that were full before it was called and are not yet written to
-// tables. Therefore Sync fsyncs every write-ahead log file that is there, and the directory, itself
-// (sync.go).
+// Badger's Sync skips memtables that were full before the call and are not yet written to tables.
+// Therefore Sync itself also fsyncs every write-ahead log file and the directory (disk.go).
 //
-// Badger writes through memory maps, so that a full disk kills the process (SIGBUS). Therefore
-// Apply refuses early, with ErrDiskFull, while the free space is below a reserve, and accepts again
-// when space is back (disk.go).
+// Badger writes through memory maps, so a full disk kills the process (SIGBUS). Therefore Apply
+// returns ErrDiskFull while the free space is below a reserve, and works again when there is enough
+// space (disk.go).
 //
 // # Snapshots
 //
-// WriteSnapshot streams what a store needs to go on from its head: all headers, the ids and results
-// of all transactions, since a second copy of one has to be known for one, and the state. Restore
-// makes a store of that. It believes the hash of the head, which the caller has from those whom it
-// trusts; every header, id, result and entry of the state is checked against it.
+// WriteSnapshot streams everything that a store needs to continue from its head: all headers, the
+// ids and results of all transactions, which are needed to recognise duplicates, and the state.
+// Restore makes a store from a snapshot. It trusts only the hash of the head, which the caller
+// obtains from a trusted source. It checks every header, id, result and entry of the state against
+// that hash.
 //
-// The blocks before are absent then: reads of them say ErrAbsent. The store keeps what the snapshot
-// said of them (their outlines), so that it can write a snapshot itself at any time. Blocks that
-// others have fill it in again, from the snapshot down; afterwards it executes all of them, once,
-// for the rows that a snapshot does not have. From then on it is as if it had begun with the
-// genesis:
+// The blocks up to the head of the snapshot are then absent, and reading one returns ErrAbsent. The
+// store keeps the data that the snapshot had about them (their outlines), so it can write a
+// snapshot itself at any time. It gets the blocks from other nodes, from the snapshot downward.
+// Afterwards it executes all of them, once, to make the rows that a snapshot does not have. From
+// then on it is like a store that began with the genesis:
 //
 //	for store.Absent() > 0 {
-//		err = store.Fill(first, fetch)  // the blocks from first to Absent, checked against the headers
+//		// The blocks from first to Absent, checked against the headers.
+//		err = store.Fill(first, fetch)
 //	}
-//	err = store.Index(ctx, pace)        // histories, streams and ends of waits; Unindexed is 0 then
+//	// Histories, streams and ends of waits. Afterwards Unindexed is 0.
+//	err = store.Index(ctx, pace)
 //
-// Only in the rows of the state does it differ: entries that no block has changed since name the
-// snapshot's height, and no value before. That serves to take a block above the head back, and no
-// block so old is ever taken back.
+// Only the rows of the state differ: an entry that no later block has changed has the height of the
+// snapshot, and no value from before. That value is needed only to undo a block above the head, and
+// no block that old is ever undone.
 //
 // # Shards
 //
-// The chain of a shard keeps what other shards need of it, and what it needs of them, in its blocks
-// and in its state; two kinds of rows find it. Rows of blocks above the head, which a crash left,
-// are never read: an entry of a stream is read only up to the number that the state says the stream
-// has come to, and the end of a wait only where the state says that it is over, and what is so low
-// was written anew with the block that made it so.
+// In the chain of a shard, the blocks and the state hold the data that other shards need from it
+// and the data that it needs from them. Two kinds of rows index this data. Rows that a crash left
+// above the head are never read: an entry of a stream is read only up to the number that the state
+// gives, and the end of a wait only if the state shows that the wait is over. By then the block
+// that made the entry or ended the wait has written its rows anew.
 //
-//	to children: carried, err := store.Stream(child, from, limit, durable)  // whatever number a child's members ask for
-//	to others:   verdict, made, err := store.Verdict(id, durable)     // when a shard that waits asks; Pending tells whom to ask for what
-//	from others: standing, err := store.Standing(&verdict)            // propose it, keep it, or forget it
-//	to clients:  crossing, err := store.Crossing(id)                  // the way of a transaction, what it waits for, and its end
+//	// To children: entries from any number that a child's members request.
+//	carried, err := store.Stream(child, from, limit, durable)
+//	// To others: on request of a shard that waits. It learns from Pending which shards to ask for
+//	// which transactions.
+//	verdict, made, err := store.Verdict(id, durable)
+//	// From others: propose the verdict, keep it, or drop it.
+//	standing, err := store.Standing(&verdict)
+//	// To clients: a transaction's way, the shards that it waits for, and its end.
+//	crossing, err := store.Crossing(id)
 //
-// Other shards act on what they are given for ever. So they are given what is in blocks that a
-// majority of this shard's members have on disk, and that no loss of power takes back; who calls
-// knows how high that is.
+// Other shards act irrevocably on the entries and verdicts that they receive. So they receive only
+// those from blocks that a majority of this shard's members have on disk, because no loss of power
+// takes these blocks back. The caller knows the height of the last such block.
 //
 // The ids of transactions that failed, were set aside or passed through are also kept in memory,
-// some 20 bytes each, since a fresh nonce does not tell of them.
+// some 20 bytes each, because their nonces may still be fresh.
 //
 // # Rows
 //
@@ -97,10 +107,14 @@
 //	h height                   -> encoded header and length of the encoded block
 //	b height chunk             -> a part of the encoded block
 //	i id or block hash         -> height, index, kind
-//	y account-number ordinal   -> height, indexes: the steps of a history in one block, the first of which is the ordinal-th
+//	y account-number ordinal   -> height, indexes: the steps of the account's history in one
+//	                              block, starting with number ordinal
 //	s state key                -> height, value before that block, value
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
-//	z id                       -> height, index: the verdict that ended the wait of a transaction across shards
-//	A                          -> the height up to which b rows are not there, since the store began with a snapshot, and that up to which y, x and z rows are not
-//	o height chunk             -> a part of an absent block's outline: the ids and results of its transactions
+//	z id                       -> height, index: the verdict that ended a transaction's wait
+//	A                          -> the height up to which b rows are missing, and the height up to
+//	                              which y, x and z rows are missing, because the store began with
+//	                              a snapshot
+//	o height chunk             -> a part of an absent block's outline: the ids and results of its
+//	                              transactions
 package store

@@ -8,42 +8,42 @@ import (
 )
 
 var (
-	// ErrDamaged says that the disk does not hold what it should. Every such error is a
+	// ErrDamaged reports that data on the disk is wrong or missing. Every such error is a
 	// *DamageError.
 	ErrDamaged = errors.New("store: damaged")
-	// ErrForeign says that the folder is not a store of this chain.
+	// ErrForeign reports that the folder is not a store of this chain.
 	ErrForeign = errors.New("store: foreign folder")
-	// ErrLocked says that another process has the store open.
+	// ErrLocked reports that another process has the store open.
 	ErrLocked = errors.New("store: in use by another process")
-	// ErrDiskFull says that there is not enough free space to append. Reads go on; appends do as
-	// soon as there is space again.
+	// ErrDiskFull reports that there is not enough free space to append. Reads still work. Appends
+	// work again as soon as there is enough space.
 	ErrDiskFull = errors.New("store: disk full")
-	// ErrNotFound says that there is no such block, transaction, account or record.
+	// ErrNotFound reports that there is no such block, transaction, account or record.
 	ErrNotFound = errors.New("store: not found")
-	// ErrAbsent says that the store began with a snapshot, and that what is asked for lies in a
-	// block before it, which is not here yet.
+	// ErrAbsent reports that the store began with a snapshot, and that the requested data is in a
+	// block up to that snapshot that is not here yet.
 	ErrAbsent = errors.New("before the snapshot that this store began with")
-	// ErrSnapshot says that a snapshot is malformed, is of another chain, or does not fit the block
-	// that it is said to be of.
-	ErrSnapshot = errors.New("store: not a good snapshot")
-	// ErrMismatch says that a block does not follow the head, or that executing it gives another
+	// ErrSnapshot reports that a snapshot is malformed, belongs to another chain, or does not match
+	// the block that it claims to be of.
+	ErrSnapshot = errors.New("store: invalid snapshot")
+	// ErrMismatch reports that a block does not follow the head, or that executing it gives another
 	// block.
 	ErrMismatch = errors.New("store: block does not fit the chain")
-	// ErrClosed says that the store was closed.
+	// ErrClosed reports that the store was closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrFailed says that an earlier write failed, so that nothing more can be written until the
-	// store is opened again.
-	ErrFailed = errors.New("store: failed earlier")
+	// ErrFailed reports that an earlier write failed. The store accepts no more writes until it is
+	// opened again.
+	ErrFailed = errors.New("store: an earlier write failed")
 )
 
-// DamageError says which block is damaged, and how.
+// DamageError names a damaged block and the damage.
 type DamageError struct {
 	// Height is the first block known to be affected.
 	Height ledger.Height
 	Reason string
 }
 
-// Error returns a sentence.
+// Error returns the block and the reason.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("store: damaged at block %d: %s", e.Height, e.Reason)
 }
@@ -55,7 +55,7 @@ func damaged(height ledger.Height, format string, arguments ...any) error {
 	return &DamageError{Height: height, Reason: fmt.Sprintf(format, arguments...)}
 }
 
-// guard turns a panic of the database over damaged files into a DamageError.
+// guard turns a panic of the database because of damaged files into a DamageError.
 func guard(height ledger.Height, err *error) {
 	if reason := recover(); reason != nil {
 		*err = damaged(height, "the database failed: %v", reason)

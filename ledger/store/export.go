@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// BlockLine is a block as exports show it.
+// BlockLine is a block in an export.
 type BlockLine struct {
 	Height   ledger.Height `json:"height"`
 	Hash     ledger.Hash   `json:"hash"`
@@ -15,17 +15,17 @@ type BlockLine struct {
 	Transactions []ledger.Hash `json:"transactions"`
 }
 
-// BalanceLine is a balance as exports show it.
+// BalanceLine is a balance in an export.
 type BalanceLine struct {
-	// Account is the account's alias where it has one, that is its name in the file that it was
-	// imported from; otherwise its path.
+	// Account is the account's alias, which is its name in the file that it was imported from.
+	// Without an alias it is the account's path.
 	Account string           `json:"account"`
 	Asset   ledger.AssetName `json:"asset"`
-	// Amount is what the account has, also of what is set aside for other shards.
+	// Amount is the whole balance, including amounts that are set aside for other shards.
 	Amount ledger.Amount `json:"amount"`
 }
 
-// NewBlockLine returns a block as exports show it.
+// NewBlockLine returns the export of a block.
 func NewBlockLine(block *ledger.Block) BlockLine {
 	line := BlockLine{Height: block.Header.Height, Hash: block.Hash,
 		Previous: block.Header.Previous, Transactions: make([]ledger.Hash, len(block.Entries))}
@@ -35,7 +35,7 @@ func NewBlockLine(block *ledger.Block) BlockLine {
 	return line
 }
 
-// NewBalanceLines returns an account's balances as exports show them, by asset.
+// NewBalanceLines returns the export of an account's balances, by asset.
 func NewBalanceLines(account *ledger.Account) []BalanceLine {
 	lines := make([]BalanceLine, len(account.Balances))
 	name := account.Alias
@@ -48,7 +48,7 @@ func NewBalanceLines(account *ledger.Account) []BalanceLine {
 	return lines
 }
 
-// ExportBlocks calls visit with every block from 1 to the head of the moment of the call, until it
+// ExportBlocks calls visit with every block from 1 to the head at the time of the call, until visit
 // fails or ctx ends.
 func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) error {
 	head := s.AppendedHeight()
@@ -67,8 +67,8 @@ func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) e
 	return nil
 }
 
-// ExportBalances calls visit with every balance, by account path and asset, until it fails or ctx
-// ends.
+// ExportBalances calls visit with every balance, ordered by account path and asset, until visit
+// fails or ctx ends.
 func (s *Store) ExportBalances(ctx context.Context, visit func(BalanceLine) error) error {
 	for account := range s.AllAccounts() {
 		if err := ctx.Err(); err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// MaxHistoryPage bounds a page of an account's history.
+// MaxHistoryPage is the maximum number of items in a page of an account's history.
 const MaxHistoryPage = 1000
 
 // HistoryItem is one transaction that was applied to an account.
 type HistoryItem struct {
-	// Ordinal counts the account's transactions from 0.
+	// Ordinal is the item's number in the account's history, from 0.
 	Ordinal uint64
-	// Height, Index and Time are where and when it took effect. Of a transaction across shards that
-	// is the last verdict that it waited for.
+	// Height, Index and Time tell where and when the transaction took effect. For a cross-shard
+	// transaction, that is at the last verdict that it waited for.
 	Height ledger.Height
 	Index  int
 	// Entry is the transaction in its own block.
@@ -29,16 +29,17 @@ type HistoryItem struct {
 // HistoryPage is a part of an account's history.
 type HistoryPage struct {
 	Items []HistoryItem
-	// Next is the cursor of the page that follows; it is valid where More is set.
+	// Next is the cursor of the next page. It is valid only if More is set.
 	Next uint64
 	More bool
 	// Total is the length of the whole history.
 	Total uint64
 }
 
-// History returns a page of an account's history: at most limit items, from the oldest on, or from
-// the newest back. The cursor is 0 for the first page and the last page's Next for the others; a
-// cursor stays valid while blocks are appended. ErrNotFound where the account is not open.
+// History returns a page of at most limit items of an account's history, from the oldest on or from
+// the newest back. The cursor is 0 for the first page, and Next of the previous page for the
+// others. A cursor stays valid while blocks are appended. History returns ErrNotFound if the
+// account is not open.
 func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	newestFirst bool) (HistoryPage, error) {
 	s.mutex.RLock()
@@ -50,8 +51,8 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	}
 	limit = max(1, min(limit, MaxHistoryPage))
 	page := HistoryPage{Total: account.History}
-	// Going up, the cursor is the next ordinal; going down, it is the ordinal below which to go on,
-	// so that 0 can mean the newest.
+	// Oldest first, the cursor is the next ordinal. Newest first, it is one more than the next
+	// ordinal, so that 0 can mean the newest item.
 	first, last := cursor, account.History
 	if newestFirst && cursor != 0 {
 		first, last = 0, min(cursor, account.History)
@@ -93,6 +94,7 @@ func (s *Store) historyItem(account *ledger.Account, ordinal uint64,
 		return HistoryItem{}, err
 	}
 	entry := result.Entry
+	// A verdict ended the wait of a cross-shard transaction: show that transaction.
 	if verdict := entry.Transaction.Verdict; verdict != nil && entry.Result.Code == ledger.Settled {
 		settled, err := s.Transaction(verdict.ID)
 		if err != nil {
@@ -117,7 +119,7 @@ func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
 	return false
 }
 
-// pendingHistory looks for an entry of a history in the blocks that are not written yet.
+// pendingHistory looks up an entry of a history in the blocks that are not written yet.
 func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, bool) {
 	for i := len(pending) - 1; i >= 0; i-- {
 		for _, change := range pending[i].changes.History {
@@ -146,8 +148,8 @@ func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where posi
 	return where, err
 }
 
-// findHistory finds a step of an account's history: it is in the last row that begins at it or
-// before.
+// findHistory finds a step of an account's history. It is in the last row that starts at or before
+// the step.
 func findHistory(transaction *badger.Txn, number, ordinal uint64) (position, error) {
 	settings := badger.DefaultIteratorOptions
 	settings.PrefetchValues, settings.Reverse = false, true

@@ -10,14 +10,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// encodeV1 is a marker as stores wrote it before they knew about durability.
+// encodeV1 returns a marker of version 1, which has no knowledge of durability.
 func encodeV1(t *tip) []byte {
 	encoded := t.encode()[:markerSizeV1-4]
 	copy(encoded, markerMagicV1[:])
 	return binary.BigEndian.AppendUint32(encoded, crc32.Checksum(encoded, castagnoli))
 }
 
-// writeSlots puts data into slots of a closed store's marker, and zeros behind it.
+// writeSlots writes data, padded with zeros, into slots of a closed store's marker.
 func writeSlots(t *testing.T, dir string, data []byte, slots ...int64) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(dir, markerFile), os.O_RDWR, 0)
@@ -34,7 +34,7 @@ func writeSlots(t *testing.T, dir string, data []byte, slots ...int64) {
 	}
 }
 
-// grown is a closed store of some blocks; heights up to known are known to be durable.
+// grown returns a closed store with some blocks. Heights up to known are known to be durable.
 func grown(t *testing.T, blocks int, known ledger.Height) (dir string, book *book, last tip) {
 	t.Helper()
 	dir = t.TempDir()
@@ -55,14 +55,14 @@ func closeStore(t *testing.T, s *Store) {
 	}
 }
 
-// slotsOf are the slots of a generation's marker.
+// slotsOf returns the slots of a marker of this generation.
 func slotsOf(generation uint64) (int64, int64) {
 	first := int64(generation % (markerSlots / 2) * 2)
 	return first, first + 1
 }
 
-// The known-durable height is written with the marker of the next Sync, not before, and never
-// higher than what is on the disk.
+// The known durable height is written with the marker of the next Sync, not earlier, and is never
+// higher than the height on the disk.
 func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	if known := persisted(); known != 2 || markers != 2 {
 		t.Fatalf("%d is persisted after the sync with %d markers, want 2 with 2", known, markers)
 	}
-	// A Sync without new blocks writes what is known since.
+	// A Sync without new blocks writes a known height that is new.
 	b.apply(t, s, 3)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	}
 }
 
-// A marker of the first version opens, knows nothing, and is followed by one of the second version.
+// A marker of version 1 can be read, has no knowledge, and is followed by one of version 2.
 func TestMarkerOfTheFirstVersion(t *testing.T) {
 	t.Parallel()
 	dir, b, last := grown(t, 3, 3)
@@ -157,8 +157,8 @@ func TestMarkerOfTheFirstVersion(t *testing.T) {
 	}
 }
 
-// What damage to the slots of the marker says about groups that this disk announced. The newest
-// marker is of generation g, the one before of g-1.
+// The damage to slots of the marker determines whether this disk may have lost announced blocks.
+// The newest marker has generation g, and the previous one g-1.
 func TestPerhaps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -178,7 +178,7 @@ func TestPerhaps(t *testing.T) {
 			one, _ := slotsOf(last.generation - 1)
 			writeSlots(t, dir, nil, one)
 		}, false},
-		// A torn write of the next marker: it never was announced.
+		// A torn write of the next marker, which was never announced.
 		"the first copy of the next is torn": {func(t *testing.T, dir string, last tip) {
 			last.generation++
 			one, _ := slotsOf(last.generation)
@@ -212,7 +212,7 @@ func TestPerhaps(t *testing.T) {
 			if !test.perhaps {
 				return
 			}
-			// New markers write over the damaged slots. The doubt stays.
+			// New markers overwrite the damaged slots. The doubt stays.
 			for range 3 {
 				b.apply(t, s, 1)
 				if err := s.Sync(); err != nil {
@@ -225,7 +225,7 @@ func TestPerhaps(t *testing.T) {
 			if perhaps, from, _ := s.Perhaps(); !perhaps || from != 5 {
 				t.Fatalf("after markers that are whole: perhaps %v from %d", perhaps, from)
 			}
-			// The lost group may have had more blocks than the one that is known durable.
+			// The lost group may have had more blocks than the one that is known to be durable.
 			s.KnowDurable(5)
 			closeStore(t, s)
 			s = open(t, dir, small())
@@ -245,8 +245,8 @@ func TestPerhaps(t *testing.T) {
 	}
 }
 
-// A process that was killed as it wrote the marker leaves one copy. Open announces that height, so
-// it completes the pair first: later damage to one slot must not make an announced group disappear.
+// A process that was killed while it wrote the marker leaves one copy. Open announces that height,
+// so it completes the pair first. Later damage to one slot must not lose an announced group.
 func TestOpenCompletesTheMarker(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []string{"first", "second"} {
@@ -272,7 +272,7 @@ func TestOpenCompletesTheMarker(t *testing.T) {
 	}
 }
 
-// Blocks above the marker, and what is torn behind them, were never announced.
+// Blocks above the marker, and torn records after them, were never announced.
 func TestBlocksAboveTheMarkerAreNoDoubt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -318,7 +318,7 @@ func TestBlocksAboveTheMarkerAreNoDoubt(t *testing.T) {
 	}
 }
 
-// A store that takes another's place knows what that one knew.
+// A store that replaces another one has that store's knowledge.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	dir, _, last := grown(t, 6, 4)
@@ -344,7 +344,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A folder may hold the file that names the disk before it holds a store.
+// A folder may have the file that identifies the disk before it has a store.
 func TestIdentityFileIsNoForeignFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

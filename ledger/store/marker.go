@@ -11,12 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The tip marker says how far the chain on this disk must reach. Its file has four slots of a
-// sector each. A marker is written into two slots, those of its generation's parity. So a torn
-// write leaves the marker before intact, and one damaged slot leaves the other copy.
+// The tip marker holds the height that the chain on this disk must reach. Its file has four slots
+// of one sector each. The parity of a marker's generation selects the two slots into which it is
+// written. So a torn write leaves the previous marker intact, and one damaged slot leaves the other
+// copy.
 //
-// Version 2 adds what the store knows of durability. Older stores hold markers of version 1, which
-// are read as markers that know nothing; every new marker is of version 2.
+// Version 2 adds the store's knowledge of durability. Markers of version 1, from older stores, are
+// read as markers without such knowledge. All new markers have version 2.
 const (
 	markerFile   = "tip"
 	markerSlots  = 4
@@ -32,16 +33,18 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tip is what a marker says.
+// tip is the content of a marker.
 type tip struct {
 	generation uint64
 	genesis    ledger.Hash
 	height     ledger.Height
 	hash       ledger.Hash
 	total      uint64
-	// known is the highest height known to be durable as the marker was written, at most height.
+	// known is the highest height known to be durable when the marker was written. It is at most
+	// height.
 	known ledger.Height
-	// perhaps is the lowest height of blocks that this disk perhaps announced and lost; 0 for none.
+	// perhaps is the lowest height of the blocks that this disk may have announced and lost; 0 for
+	// none.
 	perhaps ledger.Height
 }
 
@@ -59,7 +62,7 @@ func (t *tip) encode() []byte {
 	return binary.BigEndian.AppendUint32(to, crc32.Checksum(to, castagnoli))
 }
 
-// decodeTip reads a marker of either version.
+// decodeTip decodes a marker of either version.
 func decodeTip(slot []byte) (tip, error) {
 	if len(slot) < markerSizeV1 {
 		return tip{}, fmt.Errorf("%w: %d bytes", errMarker, len(slot))
@@ -95,11 +98,11 @@ func decodeTip(slot []byte) (tip, error) {
 type marker struct {
 	file *os.File
 	last tip
-	// hides tells that a newer marker than last may have been there and be damaged, see mayHide.
+	// hides is set if a newer marker than last may have existed and be damaged; see mayHide.
 	hides bool
 }
 
-// openMarker reads the newest marker of the folder; found is false where there is no file.
+// openMarker reads the newest marker of the folder. found is false if there is no marker file.
 func openMarker(dir string) (m *marker, found bool, err error) {
 	file, err := os.OpenFile(filepath.Join(dir, markerFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -109,7 +112,7 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 		return nil, false, fmt.Errorf("store: tip marker: %w", err)
 	}
 	m = &marker{file: file}
-	var slots [markerSlots]tip // generation 0, which no marker has, for one that cannot be read
+	var slots [markerSlots]tip // an unreadable slot keeps generation 0, which no marker has
 	valid := 0
 	for slot := range markerSlots {
 		var data [markerSize]byte
@@ -137,9 +140,9 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 	return m, true, nil
 }
 
-// complete has the disk hold both copies of the newest marker. A process that was killed as it
-// wrote them may have left one copy, or both in memory only; what is announced from here on relies
-// on two.
+// complete makes sure that the disk holds both copies of the newest marker. A process that was
+// killed while it wrote them may have left only one copy, or both only in memory. Later
+// announcements rely on two copies on disk.
 func (m *marker) complete(slots [markerSlots]tip) error {
 	first := m.last.generation % (markerSlots / 2) * 2
 	for slot := first; slot < first+2; slot++ {
@@ -158,22 +161,21 @@ func (m *marker) complete(slots [markerSlots]tip) error {
 	return nil
 }
 
-// mayHide reports whether a marker newer than the newest that can be read may have been complete,
-// and with it an acknowledged group of blocks.
+// mayHide reports whether a marker newer than the newest readable one may have been complete, which
+// means that it may have announced blocks.
 //
-// The marker after generation g goes into both slots of the other parity, over generation g-1, and
-// the height that it names is announced only after fdatasync has returned. So if that marker was
-// ever announced, neither of these slots holds generation g-1 any more. One slot that still holds
-// an older marker therefore proves that nothing newer was announced: what the other slot holds is a
-// write that a crash tore, or damage to an old copy. If neither slot can be read, they may have
-// held the newer marker. A marker of generation g+2 cannot be hidden: it would have replaced g
-// itself.
+// The marker after generation g goes into both slots of the other parity, replacing generation g-1.
+// The height in it is announced only after fdatasync has returned. So if that marker was ever
+// announced, neither of these slots holds generation g-1 any more. Therefore, if one of these slots
+// still holds an older marker, nothing newer was announced: the other slot holds a torn write or a
+// damaged old copy. If neither slot can be read, they may have held the newer marker. A marker of
+// generation g+2 cannot be hidden, because it would have replaced g itself.
 func mayHide(slots [markerSlots]tip, newest uint64) bool {
 	other := (newest + 1) % (markerSlots / 2) * 2
 	return slots[other].generation == 0 && slots[other+1].generation == 0
 }
 
-// createMarker makes the marker file of a new store, durably.
+// createMarker creates the marker file of a new store and makes it durable.
 func createMarker(dir string, genesis ledger.Hash) (*marker, error) {
 	temporary := filepath.Join(dir, markerFile+".new")
 	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -199,7 +201,7 @@ func createMarker(dir string, genesis ledger.Hash) (*marker, error) {
 	return m, nil
 }
 
-// write makes next the marker, durably, under a new generation.
+// write makes next the current marker under a new generation. It is durable when write returns.
 func (m *marker) write(next tip) error {
 	next.generation = m.last.generation + 1
 	var slot [slotSize]byte

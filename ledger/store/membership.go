@@ -2,29 +2,30 @@ package store
 
 import "github.com/ledgerd/ledgerd/ledger"
 
-// Membership returns the members as of the head; the copy is the caller's.
+// Membership returns the members as of the head. The caller owns the copy.
 func (s *Store) Membership() ledger.Membership {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Membership()
 }
 
-// MembershipHeight returns the height of the last block that changed the members, 0 for none.
+// MembershipHeight returns the height of the last block that changed the members; 0 if there is
+// none.
 func (s *Store) MembershipHeight() ledger.Height {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.MembershipHeight()
 }
 
-// MembershipAt returns the members after the block at a height, or as of the head where that is
-// lower; the copy is the caller's.
+// MembershipAt returns the members after the block at a height, or as of the head if the head is
+// lower. The caller owns the copy.
 func (s *Store) MembershipAt(height ledger.Height) ledger.Membership {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.MembershipAt(height)
 }
 
-// FormerMembers returns those that left, by index; the copy is the caller's.
+// FormerMembers returns the members that left, by index. The caller owns the copy.
 func (s *Store) FormerMembers() []ledger.FormerMember {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()

@@ -17,8 +17,8 @@ func indexes(membership ledger.Membership) (all []ledger.MemberIndex) {
 	return all
 }
 
-// The members are those of the blocks that are there: after opening again, in the past, and where a
-// block is appended that another node made.
+// The members follow from the blocks in the store: after reopening, at earlier heights, and after
+// appending blocks of another node.
 func TestMembershipIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func TestMembershipIsKept(t *testing.T) {
 	}
 }
 
-// The disk map is kept as the members are: in the log, in a block that another node made, and in a
-// snapshot. It is known for every height that the store has the state of.
+// The disk map is kept like the members: in the log, in a block of another node, and in a snapshot.
+// It is known for every height whose state the store has.
 func TestDiskMapIsKept(t *testing.T) {
 	t.Parallel()
 	dir, genesis := t.TempDir(), testGenesis()
@@ -128,8 +128,8 @@ func TestDiskMapIsKept(t *testing.T) {
 	check("from a snapshot", open(t, copied, small()))
 }
 
-// An admission takes no nonce, and is in one block all the same: what other members propose in the
-// same words later is left out, whether it was applied, changed nothing, or failed.
+// An admission takes no nonce, but is still in only one block. Identical later proposals of other
+// members are left out, whether it was applied, changed nothing, or failed.
 func TestAdmissionIsInOneBlock(t *testing.T) {
 	t.Parallel()
 	for _, sharded := range []bool{false, true} {

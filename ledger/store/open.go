@@ -16,14 +16,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// databaseFolder is Badger's folder inside the store's.
+// databaseFolder is the name of Badger's folder in the store's folder.
 const databaseFolder = "badger"
 
-// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks
-// every table of the database, every header, the whole state and the index's number of rows, and
-// takes back what a crash left above the head; the time it needs grows with the data (about a
-// second for a million rows, and one for some GB). Errors: ErrForeign, ErrLocked, ErrDamaged (a
-// *DamageError), ErrDiskFull.
+// Open opens the store in dir, or creates one if dir is empty or does not exist. It checks every
+// table of the database, every header, the whole state and the number of rows of the index, and
+// undoes the blocks that a crash left above the head. The time it takes grows with the data (about
+// a second for a million rows, and one for some GB). Open returns ErrForeign, ErrLocked, ErrDamaged
+// (a *DamageError) or ErrDiskFull.
 func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, err
@@ -51,14 +51,14 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	return s, nil
 }
 
-// IdentityFile is the name of a file in a store's folder that is not the store's: it names the
-// disk.
+// IdentityFile is the name of a file in the store's folder that identifies the disk. It does not
+// belong to the store.
 const IdentityFile = "disk"
 
-// besideStore are the files that a folder without a store may hold.
+// besideStore are the files that a folder without a store may contain.
 var besideStore = []string{"lock", markerFile + ".new", IdentityFile}
 
-// ownFolder returns ErrForeign where the folder holds something, but no store.
+// ownFolder returns ErrForeign if the folder is not empty and has no store.
 func ownFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *Store) open() error {
 	return s.load(must)
 }
 
-// openMarker opens the tip marker. It is made before the database, so that a database without it is
-// damaged, and so is a chain without a database.
+// openMarker opens the tip marker. It is created before the database. So a database without a
+// marker is damaged, and so is a marker of a chain without a database.
 func (s *Store) openMarker() error {
 	_, err := os.Stat(filepath.Join(s.dir, databaseFolder))
 	hasDatabase := err == nil
@@ -140,8 +140,8 @@ func (s *Store) openDatabase() (err error) {
 		WithNumCompactors(2).
 		WithBlockCacheSize(s.options.BlockCacheBytes).
 		WithValueLogFileSize(16 << 20).
-		// All values stay below the threshold, so that none is in the value log, which Badger
-		// checks less.
+		// All values are smaller than the threshold, so none goes into the value log, which Badger
+		// checks less thoroughly.
 		WithValueThreshold(min(1<<20, s.options.MemTableBytes/8)).
 		WithVerifyValueChecksum(true).
 		WithCompression(options.Snappy).
@@ -158,8 +158,8 @@ func (s *Store) openDatabase() (err error) {
 	return nil
 }
 
-// load reads the head, checks everything below it that could be missing without a trace, and takes
-// back what is above it.
+// load reads the head, checks everything below it that could be missing without an error, and
+// undoes everything above it.
 func (s *Store) load(must tip) (err error) {
 	defer guard(1, &err)
 	height, hash, err := s.loadHead(must)
@@ -191,7 +191,7 @@ func (s *Store) load(must tip) (err error) {
 	return nil
 }
 
-// loadHead reads the head row, and writes the first rows of a new store.
+// loadHead reads the head row. In a new store it writes the first rows.
 func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err error) {
 	genesisKey, headKey := []byte{rowGenesis}, []byte{rowHead}
 	var genesis []byte
@@ -234,8 +234,8 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 	return height, hash, nil
 }
 
-// loadChain checks that the headers from 1 to the head are there and make a chain, through the
-// block that the marker names.
+// loadChain checks that the headers from 1 to the head exist and form a chain that includes the
+// marker's block.
 func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) error {
 	s.chain.segments = make(map[ledger.Height]*segment)
 	s.chain.append(s.chainID)
@@ -289,8 +289,8 @@ func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, err
 	return header, nil
 }
 
-// loadState reads the state, takes changes of blocks above the head back, and checks it against the
-// head's state digest.
+// loadState reads the state, undoes the changes of blocks above the head, and checks the result
+// against the state digest of the head.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
 	s.state = ledger.NewState(s.genesis)
 	err := s.eachRow(rowState, func(key, value []byte) error {
@@ -298,6 +298,7 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 		if err != nil {
 			return damaged(height, "state row %x: %v", key, err)
 		}
+		// A block above the head wrote this row: restore the value from before that block.
 		if row.height > height {
 			row = stateRow{height: height, after: bytes.Clone(row.before)}
 			key := bytes.Clone(key)
@@ -324,8 +325,8 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 	return nil
 }
 
-// loadIndex counts the index's rows, collects the failed transactions, and voids the rows of blocks
-// above the head.
+// loadIndex counts the rows of the index, collects the ids of failed transactions, and voids the
+// rows of blocks above the head.
 func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
 	s.failed = make(map[uint64]struct{})
 	var transactions, blocks uint64
@@ -360,8 +361,8 @@ func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) erro
 	return nil
 }
 
-// eachRow visits all rows of a kind, their checksums checked. Key and value are valid during the
-// call.
+// eachRow visits all rows of a kind and checks their checksums. Key and value are valid only during
+// the call.
 func (s *Store) eachRow(kind byte, visit func(key, value []byte) error) error {
 	return s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Header returns the header and hash of a block, or ErrNotFound above the head.
+// Header returns the header and hash of a block, or ErrNotFound for a height above the head.
 func (s *Store) Header(height ledger.Height) (header ledger.Header, hash ledger.Hash, err error) {
 	defer guard(height, &err)
 	if err := s.exists(height); err != nil {
@@ -52,8 +52,8 @@ func (s *Store) exists(height ledger.Height) error {
 	return nil
 }
 
-// Block returns a block, checked against its header and the chain, or ErrNotFound above the head.
-// It is read-only.
+// Block returns a block that was checked against its header and the chain, or ErrNotFound for a
+// height above the head. The block is read-only.
 func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 	defer guard(height, &err)
 	if err := s.exists(height); err != nil {
@@ -90,7 +90,7 @@ func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 	return block, nil
 }
 
-// readBody puts the chunks of an encoded block together, as many as its checked header row says.
+// readBody joins the chunks of an encoded block. The checked header row has their total length.
 func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte, err error) {
 	err = s.db.View(func(transaction *badger.Txn) error {
 		header, length, err := readHeader(transaction, height)
@@ -106,7 +106,7 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 	return encoded, err
 }
 
-// readChunks puts the chunks of what has a length together: of an encoded block, or of an outline.
+// readChunks joins the chunks of an encoded block or of an outline, up to a total length.
 func readChunks(transaction *badger.Txn, kind byte, height ledger.Height,
 	length uint64) (encoded []byte, err error) {
 	for chunk := 0; uint64(len(encoded)) < length; chunk++ {
@@ -122,7 +122,7 @@ func readChunks(transaction *badger.Txn, kind byte, height ledger.Height,
 	return encoded, nil
 }
 
-// locate finds an id or block hash in the index.
+// locate looks up an id or block hash in the index.
 func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 	s.mutex.RLock()
 	height, closed := s.head.Header.Height, s.closed
@@ -137,8 +137,8 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 	return s.locateWritten(height, id)
 }
 
-// locatePending finds an id or block hash in the blocks that are not written yet. It needs the
-// mutex.
+// locatePending looks up an id or block hash in the blocks that are not written yet. The caller
+// must hold the mutex.
 func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
 	for i := len(s.pending) - 1; i >= 0 && !found; i-- {
 		pending := s.pending[i]
@@ -151,7 +151,7 @@ func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
 	return where, found
 }
 
-// locateWritten finds an id or block hash in the database; height is the head's.
+// locateWritten looks up an id or block hash in the database. height is the height of the head.
 func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool,
 	err error) {
 	defer guard(height, &err)
@@ -191,7 +191,7 @@ func (s *Store) BlockByHash(hash ledger.Hash) (*ledger.Block, error) {
 	return block, err
 }
 
-// Found is a transaction and where it is.
+// Found is a transaction and its place.
 type Found struct {
 	Height ledger.Height
 	// Index is the transaction's place in the block.
@@ -200,13 +200,13 @@ type Found struct {
 	Block *ledger.Block
 }
 
-// Known reports whether a transaction with this id, applied or failed, is in a block.
+// Known reports whether a block has a transaction with this id, applied or failed.
 func (s *Store) Known(id ledger.Hash) (bool, error) {
 	where, found, err := s.locate(id)
 	return found && where.kind != indexBlock, err
 }
 
-// Transaction returns the transaction with an id, applied or failed, or ErrNotFound.
+// Transaction returns the transaction with this id, applied or failed, or ErrNotFound.
 func (s *Store) Transaction(id ledger.Hash) (Found, error) {
 	where, found, err := s.locate(id)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Store) Transaction(id ledger.Hash) (Found, error) {
 	return result, err
 }
 
-// at returns the transaction at a position that an index gave.
+// at returns the transaction at a position that is the result of a look-up.
 func (s *Store) at(where position) (Found, error) {
 	block, err := s.Block(where.height)
 	if errors.Is(err, ErrNotFound) {
@@ -240,7 +240,7 @@ func (s *Store) at(where position) (Found, error) {
 		Block: block}, nil
 }
 
-// Proof returns the proof of the transaction with an id, or ErrNotFound.
+// Proof returns the proof of the transaction with this id, or ErrNotFound.
 func (s *Store) Proof(id ledger.Hash) (*ledger.Proof, error) {
 	found, err := s.Transaction(id)
 	if err != nil {
@@ -256,8 +256,8 @@ func (s *Store) Account(path ledger.AccountPath) (ledger.Account, bool) {
 	return s.state.Account(path)
 }
 
-// Accounts returns at most limit accounts by path, those after the given one; "" begins with the
-// first.
+// Accounts returns at most limit accounts after the given path, ordered by path. "" starts with the
+// first one.
 func (s *Store) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
 	s.mutex.RLock()
 	if s.state.Sorted() {
@@ -278,8 +278,8 @@ func (s *Store) AccountCount() int {
 	return s.state.AccountCount()
 }
 
-// AllAccounts goes through all accounts by path. Blocks that are appended meanwhile show in
-// accounts not yet visited.
+// AllAccounts iterates over all accounts by path. Blocks that are appended meanwhile may affect
+// accounts that are not yet visited.
 func (s *Store) AllAccounts() iter.Seq[ledger.Account] {
 	const page = 256
 	return func(yield func(ledger.Account) bool) {
@@ -305,30 +305,30 @@ func (s *Store) Organisation(name ledger.OrganisationName) (ledger.Organisation,
 	return s.state.Organisation(name)
 }
 
-// Organisations returns all organisations by name.
+// Organisations returns all organisations, ordered by name.
 func (s *Store) Organisations() []ledger.Organisation {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Organisations()
 }
 
-// NextSequence returns the number after the highest applied one of a stream of nonces; 1 for a new
-// stream.
+// NextSequence returns the number after the highest applied one of a stream of nonces, or 1 for a
+// new stream.
 func (s *Store) NextSequence(organisation ledger.OrganisationName, stream uint64) uint64 {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.NextSequence(organisation, stream)
 }
 
-// Precheck says what would become of a bundle's transactions in the next block, and changes
-// nothing. Other transactions may come first.
+// Precheck returns the results that a bundle's transactions would have in the next block, if no
+// other transactions come first. It changes nothing.
 func (s *Store) Precheck(bundle *ledger.Bundle) []ledger.Result {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.state.Precheck(bundle, s.head.Header.Height+1)
 }
 
-// RecordValue is the last value of a record, and the transaction that wrote it.
+// RecordValue is the last value of a record and the transaction that wrote it.
 type RecordValue struct {
 	Value  []byte
 	Height ledger.Height

@@ -16,17 +16,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// partialSuffix is behind the name of a store's folder that is being restored.
+// partialSuffix is appended to the name of a store's folder while the store is being restored.
 const partialSuffix = ".partial"
 
-// restoreSpaceEvery is how many blocks or entries are taken between two looks at the free space.
+// restoreSpaceEvery is the number of blocks or entries between two checks of the free space.
 const restoreSpaceEvery = 4096
 
-// Restore makes a store in dir, which must be empty or not exist, of a snapshot. Before anything is
-// read but which block the snapshot is of, it calls trust, which returns an error unless the chain
-// has that block: all that follows is checked against the hash. The store appears whole or not at
-// all; Open opens it. ErrSnapshot, ErrForeign, ErrDiskFull, ErrLocked, what trust and the reader
-// return, and ctx's error.
+// Restore makes a store from a snapshot in dir, which must be empty or not exist. It first reads
+// which block the snapshot is of and calls trust. trust must return an error unless the chain has
+// that block, because everything else is checked against its hash. The store appears as a whole or
+// not at all. It must then be opened with Open. Restore returns ErrSnapshot, ErrForeign,
+// ErrDiskFull, ErrLocked, or the error of trust, the reader or ctx.
 func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
 	from io.Reader, trust func(height ledger.Height, hash ledger.Hash) error) (head Head,
 	err error) {
@@ -65,7 +65,7 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 	return headOf(r.head), nil
 }
 
-// restoring is a snapshot on its way into a store.
+// restoring is a restore in progress.
 type restoring struct {
 	store  *Store
 	ctx    context.Context
@@ -117,7 +117,7 @@ func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error
 	return r.finish()
 }
 
-// finish writes the first and the last rows, and makes all of it durable.
+// finish writes the first and last rows, and makes everything durable.
 func (r *restoring) finish() error {
 	s := r.store
 	for key, value := range map[byte][]byte{
@@ -150,7 +150,7 @@ func (r *restoring) bad(format string, arguments ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, arguments...)...)
 }
 
-// read reads the next bytes of the snapshot; they are valid until the next call.
+// read reads the next size bytes of the snapshot. They are valid until the next call.
 func (r *restoring) read(size int) ([]byte, error) {
 	if cap(r.buffer) < size {
 		r.buffer = make([]byte, size)
@@ -160,7 +160,7 @@ func (r *restoring) read(size int) ([]byte, error) {
 	return r.buffer, r.cut(err)
 }
 
-// cut tells an end that comes too early from other failures of the reader.
+// cut returns an error for a failure of the reader. It reports an early end as ErrSnapshot.
 func (r *restoring) cut(err error) error {
 	switch {
 	case err == nil:
@@ -173,7 +173,7 @@ func (r *restoring) cut(err error) error {
 	return fmt.Errorf("store: reading a snapshot: %w", err)
 }
 
-// put gives a row to the database.
+// put adds a row to the database.
 func (r *restoring) put(key, value []byte) error {
 	if err := r.batch.Set(key, seal(key, value)); err != nil {
 		return fmt.Errorf("store: database: %w", err)
@@ -181,7 +181,7 @@ func (r *restoring) put(key, value []byte) error {
 	return nil
 }
 
-// goOn returns why not to.
+// goOn returns an error if the restore must stop.
 func (r *restoring) goOn() error {
 	if r.taken++; r.taken%restoreSpaceEvery == 0 {
 		if err := r.store.requireSpace(0); err != nil {
@@ -191,14 +191,14 @@ func (r *restoring) goOn() error {
 	return r.ctx.Err()
 }
 
-// prefix reads which block the snapshot is of.
+// prefix reads the height and hash of the snapshot's block.
 func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 	prefix, err := r.read(len(snapshotMagic) + 2*ledger.HashSize + 8)
 	if err != nil {
 		return 0, ledger.Hash{}, err
 	}
 	if string(prefix[:len(snapshotMagic)]) != snapshotMagic {
-		return 0, ledger.Hash{}, r.bad("it does not begin as one")
+		return 0, ledger.Hash{}, r.bad("it does not begin like a snapshot")
 	}
 	prefix = prefix[len(snapshotMagic):]
 	if chain := ledger.Hash(prefix[:ledger.HashSize]); chain != r.store.chainID {
@@ -207,12 +207,12 @@ func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 	}
 	height, hash, err := decodeHeadRow(prefix[ledger.HashSize:])
 	if err != nil || height == 0 {
-		return 0, ledger.Hash{}, r.bad("of block %d", height)
+		return 0, ledger.Hash{}, r.bad("it is of block %d", height)
 	}
 	return height, hash, nil
 }
 
-// blocks reads the headers, ids and results of all blocks, each of which follows the one before.
+// blocks reads the headers, ids and results of all blocks. Each must follow the previous one.
 func (r *restoring) blocks(height ledger.Height) error {
 	r.head = ledger.Parent{Header: r.store.genesis.Block().Header, Hash: r.store.chainID}
 	for next := ledger.Height(1); next <= height; next++ {
@@ -312,19 +312,19 @@ func (r *restoring) entries(height ledger.Height) error {
 		return err
 	}
 	if string(end) != snapshotMagic {
-		return r.bad("it does not end as one")
+		return r.bad("it does not end like a snapshot")
 	}
 	return nil
 }
 
-// text reads bytes behind their length.
+// text reads a byte string after its length.
 func (r *restoring) text(most uint64) ([]byte, error) {
 	length, err := binary.ReadUvarint(r.in)
 	if err != nil {
 		return nil, r.cut(err)
 	}
 	if length > most {
-		return nil, r.bad("an entry with a part of %d bytes", length)
+		return nil, r.bad("an entry has a part of %d bytes, which is too large", length)
 	}
 	return r.read(int(length))
 }

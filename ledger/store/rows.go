@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The kinds of rows, the first byte of their keys.
+// The kinds of rows. The kind is the first byte of a row's key.
 const (
 	rowGenesis = 'm'
 	rowHead    = 'H'
@@ -35,9 +35,9 @@ const (
 	indexVoid
 )
 
-// indexKind returns the kind of the index row of a transaction with a result. indexFailed is what
-// may be proposed again with a fresh nonce; a verdict has none, and is taken once by what waits for
-// it.
+// indexKind returns the kind of the index row of a transaction with this result. indexFailed marks
+// the transactions that may be proposed again while their nonce is fresh. A verdict has no nonce,
+// and the transaction that waits for it takes it only once.
 func indexKind(result ledger.Result) byte {
 	if result.OK() || result.Code == ledger.Settled || result.Code == ledger.Released {
 		return indexApplied
@@ -62,7 +62,7 @@ func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// unseal takes the checksum off, or returns errChecksum.
+// unseal removes the checksum, or returns errChecksum.
 func unseal(key, sealed []byte) ([]byte, error) {
 	split := len(sealed) - checksumSize
 	if split < 0 || binary.BigEndian.Uint32(sealed[split:]) != checksum(key, sealed[:split]) {
@@ -71,7 +71,7 @@ func unseal(key, sealed []byte) ([]byte, error) {
 	return sealed[:split], nil
 }
 
-// get returns a copy of a row's value: errMissing, errChecksum, or what the database says.
+// get returns a copy of a row's value, or errMissing, errChecksum or an error of the database.
 func get(transaction *badger.Txn, key []byte) (value []byte, err error) {
 	item, err := transaction.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -93,7 +93,7 @@ func heightKey(kind byte, height ledger.Height) []byte {
 
 func bodyKey(height ledger.Height, chunk int) []byte { return chunkKey(rowBody, height, chunk) }
 
-// chunkKey is the key of a part of what a block has more of than fits into one row.
+// chunkKey returns the key of a chunk of a block's body or outline.
 func chunkKey(kind byte, height ledger.Height, chunk int) []byte {
 	return binary.BigEndian.AppendUint32(heightKey(kind, height), uint32(chunk))
 }
@@ -107,7 +107,7 @@ func historyKey(number, ordinal uint64) []byte {
 
 func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
 
-// position is where a transaction is: the value of an index or history row.
+// position is the place of a transaction: the value of an index or history row.
 type position struct {
 	height ledger.Height
 	index  uint32
@@ -131,8 +131,8 @@ func decodePosition(value []byte) (position, error) {
 		index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
 }
 
-// appendHistory appends the value of a history row: the steps of one account in one block, the
-// first of which is in the key.
+// appendHistory appends the value of a history row: the steps of one account in one block. The key
+// has the number of the first one.
 func appendHistory(to []byte, height ledger.Height, steps []ledger.HistoryChange) []byte {
 	to = binary.BigEndian.AppendUint64(to, uint64(height))
 	for i := range steps {
@@ -141,7 +141,7 @@ func appendHistory(to []byte, height ledger.Height, steps []ledger.HistoryChange
 	return to
 }
 
-// decodeHistory returns the step of a history row at an offset from its first one.
+// decodeHistory returns the step at an offset from the first one of a history row.
 func decodeHistory(value []byte, offset uint64) (position, error) {
 	if len(value) < 8+4 || len(value)%4 != 0 {
 		return position{}, errRow
@@ -153,7 +153,7 @@ func decodeHistory(value []byte, offset uint64) (position, error) {
 		index: binary.BigEndian.Uint32(value[8+4*offset:])}, nil
 }
 
-// headRow is the value of the head row.
+// headRow returns the value of the head row.
 func headRow(height ledger.Height, hash ledger.Hash) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(height)), hash[:]...)
 }
@@ -165,7 +165,7 @@ func decodeHeadRow(value []byte) (ledger.Height, ledger.Hash, error) {
 	return ledger.Height(binary.BigEndian.Uint64(value)), ledger.Hash(value[8:]), nil
 }
 
-// headerRow is the value of a header's row: the header, and the length of the encoded block.
+// headerRow returns the value of a header row: the header, and the length of the encoded block.
 func headerRow(header []byte, length int) []byte {
 	return binary.BigEndian.AppendUint64(bytes.Clone(header), uint64(length))
 }
@@ -178,8 +178,8 @@ func decodeHeaderRow(value []byte) (header ledger.Header, length uint64, err err
 	return header, binary.BigEndian.Uint64(value[ledger.HeaderSize:]), err
 }
 
-// stateRow is an entry of the state: its value since the block at height, and its value before. A
-// value that is nil does not exist.
+// stateRow is an entry of the state: its value since the block at height, and its value before that
+// block. An empty value means that the entry does not exist.
 type stateRow struct {
 	height        ledger.Height
 	before, after []byte

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// The stores of these tests are of shard 1, which has the root, shard 0, above it and shard 2
-// below.
+// shardGenesis returns the genesis of shard 1. The root, shard 0, is above it, and shard 2 is below
+// it.
 func shardGenesis() *ledger.Genesis {
 	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(1)
 	if err != nil {
@@ -25,8 +25,8 @@ func shardGenesis() *ledger.Genesis {
 	return genesis
 }
 
-// shardBook makes rounds of shard 1: of its clients, of the stream of a root that is in memory and
-// always the same, and of verdicts that nobody but their id decides.
+// shardBook makes rounds of shard 1. They have bundles of its clients, entries of the stream of a
+// root in memory that is always the same, and verdicts that depend only on the transaction's id.
 type shardBook struct {
 	root    *ledger.State
 	parent  ledger.Parent
@@ -36,7 +36,7 @@ type shardBook struct {
 	round   int
 }
 
-// newShardBook returns a book whose clients of shard 1 have a stream of nonces of their own.
+// newShardBook returns a book whose clients of shard 1 use their own stream of nonces.
 func newShardBook(stream uint64) *shardBook {
 	genesis, err := shardGenesis().ForShard(0)
 	if err != nil {
@@ -53,7 +53,7 @@ func newShardBook(stream uint64) *shardBook {
 	return b
 }
 
-// signed is a bundle with the signatures of all organisations.
+// signed returns a bundle with the signatures of all organisations.
 func (b *shardBook) signed(transactions ...ledger.Transaction) []byte {
 	bundle, err := ledger.NewBundle(transactions...)
 	for _, client := range b.clients {
@@ -68,8 +68,8 @@ func (b *shardBook) signed(transactions ...ledger.Transaction) []byte {
 	return bundle.Encode()
 }
 
-// grow makes blocks of the root until its stream to shard 1 has so many entries: first
-// registrations and openings, then transfers in all directions.
+// grow makes blocks of the root until its stream to shard 1 has this number of entries. It starts
+// with registrations and openings, followed by transfers in all directions.
 func (b *shardBook) grow(entries int) {
 	for len(b.stream) < entries {
 		b.round++
@@ -114,7 +114,7 @@ func (b *shardBook) grow(entries int) {
 	}
 }
 
-// batch is the next round of a store: some entries of the stream, most of the verdicts that it
+// batch returns the next round of a store: some entries of the stream, most of the verdicts that it
 // waits for, and transactions of its clients.
 func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch {
 	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(s.Head().Height)}}
@@ -169,7 +169,7 @@ func (b *shardBook) apply(t testing.TB, s *Store, count int, random *rand.Rand) 
 	return block
 }
 
-// readShards reads what a store serves of other shards.
+// readShards reads everything that a store serves to other shards.
 func readShards(s *Store, text io.Writer) error {
 	if !s.genesis.Sharded() {
 		return nil
@@ -215,8 +215,8 @@ func readShards(s *Store, text io.Writer) error {
 	return nil
 }
 
-// The chain of a shard reads as it did when it is opened again, replays alone, makes the same chain
-// where another node appends its blocks, and goes on from a snapshot.
+// The chain of a shard reads the same after it is reopened, can be replayed by itself, becomes the
+// same chain when another node appends its blocks, and continues from a snapshot.
 func TestShardIsKept(t *testing.T) {
 	t.Parallel()
 	genesis, random := shardGenesis(), rand.New(rand.NewPCG(3, 3))
@@ -288,7 +288,7 @@ func TestShardIsKept(t *testing.T) {
 	}
 }
 
-// What a shard is asked, and what it does with what it is told.
+// A shard answers requests for verdicts, and classifies the verdicts that it receives.
 func TestVerdictsAskedAndTold(t *testing.T) {
 	t.Parallel()
 	s := openBook(t, t.TempDir(), shardGenesis(), small())
@@ -350,7 +350,7 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 	}
 }
 
-// Reads and prechecks run beside the rounds of a shard.
+// Reads and prechecks run while a shard grows.
 func TestShardIsReadWhileItGrows(t *testing.T) {
 	t.Parallel()
 	s := openBook(t, t.TempDir(), shardGenesis(), small())
@@ -415,8 +415,8 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 	}
 }
 
-// A registration has no nonce; its second copy is dropped all the same, as is that of what passes
-// through, also after the store was opened again.
+// A registration has no nonce, but its second copy is still dropped. The same holds for
+// transactions that pass through, and after the store was reopened.
 func TestCopiesFromTheStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -451,7 +451,7 @@ func TestCopiesFromTheStream(t *testing.T) {
 	}
 }
 
-// Damage to a shard's store is told: rows that are missing or others, and flipped bits.
+// Damage to a shard's store is reported: missing or foreign rows, and flipped bits.
 func TestDamagedShard(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,20 +11,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Bounds of what Stream returns at once.
+// Bounds of one result of Stream.
 const (
 	MaxStreamPage  = 1024
 	maxStreamBytes = 4 << 20
 )
 
-// Book returns the identity of the book, which transactions name as their ledger; in a book of one
+// Book returns the identity of the book, which transactions name as their ledger. In a book of one
 // shard it is the GenesisHash.
 func (s *Store) Book() ledger.Hash { return s.book }
 
-// Shard returns the shard that this chain is, 0 in a book of one shard.
+// Shard returns the shard of this chain. It is 0 in a book of one shard.
 func (s *Store) Shard() ledger.ShardID { return s.genesis.Shard }
 
-// ShardTree returns the tree of the book's shards, nil where it has one shard only.
+// ShardTree returns the tree of the book's shards, or nil if the book has only one shard.
 func (s *Store) ShardTree() *ledger.ShardTree {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -45,15 +45,15 @@ func (s *Store) BundleEntry(bundle *ledger.Bundle) ledger.ShardID {
 	return s.state.BundleEntry(bundle)
 }
 
-// Carried returns the number of the last entry of the parent shard's stream that is in the chain; 0
-// where there is none.
+// Carried returns the number of the last entry of the parent shard's stream in the chain, or 0 if
+// there is none.
 func (s *Store) Carried() uint64 {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Carried()
 }
 
-// Streamed returns the number of the last entry of the stream to a child shard; 0 where there is
+// Streamed returns the number of the last entry of the stream to a child shard, or 0 if there is
 // none.
 func (s *Store) Streamed(child ledger.ShardID) uint64 {
 	s.mutex.RLock()
@@ -61,11 +61,12 @@ func (s *Store) Streamed(child ledger.ShardID) uint64 {
 	return s.state.Streamed(child)
 }
 
-// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit
-// and MaxStreamPage, and no more than some MB, but one at least, and those of blocks up to a height
-// only. It is empty where the stream has not come so far. What a child is given must never be taken
-// back, so that its members get what a majority has on disk: upTo is that height. ErrAbsent where
-// an entry lies before the snapshot that the store began with: other members have it.
+// Stream returns entries of the stream to a child shard, in order, starting with number from. It
+// returns only entries of blocks up to the height upTo, at most limit entries or MaxStreamPage, and
+// at most some MB except for a first entry. The result is empty if the stream has no such entry
+// yet. Entries given to a child must never be taken back, so upTo must be a height that a majority
+// of the members have on disk. Stream returns ErrAbsent if an entry is in a block up to the
+// snapshot that the store began with and is not here; other members have it.
 func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	upTo ledger.Height) ([]ledger.Carried, error) {
 	s.mutex.RLock()
@@ -103,8 +104,8 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	return carried, nil
 }
 
-// pendingForward looks for an entry of a stream in the blocks that are not written yet. The index
-// is the bundle's.
+// pendingForward looks up an entry of a stream in the blocks that are not written yet. The index of
+// the position is that of the bundle.
 func pendingForward(child ledger.ShardID, number uint64, pending []*pendingBlock) (position, bool) {
 	for i := len(pending) - 1; i >= 0; i-- {
 		for _, forward := range pending[i].changes.Forwards {
@@ -132,7 +133,7 @@ func (s *Store) readForward(child ledger.ShardID, number uint64) (where position
 	return where, err
 }
 
-// findPlace reads a row of a stream or of a settlement.
+// findPlace reads a stream row or a settlement row.
 func findPlace(transaction *badger.Txn, key []byte) (position, error) {
 	value, err := get(transaction, key)
 	if err != nil {
@@ -162,7 +163,7 @@ func decodePlace(value []byte) (position, error) {
 		index: binary.BigEndian.Uint32(value[8:])}, nil
 }
 
-// shardRows gives the rows of a block that concern other shards to put.
+// shardRows passes the rows of a block that concern other shards to put.
 func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error {
 	for _, forward := range changes.Forwards {
 		if err := put("stream", streamKey(forward.Child, forward.Number),
@@ -179,8 +180,8 @@ func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error 
 	return nil
 }
 
-// Pending returns the cross-shard transactions that wait for other shards as of the head, by their
-// place in the chain.
+// Pending returns the cross-shard transactions that wait for other shards as of the head, ordered
+// by their place in the chain.
 func (s *Store) Pending() []ledger.Pending {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -195,20 +196,20 @@ func (s *Store) PendingCount() int {
 	return s.state.PendingCount()
 }
 
-// Standing says what the chain does with a verdict of another shard.
+// Standing is the position of a chain towards a verdict of another shard.
 type Standing uint8
 
 // The standings.
 const (
-	// Early: the transaction is not in the chain yet; keep the verdict, or ask for it later.
+	// Early: the transaction is not in the chain yet. Keep the verdict, or ask for it later.
 	Early Standing = iota
-	// Awaited: propose it.
+	// Awaited: the transaction waits for the verdict. Propose it.
 	Awaited
-	// Over: nobody waits for it any more; forget it.
+	// Over: no transaction waits for the verdict any more. Drop it.
 	Over
 )
 
-// Standing returns what the chain does with a verdict as of the head.
+// Standing returns the standing of a verdict as of the head.
 func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 	s.mutex.RLock()
 	awaited := s.state.Awaits(verdict)
@@ -220,7 +221,7 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 	if err != nil || !known {
 		return Early, err
 	}
-	// Its block may have come between the two looks.
+	// The transaction's block may have been appended between the two checks.
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	if s.state.Awaits(verdict) {
@@ -229,10 +230,10 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 	return Over, nil
 }
 
-// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where
-// there is nothing to say: it is not in a block up to a height, was this shard's alone, or passed
-// through. As with Stream, the height is what a majority has on disk: another shard acts on a
-// verdict for ever.
+// Verdict returns this shard's verdict on a transaction, for another shard that asks. made is false
+// if there is none: the transaction is not in a block up to upTo, concerned only this shard, or
+// passed through. As for Stream, upTo must be a height that a majority of the members have on disk,
+// because another shard acts irrevocably on a verdict.
 func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool,
 	err error) {
 	found, err := s.Transaction(id)
@@ -249,37 +250,37 @@ func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verd
 	return verdict, made, nil
 }
 
-// Outcome is what became of a transaction, as far as this shard's chain knows.
+// Outcome is the outcome of a transaction, as far as this shard's chain has it.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// TookEffect: it was applied.
+	// TookEffect: the transaction was applied.
 	TookEffect Outcome = iota
-	// Refused: this shard, or another, refused it, and it changed nothing.
+	// Refused: this shard or another one refused the transaction, and it changed nothing.
 	Refused
-	// Waiting: this shard has set its part aside and waits for others.
+	// Waiting: this shard has set its part aside and waits for other shards.
 	Waiting
-	// PassedThrough: it is for other shards, and their chains know.
+	// PassedThrough: the transaction concerns only other shards, and their chains have the outcome.
 	PassedThrough
 )
 
 // Crossing is a transaction's way through this shard.
 type Crossing struct {
 	Found
-	// Destinations are the shards that the transaction concerns, ascending.
+	// Destinations are the shards that the transaction concerns, in ascending order.
 	Destinations []ledger.ShardID
 	Outcome      Outcome
-	// Waits are the shards that are waited for, Said those whose good verdicts are in the chain
-	// already; where nothing is waited for they are empty.
+	// Waits are the shards whose verdicts are awaited. Said are those whose good verdicts are in
+	// the chain. Both are empty if the transaction does not wait.
 	Waits, Said []ledger.ShardID
-	// Settled is where the wait ended, nil where there was none or it goes on: the verdict that
-	// ended it.
+	// Settled is the verdict that ended the wait. It is nil if there was no wait, or if it has not
+	// ended.
 	Settled *Found
 }
 
-// Crossing returns a transaction's way through this shard, as of the head; also of one that
-// concerns this shard alone. ErrNotFound where it is not in the chain.
+// Crossing returns a transaction's way through this shard, as of the head. The transaction may
+// concern this shard alone. Crossing returns ErrNotFound if it is not in the chain.
 func (s *Store) Crossing(id ledger.Hash) (Crossing, error) {
 	found, err := s.Transaction(id)
 	if err != nil {
@@ -297,7 +298,7 @@ func (s *Store) Crossing(id ledger.Hash) (Crossing, error) {
 	return crossing, nil
 }
 
-// crossingOf completes the way of a transaction that was set aside.
+// crossingOf completes the Crossing of a transaction that was set aside.
 func (s *Store) crossingOf(id ledger.Hash, crossing Crossing) (Crossing, error) {
 	s.mutex.RLock()
 	waiting, waits := s.state.Pending(id)
@@ -360,7 +361,7 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	return where, err
 }
 
-// destinations returns the shards that a transaction concerns, as they were at its place.
+// destinations returns the shards that a transaction concerns, given the directory at its place.
 func (s *Store) destinations(found Found) []ledger.ShardID {
 	transaction := found.Entry.Transaction
 	tree := s.ShardTree()
@@ -370,7 +371,7 @@ func (s *Store) destinations(found Found) []ledger.ShardID {
 	return tree.Destinations(transaction, directoryAt{s, found})
 }
 
-// directoryAt is the directory as it was at a transaction's place.
+// directoryAt is the directory at a transaction's place.
 type directoryAt struct {
 	store *Store
 	place Found
@@ -394,8 +395,8 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 	return organisation, slices.ContainsFunc(d.place.Block.Entries[:d.place.Index], registers)
 }
 
-// sealShard seals a round of a book with several shards. The state must not change meanwhile, also
-// not for a while as by Precheck.
+// sealShard seals a round of a book with several shards. It holds the mutex, because the state must
+// not change meanwhile, not even temporarily as in Precheck.
 func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Draft,
 	error) {
 	s.mutex.RLock()
@@ -422,7 +423,7 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]b
 	return draft, lookup
 }
 
-// verifyShard checks that the entries of streams and the ends of waits that a block made are found.
+// verifyShard checks that look-ups find the stream entries and ends of waits that a block made.
 func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height,
 	crossings *ledger.Crossings) error {
 	if crossings.OutOfPlace > 0 {

@@ -12,24 +12,24 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A snapshot is: its magic, the genesis hash, height and hash of its block; for each block from 1
-// the header row (header and length of the encoded block), and for each of its transactions id and
-// result; the entries of the state, each as key and value behind their lengths (uvarints), ended by
-// a key without length; and the magic again.
+// A snapshot consists of: the magic; the genesis hash, and the height and hash of the snapshot's
+// block; for each block from 1, the header row (header and length of the encoded block), and the id
+// and result of each of its transactions; for each entry of the state, the key and the value, each
+// after its length (uvarint); an empty key; and the magic again.
 const snapshotMagic = "ledgerd/snapshot/1\x00"
 
-// Bounds of a state's entry in a snapshot.
+// Bounds of an entry of the state in a snapshot.
 const (
 	maxStateKey   = 1 << 10
 	maxStateValue = 1 << 20
 )
 
-// WriteSnapshot writes a snapshot of a block that is durable here, and returns which. Blocks are
-// appended and filled in meanwhile; the memory that it needs does not grow with the state or the
-// chain. A store that itself began with a snapshot takes what that said of the blocks that are
-// absent. ErrNotFound while there is no block. ErrAbsent, before anything is written, where the
-// store began with a snapshot under a version of this package that did not keep that, and the
-// blocks are absent still.
+// WriteSnapshot writes a snapshot as of a block that is durable here, and returns that block.
+// Blocks can be appended and filled in meanwhile. The memory that it needs does not grow with the
+// state or the chain. For absent blocks it uses the data of the snapshot that the store itself
+// began with. It returns ErrNotFound if there is no block. It returns ErrAbsent, before it writes
+// anything, if blocks are absent and the store began with a snapshot under a version of this
+// package that did not keep that data.
 func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err error) {
 	if err := s.Sync(); err != nil {
 		return Head{}, err
@@ -50,8 +50,8 @@ func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err
 	return headOf(w.head), err
 }
 
-// snapshotWriter writes one snapshot, from one transaction of the database, which shows one moment
-// of it.
+// snapshotWriter writes one snapshot. It reads from one transaction of the database, which shows a
+// consistent view.
 type snapshotWriter struct {
 	store       *Store
 	ctx         context.Context
@@ -59,11 +59,11 @@ type snapshotWriter struct {
 	out         *bufio.Writer
 	head        ledger.Parent
 	buffer      []byte
-	// absent is the height up to which there are outlines of blocks only.
+	// absent is the height up to which the store has only outlines of blocks.
 	absent ledger.Height
 }
 
-// goOn returns why not to.
+// goOn returns an error if the writer must stop.
 func (w *snapshotWriter) goOn() error { return w.store.goOn(w.ctx) }
 
 func (w *snapshotWriter) write() error {
@@ -83,7 +83,7 @@ func (w *snapshotWriter) write() error {
 		return err
 	}
 	if w.absent = missing.absent; w.absent > 0 {
-		// A store either has all outlines of absent blocks, or none.
+		// A store has the outlines of either all absent blocks or none.
 		if _, _, err := w.readOutline(1); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (w *snapshotWriter) write() error {
 	return err
 }
 
-// writeBlock writes a block's header, and the ids and results of its transactions.
+// writeBlock writes the header of a block, and the ids and results of its transactions.
 func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	if err := w.goOn(); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	return err
 }
 
-// writeState writes the state as of a height. Rows of a block above it, which the database may be
-// taking, tell how they were before.
+// writeState writes the state as of a height. The database may already have rows of the next block;
+// these also have the values from before it.
 func (w *snapshotWriter) writeState(height ledger.Height) error {
 	settings := badger.DefaultIteratorOptions
 	settings.Prefix = []byte{rowState}

@@ -16,7 +16,7 @@ import (
 
 func believe(ledger.Height, ledger.Hash) error { return nil }
 
-// snapshotOf is a snapshot of a store, and of which block it is.
+// snapshotOf returns a snapshot of a store, and the block that it is of.
 func snapshotOf(t testing.TB, s *Store) ([]byte, Head) {
 	t.Helper()
 	var to bytes.Buffer
@@ -27,8 +27,8 @@ func snapshotOf(t testing.TB, s *Store) ([]byte, Head) {
 	return to.Bytes(), head
 }
 
-// A store that begins with a snapshot goes on as the one that it is of, also with copies of
-// transactions that came before, and is the same when it is opened again.
+// A store that begins with a snapshot continues like the original store, even with copies of
+// earlier transactions, and is the same after it is reopened.
 func TestSnapshotGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,8 +63,8 @@ func TestSnapshotGoesOn(t *testing.T) {
 			two.DurableHeight())
 	}
 	for i := range 12 {
-		// New transactions, and with them copies of ones that were applied, and ones that failed,
-		// before the snapshot.
+		// New transactions, with copies of transactions from before the snapshot, both applied and
+		// failed ones.
 		round := [][]byte{b.next(10), payloads[(i*7)%len(payloads)], payloads[len(payloads)-1-i]}
 		first, err := s.Apply(1, b.round, round)
 		if err != nil {
@@ -88,7 +88,8 @@ func TestSnapshotGoesOn(t *testing.T) {
 	checkAbsent(t, s, two, head)
 }
 
-// What lies before the snapshot is said to be absent, and what lies after is there.
+// checkAbsent checks that blocks up to the snapshot are reported as absent, and that later blocks
+// are present.
 func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 	t.Helper()
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
@@ -143,7 +144,7 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 	}
 }
 
-// A snapshot shows one moment, whatever is appended while it is written.
+// A snapshot is consistent even if blocks are appended while it is written.
 func TestSnapshotWhileBlocksAreAppended(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -184,7 +185,7 @@ func TestSnapshotWhileBlocksAreAppended(t *testing.T) {
 	}
 }
 
-// meanwhile is a reader that does something before each read.
+// meanwhile is a reader that calls do before each read.
 type meanwhile struct {
 	from io.Reader
 	do   func()
@@ -195,7 +196,7 @@ func (m *meanwhile) Read(to []byte) (int, error) {
 	return m.from.Read(to)
 }
 
-// A snapshot that is not exactly what its block says is refused, and leaves nothing.
+// A snapshot that does not match its block exactly is refused, and leaves nothing behind.
 func TestBadSnapshots(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -276,7 +277,7 @@ func TestBadSnapshots(t *testing.T) {
 	if _, err := empty.WriteSnapshot(t.Context(), io.Discard); !errors.Is(err, ErrNotFound) {
 		t.Errorf("of no block: %v", err)
 	}
-	// And what is left of an attempt that was killed is no hindrance.
+	// The remains of a killed attempt do no harm.
 	to := filepath.Join(dir, "again")
 	if err := os.MkdirAll(filepath.Join(to+partialSuffix, databaseFolder), 0o700); err != nil {
 		t.Fatal(err)
@@ -287,8 +288,8 @@ func TestBadSnapshots(t *testing.T) {
 	}
 }
 
-// isLength tells whether a byte of a snapshot belongs to the length of a block's encoding, which
-// nothing depends on.
+// isLength reports whether a byte of a snapshot belongs to the length of a block's encoding, on
+// which nothing depends.
 func isLength(s *Store, at int) bool {
 	start := len(snapshotMagic) + 2*ledger.HashSize + 8
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
@@ -296,12 +297,13 @@ func isLength(s *Store, at int) bool {
 		if at >= start+ledger.HeaderSize && at < start+ledger.HeaderSize+8 {
 			return true
 		}
-		start += ledger.HeaderSize + 8 + int(header.Transactions)*(ledger.HashSize+ledger.ResultSize)
+		start += ledger.HeaderSize + 8 +
+			int(header.Transactions)*(ledger.HashSize+ledger.ResultSize)
 	}
 	return false
 }
 
-// Whatever the bytes are, either they make a store that opens, or nothing is left of them.
+// Any bytes either make a store that can be opened, or leave nothing behind.
 func FuzzRestore(f *testing.F) {
 	s := open(f, f.TempDir(), small())
 	b := newBook(2)

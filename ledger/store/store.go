@@ -12,23 +12,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Options shape a store. The zero value means the defaults.
+// Options configure a store. The zero value selects the defaults.
 type Options struct {
-	// MemTableBytes is the size of Badger's memtables, of which up to four are in memory. Default
-	// 32 MiB, at least 1 MiB.
+	// MemTableBytes is the size of one of Badger's memtables. Up to four are in memory. Default 32
+	// MiB, at least 1 MiB.
 	MemTableBytes int64
 	// BlockCacheBytes bounds Badger's cache of table blocks. Default 32 MiB.
 	BlockCacheBytes int64
-	// DecodedCacheBytes bounds the decoded blocks that are kept in memory, by their encoded size.
+	// DecodedCacheBytes bounds the decoded blocks in memory, measured by their encoded size.
 	// Default 32 MiB.
 	DecodedCacheBytes int64
-	// ReserveBytes is the free space that is left alone, for the memtables' logs and for
-	// compaction. Default 256 MiB.
+	// ReserveBytes is the free space that the store leaves unused, for the logs of memtables and
+	// for compaction. Default 256 MiB.
 	ReserveBytes int64
-	// FreeSpace returns the free bytes of the file system that holds dir. Default: statfs.
+	// FreeSpace returns the free bytes of the file system of dir. Default: statfs.
 	FreeSpace func(dir string) (uint64, error)
 
-	// onWrite, in tests, is called before each step of writing.
+	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
 
@@ -55,13 +55,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// The writer's queue: how many blocks, and bytes of them, may be appended and not yet written.
+// Bounds of the writer's queue: appended blocks that are not yet written, and their bytes.
 const (
 	maxPendingBlocks = 64
 	maxPendingBytes  = 64 << 20
 )
 
-// pendingBlock is a block that was executed and is on its way to the database. It is read-only.
+// pendingBlock is an executed block that is not yet written. It is read-only.
 type pendingBlock struct {
 	block   *ledger.Block
 	encoded []byte
@@ -69,8 +69,8 @@ type pendingBlock struct {
 	ids     map[ledger.Hash]uint32
 }
 
-// Store is an open store. Its methods may be called from any goroutine; Apply and Append take
-// turns.
+// Store is an open store. Its methods may be called from any goroutine. Apply and Append run one at
+// a time.
 type Store struct {
 	dir     string
 	options Options
@@ -83,63 +83,63 @@ type Store struct {
 	// applying serialises Apply and Append.
 	applying sync.Mutex
 
-	// mutex guards what follows.
+	// mutex guards the fields below, up to changed.
 	mutex  sync.RWMutex
 	state  *ledger.State
 	chain  chain
 	failed map[uint64]struct{}
 	head   ledger.Parent
-	// pending are the blocks after the written one, by height.
+	// pending are the blocks after written, ordered by height.
 	pending      []*pendingBlock
 	pendingBytes int
 	written      ledger.Height
 	failure      error
 	closed       bool
-	// changed is told whenever pending, failure or closed change.
+	// changed is signalled when pending, failure or closed changes.
 	changed *sync.Cond
 
 	writer sync.WaitGroup
-	// tasks read or fill the database beside the writer: Close waits for their end.
+	// tasks are goroutines that read or fill the database beside the writer. Close waits for them.
 	tasks sync.WaitGroup
-	// absent and unindexed are what is missing of the blocks before the snapshot that the store
-	// began with (backfill.go). filling serialises those who fill it in.
+	// absent and unindexed tell what is missing because the store began with a snapshot
+	// (backfill.go). filling serialises Fill and Index.
 	absent, unindexed atomic.Uint64
 	filling           sync.Mutex
 	logs              logSyncer
 	logsMu            sync.Mutex
 
-	// syncing serialises Sync; durable and marker are changed under it.
+	// syncing serialises Sync. durable and marker are changed only while it is held.
 	syncing sync.Mutex
 	marker  *marker
 	durable ledger.Height
 
-	// known is the highest height that the caller knows to be durable, and perhaps what Perhaps
-	// answers, as the next marker will say them. The mutex guards them.
+	// known is the highest height that the caller reported as durable. perhaps is the height that
+	// Perhaps returns. Both go into the next marker. The mutex guards them.
 	known   ledger.Height
 	perhaps ledger.Height
 
 	cache blockCache
 }
 
-// Head is the last block that was appended.
+// Head is the last appended block.
 type Head struct {
 	Height ledger.Height       `json:"height"`
 	Hash   ledger.Hash         `json:"hash"`
 	Time   ledger.Milliseconds `json:"time"`
-	// Total counts the transactions of all blocks.
+	// Total is the number of transactions in all blocks.
 	Total uint64 `json:"total"`
-	// Epoch and Round are those that the block was ordered in.
+	// Epoch and Round are those that ordered the block.
 	Epoch ledger.Epoch `json:"epoch"`
 	Round ledger.Round `json:"round"`
 }
 
-// Genesis returns the chain's genesis, read-only.
+// Genesis returns the chain's genesis. It is read-only.
 func (s *Store) Genesis() *ledger.Genesis { return s.genesis }
 
 // GenesisHash returns the chain's identity.
 func (s *Store) GenesisHash() ledger.Hash { return s.chainID }
 
-// Head returns the last block that was appended; the genesis has height 0.
+// Head returns the last appended block. The genesis has height 0.
 func (s *Store) Head() Head {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -151,8 +151,8 @@ func headOf(parent ledger.Parent) Head {
 		Total: parent.Header.Total, Epoch: parent.Header.Epoch, Round: parent.Header.Round}
 }
 
-// AppendedHeight returns the height of the last block that was appended: readable, not necessarily
-// durable.
+// AppendedHeight returns the height of the last appended block, which is readable but not
+// necessarily durable.
 func (s *Store) AppendedHeight() ledger.Height { return s.Head().Height }
 
 // DurableHeight returns the height up to which the chain survives kill -9 and a power cut.
@@ -162,45 +162,46 @@ func (s *Store) DurableHeight() ledger.Height {
 	return s.durable
 }
 
-// KnowDurable notes that a majority of the shard's disks hold the chain up to height. The note is
-// in memory only until the next Sync that has something to sync, or Close, writes it with the tip
-// marker. A height above the head counts as the head's. A height below the known one changes
-// nothing.
+// KnowDurable records that a majority of the shard's disks hold the chain up to height. The record
+// is in memory until the next Sync or Close writes it with the tip marker. A height above the head
+// counts as that of the head. A height below the known one changes nothing.
 func (s *Store) KnowDurable(height ledger.Height) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.known = max(s.known, min(height, s.head.Header.Height))
 }
 
-// KnownDurable returns the highest height known to be durable, at most the head's. After Open this
-// is what an earlier process wrote: a true height, though not always the last one that it knew.
+// KnownDurable returns the highest height known to be durable, at most that of the head. After Open
+// it is a height that an earlier process recorded. It is true, but that process may have known a
+// higher one.
 func (s *Store) KnownDurable() ledger.Height {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.known
 }
 
-// Perhaps reports whether this disk perhaps held, and announced as synced, blocks that it does not
-// hold now, with the lowest height of such a block and the reason. False means that it certainly
-// did not, as far as its own damage goes.
+// Perhaps reports whether this disk may have held, and announced as synced, blocks that it does not
+// hold now. It also returns the lowest height of such a block and the reason. False means that the
+// disk has certainly lost no announced block to damage.
 //
 // The argument: a height is announced only after the tip marker that names it is on the disk in two
-// copies, and Open fails with ErrDamaged unless the chain reaches the newest marker that can be
-// read. So whatever was announced is whole, unless a newer marker was complete and both of its
-// copies are damaged (mayHide). What follows the newest marker in the database's log says nothing
-// about that:
-//   - Whole blocks above the marker are served as the head. They are not missing.
+// copies. Open fails with ErrDamaged unless the chain reaches the newest readable marker. So all
+// announced blocks are here, unless a newer marker was complete and both of its copies are damaged
+// (mayHide). The records after the newest marker in the database's log do not matter:
+//   - Whole blocks above the marker are served as part of the chain. They are not missing.
 //   - A torn or damaged record above the head belongs to a block that no marker named. It was never
-//     announced, however much of it was written. So a loss of power everywhere, which tears the
-//     log on all disks, leaves no disk in doubt.
+//     announced, however much of it was written. So a loss of power everywhere, which tears the log
+//     on all disks, leaves no disk in doubt.
 //   - A damaged record at or below the marker makes Open fail.
 //
-// This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return
-// both old copies of a marker, and looks as one that was rolled back; nothing here can see that.
+// This assumes that fdatasync is reliable. A disk that loses writes after fdatasync may return the
+// two copies of an old marker, and then looks like a disk that was rolled back. The store cannot
+// detect that.
 //
-// The doubt outlives the damaged slots, which the next marker writes over: the marker keeps it
-// until SettleDoubt. That its lowest height is known durable settles nothing, since a lost group
-// may have had more blocks, and this disk may have been one of the few that held the last of them.
+// The doubt must outlive the damaged slots, which the next marker overwrites. So markers keep it
+// until SettleDoubt. It is not settled when the lowest height becomes known as durable: a lost
+// group may have had more blocks, and this disk may have been one of the few that held the last of
+// them.
 func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -208,21 +209,20 @@ func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 		return false, 0, ""
 	}
 	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: "+
-		"this disk "+
-		"perhaps announced block %d or later ones and lost them", s.perhaps)
+		"this disk may have announced block %d or later blocks and lost them", s.perhaps)
 }
 
-// SettleDoubt notes that what Perhaps answers does not matter any more: the shard has agreed on a
-// chain since, in knowledge of the doubt. The next Sync or Close writes it with the tip marker.
+// SettleDoubt clears the doubt that Perhaps reports. The shard has since agreed on a chain, with
+// knowledge of the doubt. The next Sync or Close writes this with the tip marker.
 func (s *Store) SettleDoubt() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.perhaps = 0
 }
 
-// TakeOver gives a store that is to take the place of another what that one knows of the disk: the
-// known-durable height and whether it perhaps had more. It is to be called once the blocks are
-// there; the next marker holds it.
+// TakeOver copies another store's knowledge of the disk to this store, which will replace it: the
+// known durable height and the doubt of Perhaps. Call it once this store has the blocks. The next
+// marker stores the knowledge.
 func (s *Store) TakeOver(from *Store) {
 	from.mutex.RLock()
 	known, perhaps := from.known, from.perhaps
@@ -235,7 +235,7 @@ func (s *Store) TakeOver(from *Store) {
 	}
 }
 
-// Close makes everything durable, where nothing failed, and closes the store. Calls after the first
+// Close makes everything durable, unless a write has failed, and closes the store. Later calls
 // return ErrClosed.
 func (s *Store) Close() (err error) {
 	s.applying.Lock()

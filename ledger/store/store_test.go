@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// small are options for tests: little memory, no reserve.
+// small returns options for tests: little memory and almost no reserve.
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
 		ReserveBytes: 1}
@@ -38,11 +38,11 @@ func openBook(t testing.TB, dir string, genesis *ledger.Genesis, options Options
 	return s
 }
 
-// testGenesis is the chain of all tests here.
+// testGenesis returns the genesis of the chain of most tests in this package.
 func testGenesis() *ledger.Genesis { return ledgertest.OperatedGenesis(1) }
 
-// book makes rounds of believable traffic: an organisation with an issuer and a few accounts,
-// transfers, records, members that join and leave, and a failing transaction now and then.
+// book makes rounds of realistic traffic: an organisation with an issuer and a few accounts,
+// transfers, records, members that join and leave, and occasional failing transactions.
 type book struct {
 	client   *ledgertest.Client
 	operator *ledgertest.Operator
@@ -121,8 +121,8 @@ func (b *book) apply(t testing.TB, s *Store, count int) *ledger.Block {
 	return block
 }
 
-// readAll reads everything that a store serves, in every way, and returns a hash of it, or the
-// first error.
+// readAll reads everything that a store serves, in every way. It returns a hash of it, or the first
+// error.
 func readAll(s *Store) (string, error) {
 	text := sha256.New()
 	fmt.Fprintf(text, "%+v\n", s.Head())
@@ -258,7 +258,7 @@ func TestDuplicateIsExecutedOnce(t *testing.T) {
 	b.apply(t, s, 0)
 	payload := b.next(40)
 	first, err := s.Apply(1, 2, [][]byte{payload, payload})
-	if err != nil || len(first.Entries) != 41 { // and a change of the members
+	if err != nil || len(first.Entries) != 41 { // with a change of the membership
 		t.Fatalf("%v", err)
 	}
 	again, err := s.Apply(1, 3, [][]byte{payload})

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Badger ends the process when a table's footer is damaged, panics in goroutines of its own when a
-// block is, and leaves out, without an error, a table whose index has a wrong checksum. Therefore
-// Open checks every table, block by block, before the database sees it.
+// Badger ends the process when the footer of a table is damaged. It panics in its own goroutines
+// when a block is damaged. It skips a table without an error if the table's index has a wrong
+// checksum. Therefore Open checks every table, block by block, before Badger opens the database.
 
 var errTable = errors.New("damaged table")
 
@@ -65,8 +65,8 @@ func checkTable(path string) (err error) {
 	return opened.Close(-1)
 }
 
-// checkFooter checks what a table ends with: index, its length, its checksum, and the checksum's
-// length.
+// checkFooter checks the end of a table: the index, its length, its checksum, and the length of the
+// checksum.
 func checkFooter(data []byte) error {
 	cut := func(length uint32) []byte {
 		if uint64(length) > uint64(len(data)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// Every node that executes a round, or fetches its block, dates it alike; so does Verify.
+// All nodes that execute a round or fetch its block give it the same time, and Verify accepts it.
 func TestTimeOfBlocks(t *testing.T) {
 	t.Parallel()
 	for name, genesis := range map[string]*ledger.Genesis{
@@ -49,7 +49,7 @@ func TestTimeOfBlocks(t *testing.T) {
 		}{
 			{thirtyYears, 0, nil, client.Bundle(registration)},
 			{week, week, two, next()},
-			// now two of four are no majority
+			// After this join, two of four members are not a majority.
 			{week, week, nil, operator.Join(ledgertest.Member(9))},
 			{thirtyYears, week, two, next()},
 			{week + 1, week + 1, nil, next()},

@@ -9,10 +9,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Verify re-checks the whole store in dir from the genesis: hashes and roots of every block, every
-// signature, every result by executing everything again, the state, the index and the histories. It
-// returns the head, or a *DamageError that names the first bad block. Progress, where not nil, is
-// called after each block. The store must not be open elsewhere (ErrLocked).
+// Verify checks the whole store in dir from the genesis: the hashes and roots of every block, every
+// signature, every result by executing all blocks again, the state, the index and the histories. It
+// returns the head, or a *DamageError that names the first bad block. If progress is not nil,
+// Verify calls it after each block. No other process may have the store open (ErrLocked).
 func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
 	progress func(height, head ledger.Height)) (head Head, err error) {
 	options.DecodedCacheBytes = 1
@@ -34,13 +34,11 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
 	if missing := s.Unindexed(); missing > 0 {
 		return fmt.Errorf("store: the blocks cannot be executed again from the genesis: those "+
-			"up to %d "+
-			"lie %w and are not complete; what is here was checked when it was opened, and a "+
-			"node that "+
-			"runs fetches the rest from the others", missing, ErrAbsent)
+			"up to %d lie %w and are not complete; the data that is here was checked when the "+
+			"store was opened; run the node to fetch the rest from other nodes", missing, ErrAbsent)
 	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
-	if _, err := s.awaitWritten(head); err != nil { // the rows are looked for on disk
+	if _, err := s.awaitWritten(head); err != nil { // the rows must be on disk
 		return err
 	}
 	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
@@ -80,7 +78,7 @@ func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *le
 	return s.verifyIndexes(block, changes)
 }
 
-// difference says where two blocks of the same transactions differ.
+// difference describes the first difference between two blocks with the same transactions.
 func difference(stored, executed *ledger.Block) string {
 	for i := range stored.Entries {
 		if stored.Entries[i].Result != executed.Entries[i].Result {
@@ -94,8 +92,8 @@ func difference(stored, executed *ledger.Block) string {
 	return "the header differs"
 }
 
-// verifyIndexes checks that each transaction, the block and each step of a history are found where
-// they are.
+// verifyIndexes checks that look-ups find each transaction, the block and each step of a history at
+// their places.
 func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
