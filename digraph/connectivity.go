@@ -1,12 +1,13 @@
 package digraph
 
-// Connectivity is the vertex-connectivity κ: the smallest number of vertices whose removal leaves a
-// digraph that is not strongly connected or has one vertex only; n-1 for the complete digraph, 0
-// for one that is not strongly connected. It is exact.
+// Connectivity returns the vertex-connectivity κ: the smallest number of vertices whose removal
+// leaves a digraph that is not strongly connected or has only one vertex. It is n-1 for the
+// complete digraph and 0 for a digraph that is not strongly connected. The value is exact.
 //
-// It is computed when first asked for, in O((n + κ²)·κ·E) time for E edges, and remembered. By
-// Even's reduction it is enough to search for κ disjoint paths between the first κ vertices
-// pairwise, and then from every later vertex to all before it taken together, and back.
+// The first call computes it, in O((n + κ²)·κ·E) time for E edges; later calls return the stored
+// value. By Even's reduction it is enough to search for κ disjoint paths between each pair of the
+// first κ vertices, and then between every later vertex and the set of all vertices before it, in
+// both directions.
 func (g *Digraph) Connectivity() int {
 	g.connectivityOnce.Do(func() { g.connectivity = g.computeConnectivity() })
 	return g.connectivity
@@ -22,8 +23,8 @@ func (g *Digraph) computeConnectivity() int {
 	}
 	forward := newSplitNetwork(g.successors)
 	backward := newSplitNetwork(g.predecessors)
-	// Whenever fewer than bound disjoint paths are found, some separator is no larger than their
-	// number: it is the new bound. The bound is the answer once a whole pass confirms it.
+	// If a pass finds fewer than bound disjoint paths, some separator is no larger than that
+	// number, which becomes the new bound. The bound is the answer once a whole pass confirms it.
 	for {
 		found := confirmConnectivity(g.order, bound, forward, backward)
 		if found == bound {
@@ -33,8 +34,8 @@ func (g *Digraph) computeConnectivity() int {
 	}
 }
 
-// confirmConnectivity is bound if the connectivity is at least the bound, and else a smaller number
-// that the connectivity does not exceed.
+// confirmConnectivity returns bound if the connectivity is at least bound. Otherwise it returns a
+// smaller number that the connectivity does not exceed.
 func confirmConnectivity(order, bound int, forward, backward *splitNetwork) int {
 	for v := 1; v < order; v++ {
 		if v >= bound {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stronglyConnected asks gonum whether the digraph is strongly connected without the vertices of a
-// set, given as bits.
+// stronglyConnected checks with gonum whether the digraph is strongly connected without the removed
+// vertices, given as a bit set.
 func stronglyConnected(g *Digraph, removed uint) bool {
 	rest := simple.NewDirectedGraph()
 	for v := range g.Order() {
@@ -26,7 +26,7 @@ func stronglyConnected(g *Digraph, removed uint) bool {
 	return len(topo.TarjanSCC(rest)) == 1
 }
 
-// connectivityByDefinition tries every set of vertices to remove.
+// connectivityByDefinition tries every set of removed vertices.
 func connectivityByDefinition(g *Digraph) int {
 	smallest := g.Order() - 1
 	for removed := range uint(1) << g.Order() {
@@ -47,9 +47,9 @@ func TestConnectivityMeetsItsDefinition(t *testing.T) {
 	})
 }
 
-// A dense digraph with a bottleneck: the degrees promise more than the connectivity keeps, so that
-// the bound has to come down, in either direction and wherever the bottleneck is in the order of
-// the vertices.
+// TestConnectivityOfBottlenecks uses dense digraphs with a bottleneck. Their degrees are higher
+// than their connectivity, so the bound must decrease, in either direction and wherever the
+// bottleneck is in the order of the vertices.
 func TestConnectivityOfBottlenecks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,8 +60,8 @@ func TestConnectivityOfBottlenecks(t *testing.T) {
 		place := rapid.Permutation(sequence(n)).Draw(t, "place")
 		oneWay := rapid.Bool().Draw(t, "one way")
 		reversed := rapid.Bool().Draw(t, "reversed")
-		// Vertices below left are left, the last ones are the neck: it sees everybody, left and
-		// right do not see each other, or one way only.
+		// The vertices below left are on the left, and the last ones are the neck. The neck is
+		// connected to all vertices. Left and right are not connected, or only in one direction.
 		var edges [][2]int
 		for u := range n {
 			for v := range n {
@@ -94,7 +94,8 @@ func sequence(n int) []int {
 	return s
 }
 
-// One edge less than complete is n-2 connected, and a digraph from a list may well be complete.
+// A digraph that lacks one edge to be complete is n-2 connected. A digraph built from a list may be
+// complete.
 func TestConnectivityOfNearlyComplete(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 20; n++ {

@@ -14,7 +14,7 @@ const (
 	MaxEdges = 1 << 23
 )
 
-// The kinds of digraph, as [Digraph.Kind] names them.
+// The kinds of digraph that [Digraph.Kind] returns.
 const (
 	KindGS       = "gs"
 	KindBinomial = "binomial"
@@ -24,45 +24,46 @@ const (
 )
 
 var (
-	// ErrOrder says that a number of vertices is outside of what the wanted digraph exists for, or
+	// ErrOrder reports a number of vertices for which the wanted digraph does not exist, or one
 	// above [MaxOrder].
 	ErrOrder = errors.New("digraph: number of vertices out of range")
-	// ErrDegree says that no GS(n,d) exists for a degree: d >= 3 and n >= 2d must hold.
+	// ErrDegree reports a degree for which no GS(n,d) exists: d >= 3 and n >= 2d must hold.
 	ErrDegree = errors.New("digraph: degree out of range")
-	// ErrEdge says that an edge of a list is a self-loop, a duplicate or has an end that is no
-	// vertex.
+	// ErrEdge reports an edge in a list that is a self-loop or a duplicate, or has an end that is
+	// not a vertex.
 	ErrEdge = errors.New("digraph: invalid edge")
-	// ErrTooManyEdges says that a digraph would have more than [MaxEdges] edges.
+	// ErrTooManyEdges reports a digraph that would have more than [MaxEdges] edges.
 	ErrTooManyEdges = errors.New("digraph: too many edges")
-	// ErrVertex says that a number is no vertex.
+	// ErrVertex reports a number that is not a vertex.
 	ErrVertex = errors.New("digraph: no such vertex")
-	// ErrNotStronglyConnected says that some vertex does not reach some other, so that there is no
-	// diameter.
+	// ErrNotStronglyConnected reports that some vertex does not reach another, so the digraph has
+	// no diameter.
 	ErrNotStronglyConnected = errors.New("digraph: not strongly connected")
-	// ErrFailures says that a number of failures is negative or not below the vertex-connectivity.
+	// ErrFailures reports a number of failures that is negative or not below the
+	// vertex-connectivity.
 	ErrFailures = errors.New("digraph: number of failures out of range")
-	// ErrTarget says that a reliability target cannot be computed with.
+	// ErrTarget reports a reliability target that no degree can be computed for.
 	ErrTarget = errors.New("digraph: invalid reliability target")
 )
 
-// Digraph is an immutable directed graph over the vertices 0 to n-1, without self-loops and without
-// parallel edges. It is safe for concurrent use.
+// Digraph is an immutable directed graph over the vertices 0 to n-1, without self-loops or parallel
+// edges. It is safe for concurrent use.
 type Digraph struct {
 	kind         string
 	order        int
 	degree       int
 	successors   adjacency
 	predecessors adjacency
-	// symmetric tells that some automorphism maps any vertex to any other, so that one source
-	// stands for all.
+	// symmetric is true if automorphisms map any vertex to any other. One source then stands for
+	// all.
 	symmetric bool
 
-	// connectivity is computed when first asked for, since it is expensive.
+	// connectivity is computed on first use, because it is expensive.
 	connectivity     int
 	connectivityOnce sync.Once
 }
 
-// adjacency lists the neighbours of all vertices one after the other: those of v are
+// adjacency stores the neighbours of all vertices consecutively. Those of v are
 // flat[start[v]:start[v+1]], ascending.
 type adjacency struct {
 	start []int
@@ -78,7 +79,7 @@ func (a adjacency) of(v int) []int {
 }
 
 // New builds a digraph with n vertices, 1 <= n <= [MaxOrder], from a list of edges (from, to) in
-// any order; the list is copied. The error wraps [ErrOrder], [ErrTooManyEdges] or [ErrEdge].
+// any order. It copies the list. The error wraps [ErrOrder], [ErrTooManyEdges] or [ErrEdge].
 func New(n int, edges [][2]int) (*Digraph, error) {
 	return build(KindCustom, n, edges)
 }
@@ -125,8 +126,8 @@ func checkOrder(n int) error {
 	return nil
 }
 
-// newAdjacency lists, for each vertex that stands at place from of an edge, the vertices at place
-// to. It sorts by counting, twice, so that every vertex's list comes out ascending.
+// newAdjacency groups the edges by their end at index from (0 or 1) and lists their other ends, at
+// index to. The list of each vertex is ascending.
 func newAdjacency(n int, edges [][2]int, from, to int) adjacency {
 	a := adjacency{start: make([]int, n+1), flat: make([]int, len(edges))}
 	for _, e := range edges {
@@ -146,31 +147,31 @@ func newAdjacency(n int, edges [][2]int, from, to int) adjacency {
 	return a
 }
 
-// Kind names the family: gs, binomial, complete, ring, or custom for a digraph from a list of
-// edges.
+// Kind returns the name of the family: gs, binomial, complete, ring, or custom for a digraph built
+// from a list of edges.
 func (g *Digraph) Kind() string { return g.kind }
 
-// Order is the number of vertices, n.
+// Order returns the number of vertices, n.
 func (g *Digraph) Order() int { return g.order }
 
-// Degree is the largest number of successors of a vertex, d.
+// Degree returns the largest number of successors of a vertex, d.
 func (g *Digraph) Degree() int { return g.degree }
 
-// Successors lists the vertices to which v has an edge, ascending; it is empty for a v that is no
-// vertex. The slice belongs to the digraph and must not be changed.
+// Successors returns the vertices to which v has an edge, ascending. It returns nothing for a v
+// that is not a vertex. The digraph owns the slice; the caller must not change it.
 func (g *Digraph) Successors(v int) []int { return g.successors.of(v) }
 
-// Predecessors lists the vertices that have an edge to v, ascending; it is empty for a v that is no
-// vertex. The slice belongs to the digraph and must not be changed.
+// Predecessors returns the vertices that have an edge to v, ascending. It returns nothing for a v
+// that is not a vertex. The digraph owns the slice; the caller must not change it.
 func (g *Digraph) Predecessors(v int) []int { return g.predecessors.of(v) }
 
-// HasEdge tells whether the edge (u,v) is in the digraph. It takes O(log d) time.
+// HasEdge reports whether the edge (u,v) is in the digraph. It takes O(log d) time.
 func (g *Digraph) HasEdge(u, v int) bool {
 	_, found := slices.BinarySearch(g.successors.of(u), v)
 	return found
 }
 
-// Edges lists all edges (from, to), sorted. The caller owns the slice.
+// Edges returns all edges (from, to), sorted. The caller owns the slice.
 func (g *Digraph) Edges() [][2]int {
 	edges := make([][2]int, 0, len(g.successors.flat))
 	for u := range g.order {
@@ -181,8 +182,8 @@ func (g *Digraph) Edges() [][2]int {
 	return edges
 }
 
-// Transpose is the digraph with every edge reversed; backward messages travel on it. It keeps the
-// kind and shares memory with g.
+// Transpose returns the digraph with every edge reversed. Backward messages travel on it. It keeps
+// the kind and shares memory with g.
 func (g *Digraph) Transpose() *Digraph {
 	t := &Digraph{
 		kind:         g.kind,
@@ -197,8 +198,8 @@ func (g *Digraph) Transpose() *Digraph {
 	return t
 }
 
-// Diameter is the largest distance between two vertices, D, in edges: the number of steps of a
-// broadcast in which nobody fails. It takes O(n·E) time for E edges. The error wraps
+// Diameter returns the largest distance between two vertices, D, in edges. This is the number of
+// steps of a broadcast without failures. It takes O(n·E) time for E edges. The error wraps
 // [ErrNotStronglyConnected].
 func (g *Digraph) Diameter() (int, error) {
 	sources := g.order

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mustGS is GS(n,d) for a test in which it exists.
+// mustGS returns GS(n,d), which must exist.
 func mustGS(t testing.TB, n, d int) *Digraph {
 	t.Helper()
 	g, err := GS(n, d)
@@ -119,7 +119,7 @@ func TestAccessors(t *testing.T) {
 			t.Errorf("vertex %d has neighbours", v)
 		}
 	}
-	// Appending to a shared slice leaves the digraph alone.
+	// Appending to a shared slice does not change the digraph.
 	_ = append(g.Successors(0), 99)
 	if got := g.Successors(1); !slices.Equal(got, []int{2}) {
 		t.Errorf("successors of 1 after an append: %v", got)
@@ -198,7 +198,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// The claim of optimal connectivity [Poke19, section 5.6.4] for binomial graphs.
+// TestBinomialGraphsAreOptimallyConnected checks the claim of optimal connectivity [Poke19, section
+// 5.6.4] for binomial graphs.
 func TestBinomialGraphsAreOptimallyConnected(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 70; n++ {
@@ -254,7 +255,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzNew feeds New with any list of edges: it refuses, or what it builds is exactly that list.
+// FuzzNew passes any list of edges to New, which either refuses it or builds exactly that list.
 func FuzzNew(f *testing.F) {
 	f.Add(3, []byte{0, 1, 1, 2, 2, 0})
 	f.Add(2, []byte{0, 0})

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// FaultDiameterBound bounds the fault diameter D_f from above: the diameter that remains when any f
-// vertices are taken out. For any two vertices it finds f+1 vertex-disjoint paths with the smallest
-// sum of lengths; however f vertices fail, one of the paths stays, so the longest of them all is a
-// bound [Poke19, section 5.6.2.3]. It is a bound and not the least one, which is NP-hard to find.
+// FaultDiameterBound returns an upper bound on the fault diameter D_f: the largest diameter that
+// remains when any f vertices are removed. For any two vertices it finds the f+1 vertex-disjoint
+// paths with the smallest sum of lengths. Whichever f vertices fail, one of the paths remains, so
+// the length of the longest path is a bound [Poke19, section 5.6.2.3]. It is not the least bound,
+// which is NP-hard to find.
 //
-// f must be below the connectivity, else the error wraps [ErrFailures]; with f = 0 the bound is the
+// f must be below the connectivity, else the error wraps [ErrFailures]. With f = 0 the bound is the
 // diameter.
 //
-// The paths come from a minimum-cost flow, f+1 shortest-path searches for a pair of vertices, O(E)
-// time each for E edges. Pairs without an edge whose sources have the same successors and whose
-// targets have the same predecessors share an answer: of the n² pairs of GS(n,d) about n·d + (n/d)²
-// remain. Binomial graphs, complete digraphs and rings look the same from everywhere, so that n
-// pairs are enough.
+// The paths come from a minimum-cost flow: f+1 shortest-path searches for each pair of vertices,
+// each in O(E) time for E edges. Two pairs share a result if neither has an edge, their sources
+// have the same successors and their targets have the same predecessors. Of the n² pairs of GS(n,d)
+// about n·d + (n/d)² remain. Binomial graphs, complete digraphs and rings look the same from every
+// vertex, so n pairs are enough.
 func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 	if g.order == 1 && f == 0 {
 		return 0, nil
@@ -27,7 +28,7 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 			ErrFailures, f, connectivity)
 	}
 	if g.Connectivity() == g.order-1 {
-		// In the complete digraph the paths are the edge and those with one vertex in between.
+		// In the complete digraph the paths are the edge and the paths with one vertex in between.
 		return min(f+1, 2), nil
 	}
 	sources := g.order
@@ -48,10 +49,10 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 					if s == t || answered[class] && !neighbours {
 						continue
 					}
-					// A path of the smallest sum for (s,t) visits no other vertex with the
-					// successors of s: it could leave out all before it. The same goes for the
-					// predecessors of t. So without an edge between them, it serves all pairs
-					// alike.
+					// A set of paths with the smallest sum for (s,t) visits no other vertex with
+					// the successors of s: a path could skip everything before that vertex. The
+					// same holds for the predecessors of t. So if no edge joins s and t, the paths
+					// serve all pairs of their classes.
 					answered[class] = answered[class] || !neighbours
 					bound = max(bound, search.longestFrom(s, f+1))
 				}
@@ -61,7 +62,7 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 	return bound, nil
 }
 
-// alike groups the vertices below n by their lists of neighbours.
+// alike groups the vertices below n by equal lists of neighbours.
 func alike(n int, neighbours adjacency) [][]int {
 	vertices := make([]int, n)
 	for v := range vertices {
@@ -83,23 +84,23 @@ func alike(n int, neighbours adjacency) [][]int {
 	return groups
 }
 
-// disjointSearch finds disjoint paths with the smallest sum of lengths: successive shortest paths
-// with potentials, so that every arc's reduced length is non-negative, and a queue of buckets,
-// since lengths are small integers [Poke19, section 5.6.2.3]. The potentials begin as the distances
-// to the target, so that a search goes straight there.
+// disjointSearch finds disjoint paths with the smallest sum of lengths [Poke19, section 5.6.2.3].
+// It uses successive shortest paths with potentials, which keep every arc's reduced length
+// non-negative. Lengths are small integers, so the queue consists of buckets. The potentials start
+// as the negated distances to the target, which directs a search straight towards it.
 type disjointSearch struct {
 	*splitNetwork
 	predecessors adjacency
 	target       int
-	// toTarget is each node's distance to in(target) in the empty network.
+	// toTarget is the distance of each node to in(target) in the empty network.
 	toTarget []int32
-	// potential of the nodes; only those in raised differ from what they began with, which is
-	// -toTarget.
+	// potential starts as -toTarget. Only the nodes in raised have a different value.
 	potential []int32
 	raised    []int32
-	// distance is valid for nodes that the current search reached.
+	// distance is valid for nodes that the current search has reached.
 	distance []int32
-	// buckets holds the nodes by distance, with some that were found at a smaller distance since.
+	// buckets holds the nodes by distance. An entry is stale if its node was later reached at a
+	// smaller distance.
 	buckets [][]int32
 }
 
@@ -113,7 +114,7 @@ func newDisjointSearch(g *Digraph) *disjointSearch {
 	}
 }
 
-// aimAt makes t the target of what follows. Every vertex must reach t.
+// aimAt makes t the target of the following searches. Every vertex must reach t.
 func (d *disjointSearch) aimAt(t int) {
 	d.target = t
 	d.raised = d.raised[:0]
@@ -140,9 +141,9 @@ func (d *disjointSearch) aimAt(t int) {
 	}
 }
 
-// longestFrom is the length of the longest among paths from s to the target, count of them, that
-// share no vertex but these and have the smallest sum of lengths. They must exist: the connectivity
-// is at least their count.
+// longestFrom takes count paths from s to the target that share no other vertex and have the
+// smallest sum of lengths, and returns the length of the longest. Such paths must exist: the
+// connectivity must be at least count.
 func (d *disjointSearch) longestFrom(s, count int) int {
 	d.reset()
 	for _, x := range d.raised {
@@ -158,7 +159,7 @@ func (d *disjointSearch) longestFrom(s, count int) int {
 	return d.longestPath(s)
 }
 
-// shortest finds a shortest path from start to end that augments the flow, and raises the
+// shortest finds a shortest path from start to end that augments the flow, and updates the
 // potentials.
 func (d *disjointSearch) shortest(start, end int32) bool {
 	d.nextSearch()
@@ -206,8 +207,8 @@ func (d *disjointSearch) reach(x, by, distance int32) {
 }
 
 // raisePotentials keeps every reduced length non-negative after the flow has grown along a path of
-// length end: the potential of a node becomes its distance, or that of the end if it is further
-// away; all are lowered by the end's, so that most of them stay as they are. It empties the
+// length end. The potential of a node increases by its distance, or by end if the node is further
+// away. All potentials are then lowered by end, so most stay unchanged. It also empties the
 // buckets.
 func (d *disjointSearch) raisePotentials(end int32) {
 	for _, x := range d.queue {
@@ -221,7 +222,7 @@ func (d *disjointSearch) raisePotentials(end int32) {
 	}
 }
 
-// longestPath follows the flow from s to the target.
+// longestPath returns the length of the longest path that the flow takes from s to the target.
 func (d *disjointSearch) longestPath(s int) int {
 	longest := 0
 	start := outNode(s)
@@ -238,7 +239,7 @@ func (d *disjointSearch) longestPath(s int) int {
 	return longest
 }
 
-// next is the in node after the in node x on the only path through x.
+// next returns the in node that follows the in node x on the only path through x.
 func (d *disjointSearch) next(x int32) int32 {
 	out := outNode(vertexOf(x))
 	for a := d.first[out]; a < d.first[out+1]; a++ {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// faultDiameter is the fault diameter by its definition: the largest diameter without any f
-// vertices. f must be below the connectivity.
+// faultDiameter computes the fault diameter by its definition: the largest diameter after removing
+// any f vertices. f must be below the connectivity.
 func faultDiameter(g *Digraph, f int) int {
 	largest := 0
 	for removed := range uint(1) << g.Order() {
@@ -25,7 +25,7 @@ func faultDiameter(g *Digraph, f int) int {
 	return largest
 }
 
-// eccentricity is the largest distance from s without the removed vertices.
+// eccentricity returns the largest distance from s without the removed vertices.
 func eccentricity(g *Digraph, s int, removed uint) int {
 	seen, layer := removed|1<<s, []int{s}
 	for distance := 0; ; distance++ {
@@ -45,8 +45,8 @@ func eccentricity(g *Digraph, s int, removed uint) int {
 	}
 }
 
-// minimalSumByEnumeration tries every way to choose count disjoint paths from s to t: the smallest
-// sum of lengths.
+// minimalSumByEnumeration tries every choice of count disjoint paths from s to t and returns the
+// smallest sum of lengths.
 func minimalSumByEnumeration(g *Digraph, s, t, count int) int {
 	type path struct {
 		interior uint
@@ -143,8 +143,8 @@ func TestDisjointPathsHaveTheSmallestSum(t *testing.T) {
 	})
 }
 
-// What lets pairs share an answer: the smallest sums of pairs alike are equal, unless there is an
-// edge between them.
+// TestPairsAlikeHaveEqualSums checks the property that lets pairs share a result: the smallest sums
+// of alike pairs are equal, unless an edge joins them.
 func TestPairsAlikeHaveEqualSums(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{6, 3}, {9, 3}, {11, 3}, {12, 3}, {18, 4}, {22, 4}, {30, 5}} {
@@ -175,8 +175,8 @@ func TestPairsAlikeHaveEqualSums(t *testing.T) {
 	}
 }
 
-// The example of [Poke19, section 5.6.2.3]: for the binomial graph of 12 the estimate is 3 <= δ_f
-// <= 4 with f = 5.
+// TestFaultDiameterBoundOfBinomialGraph checks the example of [Poke19, section 5.6.2.3]: for the
+// binomial graph of 12 vertices the estimate is 3 <= δ_f <= 4 with f = 5.
 func TestFaultDiameterBoundOfBinomialGraph(t *testing.T) {
 	t.Parallel()
 	g := mustBuild(t, Binomial, 12)
@@ -188,8 +188,8 @@ func TestFaultDiameterBoundOfBinomialGraph(t *testing.T) {
 	}
 }
 
-// The fault diameters of GS are low [Poke19, section 5.6.4]; these are the bounds that the search
-// gives, and the exact ones for small n.
+// TestFaultDiameterBoundOfGS checks that the fault diameters of GS are low [Poke19, section 5.6.4].
+// The table has the bounds that the search returns, and the exact values for small n.
 func TestFaultDiameterBoundOfGS(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

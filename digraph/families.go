@@ -2,8 +2,8 @@ package digraph
 
 import "fmt"
 
-// Complete is the digraph with an edge between any two of n vertices, 1 <= n <= [MaxOrder], as long
-// as it has no more than [MaxEdges] edges.
+// Complete returns the digraph with an edge between any two of n vertices, 1 <= n <= [MaxOrder].
+// The error wraps [ErrTooManyEdges] if it would have more than [MaxEdges] edges.
 func Complete(n int) (*Digraph, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
@@ -23,8 +23,8 @@ func Complete(n int) (*Digraph, error) {
 	return buildSymmetric(KindComplete, n, edges)
 }
 
-// Ring is the directed cycle 0, 1, ..., n-1, 0 over n vertices, 1 <= n <= [MaxOrder]. Of one vertex
-// it has no edge.
+// Ring returns the directed cycle 0, 1, ..., n-1, 0 over n vertices, 1 <= n <= [MaxOrder]. With one
+// vertex it has no edge.
 func Ring(n int) (*Digraph, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
@@ -32,9 +32,9 @@ func Ring(n int) (*Digraph, error) {
 	return circulant(KindRing, n, []int{1 % n})
 }
 
-// Binomial is the binomial graph over n vertices, 1 <= n <= [MaxOrder]: vertex i has an edge to i ±
-// 2^l (mod n) for 0 <= l <= ⌊log2 n⌋ [Poke19, section 5.6.2.3]. It is undirected (each edge has its
-// reverse) and its connectivity equals its degree, which follows from n.
+// Binomial returns the binomial graph over n vertices, 1 <= n <= [MaxOrder]. Vertex i has an edge
+// to i ± 2^l (mod n) for 0 <= l <= ⌊log2 n⌋ [Poke19, section 5.6.2.3]. Each edge has its reverse,
+// so the graph is undirected. Its connectivity equals its degree, which follows from n.
 func Binomial(n int) (*Digraph, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func Binomial(n int) (*Digraph, error) {
 	return circulant(KindBinomial, n, offsets)
 }
 
-// circulant connects every vertex i to i+offset (mod n) for each distinct offset but 0; offsets are
-// 0 to n-1.
+// circulant connects every vertex i to i+offset (mod n) for each distinct offset other than 0.
+// Offsets are 0 to n-1.
 func circulant(kind string, n int, offsets []int) (*Digraph, error) {
 	wanted := make([]bool, n)
 	distinct := make([]int, 0, len(offsets))

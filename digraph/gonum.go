@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/gonum/graph/simple"
 )
 
-// The methods in this file make a Digraph a gonum graph; a vertex v is the node with the id v.
-// Gonum's iterators allocate: engines use Successors, Predecessors and HasEdge instead.
+// The methods in this file make a Digraph a gonum graph. A vertex v is the node with the id v.
+// Gonum's iterators allocate; engines use Successors, Predecessors and HasEdge instead.
 var _ graph.Directed = (*Digraph)(nil)
 
-// Node is the node with the given id, or nil if there is none.
+// Node returns the node with the given id, or nil if there is none.
 func (g *Digraph) Node(id int64) graph.Node {
 	if !g.contains(id) {
 		return nil
@@ -18,15 +18,15 @@ func (g *Digraph) Node(id int64) graph.Node {
 	return simple.Node(id)
 }
 
-// Nodes iterates over all nodes by ascending id.
+// Nodes returns an iterator over all nodes by ascending id.
 func (g *Digraph) Nodes() graph.Nodes {
 	return iterator.NewImplicitNodes(0, g.order, func(id int) graph.Node { return simple.Node(id) })
 }
 
-// From iterates over the successors of a node by ascending id.
+// From returns an iterator over the successors of a node by ascending id.
 func (g *Digraph) From(id int64) graph.Nodes { return g.nodes(g.successors, id) }
 
-// To iterates over the predecessors of a node by ascending id.
+// To returns an iterator over the predecessors of a node by ascending id.
 func (g *Digraph) To(id int64) graph.Nodes { return g.nodes(g.predecessors, id) }
 
 func (g *Digraph) nodes(a adjacency, id int64) graph.Nodes {
@@ -44,17 +44,17 @@ func (g *Digraph) nodes(a adjacency, id int64) graph.Nodes {
 	return iterator.NewOrderedNodes(nodes)
 }
 
-// HasEdgeBetween tells whether there is an edge between two nodes in one direction or the other.
+// HasEdgeBetween reports whether an edge connects two nodes in either direction.
 func (g *Digraph) HasEdgeBetween(xid, yid int64) bool {
 	return g.HasEdgeFromTo(xid, yid) || g.HasEdgeFromTo(yid, xid)
 }
 
-// HasEdgeFromTo tells whether there is an edge from one node to another.
+// HasEdgeFromTo reports whether an edge leads from uid to vid.
 func (g *Digraph) HasEdgeFromTo(uid, vid int64) bool {
 	return g.contains(uid) && g.contains(vid) && g.HasEdge(int(uid), int(vid))
 }
 
-// Edge is the edge from one node to another, or nil if there is none.
+// Edge returns the edge from uid to vid, or nil if there is none.
 func (g *Digraph) Edge(uid, vid int64) graph.Edge {
 	if !g.HasEdgeFromTo(uid, vid) {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Gonum sees the same digraph: nodes, edges in both directions, strong connection and distances.
+// TestGonumSeesTheSameDigraph checks nodes, edges in both directions, strong connection and
+// distances.
 func TestGonumSeesTheSameDigraph(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// GS is the digraph GS(n,d) of Soneoka, Imase and Manabe [Poke19, section 5.6.4]: d-regular, with
-// vertex-connectivity d, and of a diameter at most one above [MinimalDiameter] for n <= d^3 + d. It
-// exists for d >= 3 and n >= 2d; the error wraps [ErrOrder], [ErrDegree] or [ErrTooManyEdges].
+// GS returns the digraph GS(n,d) of Soneoka, Imase and Manabe [Poke19, section 5.6.4]. It is
+// d-regular and has vertex-connectivity d. For n <= d^3 + d its diameter is at most one above
+// [MinimalDiameter]. It exists for d >= 3 and n >= 2d. The error wraps [ErrOrder], [ErrDegree] or
+// [ErrTooManyEdges].
 //
-// Let n = m·d + t. The generalised de Bruijn digraph over m vertices, its self-loops replaced by
-// cycles, has m·d arcs; its line digraph has one vertex for each of them, numbered in the order of
-// (tail, head). The t remaining vertices come last and are woven in around the arcs at vertex 0.
-// The order is the one of the figures [Poke19, figure 5.1]: in GS(9,3) the successors of 0 are 3, 4
-// and 5.
+// Let n = m·d + t. The generalised de Bruijn digraph over m vertices, with its self-loops replaced
+// by cycles, has m·d arcs. Its line digraph has one vertex for each of them, numbered in the order
+// of (tail, head). The remaining t vertices come last and are woven in around the arcs at vertex 0.
+// The numbering is that of the paper's figures [Poke19, figure 5.1]: in GS(9,3) the successors of 0
+// are 3, 4 and 5.
 func GS(n, d int) (*Digraph, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
@@ -35,10 +36,11 @@ func GS(n, d int) (*Digraph, error) {
 	return build(KindGS, n, edges)
 }
 
-// deBruijnWithoutLoops lists the arcs (tail, head) of G*_B(m,d), sorted; parallel arcs are listed
-// as often as they occur. That is the generalised de Bruijn digraph G_B(m,d), with arcs (u, u·d + a
-// mod m) for 0 <= a < d, in which every vertex has ⌊d/m⌋ or ⌈d/m⌉ self-loops: they make way for
-// ⌊d/m⌋ cycles through all vertices, and one more through the vertices with ⌈d/m⌉.
+// deBruijnWithoutLoops lists the arcs (tail, head) of G*_B(m,d), sorted. Parallel arcs appear as
+// often as they occur. G*_B(m,d) is the generalised de Bruijn digraph G_B(m,d), with arcs (u, u·d +
+// a mod m) for 0 <= a < d, without its self-loops. Every vertex has ⌊d/m⌋ or ⌈d/m⌉ self-loops. They
+// are replaced by ⌊d/m⌋ cycles through all vertices and one more cycle through the vertices with
+// ⌈d/m⌉ self-loops.
 func deBruijnWithoutLoops(m, d int) [][2]int {
 	arcs := make([][2]int, 0, m*d)
 	everyVertex := make([]int, m)
@@ -72,9 +74,9 @@ func appendCycle(arcs [][2]int, vertices []int) [][2]int {
 	return arcs
 }
 
-// lineDigraph lists the edges of the line digraph: its vertices are the arcs by their place in the
-// list, which is sorted, with an edge from each arc to each arc that begins where it ends. Every
-// one of the m vertices has the same number of arcs out.
+// lineDigraph lists the edges of the line digraph. Its vertices are the arcs, numbered by their
+// position in the sorted list. An edge leads from each arc to each arc that begins where the first
+// ends. All m vertices must have the same number of outgoing arcs.
 func lineDigraph(m int, arcs [][2]int) [][2]int {
 	d := len(arcs) / m
 	edges := make([][2]int, 0, len(arcs)*d)
@@ -87,9 +89,10 @@ func lineDigraph(m int, arcs [][2]int) [][2]int {
 }
 
 // weave adds the vertices w_0 to w_{t-1}, 0 < t < d, to the line digraph of the arcs. X are the
-// arcs into vertex 0 and Y those out of it. Each w_i takes the place of d-t+1 edges from X to Y
-// (M_i, a perfect matching of X_i with Y_i): it gets an edge from each end in X_i and to each end
-// in Y_i, and the w among themselves are complete, so that everybody's degree is d again.
+// arcs into vertex 0, and Y the arcs out of it. Each w_i replaces d-t+1 edges from X to Y: M_i, a
+// perfect matching of X_i with Y_i. It gets an edge from each vertex in X_i and to each vertex in
+// Y_i. The w vertices form a complete digraph among themselves, which brings every degree back to
+// d.
 func weave(edges, arcs [][2]int, d, t int) [][2]int {
 	var x, y []int
 	for i, arc := range arcs {
@@ -122,10 +125,10 @@ func weave(edges, arcs [][2]int, d, t int) [][2]int {
 	})
 }
 
-// MinimalDiameter is the lower bound that the Moore bound puts on the diameter of a digraph with n
-// vertices and degree d, ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. The equation counts in
-// that no digraph attains the Moore bound itself but the complete one: for n <= d+1 the bound is 1,
-// and 0 for a single vertex. It is 0 too unless n >= 1 and d >= 2.
+// MinimalDiameter returns the Moore bound's lower bound on the diameter of a digraph with n
+// vertices and degree d, ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. The equation takes into
+// account that only the complete digraph attains the Moore bound itself. The bound is 1 for n <=
+// d+1 and 0 for a single vertex. It is also 0 unless n >= 1 and d >= 2.
 func MinimalDiameter(n, d int) int {
 	if n <= 1 || d < 2 {
 		return 0
@@ -133,7 +136,7 @@ func MinimalDiameter(n, d int) int {
 	if n <= d+1 {
 		return 1
 	}
-	// The smallest diameter for which 1 + d + ... + d^diameter exceeds n.
+	// Find the smallest diameter for which 1 + d + ... + d^diameter exceeds n.
 	diameter := 0
 	for reached, layer := 1, 1; reached <= n; diameter++ {
 		if layer > n/d {

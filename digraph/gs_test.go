@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkGS says what is wrong with a digraph that should be GS(n,d), or nil: regularity, optimal
+// checkGS returns an error if a digraph lacks a property of GS(n,d): regularity, optimal
 // connectivity and, for n <= d^3 + d, a quasi-minimal diameter [Poke19, section 5.6.4].
 func checkGS(g *Digraph, n, d int) error {
 	if g.Order() != n || g.Degree() != d {
@@ -36,8 +36,8 @@ func checkGS(g *Digraph, n, d int) error {
 	return nil
 }
 
-// TestTable53 is [Poke19, table 5.3]: the degree for 6 nines over 24 hours, the diameter and its
-// lower bound.
+// TestTable53 checks [Poke19, table 5.3]: the degree for 6 nines over 24 hours, the diameter and
+// its lower bound.
 func TestTable53(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ n, degree, diameter, smallest int }{
@@ -65,7 +65,7 @@ func TestTable53(t *testing.T) {
 	}
 }
 
-// TestTable62 is [Poke19, table 6.2]: the vertex-connectivity for the same target.
+// TestTable62 checks [Poke19, table 6.2]: the vertex-connectivity for the same target.
 func TestTable62(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ n, connectivity int }{
@@ -80,8 +80,8 @@ func TestTable62(t *testing.T) {
 	}
 }
 
-// TestGS93 is the overlay of the running example [Poke19, section 5.2.1 and figure 5.2]: p0 has the
-// successors p3, p4 and p5, p2 has p7 among its own.
+// TestGS93 checks the overlay of the running example [Poke19, section 5.2.1 and figure 5.2]: the
+// successors of p0 are p3, p4 and p5, and p7 is a successor of p2.
 func TestGS93(t *testing.T) {
 	t.Parallel()
 	g := mustGS(t, 9, 3)
@@ -94,7 +94,7 @@ func TestGS93(t *testing.T) {
 	}
 }
 
-// TestGS83 pins a digraph with a remainder, t = 2, edge by edge: servers that run different builds
+// TestGS83 pins every edge of a digraph with a remainder, t = 2. Servers that run different builds
 // must agree on it.
 func TestGS83(t *testing.T) {
 	t.Parallel()
@@ -108,8 +108,8 @@ func TestGS83(t *testing.T) {
 	}
 }
 
-// TestGSSweep takes every n up to a limit with every degree up to another, so that every remainder
-// is there; LEDGERD_LONG_TESTS widens it.
+// TestGSSweep checks every n and every degree up to a limit, which covers every remainder.
+// LEDGERD_LONG_TESTS raises the limits.
 func TestGSSweep(t *testing.T) {
 	t.Parallel()
 	sweep := func(maxOrder, maxDegree int) {
@@ -148,7 +148,7 @@ func TestGSProperties(t *testing.T) {
 	})
 }
 
-// TestCheckGSFindsFaults proves that the check can fail: one wrong edge is enough.
+// TestCheckGSFindsFaults proves that checkGS can fail: one wrong edge is enough.
 func TestCheckGSFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{9, 11, 22, 45} {
@@ -164,7 +164,7 @@ func TestCheckGSFindsFaults(t *testing.T) {
 			t.Errorf("n = %d: connectivity %d without an edge, want 2", n, missing.Connectivity())
 		}
 	}
-	// Regular and optimally connected, yet of a large diameter.
+	// This digraph is regular and optimally connected but has a large diameter.
 	ring, err := circulant(KindCustom, 30, []int{1, 2, 3})
 	if err != nil {
 		t.Fatal(err)

@@ -1,30 +1,31 @@
 package digraph
 
-// splitNetwork is a flow network in which a unit of flow is a path of the digraph, and different
-// units share no vertex. Every vertex v is split into two nodes, in(v) and out(v), with one arc
-// between them; an edge (u,v) becomes an arc from out(u) to in(v). All capacities are one.
+// splitNetwork is a flow network in which one unit of flow is a path of the digraph, and different
+// units share no vertex. Every vertex v is split into two nodes, in(v) and out(v), joined by one
+// arc. An edge (u,v) becomes an arc from out(u) to in(v). All capacities are one.
 //
-// It serves one question at a time and is used again for the next: a question undoes what the one
-// before left behind, at a cost that grows with that only.
+// A network answers one query at a time and is reused for the next. A query first undoes the
+// changes of the previous query, at a cost proportional to those changes.
 type splitNetwork struct {
-	// arcs holds those that leave node x, and the reverses of those that enter it, at first[x] to
-	// first[x+1].
+	// arcs[first[x]:first[x+1]] are the arcs that leave node x and the reverses of the arcs that
+	// enter it.
 	arcs  []arc
 	first []int32
-	// free tells for each arc whether flow can go along it: an arc that is not used, or the reverse
-	// of one that is.
+	// free reports for each arc whether flow can go along it: the arc is unused, or it is the
+	// reverse of a used arc.
 	free []bool
-	// changed lists the arcs whose free differs from that of an empty network, some of them twice.
+	// changed lists the arcs whose free flag differs from the empty network's. An arc may be listed
+	// twice.
 	changed []int32
 
-	// enteredBy is the arc by which the search came to a node, if reached is the number of the
-	// current search.
+	// enteredBy is the arc through which the search reached a node. It is valid if reached equals
+	// the number of the current search.
 	enteredBy []int32
 	reached   []uint32
 	search    uint32
 	queue     []int32
 
-	// ended tells for each vertex whether a path ends there, for paths to many vertices.
+	// ended reports for each vertex whether a path ends there. Only disjointToBefore uses it.
 	ended     []bool
 	endedList []int
 }
@@ -42,10 +43,10 @@ const noArc = -1
 func inNode(v int) int32  { return int32(2 * v) }
 func outNode(v int) int32 { return int32(2*v + 1) }
 
-// vertexOf is the vertex of a node.
+// vertexOf returns the vertex of a node.
 func vertexOf(node int32) int { return int(node / 2) }
 
-// isOut tells an out node from an in node.
+// isOut reports whether a node is an out node.
 func isOut(node int32) bool { return node%2 == 1 }
 
 func newSplitNetwork(successors adjacency) *splitNetwork {
@@ -59,7 +60,7 @@ func newSplitNetwork(successors adjacency) *splitNetwork {
 		reached:   make([]uint32, 2*order),
 		ended:     make([]bool, order),
 	}
-	// Every arc counts once at its tail and once, reversed, at its head.
+	// Every arc counts once at its tail and, as a reverse, once at its head.
 	for u := range order {
 		w.first[inNode(u)+1]++
 		w.first[outNode(u)+1]++
@@ -92,8 +93,8 @@ func newSplitNetwork(successors adjacency) *splitNetwork {
 
 // reset empties the network.
 func (w *splitNetwork) reset() {
-	// An arc and its reverse change together, and arcs that changed twice are back where they were:
-	// what matters is which of the two is a real arc.
+	// An arc and its reverse change together, and an arc may have changed twice. Restoring both
+	// from their kind (real or reverse) is correct in every case.
 	for _, a := range w.changed {
 		real := w.isReal(a)
 		w.free[a] = real
@@ -106,17 +107,17 @@ func (w *splitNetwork) reset() {
 	w.endedList = w.endedList[:0]
 }
 
-// isReal tells an arc of the network from the reverse of one.
+// isReal reports whether an arc is an arc of the network, not the reverse of one.
 func (w *splitNetwork) isReal(a int32) bool {
 	fromOut := isOut(w.arcs[w.arcs[a].reverse].head)
-	// Within a vertex real arcs go from in to out, between vertices from out to in.
+	// Real arcs go from in to out within a vertex, and from out to in between vertices.
 	if w.arcs[a].length == 0 {
 		return !fromOut
 	}
 	return fromOut
 }
 
-// push sends one unit of flow along the path by which the search came to a node.
+// push sends one unit of flow along the path through which the search reached a node.
 func (w *splitNetwork) push(node int32) {
 	for a := w.enteredBy[node]; a != noArc; {
 		reverse := w.arcs[a].reverse
@@ -126,7 +127,7 @@ func (w *splitNetwork) push(node int32) {
 	}
 }
 
-// disjointBetween counts the paths from u to v that share no vertex but these, up to a limit.
+// disjointBetween counts the paths from u to v that share no other vertex, up to a limit.
 func (w *splitNetwork) disjointBetween(u, v, limit int) int {
 	w.reset()
 	for count := range limit {
@@ -140,7 +141,7 @@ func (w *splitNetwork) disjointBetween(u, v, limit int) int {
 }
 
 // disjointToBefore counts the paths from v to vertices smaller than v that share no vertex but v,
-// and hence end in different ones, up to a limit.
+// up to a limit. The paths therefore end in different vertices.
 func (w *splitNetwork) disjointToBefore(v, limit int) int {
 	w.reset()
 	for count := range limit {
@@ -158,7 +159,7 @@ func (w *splitNetwork) disjointToBefore(v, limit int) int {
 	return limit
 }
 
-// augment searches breadth first from out(source) for a node that is an end.
+// augment searches breadth first from out(source) for a node that satisfies isEnd.
 func (w *splitNetwork) augment(source int, isEnd func(node int32) bool) (int32, bool) {
 	w.nextSearch()
 	start := outNode(source)
@@ -181,7 +182,7 @@ func (w *splitNetwork) augment(source int, isEnd func(node int32) bool) (int32, 
 	return 0, false
 }
 
-// nextSearch forgets which nodes were reached.
+// nextSearch marks all nodes as not reached.
 func (w *splitNetwork) nextSearch() {
 	w.search++
 	if w.search == 0 {

@@ -13,24 +13,24 @@ const (
 	// DefaultPeriod is the period of a zero [Target].
 	DefaultPeriod = 24 * time.Hour
 	// DefaultMTTF is the server MTTF of a zero [Target], about two years [Poke19, table 4.2]. With
-	// exactly two years GS(128,d) would need a degree of 6 instead of the 5 of [Poke19, table 5.3].
+	// exactly two years GS(128,d) would need a degree of 6, where [Poke19, table 5.3] has 5.
 	DefaultMTTF = 18304 * time.Hour
 	// MaxNines is the largest number of nines that a [Target] may ask for.
 	MaxNines = 30
 )
 
-// Target says how reliable a digraph has to be. A field that is zero stands for its default.
+// Target states how reliable a digraph must be. A zero field stands for its default.
 type Target struct {
-	// Nines asks for a probability of 1 - 10^-Nines that no more servers fail within the period
-	// than the digraph tolerates, 1 to [MaxNines].
+	// Nines asks for a probability of at least 1 - 10^-Nines that no more servers fail within the
+	// period than the digraph tolerates. The range is 1 to [MaxNines].
 	Nines int
 	// Period is the time after which failed servers have been replaced.
 	Period time.Duration
-	// MTTF is the mean time to failure of one server, whose lifetime is distributed exponentially.
+	// MTTF is the mean time to failure of one server. Lifetimes are distributed exponentially.
 	MTTF time.Duration
 }
 
-// withDefaults fills in what is zero and refuses what makes no sense.
+// withDefaults replaces zero fields by their defaults and rejects fields out of range.
 func (target Target) withDefaults() (Target, error) {
 	if target.Nines == 0 {
 		target.Nines = DefaultNines
@@ -51,16 +51,16 @@ func (target Target) withDefaults() (Target, error) {
 			target.MTTF)
 	case target.Period/target.MTTF >= maxPeriods:
 		return target, fmt.Errorf("%w: the period %v is more than %d times the mean time to "+
-			"failure %v, so that hardly a server survives it", ErrTarget,
+			"failure %v, so almost no server survives it", ErrTarget,
 			target.Period, maxPeriods, target.MTTF)
 	}
 	return target, nil
 }
 
-// Degree is the smallest d >= 3 for which GS(n,d) meets the target: at most d-1 of the n servers
-// fail within the period with the wanted probability [Poke19, section 5.6.4]. The error wraps
-// [ErrOrder], [ErrTarget], or [ErrDegree] where so few servers would need so high a degree that n <
-// 2d and GS(n,d) does not exist.
+// Degree returns the smallest d >= 3 for which GS(n,d) meets the target: with the wanted
+// probability at most d-1 of the n servers fail within the period [Poke19, section 5.6.4]. The
+// error wraps [ErrOrder], [ErrTarget] or [ErrDegree]. ErrDegree means that only a degree with n <
+// 2d would meet the target, and no such GS(n,d) exists.
 func Degree(n int, target Target) (int, error) {
 	if err := checkOrder(n); err != nil {
 		return 0, err
@@ -74,12 +74,12 @@ func Degree(n int, target Target) (int, error) {
 	allowed := new(big.Float).SetPrec(precision).SetInt(new(big.Int).Exp(big.NewInt(10),
 		big.NewInt(int64(target.Nines)), nil))
 	allowed.Quo(number(1), allowed)
-	// The probability that 0, 1, ... servers fail, as a term that follows from the one before, and
-	// their sum.
+	// term is the probability that exactly 0, 1, ... servers fail, each computed from the one
+	// before. withinReach is their sum.
 	term := power(survives, n)
 	withinReach := number(0)
 	for i := 0; 2*i <= n; i++ {
-		// Here withinReach is the probability that at most i-1 servers fail.
+		// At this point withinReach is the probability that at most i-1 servers fail.
 		if i >= 3 && sub(number(1), withinReach).Cmp(allowed) <= 0 {
 			return i, nil
 		}
@@ -91,10 +91,10 @@ func Degree(n int, target Target) (int, error) {
 		target.Nines, n, target.Period, target.MTTF)
 }
 
-// Reliable is the digraph over which a shard of n servers broadcasts reliably, G_R: GS(n,d) with
-// the [Degree] of the target, or the complete digraph where no such GS exists, which is always so
-// for n < 6. The complete digraph tolerates what n servers can tolerate at all, which for few
-// servers may be less than the target asks for.
+// Reliable returns G_R, the digraph over which a shard of n servers broadcasts reliably: GS(n,d)
+// with the [Degree] of the target. If no such GS exists, which is always so for n < 6, it returns
+// the complete digraph. The complete digraph tolerates as many failures as n servers can tolerate
+// at all. For few servers this may be fewer than the target asks for.
 func Reliable(n int, target Target) (*Digraph, error) {
 	d, err := Degree(n, target)
 	if errors.Is(err, ErrDegree) {
@@ -106,24 +106,24 @@ func Reliable(n int, target Target) (*Digraph, error) {
 	return GS(n, d)
 }
 
-// Tolerated is the number of failures f that a shard over g survives, min(κ-1, ⌊(n-1)/2⌋): fewer
-// than the connectivity, so that the others reach each other, and less than half of the servers, as
-// uniform delivery and an eventually perfect failure detector demand.
+// Tolerated returns the number of failures f that a shard over g survives, min(κ-1, ⌊(n-1)/2⌋). It
+// is below the connectivity, so that the other servers reach each other. It is less than half of
+// the servers, as uniform delivery and an eventually perfect failure detector require.
 func Tolerated(g *Digraph) int {
 	return max(0, min(g.Connectivity()-1, (g.order-1)/2))
 }
 
 const (
-	// precision is that of all numbers here, in bits: a term of 10^-30 beside a 1 keeps more than
-	// 100 digits.
+	// precision is the precision of all numbers here, in bits. Added to 1, a term of 10^-30 keeps
+	// more than 100 digits.
 	precision = 512
-	// maxPeriods bounds the period in mean times to failure, so that e^-maxPeriods beside a 1 keeps
-	// its digits too.
+	// maxPeriods bounds the period in mean times to failure. Added to 1, e^-maxPeriods keeps its
+	// digits too.
 	maxPeriods = 64
 )
 
-// The arithmetic is that of math/big with a fixed precision, which comes out the same on every
-// machine.
+// number, add, sub, mul and quo use math/big with a fixed precision. The result is the same on
+// every machine.
 func number(x int) *big.Float { return new(big.Float).SetPrec(precision).SetInt64(int64(x)) }
 
 func add(x, y *big.Float) *big.Float { return new(big.Float).SetPrec(precision).Add(x, y) }
@@ -131,7 +131,7 @@ func sub(x, y *big.Float) *big.Float { return new(big.Float).SetPrec(precision).
 func mul(x, y *big.Float) *big.Float { return new(big.Float).SetPrec(precision).Mul(x, y) }
 func quo(x, y *big.Float) *big.Float { return new(big.Float).SetPrec(precision).Quo(x, y) }
 
-// power is x to a non-negative power, by squaring.
+// power returns x to the power of a non-negative exponent, by squaring.
 func power(x *big.Float, exponent int) *big.Float {
 	result := number(1)
 	for ; exponent > 0; exponent >>= 1 {
@@ -143,7 +143,7 @@ func power(x *big.Float, exponent int) *big.Float {
 	return result
 }
 
-// survivalProbability is the probability that a server survives the period, e^(-period/mttf)
+// survivalProbability returns the probability that a server survives the period, e^(-period/mttf)
 // [Poke19, equation 5.4].
 func survivalProbability(period, mttf time.Duration) *big.Float {
 	x := quo(number(int(period)), number(int(mttf)))

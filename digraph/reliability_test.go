@@ -58,7 +58,7 @@ func TestDegreeRefuses(t *testing.T) {
 	}
 }
 
-// exceeds is the probability that at least d of n servers fail, in the processor's floating point.
+// exceeds returns the probability that at least d of n servers fail, computed in floating point.
 func exceeds(n, d int, target Target) float64 {
 	p := -math.Expm1(-float64(target.Period) / float64(target.MTTF))
 	total, _ := math.Lgamma(float64(n + 1))
@@ -72,7 +72,8 @@ func exceeds(n, d int, target Target) float64 {
 	return sum
 }
 
-// The degree is sufficient and the one below is not, by an independent calculation.
+// TestDegreeIsTheSmallest checks with an independent calculation that the degree is sufficient and
+// the next lower one is not.
 func TestDegreeIsTheSmallest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -120,7 +121,7 @@ func TestReliable(t *testing.T) {
 		{8, Target{}, KindGS, 3, 2},
 		{32, Target{}, KindGS, 4, 3},
 		{128, Target{}, KindGS, 5, 4},
-		// So many nines ask for a degree with n < 2d.
+		// This many nines need a degree with n < 2d.
 		{8, Target{Nines: 12}, KindComplete, 7, 3},
 	} {
 		g, err := Reliable(test.n, test.target)

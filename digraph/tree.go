@@ -5,24 +5,24 @@ import (
 	"math/bits"
 )
 
-// Tree is the binomial tree of one source: over it the source's messages travel in an unreliable
-// round [Poke19, section 6.2.1]. It is immutable and safe for concurrent use.
+// Tree is the binomial tree of one source. In an unreliable round the source's messages travel
+// along it [Poke19, section 6.2.1]. A Tree is immutable and safe for concurrent use.
 //
-// Let x be a vertex's place counted from the root, (v - root) mod n. The parent of x is x without
-// its highest bit, so x's children are x + 2^k for every 2^k > x below n. The depth is at most
-// ⌊log2 n⌋, and if everybody sends to one child at a time, all have the message after ⌈log2 n⌉
-// steps.
+// Let x be a vertex's position relative to the root, (v - root) mod n. The parent of x is x without
+// its highest bit, so the children of x are x + 2^k for every 2^k > x below n. The depth is at most
+// ⌊log2 n⌋. If each vertex sends to one child at a time, all vertices have the message after ⌈log2
+// n⌉ steps.
 type Tree struct {
 	order int
 	root  int
 	depth int
-	// children of v are flat[start[v]:start[v+1]].
+	// The children of v are flat[start[v]:start[v+1]].
 	start []int
 	flat  []int
 }
 
-// BinomialTree is the binomial tree over n vertices, 1 <= n <= [MaxOrder], with the given root. The
-// error wraps [ErrOrder] or [ErrVertex].
+// BinomialTree returns the binomial tree over n vertices, 1 <= n <= [MaxOrder], with the given
+// root. The error wraps [ErrOrder] or [ErrVertex].
 func BinomialTree(n, root int) (*Tree, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
@@ -40,9 +40,9 @@ func BinomialTree(n, root int) (*Tree, error) {
 }
 
 // AppendBinomialChildren appends the children of v in the binomial tree over n vertices with the
-// given root, in the order of [Tree.Children], without building the tree: a server that relays for
-// n sources needs only its own line of each of n trees. It appends nothing unless v and root are
-// vertices.
+// given root, in the order of [Tree.Children]. It does not build the tree: a server that relays for
+// n sources needs only its own children in each of n trees. It appends nothing unless v and root
+// are vertices.
 func AppendBinomialChildren(children []int, n, root, v int) []int {
 	if n > MaxOrder || root < 0 || root >= n || v < 0 || v >= n {
 		return children
@@ -54,18 +54,18 @@ func AppendBinomialChildren(children []int, n, root, v int) []int {
 	return children
 }
 
-// Order is the number of vertices, n.
+// Order returns the number of vertices, n.
 func (t *Tree) Order() int { return t.order }
 
-// Root is the source.
+// Root returns the source.
 func (t *Tree) Root() int { return t.root }
 
-// Depth is the number of edges between the root and the vertex that is furthest from it.
+// Depth returns the number of edges between the root and the vertex furthest from it.
 func (t *Tree) Depth() int { return t.depth }
 
-// Children lists the children of v in the order in which to send to them, the one with the longest
-// way still to go first; it is empty for a leaf and for a v that is no vertex. The slice belongs to
-// the tree and must not be changed.
+// Children returns the children of v in the order in which v sends to them, the child with the
+// deepest subtree first. It returns nothing for a leaf and for a v that is not a vertex. The tree
+// owns the slice; the caller must not change it.
 func (t *Tree) Children(v int) []int {
 	if v < 0 || v >= t.order {
 		return nil
@@ -74,8 +74,8 @@ func (t *Tree) Children(v int) []int {
 	return t.flat[t.start[v]:end:end]
 }
 
-// Parent is the vertex from which v receives; it is false for the root and for a v that is no
-// vertex.
+// Parent returns the vertex from which v receives. It reports false for the root and for a v that
+// is not a vertex.
 func (t *Tree) Parent(v int) (int, bool) {
 	if v < 0 || v >= t.order || v == t.root {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkTree says whether the children and parents make one tree that spans all vertices from the
-// root, and gives its depth.
+// checkTree reports whether the children and parents form one tree that spans all vertices from the
+// root, and returns its depth.
 func checkTree(order, root int, children func(int) []int, parent func(int) (int, bool)) (depth int,
 	ok bool) {
 	seen := make([]bool, order)
@@ -37,8 +37,8 @@ func checkTree(order, root int, children func(int) []int, parent func(int) (int,
 	}
 }
 
-// steps is how long it takes until everybody has the message, if everybody sends to one child at a
-// time, in order.
+// steps returns the number of steps after which all vertices have the message, if each vertex sends
+// to one child at a time, in order.
 func steps(tree *Tree, v int) int {
 	last := 0
 	for i, child := range tree.Children(v) {
@@ -92,7 +92,7 @@ func TestBinomialTreeOf9(t *testing.T) {
 	}
 }
 
-// TestCheckTreeFindsFaults proves that the check can fail.
+// TestCheckTreeFindsFaults proves that checkTree can fail.
 func TestCheckTreeFindsFaults(t *testing.T) {
 	t.Parallel()
 	tree, err := BinomialTree(16, 3)

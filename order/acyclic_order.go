@@ -2,12 +2,13 @@ package order
 
 import "fmt"
 
-// judgeAcyclicOrder: let m < m' if some process A-delivers m before m'; then < has no cycle [TRAM,
-// section 2.2].
+// judgeAcyclicOrder checks this property: let m < m' if some process A-delivers m before m'; then <
+// has no cycle [TRAM, section 2.2].
 //
-// Neighbours in each process's sequence are edges enough to decide. Where there is a cycle, the one
-// with the fewest messages is looked for: it is walked along one process's sequence, changes to
-// another process at a message that both deliver, and so on; the changes are the messages shown.
+// Edges between neighbours in each process's sequence are enough to decide. If there is a cycle,
+// the evidence is the cycle with the fewest messages. It follows one process's sequence, changes to
+// another process at a message that both deliver, and so on. The messages shown are those at which
+// it changes.
 func judgeAcyclicOrder(h *History) *Violation {
 	core := h.cyclicCore()
 	if len(core) == 0 {
@@ -28,15 +29,16 @@ func judgeAcyclicOrder(h *History) *Violation {
 	return &Violation{AcyclicOrder, evidence}
 }
 
-// cycleStarts bounds how many messages of a cyclic history are tried as the beginning of the
-// shortest cycle.
+// cycleStarts bounds how many messages of a cyclic history are tried as the start of the shortest
+// cycle.
 const cycleStarts = 64
 
-// hop is one process's part of a cycle: its deliveries number from and to, from 0, from < to.
+// hop is one process's part of a cycle: its deliveries number from and to, counted from 0, with
+// from < to.
 type hop struct{ process, from, to int }
 
-// cyclicCore returns the messages, ascending, that are left when those which nothing precedes are
-// taken away again and again: none if < is acyclic.
+// cyclicCore repeatedly removes the messages that no other message precedes, and returns the rest,
+// ascending. The result is empty if < is acyclic.
 func (h *History) cyclicCore() []int {
 	next := make([][]int, len(h.messages))
 	before := make([]int, len(h.messages))
@@ -73,14 +75,15 @@ func (h *History) cyclicCore() []int {
 	return core
 }
 
-// cycleThrough returns the cycle with the fewest hops from a message back to itself, nil where
-// there is none. It searches breadth first: a hop leads from a delivery of a message to any later
+// cycleThrough returns the cycle with the fewest hops from a message back to itself, or nil if
+// there is none. It searches breadth first. A hop leads from a delivery of a message to any later
 // delivery of the same process, so each delivery is reached once, by the fewest hops.
 func (h *History) cycleThrough(start int) []hop {
 	places := h.places()
-	// how a message was reached first; to == 0 is not yet, as a hop's end is never a first delivery
+	// reached holds the hop that first reached each message. A zero to means not reached, because a
+	// hop never ends at a first delivery.
 	reached := make([]hop, len(h.messages))
-	unread := make([]int, len(h.processes)) // deliveries from this one on have been reached
+	unread := make([]int, len(h.processes)) // the deliveries from this one on have been reached
 	for p := range unread {
 		unread[p] = len(h.processes[p].delivered)
 	}
@@ -111,7 +114,7 @@ func (h *History) cycleThrough(start int) []hop {
 	return nil
 }
 
-// unwind turns the way back from start to itself round.
+// unwind reverses the path from start back to itself.
 func (h *History) unwind(reached []hop, start int) []hop {
 	var cycle []hop
 	for m := start; ; {

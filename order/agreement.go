@@ -2,13 +2,13 @@ package order
 
 import "fmt"
 
-// judgeAgreement: if a correct process A-delivers m, all correct destinations eventually A-deliver
-// m [Poke19, section 2.2.1].
+// judgeAgreement checks this property: if a correct process A-delivers m, all correct destinations
+// eventually A-deliver m [Poke19, section 2.2.1].
 func judgeAgreement(h *History) *Violation { return h.disagreement(Agreement, false) }
 
-// judgeUniformAgreement: the same if a process that fails A-delivers m [Poke19, section 2.2.1;
-// TRAM, section 2.2]. It answers for failed processes only; what correct ones A-deliver is
-// judgeAgreement's.
+// judgeUniformAgreement checks the same for a process that fails after it A-delivers m [Poke19,
+// section 2.2.1; TRAM, section 2.2]. It considers failed processes only; judgeAgreement covers the
+// correct ones.
 func judgeUniformAgreement(h *History) *Violation {
 	if h.NonUniform {
 		return nil
@@ -17,7 +17,7 @@ func judgeUniformAgreement(h *History) *Violation {
 }
 
 // disagreement looks for a message that a process, faulty or not, A-delivers and a correct
-// destination does not. The evidence is the earliest delivery that stays alone.
+// destination does not. The evidence is the delivery with the lowest position.
 func (h *History) disagreement(property Property, faulty bool) *Violation {
 	places := h.places()
 	var evidence []string

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// History is what happened in one run: messages submitted and A-delivered, and who failed. Make it
-// with NewHistory.
+// History records one run: which messages were submitted and A-delivered, and which processes
+// failed. Make it with NewHistory.
 type History struct {
 	// NonUniform limits the properties to correct processes, as [Poke19, section 2.2.1] does before
-	// it turns to uniformity. Set it before judging.
+	// it introduces uniformity. Set it before judging.
 	NonUniform bool
 
 	groups    [][]int // the processes of each group
 	processes []process
 	messages  []message
 	byID      map[MessageID]int
-	// failedClients has the clients that failed; nothing else is asked of a client.
+	// failedClients holds the clients that failed. A client has no other state.
 	failedClients map[ServerID]bool
 }
 
@@ -30,7 +30,7 @@ type process struct {
 
 // delivered is one A-delivery.
 type delivered struct {
-	message int // its place in History.messages
+	message int // index into History.messages
 	epoch   Epoch
 	round   Round // 0 where the engine has no rounds
 }
@@ -42,8 +42,8 @@ type message struct {
 	submitted bool
 }
 
-// NewHistory begins the history of a deployment with one group for each size, groups 0, 1, ...
-// Sizes are counted in servers.
+// NewHistory starts the history of a deployment with groups 0, 1, ... Each size is the number of
+// servers of one group.
 func NewHistory(sizes ...int) *History {
 	h := &History{byID: make(map[MessageID]int), failedClients: make(map[ServerID]bool)}
 	for group, size := range sizes {
@@ -58,21 +58,22 @@ func NewHistory(sizes ...int) *History {
 	return h
 }
 
-// Submit records that a process, a replica or a client, A-multicasts a message to a set of groups,
-// or A-broadcasts it to the only one.
+// Submit records that a process (a replica or a client) A-multicasts a message to a set of groups,
+// or A-broadcasts it to the only group.
 func (h *History) Submit(id MessageID, to ...GroupID) {
 	m := &h.messages[h.intern(id)]
 	m.to, m.submitted = slices.Clone(to), true
 }
 
-// Deliver records that a replica A-delivers a message. It panics for one outside the deployment.
+// Deliver records that a replica A-delivers a message. It panics if the replica is outside the
+// deployment.
 func (h *History) Deliver(at Replica, id MessageID) {
 	p := &h.processes[h.process(at)]
 	p.delivered = append(p.delivered, delivered{message: h.intern(id)})
 }
 
-// Fail records that a process has failed: from now on no liveness is asked of it, and none for what
-// only it submitted.
+// Fail records that a process has failed. From now on liveness is required neither of it nor of
+// messages that only it submitted.
 func (h *History) Fail(at Replica) {
 	if at.Group == Clients {
 		h.failedClients[at.Server] = true
@@ -81,7 +82,7 @@ func (h *History) Fail(at Replica) {
 	h.processes[h.process(at)].faulty = true
 }
 
-// failed tells whether a process, a replica or a client, has failed.
+// failed reports whether a process (a replica or a client) has failed.
 func (h *History) failed(at Replica) bool {
 	if at.Group == Clients {
 		return h.failedClients[at.Server]
@@ -89,7 +90,7 @@ func (h *History) failed(at Replica) bool {
 	return h.processes[h.process(at)].faulty
 }
 
-// Judge asks the oracles and returns what is broken, safety first, one violation a property.
+// Judge runs the oracles and returns the violations, safety first, one for each broken property.
 func (h *History) Judge(moment Moment) []*Violation {
 	var broken []*Violation
 	for _, o := range oracles {
@@ -120,11 +121,11 @@ func (h *History) process(at Replica) int {
 	return h.groups[at.Group][at.Server]
 }
 
-// binds tells whether safety is asked of a process.
+// binds reports whether the safety properties bind a process.
 func (h *History) binds(process int) bool { return !h.NonUniform || !h.processes[process].faulty }
 
-// places tells where each process A-delivers each message first: places[process][message] counts
-// from 1, and 0 is never.
+// places returns the position at which each process first A-delivers each message.
+// places[process][message] counts from 1; 0 means never.
 func (h *History) places() [][]int {
 	places := make([][]int, len(h.processes))
 	for p := range h.processes {
@@ -138,7 +139,7 @@ func (h *History) places() [][]int {
 	return places
 }
 
-// destinations lists the processes that a message is for.
+// destinations returns the processes of a message's destination groups.
 func (h *History) destinations(message int) []int {
 	var all []int
 	for _, group := range h.messages[message].to {
@@ -149,10 +150,10 @@ func (h *History) destinations(message int) []int {
 	return all
 }
 
-// who names a replica as its users do.
+// who returns the name of a replica, as users know it.
 func (h *History) who(process int) string { return h.name(h.processes[process].replica) }
 
-// name names a process, a replica or a client.
+// name returns the name of a process (a replica or a client).
 func (h *History) name(r Replica) string {
 	switch {
 	case r.Group == Clients:
@@ -163,8 +164,8 @@ func (h *History) name(r Replica) string {
 	return "replica " + r.String()
 }
 
-// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1, c4.2 the
-// second of client 4.
+// what returns the name of a message: m1.2 is the second message of server 1, m3/1.2 the second of
+// replica 3/1, c4.2 the second of client 4.
 func (h *History) what(message int) string {
 	id := h.messages[message].id
 	if len(h.groups) > 1 || id.Sender.Group == Clients {
@@ -177,7 +178,7 @@ func (h *History) what(message int) string {
 	return fmt.Sprintf("m%d.%d", id.Sender.Server, id.Sequence)
 }
 
-// sent names a message with its destinations, which a reader knows where there is only one group.
+// sent returns the name of a message with its destinations. With a single group they are left out.
 func (h *History) sent(message int) string {
 	if len(h.groups) == 1 {
 		return h.what(message)
@@ -189,7 +190,7 @@ func (h *History) sent(message int) string {
 	return fmt.Sprintf("%s to groups %s", h.what(message), strings.Join(to, ", "))
 }
 
-// when names a delivery of a process by its place, the first being 0.
+// when describes a delivery of a process. The position at counts from 0.
 func (h *History) when(process, at int) string {
 	d := h.processes[process].delivered[at]
 	if d.round != 0 {
@@ -198,7 +199,7 @@ func (h *History) when(process, at int) string {
 	return fmt.Sprintf("%s (its delivery number %d)", h.what(d.message), at+1)
 }
 
-// fate tells in brackets why a process is asked less, or nothing.
+// fate returns a remark in parentheses if the process fails later, and else nothing.
 func (h *History) fate(process int) string {
 	if h.processes[process].faulty {
 		return " (it fails later)"

@@ -10,11 +10,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stage reads a history from a story, one fact a line:
+// stage builds a history from a text with one fact a line:
 //
 //	groups 3 2         two groups of three and two servers
 //	0/1 submits a 0 1  replica 0/1 submits message a to groups 0 and 1
-//	c/1 submits a 0 1  client 1 does
+//	c/1 submits a 0 1  client 1 submits it
 //	0/0 delivers a b
 //	0/0 fails
 //	non-uniform
@@ -85,7 +85,7 @@ func TestPlantedHistories(t *testing.T) {
 	cases := []struct {
 		name, story string
 		broken      []Property
-		evidence    string // the first violation's
+		evidence    string // of the first violation
 	}{
 		{"nothing broken", three + "0/0 delivers a b c\n0/1 delivers a b c\n0/2 delivers a b c",
 			nil, ""},
@@ -95,10 +95,10 @@ func TestPlantedHistories(t *testing.T) {
 				"delivery number 3) again"},
 		{"never submitted", three + "0/0 delivers a b c x\n0/1 delivers a b c x\n0/2 delivers a " +
 			"b c x", []Property{Integrity},
-			"server 0 A-delivers m0.1020 (its delivery number 4)\nnobody ever submitted that"},
+			"server 0 A-delivers m0.1020 (its delivery number 4)\nno process submitted it"},
 		{"not a destination", "groups 1 1\n0/0 submits a 0\n0/0 delivers a\n1/0 delivers a",
 			[]Property{Integrity},
-			"somebody submits m0/0.1 to groups 0\nreplica 1/0 A-delivers m0/0.1 (its delivery " +
+			"a process submits m0/0.1 to groups 0\nreplica 1/0 A-delivers m0/0.1 (its delivery " +
 				"number 1), which is not for its group"},
 		{"opposite orders", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/2 delivers a b c",
 			[]Property{TotalOrder, PrefixOrder, AcyclicOrder},
@@ -202,7 +202,7 @@ func TestLivenessIsJudgedAtRestOnly(t *testing.T) {
 	}
 }
 
-// The oracles look at few pairs and cycles; these are the definitions, word for word.
+// The oracles check few pairs and cycles. The functions below are the literal definitions.
 
 func literalTotalOrder(h *History) bool {
 	places := h.places()

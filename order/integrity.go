@@ -2,8 +2,9 @@ package order
 
 import "fmt"
 
-// judgeIntegrity: for any message m, a process A-delivers m at most once, only if it is a
-// destination, and only if m was submitted before [Poke19, section 2.2.1; TRAM, section 2.2].
+// judgeIntegrity checks this property: for any message m, a process A-delivers m at most once, only
+// if it is a destination, and only if m was submitted before [Poke19, section 2.2.1; TRAM, section
+// 2.2].
 func judgeIntegrity(h *History) *Violation {
 	for p := range h.processes {
 		if !h.binds(p) {
@@ -15,7 +16,7 @@ func judgeIntegrity(h *History) *Violation {
 			if !m.submitted {
 				return &Violation{Integrity, []string{
 					fmt.Sprintf("%s A-delivers %s", h.who(p), h.when(p, at)),
-					"nobody ever submitted that",
+					"no process submitted it",
 				}}
 			}
 			if before, twice := first[d.message]; twice {
@@ -27,7 +28,7 @@ func judgeIntegrity(h *History) *Violation {
 			first[d.message] = at
 			if !m.goesTo(h.processes[p].replica.Group) {
 				return &Violation{Integrity, []string{
-					fmt.Sprintf("somebody submits %s", h.sent(d.message)),
+					fmt.Sprintf("a process submits %s", h.sent(d.message)),
 					fmt.Sprintf("%s A-delivers %s, which is not for its group", h.who(p),
 						h.when(p, at)),
 				}}
@@ -37,7 +38,7 @@ func judgeIntegrity(h *History) *Violation {
 	return nil
 }
 
-// goesTo tells whether a group is a destination.
+// goesTo reports whether a group is a destination.
 func (m *message) goesTo(group GroupID) bool {
 	for _, to := range m.to {
 		if to == group {

@@ -2,24 +2,24 @@ package order
 
 import "errors"
 
-// ServerID names a server of one group, 0 to n-1, by its place in the group's member list [Poke19,
-// section 2.1].
+// ServerID identifies a server of one group, 0 to n-1, by its position in the group's member list
+// [Poke19, section 2.1].
 type ServerID uint32
 
-// Round numbers the rounds of an atomic broadcast; every server A-broadcasts one message a round.
-// The first is 1.
+// Round numbers the rounds of an atomic broadcast. Every server A-broadcasts one message a round.
+// The first round is 1.
 type Round uint64
 
 // Epoch counts the reliable rounds completed so far, plus the one under way [Poke19, section
-// 6.2.2]. The first is 1.
+// 6.2.2]. The first epoch is 1.
 type Epoch uint64
 
 // Message is one server's A-broadcast message of a round.
 type Message struct {
 	// Origin is the server that A-broadcast the payload.
 	Origin ServerID
-	// Payload is empty where the origin had nothing to send. It is never changed after the
-	// A-broadcast; whoever receives it may keep it and must not write to it.
+	// Payload is empty if the origin had nothing to send. It never changes after the A-broadcast.
+	// Receivers may keep it and must not write to it.
 	Payload []byte
 }
 
@@ -30,50 +30,52 @@ type Delivery struct {
 	// Messages holds one message for each server whose message of this round is A-delivered, by
 	// ascending Origin.
 	Messages []Message
-	// Removed names the servers that leave the group with this round, because no message of theirs
+	// Removed lists the servers that leave the group with this round because no message of theirs
 	// was A-delivered, ascending.
 	Removed []ServerID
 }
 
-// Send asks the driver to put one frame on the lanes to some servers.
+// Send asks the driver to put one frame on the lanes to a set of servers.
 type Send struct {
-	// To lists the receivers. The engine owns the slice and never changes its contents; the driver
+	// To lists the receivers. The engine owns the slice and never changes its contents. The driver
 	// reads it until the next call of Ready.
 	To []ServerID
-	// Frame is immutable once handed out. A relayed frame is the very slice that was received.
+	// Frame is immutable once handed out. A relayed frame is the same slice that was received.
 	Frame []byte
 }
 
-// Ready is what an engine wants done, in the order that it wants it: first Sends, in order (FIFO to
-// each receiver), then Deliveries. It and its slices are the engine's and valid until the next call
-// of any of the engine's methods; frames and payloads may be kept.
+// Ready lists the work that an engine has for its driver. The driver first carries out Sends, in
+// order (FIFO to each receiver), then Deliveries. The engine owns the struct and its slices, which
+// are valid until the next call of any of the engine's methods. The driver may keep frames and
+// payloads.
 type Ready struct {
 	Sends      []Send
 	Deliveries []Delivery
 }
 
-// Status is what an engine knows of itself, for people and for metrics.
+// Status describes the state of an engine, for people and for metrics.
 type Status struct {
 	Epoch Epoch
 	Round Round
-	// Reliable tells the mode: a reliable round (true) or an unreliable one.
+	// Reliable reports whether the current round is reliable.
 	Reliable bool
-	// Members are the servers of the group that are not removed, ascending.
+	// Members are the servers of the group that have not been removed, ascending.
 	Members []ServerID
 	// Suspected are the members that a valid failure notification targets, ascending.
 	Suspected []ServerID
 	// Awaited are the servers whose messages of the current round are missing, ascending.
 	Awaited []ServerID
-	// Undelivered counts the completed rounds that wait for later ones before they are A-delivered.
+	// Undelivered counts the completed rounds that cannot be A-delivered before later rounds
+	// complete.
 	Undelivered int
-	// Decided tells that this server has decided the set of the current reliable round, and waits
-	// to hear that enough others decided the same.
+	// Decided reports whether this server has decided the set of the current reliable round and is
+	// waiting for enough other servers to decide the same.
 	Decided bool
-	// Ended tells that the eon is over: its last round is A-delivered, and the engine of the next
-	// eon goes on with the round after it [Poke19, section 6.3.3.2].
+	// Ended reports whether the eon is over: its last round is A-delivered, and the engine of the
+	// next eon continues with the round after it [Poke19, section 6.3.3.2].
 	Ended bool
-	// Halted says why this server delivers no more ("" while it does): it was removed, or more
-	// servers failed than the group tolerates.
+	// Halted is the reason why this server delivers no more: it was removed, or more servers failed
+	// than the group tolerates. It is "" while the server delivers.
 	Halted string
 }
 
@@ -82,10 +84,11 @@ type Status struct {
 //
 //	for {
 //		select one input:
-//			a frame from a lane       -> engine.Receive(from, frame)
-//			the detector suspects one -> engine.Suspect(server)
-//			and no longer             -> engine.Trust(server)
-//		if engine.CanBroadcast() && (the pool has transactions || engine.Solicited() || undelivered for a linger) {
+//			a frame arrives from a lane       -> engine.Receive(from, frame)
+//			the detector suspects a server    -> engine.Suspect(server)
+//			the detector retracts a suspicion -> engine.Trust(server)
+//		if engine.CanBroadcast() && (the pool has transactions || engine.Solicited() ||
+//			engine.Undelivered() for a linger) {
 //			engine.Broadcast(batch or nil)
 //		}
 //		ready := engine.Ready()
@@ -96,40 +99,40 @@ type Broadcaster interface {
 	// round.
 	CanBroadcast() bool
 	// Solicited reports whether CanBroadcast holds and another server is already waiting for this
-	// server's message, so that even an empty one is due now.
+	// server's message. Even an empty message is then due now.
 	Solicited() bool
 	// Undelivered reports whether the engine holds messages with a payload that only a later round
-	// will deliver: with nothing to send, the driver A-broadcasts an empty message after a short
+	// will deliver. A driver with nothing to send then A-broadcasts an empty message after a short
 	// linger.
 	Undelivered() bool
 	// Broadcast A-broadcasts payload as this server's message of the current round. The engine
-	// keeps the slice, which nobody may change from here on. It reports ErrNotNow where
-	// CanBroadcast does not hold, ErrTooLarge past the configured bound.
+	// keeps the slice, which must not change afterwards. It returns ErrNotNow if CanBroadcast does
+	// not hold, and ErrTooLarge if the payload is over the configured bound.
 	Broadcast(payload []byte) error
-	// Receive takes one frame from a lane. The engine may keep and relay the slice. It reports
-	// ErrFrame for bytes that are no frame of this group (the caller drops the peer); stale and
-	// duplicate frames are no error.
+	// Receive takes one frame from a lane. The engine may keep and relay the slice. It returns
+	// ErrFrame for bytes that are not a frame of this group (the caller then drops the peer). Stale
+	// and duplicate frames are no error.
 	Receive(from ServerID, frame []byte) error
-	// Suspect tells that the failure detector suspects a predecessor in the reliable digraph.
+	// Suspect reports that the failure detector suspects a predecessor in the reliable digraph.
 	Suspect(server ServerID) error
-	// Trust tells that the detector no longer suspects a server that it suspected: an eventually
-	// perfect detector errs, and says so. Where the engine takes its detector for perfect, it
-	// changes nothing.
+	// Trust reports that the detector no longer suspects a server: an eventually perfect detector
+	// may retract a suspicion. An engine that assumes a perfect detector ignores the call.
 	Trust(server ServerID) error
-	// Ready returns what is to be done since the last call, and forgets it.
+	// Ready returns the work that has accumulated since the last call.
 	Ready() Ready
 	// Status describes the engine; it allocates and is not for the hot path.
 	Status() Status
 }
 
-// Errors that engines report; match them with errors.Is.
+// Errors that engines return. Match them with errors.Is.
 var (
-	// ErrNotNow says that this server has already A-broadcast in the current round, or is halted.
+	// ErrNotNow reports that this server has already A-broadcast in the current round, or is
+	// halted.
 	ErrNotNow = errors.New("order: nothing to broadcast now")
-	// ErrTooLarge says that a payload is over the configured bound.
+	// ErrTooLarge reports a payload over the configured bound.
 	ErrTooLarge = errors.New("order: payload too large")
-	// ErrFrame says that bytes are not a frame of this group.
+	// ErrFrame reports bytes that are not a frame of this group.
 	ErrFrame = errors.New("order: malformed frame")
-	// ErrHalted says that this server delivers no more; Status tells why.
+	// ErrHalted reports that this server delivers no more. Status.Halted has the reason.
 	ErrHalted = errors.New("order: halted")
 )

@@ -2,13 +2,13 @@ package order
 
 import "fmt"
 
-// judgePrefixOrder: for p in group g, q in group h, and messages m and m' for both g and h: if p
-// A-delivers m and q A-delivers m', then p A-delivers m' before m or q A-delivers m before m'
-// [TRAM, section 2.2; RamCast, section 3].
+// judgePrefixOrder checks this property: for p in group g, q in group h, and messages m and m' for
+// both g and h: if p A-delivers m and q A-delivers m', then p A-delivers m' before m or q
+// A-delivers m before m' [TRAM, section 2.2; RamCast, section 3].
 //
-// Leave out of both sequences what is not for both groups. The property then says that one is a
-// prefix of the other, and where they first differ stand the two messages that show it is not. The
-// evidence is the pair of processes that differ earliest.
+// Leave out of both sequences the messages that are not for both groups. The property then says
+// that one sequence is a prefix of the other. If not, the two messages where they first differ
+// prove it. The evidence comes from the pair of processes that differ earliest.
 func judgePrefixOrder(h *History) *Violation {
 	var evidence []string
 	earliest := 0
@@ -38,9 +38,8 @@ func judgePrefixOrder(h *History) *Violation {
 	return &Violation{PrefixOrder, evidence}
 }
 
-// difference returns the places, from 0, at which two processes A-deliver two different messages
-// that are for both their groups, though they agreed on all such messages before; -1 where there
-// are none.
+// difference returns the positions, from 0, at which two processes first A-deliver different
+// messages, counting only messages for both their groups. It returns -1 if there are none.
 func (h *History) difference(p, q int) (i, j int) {
 	a, b := h.processes[p].delivered, h.processes[q].delivered
 	for {
@@ -60,7 +59,7 @@ func (h *History) difference(p, q int) (i, j int) {
 	}
 }
 
-// forBoth tells whether a message is for the groups of two processes.
+// forBoth reports whether a message is for the groups of both processes.
 func (h *History) forBoth(message, p, q int) bool {
 	m := &h.messages[message]
 	return m.goesTo(h.processes[p].replica.Group) && m.goesTo(h.processes[q].replica.Group)

@@ -2,9 +2,10 @@ package order
 
 import "fmt"
 
-// judgeRoundForm: an A-delivered round is as Delivery promises: it follows the one before, its
-// messages are by ascending origin, and origins and removed servers together are the members, each
-// once. It returns what is wrong, or "". members is what the group is before the round.
+// judgeRoundForm checks that an A-delivered round has the form that Delivery promises. It follows
+// the previous round, its messages are by ascending origin, and the origins and removed servers
+// together are the members, each once. It returns the defect, or "". members is the group before
+// the round.
 func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 	if before != nil && d.Round != before.Round+1 {
 		return fmt.Sprintf("round %d does not follow round %d", d.Round, before.Round)
@@ -17,7 +18,7 @@ func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 	for _, m := range d.Messages {
 		switch {
 		case int(m.Origin) >= len(members) || !members[m.Origin]:
-			return fmt.Sprintf("it has a message of %d, who is no member", m.Origin)
+			return fmt.Sprintf("it has a message of %d, which is not a member", m.Origin)
 		case int(m.Origin) <= last:
 			return fmt.Sprintf("its messages are not by ascending origin: %d after %d", m.Origin,
 				last)
@@ -28,7 +29,7 @@ func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 	for _, s := range d.Removed {
 		switch {
 		case int(s) >= len(members) || !members[s]:
-			return fmt.Sprintf("it removes %d, who is no member", s)
+			return fmt.Sprintf("it removes %d, which is not a member", s)
 		case int(s) <= last:
 			return fmt.Sprintf("its removed servers are not ascending: %d after %d", s, last)
 		case seen[s]:

@@ -5,50 +5,51 @@ import (
 	"slices"
 )
 
-// forged is below the sequence numbers given to messages that are A-delivered though nobody
-// A-broadcast them.
+// forged is the base of the sequence numbers given to messages that are A-delivered but that no
+// server A-broadcast.
 const forged = uint64(1) << 63
 
-// RoundHistory is the history of an atomic broadcast, taken down round by round and judged as it
+// RoundHistory is the history of an atomic broadcast, recorded round by round and judged as it
 // grows. Make it with NewRoundHistory.
 //
-// The first server to A-deliver a round writes it into the log; the others are compared with the
-// log. While they agree, a server's deliveries are a prefix of the log and are kept as its length;
-// a server that differs keeps its own sequence from there on.
+// The first server to A-deliver a round writes it into the log. The deliveries of other servers are
+// compared with the log. While they agree, a server's deliveries are a prefix of the log, stored as
+// its length. A server that differs keeps its own sequence from there on.
 type RoundHistory struct {
 	history *History
 	servers int
 	log     sequence
 	places  []place
-	// known finds the messages of a server by their payload, in the order of their A-broadcasts.
+	// known maps a payload to the messages of a server with that payload, in the order of their
+	// A-broadcasts.
 	known     []map[string][]int
 	sequences []uint64
 	forgeries uint64
 	broken    []*Violation
 }
 
-// place is how far a server is in the log, and its own sequence once it differs.
+// place is how far a server has come in the log, and its own sequence once it differs.
 type place struct {
 	agreed int
 	own    *sequence
 }
 
-// sequence is a sequence of A-delivered rounds and what follows from it.
+// sequence is a sequence of A-delivered rounds and the state derived from it.
 type sequence struct {
 	rounds []Delivery
-	// writers are the servers that A-delivered each round first.
+	// writers[i] is the server that A-delivered round i first.
 	writers []ServerID
-	// messages are the A-deliveries of messages with a payload, and ends how many there are after
-	// each round.
+	// messages are the A-deliveries of messages with a payload. ends[i] is their number after round
+	// i.
 	messages []delivered
 	ends     []int
 	// members are the servers of the group after the last round.
 	members []bool
-	// taken tells which messages are among messages.
+	// taken is the set of messages in the messages field.
 	taken map[int]bool
 }
 
-// NewRoundHistory begins the history of a group of servers 0 to servers-1.
+// NewRoundHistory starts the history of a group of servers 0 to servers-1.
 func NewRoundHistory(servers int) *RoundHistory {
 	h := &RoundHistory{
 		history: NewHistory(servers), servers: servers, log: newSequence(servers),
@@ -65,11 +66,12 @@ func newSequence(servers int) sequence {
 	return sequence{members: slices.Repeat([]bool{true}, servers), taken: make(map[int]bool)}
 }
 
-// NonUniform limits the properties to correct servers. What a server that may yet fail A-delivers
-// is then judged in the end, by Judge. Call it before the first Deliver.
+// NonUniform limits the properties to correct servers. Deliveries of servers that may yet fail are
+// then judged only by Judge, at the end. Call it before the first Deliver.
 func (h *RoundHistory) NonUniform() { h.history.NonUniform = true }
 
-// Broadcast records that a server A-broadcasts a payload. An empty payload is no message.
+// Broadcast records that a server A-broadcasts a payload. An empty payload does not count as a
+// message.
 func (h *RoundHistory) Broadcast(server ServerID, payload []byte) {
 	if len(payload) == 0 {
 		return
@@ -80,9 +82,10 @@ func (h *RoundHistory) Broadcast(server ServerID, payload []byte) {
 	h.known[server][string(payload)] = append(h.known[server][string(payload)], h.history.byID[id])
 }
 
-// Deliver records that a server A-delivers a round, and judges its form and its agreement with the
-// other servers at once. The history keeps the payloads, which nobody may change, but not the
-// slices that hold them. It returns what it finds broken, else nil; Judge will repeat it.
+// Deliver records that a server A-delivers a round, and at once judges its form and its agreement
+// with the other servers. The history keeps the payloads, which must not change afterwards, but not
+// the slices that hold them. It returns the violation that it finds, or nil. Judge returns the
+// violation again.
 func (h *RoundHistory) Deliver(server ServerID, d Delivery) *Violation {
 	p := &h.places[server]
 	if p.own == nil && p.agreed < len(h.log.rounds) {
@@ -115,10 +118,10 @@ func (h *RoundHistory) Rounds(server ServerID) int {
 	return h.places[server].agreed
 }
 
-// Fail records that a server has failed: from now on no liveness is asked of it.
+// Fail records that a server has failed. From now on no liveness is required of it.
 func (h *RoundHistory) Fail(server ServerID) { h.history.Fail(Replica{0, server}) }
 
-// Judge returns what is broken, safety first, one violation a property.
+// Judge returns the violations, safety first, one for each broken property.
 func (h *RoundHistory) Judge(moment Moment) []*Violation {
 	broken := slices.Clone(h.broken)
 	if h.history.NonUniform {
@@ -158,8 +161,9 @@ func (h *RoundHistory) roundsOf(server int) []Delivery {
 	return h.places[server].own.rounds
 }
 
-// judgeCorrectServers is set agreement among the servers that did not fail. All are compared with
-// the one that went furthest: two that equal it, as far as they go, equal each other.
+// judgeCorrectServers judges set agreement among the servers that did not fail. It compares each
+// with the server that went furthest: two servers that equal it, as far as they go, equal each
+// other.
 func (h *RoundHistory) judgeCorrectServers() *Violation {
 	furthest := -1
 	for s := range h.servers {
@@ -208,9 +212,9 @@ func (h *RoundHistory) extend(s *sequence, server ServerID, d Delivery) *Violati
 	return v
 }
 
-// identify finds the A-broadcast that a message of a round comes from: the first with this payload
-// that is not in the sequence yet. If all are, it is the last once more, and if there are none, a
-// forgery; integrity will tell.
+// identify returns the A-broadcast from which a message of a round comes: the first with this
+// payload that is not in the sequence yet. If all of them are in the sequence, it returns the last
+// one again. If there are none, it returns a new forged message. The integrity oracle reports both.
 func (h *RoundHistory) identify(s *sequence, m Message) int {
 	var candidates []int
 	if int(m.Origin) < h.servers {
@@ -229,7 +233,8 @@ func (h *RoundHistory) identify(s *sequence, m Message) int {
 	return h.history.intern(MessageID{Replica{0, m.Origin}, forged + h.forgeries})
 }
 
-// remove takes servers out of the group; a server that is none is the form's to tell.
+// remove takes servers out of the group. It ignores servers that do not exist; judgeRoundForm
+// reports them.
 func (s *sequence) remove(servers []ServerID) {
 	for _, removed := range servers {
 		if int(removed) < len(s.members) {
@@ -238,7 +243,7 @@ func (s *sequence) remove(servers []ServerID) {
 	}
 }
 
-// prefix copies the first rounds of a sequence.
+// prefix returns a copy of the first rounds of a sequence.
 func (s *sequence) prefix(rounds, servers int) *sequence {
 	own := newSequence(servers)
 	if rounds == 0 {

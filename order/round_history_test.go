@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// round makes a delivery; a message is "origin:payload".
+// round makes a delivery. A message is given as "origin:payload".
 func round(epoch Epoch, number Round, messages string, removed ...ServerID) Delivery {
 	d := Delivery{Epoch: epoch, Round: number, Removed: removed}
 	for word := range strings.FieldsSeq(messages) {
@@ -17,7 +17,7 @@ func round(epoch Epoch, number Round, messages string, removed ...ServerID) Deli
 
 func TestRoundHistoryFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
-	// Every story begins with servers 0, 1 and 2 that A-broadcast a, b and c, and then d, e and f.
+	// Every case starts with servers 0, 1 and 2 A-broadcasting a, b and c, and then d, e and f.
 	type step struct {
 		server ServerID
 		rounds []Delivery
@@ -88,7 +88,7 @@ func TestRoundHistoryFindsWhatIsPlanted(t *testing.T) {
 		{"invented", []step{{0, []Delivery{first, second, round(1, 3, "0:z 1: 2:")}, false},
 			{1, nil, true}, {2, nil, true}}, false, []Property{Integrity},
 			"server 0 A-delivers a payload (unknown 1) as a message of 0 (epoch 1, round " +
-				"3)\nnobody ever submitted that"},
+				"3)\nno process submitted it"},
 		{"lost", []step{{0, good[:1], false}, {1, good[:1], false}, {2, good[:1], true}}, false,
 			[]Property{Validity},
 			"server 0 submits m0.2 and is correct\nserver 0 is correct and never A-delivers it"},
@@ -151,7 +151,7 @@ func TestEqualPayloadsAreDifferentMessages(t *testing.T) {
 	}
 }
 
-// BenchmarkAgreeingRound is a round that 32 servers A-deliver alike.
+// BenchmarkAgreeingRound measures a round that 32 servers A-deliver equally.
 func BenchmarkAgreeingRound(b *testing.B) {
 	const servers = 32
 	h := NewRoundHistory(servers)

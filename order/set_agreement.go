@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// judgeSetAgreement: the n-th round that two servers A-deliver is the same in all its parts
-// [Poke19, Theorem 6.4.11 and Corollary 6.4.10.1]. It returns what differs as evidence, or nil.
+// judgeSetAgreement checks that the n-th round that two servers A-deliver is the same in all its
+// parts [Poke19, Theorem 6.4.11 and Corollary 6.4.10.1]. It returns the differences as evidence, or
+// nil.
 func judgeSetAgreement(one ServerID, a *Delivery, other ServerID, b *Delivery) *Violation {
 	if sameRound(a, b) {
 		return nil
@@ -31,7 +32,7 @@ func judgeSetAgreement(one ServerID, a *Delivery, other ServerID, b *Delivery) *
 	return &Violation{SetAgreement, evidence}
 }
 
-// sameRound compares two A-delivered rounds.
+// sameRound reports whether two A-delivered rounds are equal.
 func sameRound(a, b *Delivery) bool {
 	if a.Epoch != b.Epoch || a.Round != b.Round || len(a.Messages) != len(b.Messages) ||
 		!slices.Equal(a.Removed, b.Removed) {
@@ -46,7 +47,7 @@ func sameRound(a, b *Delivery) bool {
 	return true
 }
 
-// describeRound shows a round on a line.
+// describeRound describes a round on one line.
 func describeRound(d *Delivery) string {
 	text := fmt.Sprintf("[epoch %d, round %d] with messages of", d.Epoch, d.Round)
 	for _, m := range d.Messages {
@@ -58,7 +59,7 @@ func describeRound(d *Delivery) string {
 	return text + ", removing " + strings.Trim(fmt.Sprint(d.Removed), "[]")
 }
 
-// excerpt shows the beginning of a payload.
+// excerpt returns the length and the beginning of a payload.
 func excerpt(payload []byte) string {
 	const shown = 12
 	if len(payload) <= shown {

@@ -2,12 +2,12 @@ package order
 
 import "fmt"
 
-// judgeTotalOrder: if two processes A-deliver m and m', they do so in the same order [Poke19,
-// section 2.2.1].
+// judgeTotalOrder checks this property: if two processes A-deliver m and m', they do so in the same
+// order [Poke19, section 2.2.1].
 //
-// If two sequences disagree on any pair, they disagree on two messages that are neighbours in one
-// of them once everything else than the common messages is left out, so neighbours are all that is
-// compared. The evidence is the pair that the two finish earliest.
+// If two sequences disagree on any pair, they also disagree on two messages that are neighbours in
+// one of them, counting only common messages. So comparing neighbours is enough. The evidence is
+// the pair that the two processes finish earliest.
 func judgeTotalOrder(h *History) *Violation {
 	places := h.places()
 	var evidence []string
@@ -18,7 +18,7 @@ func judgeTotalOrder(h *History) *Violation {
 				h.processes[q].delivered) {
 				continue
 			}
-			last := 0 // the place at q of the common message before
+			last := 0 // the position at q of the previous common message
 			for _, d := range h.processes[p].delivered {
 				at := places[q][d.message]
 				if at == 0 {
@@ -49,6 +49,6 @@ func judgeTotalOrder(h *History) *Violation {
 	return &Violation{TotalOrder, evidence}
 }
 
-// aliased tells that two sequences begin in the same memory, so that one is a prefix of the other
-// and nothing need be compared.
+// aliased reports whether two sequences begin in the same memory. One is then a prefix of the
+// other, and no comparison is needed.
 func aliased(a, b []delivered) bool { return len(a) == 0 || len(b) == 0 || &a[0] == &b[0] }

@@ -2,9 +2,9 @@ package order
 
 import "fmt"
 
-// judgeValidity: if a correct process A-broadcasts m, it eventually A-delivers m [Poke19, section
-// 2.2.1]; if it A-multicasts m, all correct processes of the destinations do [TRAM, section 2.2].
-// The evidence is the first such message that is missing.
+// judgeValidity checks this property: if a correct process A-broadcasts m, it eventually A-delivers
+// m [Poke19, section 2.2.1]; if it A-multicasts m, all correct processes of the destinations do
+// [TRAM, section 2.2]. The evidence is the first such message that is missing.
 func judgeValidity(h *History) *Violation {
 	places := h.places()
 	for m := range h.messages {

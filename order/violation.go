@@ -2,45 +2,48 @@ package order
 
 import "strings"
 
-// Property names what an oracle judges.
+// Property is the name of a property that an oracle judges.
 type Property string
 
-// The properties, with their sources. The uniform ones also bind processes that fail later.
+// The properties and their sources. The uniform properties also bind processes that fail later.
 const (
-	// Integrity: A-delivered at most once by a process, only at a destination, only if A-broadcast
-	// or A-multicast before.
+	// Integrity: a process A-delivers a message at most once, only if it is a destination, and only
+	// if the message was A-broadcast or A-multicast before.
 	Integrity Property = "integrity"
-	// TotalOrder: two processes that both A-deliver two messages do so in the same order [Poke19,
-	// section 2.2.1].
+	// TotalOrder: two processes that both A-deliver two messages A-deliver them in the same order
+	// [Poke19, section 2.2.1].
 	TotalOrder Property = "total order"
-	// PrefixOrder: of two messages for both their groups, one is A-delivered first by both
-	// processes or not at all [TRAM, section 2.2].
+	// PrefixOrder: for two messages m and m' that are for the groups of both p and q: if p
+	// A-delivers m and q A-delivers m', then p A-delivers m' before m or q A-delivers m before m'
+	// [TRAM, section 2.2].
 	PrefixOrder Property = "prefix order"
-	// AcyclicOrder: "some process A-delivers m before m'" has no cycle [TRAM, section 2.2].
+	// AcyclicOrder: the relation "some process A-delivers m before m'" has no cycle [TRAM, section
+	// 2.2].
 	AcyclicOrder Property = "acyclic order"
-	// SetAgreement: the same round is A-delivered with the same contents at all servers [Poke19,
-	// Theorem 6.4.11].
+	// SetAgreement: all servers A-deliver the same round with the same contents [Poke19, Theorem
+	// 6.4.11].
 	SetAgreement Property = "set agreement"
-	// RoundForm: an A-delivered round is as Delivery promises.
+	// RoundForm: an A-delivered round has the form that Delivery promises.
 	RoundForm Property = "round form"
-	// Validity: what a correct process A-broadcasts it A-delivers; what it A-multicasts all correct
-	// destinations A-deliver.
+	// Validity: a correct process A-delivers every message that it A-broadcasts. All correct
+	// destinations A-deliver every message that a correct process A-multicasts.
 	Validity Property = "validity"
-	// Agreement: what a correct process A-delivers, all correct destinations A-deliver.
+	// Agreement: all correct destinations A-deliver every message that a correct process
+	// A-delivers.
 	Agreement Property = "agreement"
-	// UniformAgreement: what any process A-delivers, also one that fails later, all correct
-	// destinations A-deliver.
+	// UniformAgreement: all correct destinations A-deliver every message that any process
+	// A-delivers, even a process that fails later.
 	UniformAgreement Property = "uniform agreement"
 )
 
-// Violation says that a property is broken, and how one can see it.
+// Violation reports a broken property, with evidence.
 type Violation struct {
 	Property Property
-	// Evidence is what happened, a fact a line, none more than are needed.
+	// Evidence lists the facts that show the violation, one a line, and no more than needed.
 	Evidence []string
 }
 
-// Error gives the whole violation, as several lines.
+// Error returns the whole violation, as several lines.
 func (v *Violation) Error() string {
 	var text strings.Builder
 	text.WriteString(string(v.Property))
@@ -52,24 +55,24 @@ func (v *Violation) Error() string {
 	return text.String()
 }
 
-// Moment says when a history is judged.
+// Moment is the point in a run at which a history is judged.
 type Moment int
 
 const (
-	// UnderWay is any moment: safety is judged.
+	// UnderWay is any moment. Only safety is judged.
 	UnderWay Moment = iota
-	// AtRest is when nothing more will happen by itself: liveness is judged too.
+	// AtRest is the moment when nothing more will happen without new input. Liveness is judged too.
 	AtRest
 )
 
 // oracle judges one property over a history of messages.
 type oracle struct {
 	judge func(*History) *Violation
-	// from is the first moment at which the oracle may be asked.
+	// from is the first moment at which the oracle may run.
 	from Moment
 }
 
-// oracles lists them in the order in which they are asked.
+// oracles lists the oracles in the order in which they run.
 var oracles = []oracle{
 	{judgeIntegrity, UnderWay},
 	{judgeTotalOrder, UnderWay},

@@ -7,42 +7,43 @@ import (
 	"strconv"
 )
 
-// PeerID is the identity of a process on the fabric, the same over restarts and independent of the
-// provider: for p2p the libp2p peer id in its text form, for memory any name.
+// PeerID is the identity of a process on the fabric. It stays the same over restarts and does not
+// depend on the provider: for p2p it is the libp2p peer id in its text form, for memory any name.
 type PeerID string
 
-// Incarnation tells the lives of one process apart. A host chooses it when it starts, larger than
-// any that it had before (its start time in nanoseconds serves); 0 means that it is not known.
+// Incarnation distinguishes the lives of one process. A host chooses it when it starts, larger than
+// all its earlier ones; its start time in nanoseconds serves. 0 means not known.
 type Incarnation uint64
 
-// String gives the incarnation in decimal.
+// String returns the incarnation in decimal.
 func (i Incarnation) String() string { return strconv.FormatUint(uint64(i), 10) }
 
-// Peer is one life of one process.
+// Peer is one incarnation of one process.
 type Peer struct {
 	ID          PeerID
 	Incarnation Incarnation
 }
 
-// String gives the peer as id#incarnation.
+// String returns the peer as id#incarnation.
 func (p Peer) String() string { return string(p.ID) + "#" + p.Incarnation.String() }
 
-// Errors of the fabric, to be matched with errors.Is; what is returned adds who, where and why.
+// Errors of the fabric. Match them with errors.Is: returned errors add the peer, the lane and the
+// cause.
 var (
 	// ErrClosed: the lane or the host was closed on this side.
 	ErrClosed = errors.New("closed")
-	// ErrUnreachable: the lane could not be mended within the mend timeout, or the peer said that
-	// it closes.
+	// ErrUnreachable: the lane could not be mended within the mend timeout, or the peer announced
+	// that it closes.
 	ErrUnreachable = errors.New("peer unreachable")
-	// ErrReset: the peer is there, as a new incarnation or without the lane's state; what it had
-	// not taken is lost.
+	// ErrReset: the peer is there, but as a new incarnation or without the lane's state. Frames
+	// that it had not taken are lost.
 	ErrReset = errors.New("peer lost the lane's state")
 	// ErrTooLarge: a frame is over the frame bound, or the frames of one call are over the window.
-	// Nothing was sent; the lane goes on.
+	// Nothing was sent. The lane continues to work.
 	ErrTooLarge = errors.New("too large")
 	// ErrNotMember: the peer is not in the member set.
 	ErrNotMember = errors.New("not a member")
-	// ErrDuplicate: a receiver for that lane name is registered already.
+	// ErrDuplicate: a receiver for that lane name is already registered.
 	ErrDuplicate = errors.New("already registered")
 	// ErrLaneName: the lane's name is empty or longer than LaneNameMax.
 	ErrLaneName = errors.New("bad lane name")
@@ -51,7 +52,7 @@ var (
 // LaneNameMax bounds a lane's name, in bytes.
 const LaneNameMax = 64
 
-// CheckLaneName gives ErrLaneName, with the reason, for a name that no lane can have.
+// CheckLaneName returns ErrLaneName, with the reason, for a name that no lane can have.
 func CheckLaneName(name string) error {
 	if name == "" || len(name) > LaneNameMax {
 		return fmt.Errorf("%w: %d bytes, want 1 to %d", ErrLaneName, len(name), LaneNameMax)
@@ -59,90 +60,92 @@ func CheckLaneName(name string) error {
 	return nil
 }
 
-// ReceiveFunc takes a batch of frames of one lane. It is called by one goroutine at a time per
-// lane, in the lane's order. The frames are immutable and belong to the receiver from then on; the
-// slice that lists them is only lent until the function returns. Returning acknowledges the batch;
-// blocking closes the lane's window and slows the sender. The function must return once the program
+// ReceiveFunc takes a batch of frames of one lane. One goroutine at a time calls it for each lane,
+// in the lane's order. The frames are immutable and from then on belong to the receiver. The slice
+// that lists them is only lent until the function returns. Returning acknowledges the batch.
+// Blocking closes the lane's window and slows the sender. The function must return once the program
 // wants its host to close.
 type ReceiveFunc = func(from Peer, frames [][]byte)
 
 // Host is this process's end of the fabric. All methods may be called from several goroutines.
 type Host interface {
-	// ID is this host's identity.
+	// ID returns this host's identity.
 	ID() PeerID
-	// Incarnation is this host's life, the same from its start to its end.
+	// Incarnation returns this host's incarnation. It never changes.
 	Incarnation() Incarnation
-	// Receive registers the receiver for every lane of that name, from whatever peer. A peer's lane
-	// of a name that is not registered waits, at most for the mend timeout. ErrDuplicate,
-	// ErrLaneName, ErrClosed.
+	// Receive registers the receiver for every lane with that name, from any peer. A peer's lane
+	// with a name that is not registered waits, at most for the mend timeout. It returns
+	// ErrDuplicate, ErrLaneName or ErrClosed.
 	Receive(lane string, receive ReceiveFunc) error
-	// Lane gives this host's sending end of the named lane to the peer, the same one to every
-	// caller as long as it is not broken, and a fresh one afterwards. It returns at once and
-	// connects in the background. ErrNotMember, ErrLaneName, ErrClosed.
+	// Lane returns this host's sending end of the named lane to the peer. All callers get the same
+	// lane while it works, and a new one after it breaks. It returns at once and connects in the
+	// background. It returns ErrNotMember, ErrLaneName or ErrClosed.
 	Lane(peer PeerID, name string) (Lane, error)
 	// Watch registers a function for the events of all peers. Calls are made one at a time, in the
-	// order of the events, by the goroutines that found out, and before the frames that follow the
-	// event: the function must return quickly, and must neither block on a lane nor close the host.
-	// Register before the first call of Lane to miss nothing.
+	// order of the events, by the goroutine that detected the event. An event is reported before
+	// the frames that follow it. The function must return quickly. It must neither block on a lane
+	// nor close the host. Register it before the first call of Lane to miss no event.
 	Watch(watch func(PeerEvent))
-	// Close stops accepting frames, waits until what was sent has been taken by peers that can be
-	// reached, hands no more to receive functions, acknowledges what they took once the calls that
-	// run have returned (it waits for that too, but not for ever), says goodbye, then ends all
-	// lanes, connections and goroutines. When ctx ends first, what is left is given up, the rest is
-	// done all the same, and ctx's error is returned. Closing again waits for the first call's end.
+	// Close stops accepting frames and waits until reachable peers have taken the frames already
+	// sent. It then starts no more receive calls and waits, for a limited time, for those that run.
+	// It acknowledges the frames that they took, says goodbye, and ends all lanes, connections and
+	// goroutines. If ctx ends first, Close gives up the remaining frames, still performs the other
+	// steps, and returns ctx's error. A second call waits for the first to end.
 	Close(ctx context.Context) error
 }
 
-// Lane is the sending end of a directed channel of frames; the package comment states what holds.
-// All methods may be called from several goroutines; frames of one call stay together.
+// Lane is the sending end of a directed channel of frames. The package comment states the
+// guarantees. All methods may be called from several goroutines. The frames of one call stay
+// together.
 type Lane interface {
-	// Peer is the receiving host's identity.
+	// Peer returns the receiving host's identity.
 	Peer() PeerID
-	// Send queues the frames, all or none, and takes ownership of their bytes, which must not
-	// change any more. It blocks while the window has no room for them. Errors: ctx's own,
-	// ErrUnreachable, ErrReset, ErrClosed, ErrTooLarge. Without an error the frames are queued, not
-	// yet taken by the peer: see Flushed.
+	// Send queues the frames, all or none. It takes ownership of their bytes, which must not change
+	// any more. It blocks while the window has no room for them. It returns ctx's error,
+	// ErrUnreachable, ErrReset, ErrClosed or ErrTooLarge. Success means that the frames are queued,
+	// not that the peer has taken them: see Flushed.
 	Send(ctx context.Context, frames ...[]byte) error
-	// TrySend is Send that never blocks: false when the window has no room or somebody waits for
-	// room already. Without frames it only tells whether the lane is broken.
+	// TrySend is like Send but never blocks. It returns false if the window has no room or other
+	// senders already wait for room. Without frames it only reports whether the lane is broken.
 	TrySend(frames ...[]byte) (bool, error)
 	// Flushed waits until the peer's receive function has returned for every frame sent before the
-	// call, or gives ctx's error or the lane's.
+	// call. It returns ctx's error or the lane's if one comes first.
 	Flushed(ctx context.Context) error
-	// Pending is the number of frames sent and not yet acknowledged.
+	// Pending returns the number of frames sent and not yet acknowledged.
 	Pending() int
-	// Close ends the lane at once: later calls give ErrClosed, frames not yet acknowledged are
-	// given up (call Flushed first to wait for them). Closing again does nothing. Closing the host
-	// closes its lanes after waiting for them.
+	// Close ends the lane at once. Later calls return ErrClosed. Frames not yet acknowledged are
+	// given up; call Flushed first to wait for them. A second call does nothing. Closing the host
+	// waits for the frames of its lanes and then closes the lanes.
 	Close() error
 }
 
-// EventKind says what happened to a peer.
+// EventKind is the kind of a PeerEvent.
 type EventKind uint8
 
 const (
-	// PeerConnected: a lane to or from the peer is up, after none was.
+	// PeerConnected: a lane to or from the peer came up, and none was up before.
 	PeerConnected EventKind = iota + 1
-	// PeerDisconnected: the last lane to and from the peer went down. Lanes that this host keeps
-	// open are being mended.
+	// PeerDisconnected: the last lane to or from the peer went down. This host is mending the lanes
+	// that it keeps open.
 	PeerDisconnected
 	// PeerRestarted: the peer answered or called as a new incarnation, given in Peer. Lanes to the
-	// old one broke with ErrReset; no frame of the old one is received after this event.
+	// old incarnation broke with ErrReset. No frame of the old incarnation is received after this
+	// event.
 	PeerRestarted
-	// PeerUnreachable: the sending lane named Lane broke with ErrUnreachable. Peer's incarnation is
-	// 0 if it never answered.
+	// PeerUnreachable: the sending lane named Lane broke with ErrUnreachable. The incarnation in
+	// Peer is 0 if the peer never answered.
 	PeerUnreachable
 	// LaneReset: the peer gave up Lost frames of its earlier lane named Lane to this host and
-	// opened another one in the same incarnation. Frames from before and after this event have a
-	// gap between them.
+	// opened a new lane in the same incarnation. There is a gap between the frames before and after
+	// this event.
 	LaneReset
-	// PeerRefused: the peer's machine answers that nobody listens at the peer's address any more:
-	// the process ended, or is starting again. Lanes are mended as before. Told again and again
-	// while it lasts, by providers that can tell (p2p).
+	// PeerRefused: the peer's machine reports that no process listens at the peer's address any
+	// more. The process ended or is restarting. Lanes are mended as before. Providers that can
+	// detect this (p2p) repeat the event while it lasts.
 	PeerRefused
 )
 
-// String gives the kind in words.
+// String returns the kind in words.
 func (k EventKind) String() string {
 	switch k {
 	case PeerConnected:
@@ -162,15 +165,15 @@ func (k EventKind) String() string {
 	}
 }
 
-// PeerEvent is what Watch reports.
+// PeerEvent is an event that Watch reports.
 type PeerEvent struct {
 	Kind EventKind
 	Peer Peer
-	// Lane is the lane's name where the kind concerns one lane, empty otherwise.
+	// Lane is the lane's name if the kind concerns one lane, and empty otherwise.
 	Lane string
-	// Lost is the number of frames given up, for LaneReset: an upper bound, as some may have
-	// arrived.
+	// Lost is the number of frames given up, for LaneReset. It is an upper bound: some of the
+	// frames may have arrived.
 	Lost uint64
-	// Cause says why, for PeerUnreachable and PeerRefused; nil otherwise.
+	// Cause is the reason for PeerUnreachable and PeerRefused, and nil otherwise.
 	Cause error
 }

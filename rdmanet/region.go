@@ -7,38 +7,39 @@ import (
 	"strconv"
 )
 
-// Bounds of regions, the same on every provider.
+// Bounds of regions, the same for every provider.
 const (
 	// RegionNameMax bounds a region's name, in bytes.
 	RegionNameMax = 64
 	// RegionSizeMax bounds a region, in bytes.
 	RegionSizeMax = 1 << 30
-	// WordSize is what is never torn, in bytes, at offsets that it divides.
+	// WordSize is the size of a word, in bytes. A word at an offset that WordSize divides is never
+	// torn.
 	WordSize = 8
-	// InlineMax is how many bytes of a write Post copies, so that the caller may change them at
-	// once. What is longer is read until the operation's completion.
+	// InlineMax is the largest write, in bytes, that Post copies. The caller may change the bytes
+	// of such a write at once. The bytes of a longer write are read until the operation completes.
 	InlineMax = 128
-	// QueueDepthMax bounds how many operations of one queue are outstanding.
+	// QueueDepthMax bounds the outstanding operations of one queue.
 	QueueDepthMax = 1 << 14
 )
 
-// Errors of regions, beside those of lanes.
+// Errors of regions, in addition to those of lanes.
 var (
-	// ErrAccess: the owner granted this peer no such access, or changed its permission since the
+	// ErrAccess: the owner did not grant this peer such access, or changed its permission after the
 	// attachment was made.
 	ErrAccess = errors.New("access denied")
 	// ErrBounds: the operation reaches past the region's end.
 	ErrBounds = errors.New("out of the region's bounds")
-	// ErrQueueFull: the queue has no room for the operations; none was posted. Take completions
+	// ErrQueueFull: the queue has no room for the operations, and none was posted. Take completions
 	// first.
 	ErrQueueFull = errors.New("completion queue full")
 	// ErrRegionName: the region's name is empty or longer than RegionNameMax.
 	ErrRegionName = errors.New("bad region name")
-	// ErrNoRegion: the peer exposes no region of that name.
+	// ErrNoRegion: the peer exposes no region with that name.
 	ErrNoRegion = errors.New("no such region")
 )
 
-// CheckRegion gives ErrRegionName or ErrTooLarge, with the reason, for a name or a size that no
+// CheckRegion returns ErrRegionName or ErrTooLarge, with the reason, for a name or a size that no
 // region can have.
 func CheckRegion(name string, size int) error {
 	if name == "" || len(name) > RegionNameMax {
@@ -51,22 +52,22 @@ func CheckRegion(name string, size int) error {
 	return nil
 }
 
-// Permission is what a peer may do with a region.
+// Permission is the access that a peer has to a region.
 type Permission uint8
 
-// The permissions, each allowing what the one before allows.
+// The permissions. Each includes the previous one.
 const (
 	PermissionNone Permission = iota
 	PermissionRead
 	PermissionReadWrite
 )
 
-// Allows tells whether an operation of that kind is within the permission.
+// Allows reports whether the permission covers an operation of that kind.
 func (p Permission) Allows(kind OperationKind) bool {
 	return p == PermissionReadWrite || p == PermissionRead && kind == OperationRead
 }
 
-// String gives the permission in words.
+// String returns the permission in words.
 func (p Permission) String() string {
 	switch p {
 	case PermissionNone:
@@ -80,80 +81,84 @@ func (p Permission) String() string {
 	}
 }
 
-// RegionHost is a Host with one-sided memory; the package comment states the memory contract. All
+// RegionHost is a Host with one-sided memory. The package comment states the memory contract. All
 // methods may be called from several goroutines.
 type RegionHost interface {
 	Host
-	// Expose makes a region of that many bytes, all zero, a multiple of WordSize. Nobody but its
-	// owner has access until Grant. ErrDuplicate while a region of that name is open here,
-	// ErrRegionName, ErrTooLarge, ErrClosed, or the machine's refusal of the memory.
+	// Expose makes a region of size bytes, all zero. size must be a multiple of WordSize. No peer
+	// has access until Grant. It returns ErrDuplicate while a region with that name is open here,
+	// ErrRegionName, ErrTooLarge, ErrClosed, or the operating system's error if it refuses the
+	// memory.
 	Expose(name string, size int) (Region, error)
-	// Attach connects to a peer's region with the permission that its owner grants this host now.
-	// It may be called again at any time, also beside an attachment that works. It waits for a peer
-	// that is not there and for nothing else. Errors: ctx's own, ErrAccess (none granted: ask the
-	// owner, by a message of the program's own), ErrNoRegion, ErrNotMember, ErrUnreachable (as
-	// lanes: the peer was not there for the mend timeout), ErrClosed.
+	// Attach connects to a peer's region with the permission that the region's owner grants this
+	// host now. It may be called again at any time, even while another attachment works. It waits
+	// only for a peer that is not there. It returns ctx's error, ErrAccess (the owner granted no
+	// access; ask it with a message of your own), ErrNoRegion, ErrNotMember, ErrUnreachable (as for
+	// lanes: the peer was not there for the mend timeout) or ErrClosed.
 	Attach(ctx context.Context, peer PeerID, name string) (Attachment, error)
-	// Queue makes a completion queue for up to depth operations outstanding, 1 to QueueDepthMax.
-	// ErrTooLarge, ErrClosed.
+	// Queue makes a completion queue for up to depth outstanding operations, 1 to QueueDepthMax. It
+	// returns ErrTooLarge or ErrClosed.
 	Queue(depth int) (Queue, error)
 }
 
-// Region is memory of this host that peers may access. It lies outside of Go's heap, aligned to a
-// page, and is neither moved nor freed while a peer can reach it.
+// Region is memory of this host that peers may access. It lies outside Go's heap and is aligned to
+// a page. It is neither moved nor freed while a peer can reach it.
 type Region interface {
 	Name() string
-	// Size is in bytes.
+	// Size returns the size in bytes.
 	Size() int
-	// Bytes is the memory itself, for a part of it that the caller knows nobody else to write:
-	// because it is the owner's own, or because Load found the mark that its writer leaves behind
-	// the last byte. It must not be touched any more once Close was called.
+	// Bytes returns the memory itself. Use it only for parts that nothing else is writing: parts
+	// that only this owner writes, or parts whose writer leaves a mark after the last byte that
+	// Load has found. It must not be used after Close.
 	Bytes() []byte
-	// Load reads the word at an offset that WordSize divides: all that its writer wrote before that
-	// word is visible to what follows. It panics outside of the region, as a slice does.
+	// Load reads the word at an offset that WordSize divides. Everything that the writer wrote
+	// before that word is visible to later accesses. It panics if the offset is outside the region,
+	// as a slice does.
 	Load(offset int) uint64
-	// Store writes the word at an offset that WordSize divides: who loads it, or reads it from
-	// another host, sees all that this host wrote before. It panics outside of the region.
+	// Store writes the word at an offset that WordSize divides. A reader that loads the word, or
+	// reads it from another host, sees everything that this host wrote before. It panics if the
+	// offset is outside the region.
 	Store(offset int, word uint64)
-	// Grant sets what a peer's attachments to this region may do from now on. Where that changes
-	// anything, the peer's attachments to the region are over: once Grant has returned, no byte of
-	// theirs lands any more, and their pending and later operations complete with ErrAccess. The
-	// peer attaches again to use what it was granted anew. It needs nothing of the peer, and takes
-	// a bounded time. ErrNotMember, ErrClosed.
+	// Grant sets the access that a peer's attachments to this region have from now on. If this
+	// changes the permission, the peer's existing attachments to the region end. Once Grant has
+	// returned, none of their bytes land any more, and their pending and later operations complete
+	// with ErrAccess. The peer must attach again to use the new permission. Grant does not depend
+	// on the peer and takes a bounded time. It returns ErrNotMember or ErrClosed.
 	Grant(peer Peer, permission Permission) error
 	// Revoke is Grant with PermissionNone.
 	Revoke(peer Peer) error
-	// Await waits until ready says so, or gives ctx's error or ErrClosed. It calls ready now, some
-	// times while it spins shortly, and then each time that a write with Ring landed or Wake was
-	// called here: a waiting program uses no processor. What only writes without Ring changed, it
-	// may not see until the next one.
+	// Await waits until ready returns true, or returns ctx's error or ErrClosed. It calls ready
+	// immediately, a few times during a short spin, and then after each write with Ring that lands
+	// here and each call of Wake. A waiting program uses no processor time. A change made by a
+	// write without Ring may go unseen until the next such event.
 	Await(ctx context.Context, ready func() bool) error
-	// Wake has everyone look again who waits in Await.
+	// Wake makes every caller waiting in Await check again.
 	Wake()
-	// Close revokes all access, waits for the last byte under way, and gives the memory back.
-	// Closing again does nothing; closing the host closes its regions.
+	// Close revokes all access, waits until no write is under way, and frees the memory. A second
+	// call does nothing. Closing the host closes its regions.
 	Close() error
 }
 
-// Attachment is this host's access to a peer's region, under the permission that was granted as it
-// was made. It works until its first operation that completes with an error: all that was posted
-// behind that operation completes with the same error, so that no later write hides the gap that a
-// lost one left.
+// Attachment is this host's access to a peer's region, under the permission that was granted when
+// it was made. It works until its first operation that completes with an error. All operations
+// posted behind that one complete with the same error, so no later write can hide the gap that a
+// lost write left.
 type Attachment interface {
-	// Peer is the life of the owner to which this leads.
+	// Peer returns the incarnation of the owner that the attachment leads to.
 	Peer() Peer
 	Name() string
-	// Size of the region, in bytes.
+	// Size returns the size of the region in bytes.
 	Size() int
 	Permission() Permission
-	// Err is the error that ended the attachment, nil while it works as far as this host knows.
+	// Err returns the error that ended the attachment, or nil while it works as far as this host
+	// knows.
 	Err() error
-	// Close ends the attachment: what is outstanding completes, with ErrClosed where it did not
-	// take place. Closing again does nothing.
+	// Close ends the attachment. Outstanding operations complete, with ErrClosed if they did not
+	// take place. A second call does nothing.
 	Close() error
 }
 
-// OperationKind says what an operation does.
+// OperationKind is the kind of an operation.
 type OperationKind uint8
 
 // The kinds of operations.
@@ -162,7 +167,7 @@ const (
 	OperationRead
 )
 
-// String gives the kind in words.
+// String returns the kind in words.
 func (k OperationKind) String() string {
 	switch k {
 	case OperationWrite:
@@ -179,50 +184,53 @@ type Operation struct {
 	To     Attachment
 	Kind   OperationKind
 	Offset int
-	// Bytes are what is written, or where what is read is put. They belong to the fabric until the
-	// completion, but for writes of up to InlineMax bytes. They are memory of the program's own: a
-	// region's goes with its host, which may be before the operation is done with it.
+	// Bytes holds the data of a write, or receives the data of a read. It belongs to the fabric
+	// until the completion, except for writes of up to InlineMax bytes. It must be the program's
+	// own memory. A region's memory goes away with its host, possibly before the operation has
+	// finished with it.
 	Bytes []byte
-	// Ring wakes those who wait at the owner (Region.Await) once the write landed. Writes only.
+	// Ring wakes the callers of Region.Await at the owner once the write has landed. Writes only.
 	Ring bool
-	// Tag comes back in the completion.
+	// Tag is returned in the completion.
 	Tag uint64
 }
 
-// Completion is the end of an operation. Without an error a write has landed: its owner, and
-// everyone who reads the region from now on, sees it; and a read has all its bytes. With one, what
-// a read has put is undefined, and of a write this is known: ErrAccess, nothing of it lands any
-// more, but a beginning of it may have before the permission changed; otherwise (ErrUnreachable,
-// ErrReset, ErrClosed) it may have landed, in part or in whole, and may do so until the owner
-// changes this host's permission. What was posted behind a failed operation took place at most
-// where that did.
+// Completion is the end of an operation.
+//
+// If Err is nil, a write has landed: its owner, and every peer that reads the region from now on,
+// sees it. A read has all its bytes.
+//
+// If Err is not nil, the bytes of a read are undefined. For a write the guarantee depends on the
+// error. With ErrAccess no more of it lands, but its beginning may have landed before the
+// permission changed. With ErrUnreachable, ErrReset or ErrClosed it may have landed in part or in
+// whole, and may still land until the owner changes this host's permission. An operation posted
+// behind a failed one took place only if the failed one did.
 type Completion struct {
 	Tag  uint64
 	Peer PeerID
 	Err  error
 }
 
-// Queue takes operations to any number of peers and gives their completions: in the order of
-// posting for each peer, in no order between peers. All methods may be called from several
-// goroutines; operations of one call stay together.
+// Queue takes operations to any number of peers and returns their completions. Completions of one
+// peer come in the order of posting. There is no order between peers. All methods may be called
+// from several goroutines. The operations of one call stay together.
 type Queue interface {
 	// Post starts the operations in order, all or none, and returns at once. Each completes exactly
-	// once, whatever becomes of the peer: in its turn while the peer answers, with ErrUnreachable
-	// once that has answered nothing for the mend timeout, which starts anew with each answer.
-	// Errors, with nothing posted: ErrQueueFull, ErrBounds (an operation outside of its region),
-	// ErrClosed (the queue or the host).
+	// once, whatever happens to the peer: in its turn while the peer answers, with ErrUnreachable
+	// once the peer has answered nothing for the mend timeout. Each answer restarts that timeout.
+	// With one of these errors nothing was posted: ErrQueueFull, ErrBounds (an operation outside
+	// its region), ErrClosed (the queue or the host).
 	Post(operations ...Operation) error
-	// Poll gives completions that are there, up to len(into), without waiting.
+	// Poll takes up to len(into) available completions, without waiting.
 	Poll(into []Completion) int
-	// Wait is Poll that waits until there is at least one: it spins shortly and then parks. It
-	// gives ctx's error, or ErrClosed once the queue is closed and empty; with nothing outstanding
-	// it waits for what others post.
+	// Wait is like Poll but waits for at least one completion: it spins briefly and then parks. It
+	// returns ctx's error, or ErrClosed once the queue is closed and empty. With nothing
+	// outstanding it waits for operations that other goroutines post.
 	Wait(ctx context.Context, into []Completion) (int, error)
-	// Outstanding is the number of operations that were posted and whose completions were not
-	// taken.
+	// Outstanding returns the number of posted operations whose completions have not been taken.
 	Outstanding() int
-	// Close ends the queue. What is outstanding goes on without it, and Bytes belong to the fabric
-	// until the host is closed; take the completions first to know better. Closing again does
-	// nothing.
+	// Close ends the queue. Outstanding operations continue without it, and their Bytes belong to
+	// the fabric until the host is closed. Take the completions first if you need to know when they
+	// end. A second call does nothing.
 	Close() error
 }

@@ -14,8 +14,8 @@ import (
 // bulkSizes are the frame sizes of the throughput benchmarks, in bytes.
 var bulkSizes = []int{64, 1 << 10, 64 << 10, 1 << 20}
 
-// Benchmark measures a provider, with raw TCP over loopback beside it in the same run: the round
-// trip of a 64-byte frame, and throughput one way by frame size.
+// Benchmark measures a provider, next to raw TCP over loopback in the same run: the round trip of a
+// 64-byte frame, and the one-way throughput by frame size.
 func Benchmark(b *testing.B, factory Factory) {
 	b.Run("ping-pong/fabric", func(b *testing.B) { benchmarkPingPong(b, factory) })
 	b.Run("ping-pong/tcp", benchmarkTCPPingPong)
@@ -102,14 +102,14 @@ func benchmarkBulk(b *testing.B, factory Factory, size int) {
 			b.Fatal(err)
 		}
 	}
-	flood(max(1, (32<<20)/size)) // the connection is up, and its windows have grown
+	flood(max(1, (32<<20)/size)) // now the connection is up, and its windows have grown
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	b.ResetTimer()
 	flood(b.N)
 }
 
-// tcpPair gives both ends of a loopback connection.
+// tcpPair returns both ends of a loopback connection.
 func tcpPair(b *testing.B) (from, to net.Conn) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,7 +150,8 @@ func benchmarkTCPPingPong(b *testing.B) {
 	}
 }
 
-// onlyReader and onlyWriter hide what would let io.Copy leave the work to the kernel.
+// onlyReader and onlyWriter hide the methods through which io.Copy would leave the work to the
+// kernel.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }

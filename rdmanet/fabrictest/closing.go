@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkCloseDelivers: what was sent before Close arrives, even if the lane was opened a moment ago;
-// the peers are told.
+// checkCloseDelivers: frames sent before Close arrive, even if the lane was opened just before, and
+// the peers are notified.
 func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	const count = 5_000
 	in := newInbox()
@@ -44,7 +44,7 @@ func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	if err := in.waitCount(ctx, peerOf(from), count); err != nil {
 		return err
 	}
-	// The mend timeout is long: only a goodbye can tell by now.
+	// The mend timeout is long: only a goodbye can explain the error by now.
 	err = within(ctx, 10*time.Second, "Send to a closed peer", func(ctx context.Context) error {
 		_, err := sendUntilError(ctx, back, 1)
 		return err
@@ -52,9 +52,9 @@ func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	return want("Send to a closed peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkCloseAcknowledges: a host that closes acknowledges what its program has got, also in a
-// receive call that runs while it closes, before it says that it is gone: senders know exactly what
-// arrived.
+// checkCloseAcknowledges: before it says goodbye, a closing host acknowledges the frames that its
+// program got, including those of a receive call that runs during Close. Senders know exactly which
+// frames arrived.
 func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 	slow, busy := newGatedInbox(), newInbox()
 	from, to, lane, err := pair(f, slow)
@@ -98,7 +98,7 @@ func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 	if err := want("Lane on a closing host", err, rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	// Whoever does not wait for the receive call has said goodbye by now.
+	// A host that does not wait for the receive call has said goodbye by now.
 	err = pause(ctx, 100*time.Millisecond)
 	close(slow.gate)
 	if err != nil {
@@ -123,8 +123,8 @@ func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCloseRefuses: a closed host refuses everything with ErrClosed; a blocked Send ends with it;
-// Close ends with its context although a peer takes nothing; closing again does nothing.
+// checkCloseRefuses: a closed host refuses everything with ErrClosed, and a blocked Send ends with
+// it. Close ends with its context although a peer takes no frames. Closing again does nothing.
 func checkCloseRefuses(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	defer close(in.gate)
@@ -181,12 +181,13 @@ func checkCloseRefuses(ctx context.Context, f Fabric) error {
 		return fmt.Errorf("on a closed host: %w", err)
 	}
 	return within(ctx, 10*time.Second, "closing again", func(ctx context.Context) error {
-		_ = from.Close(ctx) // the first call's error, or none
+		_ = from.Close(ctx) // the first call's error, or nil
 		return nil
 	})
 }
 
-// checkLaneClosed: a closed lane refuses with ErrClosed, and a fresh one of the same name works.
+// checkLaneClosed: a closed lane refuses frames with ErrClosed, and a new lane of the same name
+// works.
 func checkLaneClosed(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -222,7 +223,8 @@ func checkLaneClosed(ctx context.Context, f Fabric) error {
 	return in.waitCount(ctx, peerOf(from), 200)
 }
 
-// checkStranger: who is no member gets nothing in, and nobody can send to it.
+// checkStranger: a host that is not a member can send nothing to members, and members cannot send
+// to it.
 func checkStranger(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)

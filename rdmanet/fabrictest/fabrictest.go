@@ -1,15 +1,15 @@
-// Package fabrictest is the suite that every provider of the fabric passes: the promises of package
-// rdmanet's comment, each as a Case that plays a story on a small fabric and gives an error that
-// says what did not hold.
+// Package fabrictest is the test suite that every provider of the fabric passes. Each guarantee in
+// the package comment of rdmanet is a Case. A Case plays a scenario on a small fabric and returns
+// an error that states which guarantee did not hold.
 //
-// A provider's test hands Run a Factory:
+// A provider's test passes a Factory to Run:
 //
 //	func TestFabric(t *testing.T) {
 //		fabrictest.Run(t, func(t testing.TB, config fabrictest.Config) fabrictest.Fabric { ... })
 //	}
 //
-// and, where its hosts have regions, RunRegions the same Factory. It runs goleak in its TestMain,
-// so that a goroutine left behind by any case is found. The suite itself is tested with faults
+// If its hosts have regions, it also passes the Factory to RunRegions. It runs goleak in its
+// TestMain, which finds goroutines left behind by any case. The suite itself is tested with faults
 // planted between it and a sound provider: it must find every one.
 package fabrictest
 
@@ -22,52 +22,53 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Config is what a case needs of its fabric. Zero values mean the provider's defaults.
+// Config describes the fabric that a case needs. Zero values mean the provider's defaults.
 type Config struct {
-	// Members is the number of members; they are known by their index.
+	// Members is the number of members. They are identified by their index.
 	Members int
 	// WindowBytes, WindowFrames and FrameMax are the limits of all lanes.
 	WindowBytes, WindowFrames, FrameMax int
 	// MendTimeout is how long a lane may be broken before it counts as lost.
 	MendTimeout time.Duration
-	// Cuts says that the case uses Cut.
+	// Cuts reports whether the case uses Cut.
 	Cuts bool
 }
 
-// Fabric is a set of members under test, and the misfortunes that can befall them. The factory sees
-// to it that all that was started is closed when the test ends.
+// Fabric is a set of members under test, with the failures that can be injected. The factory must
+// ensure that everything that was started is closed when the test ends.
 type Fabric interface {
-	// ID is the identity of member i, the same over restarts.
+	// ID returns the identity of member i, the same over restarts.
 	ID(i int) rdmanet.PeerID
-	// Start starts member i; again, as a new incarnation, after Kill or the host's Close.
+	// Start starts member i. After Kill or the host's Close it starts the member again, as a new
+	// incarnation.
 	Start(i int) (rdmanet.Host, error)
-	// Kill ends member i as a crash does, without waiting for receive calls that run.
+	// Kill ends member i as a crash would, without waiting for running receive calls.
 	Kill(i int)
-	// Sever breaks the connections between members i and j once; nothing hinders new ones.
+	// Sever breaks the connections between members i and j once. New connections are not prevented.
 	Sever(i, j int)
-	// Cut makes the wire between members i and j swallow everything until Mend.
+	// Cut makes the link between members i and j drop everything until Mend.
 	Cut(i, j int)
-	// Mend takes Cut back.
+	// Mend undoes Cut.
 	Mend(i, j int)
-	// Stranger starts a host that knows the members and is none. Nil without an error: the provider
-	// has no member set.
+	// Stranger starts a host that knows the members and is not one itself. It returns nil without
+	// an error if the provider has no member set.
 	Stranger() (rdmanet.Host, error)
 }
 
-// Factory makes a fabric of which no member is started.
+// Factory makes a fabric in which no member is started.
 type Factory func(t testing.TB, config Config) Fabric
 
-// Case is one promise of the fabric.
+// Case is one guarantee of the fabric.
 type Case struct {
 	Name   string
 	Config Config
-	// Check plays the story; it gives up when ctx ends. An error says what did not hold.
+	// Check plays the scenario and gives up when ctx ends. Its error states what did not hold.
 	Check func(ctx context.Context, f Fabric) error
 }
 
-// caseTimeout bounds one case: far more than any needs, so that its end means that something hung.
-// The handshakes between 16 peers take 8 s of processor time under the race detector, of which a
-// busy machine gives a tenth.
+// caseTimeout bounds one case. It is far more than any case needs, so a timeout means that
+// something hung. The handshakes between 16 peers take 8 s of processor time under the race
+// detector, of which a busy machine gives a tenth.
 const caseTimeout = 4 * time.Minute
 
 // Run runs every case against the provider, in parallel.
@@ -89,18 +90,18 @@ func run(t *testing.T, factory Factory, cases []Case) {
 	}
 }
 
-// errSkip is what a case gives that needs more of a Fabric than it has.
+// errSkip is returned by a case that needs more of a Fabric than it supports.
 var errSkip = errors.New("the fabric cannot play this")
 
-// Mend timeouts of the cases: one that is not to end, and one that is.
+// Mend timeouts of the cases: mendLong must not expire during a case, mendShort must.
 const (
 	mendLong  = caseTimeout
 	mendShort = 3500 * time.Millisecond
-	// mendSlack is what a busy machine may add.
+	// mendSlack is the delay that a busy machine may add.
 	mendSlack = 5 * time.Second
 )
 
-// Cases lists the suite.
+// Cases returns the suite.
 func Cases() []Case {
 	return []Case{
 		{"fifo", Config{Members: 2}, checkFIFO},

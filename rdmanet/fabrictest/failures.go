@@ -10,7 +10,7 @@ import (
 )
 
 // checkKilledPeer: senders to a peer that crashes get ErrUnreachable within the mend timeout, and
-// events tell.
+// the events report it.
 func checkKilledPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)
@@ -53,8 +53,8 @@ func checkKilledPeer(ctx context.Context, f Fabric) error {
 	return err
 }
 
-// checkKilledReceiver: a Send that waits for a receiver's window ends when that one crashes in its
-// receive function.
+// checkKilledReceiver: a Send that waits for a receiver's window ends when the receiver crashes in
+// its receive function.
 func checkKilledReceiver(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	defer close(in.gate)
@@ -85,8 +85,8 @@ func checkKilledReceiver(ctx context.Context, f Fabric) error {
 	return want("a blocked Send to a dead peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkAbsentPeer: a lane to a peer that never starts accepts a window of frames, then breaks; once
-// the peer is there, a fresh lane works, and its receiver is told of the frames that never came.
+// checkAbsentPeer: a lane to a peer that never starts accepts a window of frames, then breaks. Once
+// the peer is there, a new lane works, and its receiver is told of the lost frames.
 func checkAbsentPeer(ctx context.Context, f Fabric) error {
 	from, err := f.Start(0)
 	if err != nil {
@@ -115,8 +115,8 @@ func checkAbsentPeer(ctx context.Context, f Fabric) error {
 	return sendFresh(ctx, f, from, in)
 }
 
-// checkSilentPeer: a peer behind a wire that swallows everything, without breaking the connection,
-// is found out too.
+// checkSilentPeer: a peer is also found unreachable if the link drops everything without breaking
+// the connection.
 func checkSilentPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -138,11 +138,10 @@ func checkSilentPeer(ctx context.Context, f Fabric) error {
 	return want("Send to a silent peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkSevered: connections that break again and again in the middle of traffic lose nothing,
-// repeat nothing and reorder nothing.
+// checkSevered: connections that break repeatedly during traffic lose, repeat and reorder nothing.
 func checkSevered(ctx context.Context, f Fabric) error {
-	// Each break comes after some progress, so that there are no more of them than that on a
-	// machine that takes long to connect again.
+	// Each break waits for some progress. This bounds their number on a machine that reconnects
+	// slowly.
 	const breaksMax = 60
 	count := volume(f, 10_000)
 	in, back := newInbox(), newInbox()
@@ -164,7 +163,7 @@ func checkSevered(ctx context.Context, f Fabric) error {
 				if err := send(ctx, lane, i, i+50, 64, 3_000, 20); err != nil {
 					return err
 				}
-				// Some traffic is to be left for the next break.
+				// Leave some traffic for the next break.
 				if err := pause(ctx, time.Millisecond); err != nil {
 					return err
 				}
@@ -197,7 +196,7 @@ func checkSevered(ctx context.Context, f Fabric) error {
 }
 
 // checkSeveredReceiver: a connection that breaks while the receive function runs neither repeats
-// nor skips the frames it was given.
+// nor skips its frames.
 func checkSeveredReceiver(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	from, _, lane, err := pair(f, in)
@@ -232,7 +231,7 @@ func checkSeveredReceiver(ctx context.Context, f Fabric) error {
 	return errors.Join(in.waitCount(ctx, peerOf(from), 600), in.quiet(ctx, 600))
 }
 
-// checkHealing: a partition shorter than the mend timeout only delays.
+// checkHealing: a partition shorter than the mend timeout only delays frames.
 func checkHealing(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -261,8 +260,8 @@ func checkHealing(ctx context.Context, f Fabric) error {
 	return lane.Flushed(ctx)
 }
 
-// checkReopened: a lane that broke in a partition can be opened again when that is over, to the
-// same incarnation, and the gap is not silent.
+// checkReopened: a lane that broke in a partition can be opened again afterwards, to the same
+// incarnation, and the gap is reported.
 func checkReopened(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -288,8 +287,8 @@ func checkReopened(ctx context.Context, f Fabric) error {
 	return sendFresh(ctx, f, from, in)
 }
 
-// sendFresh opens lanes until one reaches member 1, after an earlier one lost frames, and checks
-// that its receiver was told before the first frame.
+// sendFresh opens lanes until one reaches member 1, after an earlier lane lost frames. It checks
+// that the receiver was told of the loss before the first frame.
 func sendFresh(ctx context.Context, f Fabric, from rdmanet.Host, in *inbox) error {
 	const count, start = 50, uint64(1) << 40
 	for {
@@ -329,8 +328,8 @@ func sendFresh(ctx context.Context, f Fabric, from rdmanet.Host, in *inbox) erro
 	return nil
 }
 
-// checkReceiverRestarts: the lane to a peer that restarts breaks with ErrReset, though it is back
-// at once; a fresh lane leads to the new incarnation and carries nothing of the old one.
+// checkReceiverRestarts: the lane to a peer that restarts breaks with ErrReset, even if the peer is
+// back at once. A new lane leads to the new incarnation and carries no frames of the old lane.
 func checkReceiverRestarts(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)
@@ -384,7 +383,7 @@ func checkReceiverRestarts(ctx context.Context, f Fabric) error {
 }
 
 // checkSenderRestarts: the frames of a restarted peer come from another Peer, after an event, and
-// none of the old one's comes after them.
+// no frame of the old incarnation comes after them.
 func checkSenderRestarts(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)

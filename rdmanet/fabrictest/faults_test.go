@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPlantedFaults proves that the suite can fail: each fault is planted between it and the memory
-// provider, which is sound, and the case named must find it.
+// TestPlantedFaults proves that the suite can fail. Each fault is planted between the suite and the
+// memory provider, which is sound, and the named case must find it.
 func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []struct {
@@ -134,7 +134,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// faultyFabric is a memory network whose hosts hand out faulty lanes.
+// faultyFabric is a memory network whose hosts return faulty lanes.
 type faultyFabric struct {
 	t       testing.TB
 	network *memory.Network
@@ -162,7 +162,7 @@ func (f *faultyFabric) Start(i int) (rdmanet.Host, error) {
 	f.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = h.Close(ctx) // faulty lanes leave frames that nobody takes
+		_ = h.Close(ctx) // faulty lanes leave frames that no peer takes
 	})
 	return &faultyHost{Host: h, plant: f.plant, close: f.close,
 		lanes: make(map[rdmanet.Lane]rdmanet.Lane)}, nil
@@ -180,7 +180,7 @@ type faultyHost struct {
 	close func(context.Context, rdmanet.Host) error
 
 	mu    sync.Mutex
-	lanes map[rdmanet.Lane]rdmanet.Lane // sound to faulty
+	lanes map[rdmanet.Lane]rdmanet.Lane // maps a sound lane to its faulty one
 }
 
 func (h *faultyHost) Close(ctx context.Context) error {
@@ -203,7 +203,7 @@ func (h *faultyHost) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error
 	return h.lanes[l], nil
 }
 
-// faultyLane is a sound lane but for send and try, where they are given.
+// faultyLane is a sound lane with send and try replaced if they are set.
 type faultyLane struct {
 	rdmanet.Lane
 	send func(context.Context, *faultyLane, [][]byte) error

@@ -12,8 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkFIFO: what is sent arrives, in order, once, unharmed; in both directions and on lanes side
-// by side.
+// checkFIFO: frames arrive in order, once and intact, in both directions and on parallel lanes.
 func checkFIFO(ctx context.Context, f Fabric) error {
 	count := volume(f, 20_000)
 	hosts, inboxes := [2]rdmanet.Host{}, map[string]*inbox{}
@@ -66,7 +65,7 @@ func checkFIFO(ctx context.Context, f Fabric) error {
 	return together(work...)
 }
 
-// checkNames: names are checked; a lane whose name is registered late waits for it.
+// checkNames: names are checked. A lane whose name is registered late waits for it.
 func checkNames(ctx context.Context, f Fabric) error {
 	from, err := f.Start(0)
 	if err != nil {
@@ -92,7 +91,7 @@ func checkNames(ctx context.Context, f Fabric) error {
 	if err := send(ctx, lane, 0, 100, 64); err != nil {
 		return err
 	}
-	// The lane has had the time to be refused.
+	// By now the lane has had time to be refused.
 	if err := pause(ctx, 100*time.Millisecond); err != nil {
 		return err
 	}
@@ -107,8 +106,8 @@ func checkNames(ctx context.Context, f Fabric) error {
 	return in.waitCount(ctx, peerOf(from), 100)
 }
 
-// checkConcurrentSenders: the frames of one call stay together, those of one caller in their order,
-// and nobody starves at a narrow window.
+// checkConcurrentSenders: the frames of one call stay together, those of one caller keep their
+// order, and no caller starves at a narrow window.
 func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 	const callers, calls, together3 = 8, 300, 3
 	in := newInbox()
@@ -154,8 +153,8 @@ func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkRelay: frames can be kept, and relayed as they are, while more arrive: nobody writes to them
-// again.
+// checkRelay: the program may keep frames and relay them unchanged while more arrive. The fabric
+// does not write to them again.
 func checkRelay(ctx context.Context, f Fabric) error {
 	count := volume(f, 5_000)
 	var hosts [3]rdmanet.Host
@@ -195,7 +194,7 @@ func checkRelay(ctx context.Context, f Fabric) error {
 	return kept.waitCount(ctx, peerOf(hosts[0]), count)
 }
 
-// checkManyPeers: everybody sends to everybody.
+// checkManyPeers: every member sends to every other member.
 func checkManyPeers(ctx context.Context, f Fabric) error {
 	const membersMax, count = 16, 100
 	members := max(volume(f, membersMax), 6)
@@ -248,8 +247,8 @@ func checkFrameWindow(ctx context.Context, f Fabric) error { return checkWindow(
 // checkByteWindow: a receiver that blocks stops the sender at 256 KiB.
 func checkByteWindow(ctx context.Context, f Fabric) error { return checkWindow(ctx, f, 16, 16<<10) }
 
-// checkWindow: a receiver that blocks stops the sender, holds up no lane of another name, and
-// nothing is lost when it goes on.
+// checkWindow: a receiver that blocks stops the sender but no lane with another name. No frame is
+// lost when the receiver goes on.
 func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 	in, control := newGatedInbox(), newInbox()
 	var open sync.Once
@@ -313,7 +312,7 @@ func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 	return in.waitCount(ctx, peerOf(from), int(sent)+500)
 }
 
-// checkSizes: frames of every size up to the bound arrive; larger ones are refused, and the lane
+// checkSizes: frames of every size up to the bound arrive. Larger ones are refused, and the lane
 // goes on.
 func checkSizes(ctx context.Context, f Fabric) error {
 	const bound, window = 4 << 20, 6 << 20

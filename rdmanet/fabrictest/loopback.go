@@ -15,47 +15,49 @@ import (
 // Listener is a host that listens on loopback and knows its members by their addresses.
 type Listener interface {
 	rdmanet.Host
-	// Address is where it listens, as host:port.
+	// Address returns the address on which it listens, as host:port.
 	Address() string
 	// SetMembers replaces the member set, with the address of each.
 	SetMembers(map[rdmanet.PeerID]string) error
 }
 
-// Member is what a host of a Loopback is started with.
+// Member holds the parameters with which a host of a Loopback is started.
 type Member struct {
 	Key ed25519.PrivateKey
-	// Listen is where, as host:port; the port is 0 the first time and the same from then on.
+	// Listen is the address to listen on, as host:port. The port is 0 the first time, and the
+	// assigned port from then on.
 	Listen string
-	// Members is given to a stranger only, who is started once the others are; they are told with
-	// SetMembers.
+	// Members is set only for a stranger, which is started after the others. The others get theirs
+	// with SetMembers.
 	Members map[rdmanet.PeerID]string
 }
 
-// stranger is the number of the key of who is no member.
+// stranger is the key number of a host that is not a member.
 const stranger = 9999
 
-// Key gives the key of member i, always the same.
+// Key returns the key of member i, always the same.
 func Key(i int) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0], seed[1] = byte(i), byte(i>>8)
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// Loopback is a Fabric but for Sever: a set of hosts on loopback, each at an address of its own,
-// the same over restarts. Where wires can be cut, each dials each other through a proxy.
+// Loopback implements Fabric except for Sever: a set of hosts on loopback, each with its own
+// address, the same over restarts. If Config.Cuts is set, every host dials every other one through
+// a proxy.
 type Loopback[H Listener] struct {
 	t     testing.TB
 	begin func(Member) (H, error)
 	ids   []rdmanet.PeerID
 
 	mu        sync.Mutex
-	hosts     map[int]H // that run
+	hosts     map[int]H // the running ones
 	addresses []string
 	wires     map[[2]int]*wire // from, to
 }
 
-// NewLoopback makes one of which no member is started. identity gives what the host of that key
-// calls itself, begin starts a host.
+// NewLoopback returns a Loopback in which no member is started. identity returns the identity of
+// the host with that key. begin starts a host.
 func NewLoopback[H Listener](t testing.TB, config Config,
 	identity func(ed25519.PublicKey) (rdmanet.PeerID, error),
 	begin func(Member) (H, error)) *Loopback[H] {
@@ -79,14 +81,14 @@ func NewLoopback[H Listener](t testing.TB, config Config,
 // ID implements Fabric.
 func (f *Loopback[H]) ID(i int) rdmanet.PeerID { return f.ids[i] }
 
-// Host is member i, which runs.
+// Host returns member i, which must be running.
 func (f *Loopback[H]) Host(i int) H {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hosts[i]
 }
 
-// membersOf is the member set as member i sees it.
+// membersOf returns the member set as member i sees it.
 func (f *Loopback[H]) membersOf(i int) map[rdmanet.PeerID]string {
 	members := make(map[rdmanet.PeerID]string)
 	for j, id := range f.ids {
@@ -132,7 +134,7 @@ func (f *Loopback[H]) start(member Member) (H, error) {
 	f.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		// Some cases leave frames that nobody takes.
+		// Some cases leave frames that no peer takes.
 		if err := h.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
 			!errors.Is(err, context.Canceled) {
 			f.t.Errorf("close: %v", err)
@@ -149,7 +151,7 @@ func (f *Loopback[H]) Kill(i int) {
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = h.Close(ctx) // it says that frames are left
+	_ = h.Close(ctx) // its error is that frames are left
 }
 
 // Cut implements Fabric.
@@ -163,8 +165,7 @@ func (f *Loopback[H]) setCut(i, j int, cut bool) {
 	f.wires[[2]int{j, i}].setCut(cut)
 }
 
-// Tap has see look at all bytes that pass the wires from now on; it may be called by several
-// goroutines.
+// Tap calls see with all bytes that pass the wires from now on. Several goroutines may call see.
 func (f *Loopback[H]) Tap(see func([]byte)) {
 	for _, w := range f.wires {
 		w.mu.Lock()
@@ -184,7 +185,7 @@ func (f *Loopback[H]) Stranger() (rdmanet.Host, error) {
 	return h, nil
 }
 
-// wire is a TCP proxy that can swallow everything without closing a connection.
+// wire is a TCP proxy that can drop everything without closing a connection.
 type wire struct {
 	address string
 
@@ -193,7 +194,7 @@ type wire struct {
 	cut     bool
 	changed chan struct{}
 	ended   bool
-	tap     func([]byte) // sees all that passes; nil: nobody does
+	tap     func([]byte) // called with all bytes that pass; may be nil
 	conns   map[net.Conn]struct{}
 	work    sync.WaitGroup
 }
@@ -246,7 +247,7 @@ func (w *wire) setCut(cut bool) {
 	w.change()
 }
 
-// whole waits until the wire is not cut; false when it is gone.
+// whole waits until the wire is not cut. It returns false if the wire has ended.
 func (w *wire) whole() bool {
 	for {
 		w.mu.Lock()

@@ -11,21 +11,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Hanger is what a Fabric has beside its methods where a member's program can be stopped while its
-// host lives.
+// Hanger is implemented by a Fabric that can stop a member's program while its host lives.
 type Hanger interface {
-	// Hang stops the program of member i until Resume: nothing runs at it but what the provider
-	// does by itself.
+	// Hang stops the program of member i until Resume. Only the provider itself keeps working
+	// there.
 	Hang(i int)
-	// Resume takes Hang back.
+	// Resume undoes Hang.
 	Resume(i int)
 }
 
-// RunRegions runs every case of regions against the provider, in parallel. Its hosts implement
-// rdmanet.RegionHost.
+// RunRegions runs every case of regions against the provider, in parallel. The provider's hosts
+// must implement rdmanet.RegionHost.
 func RunRegions(t *testing.T, factory Factory) { run(t, factory, RegionCases()) }
 
-// RegionCases lists the suite of regions: the promises of the memory contract.
+// RegionCases returns the suite of regions: the guarantees of the memory contract.
 func RegionCases() []Case {
 	return []Case{
 		{"write and read", Config{Members: 2}, checkWriteRead},
@@ -92,14 +91,14 @@ func startRegionHost(f Fabric, i int) (rdmanet.RegionHost, error) {
 	return host, nil
 }
 
-// access is a region at its owner, and a peer's way to it.
+// access is a region at its owner, with a peer's attachment to it.
 type access struct {
 	region     rdmanet.Region
 	attachment rdmanet.Attachment
 	*poster
 }
 
-// share exposes a region at the owner, grants it, and attaches.
+// share exposes a region at the owner, grants it to the peer, and attaches.
 func share(ctx context.Context, owner, peer rdmanet.RegionHost, name string, size int,
 	permission rdmanet.Permission) (access, error) {
 	region, err := owner.Expose(name, size)
@@ -109,7 +108,7 @@ func share(ctx context.Context, owner, peer rdmanet.RegionHost, name string, siz
 	return join(ctx, region, owner, peer, permission)
 }
 
-// join grants a region to a further peer, which attaches.
+// join grants a region to another peer, and attaches that peer.
 func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.RegionHost,
 	permission rdmanet.Permission) (access, error) {
 	if err := region.Grant(peerOf(peer), permission); err != nil {
@@ -130,7 +129,7 @@ func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.Region
 	return access{region, attachment, p}, err
 }
 
-// sharePair is share between the first two members: member 0 owns, member 1 attaches.
+// sharePair calls share for the first two members: member 0 owns the region, member 1 attaches.
 func sharePair(ctx context.Context, f Fabric, size int, permission rdmanet.Permission) (owner,
 	peer rdmanet.RegionHost, a access, err error) {
 	hosts, err := startRegions(f, 2)
@@ -144,12 +143,12 @@ func sharePair(ctx context.Context, f Fabric, size int, permission rdmanet.Permi
 // postDepth is the depth of a poster's queue.
 const postDepth = 64
 
-// poster is a queue that checks what it gives: every operation completes once, those of a peer in
-// the order of posting. It is used by one goroutine.
+// poster is a queue that checks its completions: every operation completes once, and those of a
+// peer in the order of posting. One goroutine uses it.
 type poster struct {
 	queue  rdmanet.Queue
 	tag    uint64
-	posted map[rdmanet.PeerID][]uint64 // tags whose completions are to come
+	posted map[rdmanet.PeerID][]uint64 // tags that await completion
 	into   [postDepth]rdmanet.Completion
 }
 
@@ -158,7 +157,7 @@ func newPoster(host rdmanet.RegionHost) (*poster, error) {
 	return &poster{queue: queue, posted: make(map[rdmanet.PeerID][]uint64)}, err
 }
 
-// post posts operations, under tags of its own.
+// post posts operations, with tags of its own.
 func (p *poster) post(operations ...rdmanet.Operation) error {
 	for i := range operations {
 		operations[i].Tag = p.tag + 1 + uint64(i)
@@ -174,7 +173,7 @@ func (p *poster) post(operations ...rdmanet.Operation) error {
 	return nil
 }
 
-// outstanding is the number of operations whose completions are to come.
+// outstanding returns the number of operations that await completion.
 func (p *poster) outstanding() int {
 	n := 0
 	for _, tags := range p.posted {
@@ -183,7 +182,7 @@ func (p *poster) outstanding() int {
 	return n
 }
 
-// take waits for some completions, and checks them.
+// take waits for completions and checks them.
 func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
 	if outstanding := p.queue.Outstanding(); outstanding != p.outstanding() {
 		return nil, fmt.Errorf("the queue counts %d operations outstanding, %d are", outstanding,
@@ -208,7 +207,7 @@ func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
 	return p.into[:n], nil
 }
 
-// drain takes all completions that are to come, and gives the first error in them.
+// drain takes all outstanding completions and returns the first error among them.
 func (p *poster) drain(ctx context.Context) error {
 	var first error
 	for p.outstanding() > 0 {
@@ -225,7 +224,7 @@ func (p *poster) drain(ctx context.Context) error {
 	return first
 }
 
-// do performs operations and waits for all, with the first error.
+// do performs operations, waits for all of them and returns the first error.
 func (p *poster) do(ctx context.Context, operations ...rdmanet.Operation) error {
 	if err := p.post(operations...); err != nil {
 		return err
@@ -233,9 +232,9 @@ func (p *poster) do(ctx context.Context, operations ...rdmanet.Operation) error 
 	return p.drain(ctx)
 }
 
-// stream keeps the queue full of operations that make gives, until one completes with an error;
-// then it takes the rest, which must have the same. It gives the number of those that completed
-// without one.
+// stream keeps the queue full of operations that next makes, until one completes with an error.
+// Then it takes the rest, which must have the same error. It returns the number of operations that
+// completed without an error, and the error.
 func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operation) (done uint64,
 	err error) {
 	var ended error
@@ -275,11 +274,11 @@ func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operati
 	}
 }
 
-// regionErrors are the errors that operations complete with.
+// regionErrors are the errors with which operations complete.
 var regionErrors = []error{rdmanet.ErrAccess, rdmanet.ErrBounds, rdmanet.ErrUnreachable,
 	rdmanet.ErrReset, rdmanet.ErrClosed, rdmanet.ErrNotMember}
 
-// sameKind tells whether two errors are the same of the fabric's.
+// sameKind reports whether two errors match the same errors of the fabric.
 func sameKind(a, b error) bool {
 	for _, kind := range regionErrors {
 		if errors.Is(a, kind) != errors.Is(b, kind) {
@@ -289,7 +288,7 @@ func sameKind(a, b error) bool {
 	return true
 }
 
-// wantOneOf is want with several.
+// wantOneOf is like want with several wanted errors.
 func wantOneOf(what string, err error, wanted ...error) error {
 	for _, w := range wanted {
 		if errors.Is(err, w) {
@@ -299,7 +298,7 @@ func wantOneOf(what string, err error, wanted ...error) error {
 	return fmt.Errorf("%s: %v, want one of %v", what, err, wanted)
 }
 
-// writeTo and readFrom are operations on the attachment.
+// writeTo and readFrom make operations on the attachment.
 func (a access) writeTo(offset int, bytes []byte) rdmanet.Operation {
 	return rdmanet.Operation{To: a.attachment, Kind: rdmanet.OperationWrite, Offset: offset,
 		Bytes: bytes}
@@ -310,10 +309,10 @@ func (a access) readFrom(offset int, into []byte) rdmanet.Operation {
 		Bytes: into}
 }
 
-// wordBytes gives the bytes of a word as Load sees it.
+// wordBytes returns the bytes of a word as Load sees it.
 func wordBytes(word uint64) []byte { return binary.NativeEndian.AppendUint64(nil, word) }
 
-// wordsOf fills bytes with one word.
+// wordsOf fills bytes with repetitions of one word.
 func wordsOf(bytes []byte, word uint64) []byte {
 	for i := 0; i+rdmanet.WordSize <= len(bytes); i += rdmanet.WordSize {
 		binary.NativeEndian.PutUint64(bytes[i:], word)
@@ -321,10 +320,10 @@ func wordsOf(bytes []byte, word uint64) []byte {
 	return bytes
 }
 
-// wordAt is the word at an offset.
+// wordAt returns the word at an offset.
 func wordAt(bytes []byte, offset int) uint64 { return binary.NativeEndian.Uint64(bytes[offset:]) }
 
-// sample copies a region word by word, as its owner may at any time.
+// sample copies a region word by word, which its owner may do at any time.
 func sample(region rdmanet.Region, into []byte) []byte {
 	into = into[:0]
 	for i := 0; i < region.Size(); i += rdmanet.WordSize {
@@ -333,5 +332,5 @@ func sample(region rdmanet.Region, into []byte) []byte {
 	return into
 }
 
-// stressTime is how long a case plays what is to happen by chance.
+// stressTime is how long a case runs random interleavings.
 const stressTime = 150 * time.Millisecond

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkBounds: a call with an operation that reaches past its region is refused as a whole; so is
-// what is no operation.
+// checkBounds: a call with an operation that reaches past its region is refused as a whole. So is a
+// call with an invalid operation.
 func checkBounds(ctx context.Context, f Fabric) error {
 	const size = 64
 	_, _, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -52,7 +52,7 @@ func checkBounds(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkNamesAndSizes: what no region or queue can be is refused.
+// checkNamesAndSizes: invalid names and sizes of regions and queues are refused.
 func checkNamesAndSizes(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -127,8 +127,8 @@ func panics(work func()) (panicked bool) {
 	return false
 }
 
-// checkPermissions: a peer may do what it was granted, and its attachment ends with what it may
-// not.
+// checkPermissions: a peer may perform the operations that it was granted, and its attachment ends
+// with the first other one.
 func checkPermissions(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -152,7 +152,7 @@ func checkPermissions(ctx context.Context, f Fabric) error {
 	if err := reader.do(ctx, reader.readFrom(8, into)); err != nil || wordAt(into, 0) != 77 {
 		return fmt.Errorf("a reader reads %d, error %w", wordAt(into, 0), err)
 	}
-	// The same grant again changes nothing.
+	// Granting the same permission again changes nothing.
 	if err := region.Grant(peerOf(peer), rdmanet.PermissionRead); err != nil {
 		return err
 	}
@@ -204,10 +204,10 @@ func checkPermissions(ctx context.Context, f Fabric) error {
 	return want("attaching after the revocation", err, rdmanet.ErrAccess)
 }
 
-// still is how long nothing may change to show that nothing will; it looks all the while.
+// still is how long a region is watched to show that it does not change any more.
 const still = 3 * time.Millisecond
 
-// unchanged tells whether a region stays what it was.
+// unchanged returns an error if a region changes.
 func unchanged(ctx context.Context, region rdmanet.Region, before []byte, what string) error {
 	now := make([]byte, 0, len(before))
 	for until := time.Now().Add(still); ; {
@@ -227,7 +227,7 @@ func unchanged(ctx context.Context, region rdmanet.Region, before []byte, what s
 	}
 }
 
-// streaming writes to the whole of the region until that fails, and then gives what it failed with.
+// streaming writes to the whole region until a write fails, and then sends the error.
 func (a access) streaming(ctx context.Context, size int) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -256,7 +256,7 @@ func flowing(ctx context.Context, region rdmanet.Region, ended <-chan error) err
 }
 
 // checkRevoke: once Revoke has returned, under a stream of writes, no byte of the peer lands, and
-// its operations end with ErrAccess; another peer's go on.
+// its operations end with ErrAccess. Another peer's operations go on.
 func checkRevoke(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 3)
@@ -310,7 +310,7 @@ func checkRevoke(ctx context.Context, f Fabric) error {
 	return want("the other stream", <-otherEnded, rdmanet.ErrAccess)
 }
 
-// checkRevokeOne: what is revoked for one region holds for that one only.
+// checkRevokeOne: revoking one region affects only that region.
 func checkRevokeOne(ctx context.Context, f Fabric) error {
 	const size = 256
 	hosts, err := startRegions(f, 2)
@@ -339,7 +339,7 @@ func checkRevokeOne(ctx context.Context, f Fabric) error {
 	if err := flowing(ctx, stays.region, staysEnded); err != nil {
 		return fmt.Errorf("the region that was not revoked: %w", err)
 	}
-	// One queue, both regions: the operations that fail are those of the one.
+	// One queue serves both regions: only operations on the revoked region fail.
 	for range 10 {
 		if err := want("the revoked region", goes.do(ctx, goes.writeTo(0, wordBytes(1))),
 			rdmanet.ErrAccess); err != nil {
@@ -355,8 +355,8 @@ func checkRevokeOne(ctx context.Context, f Fabric) error {
 	return want("the second stream", <-staysEnded, rdmanet.ErrAccess)
 }
 
-// checkRegrant: what was posted under a grant does not take place under the next one, though the
-// peer has it by then; and the peer that attaches anew works while old operations fail.
+// checkRegrant: operations posted under one grant do not take place under the next, even if the
+// peer already has it. A peer that attaches again can work while its old operations fail.
 func checkRegrant(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 2)
@@ -414,8 +414,8 @@ func checkRegrant(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkGap: an attachment ends with its first operation that fails, in the middle of a call too,
-// and what was posted behind has no effect.
+// checkGap: an attachment ends with its first operation that fails, even in the middle of a call.
+// Operations posted behind it have no effect.
 func checkGap(ctx context.Context, f Fabric) error {
 	const words = 512
 	hosts, err := startRegions(f, 2)
@@ -449,7 +449,8 @@ func checkGap(ctx context.Context, f Fabric) error {
 	if reader.region.Load(0) != 0 || reader.region.Load(8) != 0 {
 		return errors.New("what was denied, or was behind it, took place")
 	}
-	// Word i is written by operation i: what landed is a prefix, and no less than what completed.
+	// Operation i writes word i. The landed operations are a prefix that includes all completed
+	// ones.
 	region := reader.region
 	for range 25 {
 		for i := range words {
@@ -475,7 +476,7 @@ func checkGap(ctx context.Context, f Fabric) error {
 				return err
 			}
 		}
-		// To and fro: what fails in between must stay the end.
+		// Change the permission back and forth: a failure in between must remain final.
 		for _, permission := range []rdmanet.Permission{rdmanet.PermissionRead,
 			rdmanet.PermissionReadWrite, rdmanet.PermissionNone} {
 			if err := region.Grant(peerOf(hosts[1]), permission); err != nil {
@@ -496,8 +497,8 @@ func checkGap(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// prefix checks a region to which operation i wrote i+1 at word i modulo words: all up to some
-// operation, at least done, and nothing behind it.
+// prefix checks a region in which operation i wrote i+1 to word i modulo words. All operations up
+// to some operation must have landed, including the first done, and none behind it.
 func prefix(region rdmanet.Region, words int, done uint64) error {
 	last := uint64(0)
 	for i := range words {
@@ -507,7 +508,7 @@ func prefix(region rdmanet.Region, words int, done uint64) error {
 		return fmt.Errorf("%d writes completed, and the last that landed is number %d", done, last)
 	}
 	for i := range words {
-		// The greatest number that is not above last and belongs to the word.
+		// wanted is the greatest number that is not above last and belongs to the word.
 		wanted := uint64(0)
 		if last > uint64(i) {
 			wanted = last - (last-1-uint64(i))%uint64(words)

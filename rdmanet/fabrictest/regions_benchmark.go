@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// BenchmarkRegions measures a provider's regions: the latency of 64 bytes written and read, the
-// rate of such writes, bandwidth by size with copy beside it, one to eight owners awaited one by
-// one and together (TRAM, figure 2), and how long a permission takes to change.
+// BenchmarkRegions measures a provider's regions: the latency of reads and writes of 64 bytes, the
+// rate of such writes, the bandwidth by size compared with copy, one to eight owners awaited one by
+// one and together (TRAM, figure 2), and the time to change a permission.
 func BenchmarkRegions(b *testing.B, factory Factory) {
 	b.Run("latency/write", func(b *testing.B) { benchmarkLatency(b, factory, access.writeTo) })
 	b.Run("latency/read", func(b *testing.B) { benchmarkLatency(b, factory, access.readFrom) })
@@ -37,10 +37,10 @@ func BenchmarkRegions(b *testing.B, factory Factory) {
 	b.Run("await/ring", func(b *testing.B) { benchmarkAwait(b, factory) })
 }
 
-// outstandingBytesMax bounds what a benchmark's stream has under way.
+// outstandingBytesMax bounds the outstanding bytes of a benchmark's stream.
 const outstandingBytesMax = 4 << 20
 
-// benchmarkAccess gives attachments of a host to as many owners.
+// benchmarkAccess returns a host with attachments to regions of as many owners.
 func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.RegionHost,
 	[]rdmanet.RegionHost, []access) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -54,7 +54,7 @@ func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.R
 	for i := range owners {
 		a, err := share(ctx, hosts[i], hosts[owners], "test", size, rdmanet.PermissionReadWrite)
 		if err == nil {
-			// the memory is there
+			// Touch the memory, so that it is allocated.
 			err = a.do(ctx, a.writeTo(0, make([]byte, size)), a.readFrom(0, make([]byte, size)))
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.R
 	return hosts[owners], hosts, attached
 }
 
-// await takes that many completions.
+// await takes count completions.
 func await(b *testing.B, queue rdmanet.Queue, into []rdmanet.Completion, count int) {
 	for count > 0 {
 		n, err := queue.Wait(context.Background(), into[:min(len(into), count)])
@@ -102,7 +102,8 @@ func benchmarkStream(b *testing.B, factory Factory, size int,
 	a := attached[0]
 	batch := make([]rdmanet.Operation, batchOf(size))
 	for i := range batch {
-		batch[i] = operation(a, 0, wordsOf(make([]byte, size), 1)) // one page of zeros is no memory
+		// Pages of zeros may not be backed by memory.
+		batch[i] = operation(a, 0, wordsOf(make([]byte, size), 1))
 	}
 	into := make([]rdmanet.Completion, postDepth)
 	outstanding := 0
@@ -125,7 +126,7 @@ func benchmarkStream(b *testing.B, factory Factory, size int,
 	}
 }
 
-// batchOf is how many operations of that size a stream posts at once.
+// batchOf returns how many operations of that size a stream posts at once.
 func batchOf(size int) int { return min(postDepth/4, max(1, outstandingBytesMax/4/size)) }
 
 // benchmarkCopy copies from as many places as a stream writes from.
@@ -195,8 +196,8 @@ func benchmarkPermission(b *testing.B, factory Factory, used bool) {
 	}
 }
 
-// benchmarkAwait is a round between a writer and an owner that waits for it: a write that rings,
-// seen in Await, answered by a word that the writer waits for in its own region.
+// benchmarkAwait measures a round trip between a writer and a waiting owner: a write with Ring,
+// seen in Await, is answered by a word for which the writer waits in its own region.
 func benchmarkAwait(b *testing.B, factory Factory) {
 	peer, hosts, attached := benchmarkAccess(b, factory, 1, 4096)
 	ctx, cancel := context.WithCancel(context.Background())

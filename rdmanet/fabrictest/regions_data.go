@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkWriteRead: what is written is there, at its owner and to who reads it, whatever its offset
-// and length, and nothing beside it changes.
+// checkWriteRead: written bytes are visible to the owner and to readers, whatever their offset and
+// length, and no byte beside them changes.
 func checkWriteRead(ctx context.Context, f Fabric) error {
 	const size = 1 << 20
 	_, _, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -67,7 +67,7 @@ func checkWriteRead(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// untilOver runs work again and again, each in a goroutine of its own, until one gives an error or
+// untilOver runs each work function repeatedly in its own goroutine, until one returns an error or
 // the time is over.
 func untilOver(ctx context.Context, limit time.Duration, work ...func(i uint64) error) error {
 	deadline := time.Now().Add(limit)
@@ -89,10 +89,10 @@ func untilOver(ctx context.Context, limit time.Duration, work ...func(i uint64) 
 	return together(loops...)
 }
 
-// twice is a word whose halves are alike, so that a torn one shows.
+// twice returns a word with equal halves, which reveals a torn word.
 func twice(k uint64) uint64 { return k<<32 | k&(1<<32-1) }
 
-// torn tells what is wrong with a word that should be twice something.
+// torn returns an error if a word is not the result of twice.
 func torn(who string, i int, word uint64) error {
 	if word>>32 != word&(1<<32-1) {
 		return fmt.Errorf("%s sees word %d torn: %#x", who, i, word)
@@ -100,7 +100,7 @@ func torn(who string, i int, word uint64) error {
 	return nil
 }
 
-// checkWords: words that several write at once are never torn, here or from afar.
+// checkWords: words that several peers write at once are never torn, for local and remote readers.
 func checkWords(ctx context.Context, f Fabric) error {
 	const words = 16
 	hosts, err := startRegions(f, 3)
@@ -155,7 +155,8 @@ func checkWords(ctx context.Context, f Fabric) error {
 // canarySizes are the sizes of entries with a canary.
 var canarySizes = []int{24, 256, 8 << 10, 200 << 10}
 
-// checkCanaryHere: the owner that sees any word of a write sees all that the write put below it.
+// checkCanaryHere: an owner that sees any word of a write sees everything that the write put below
+// it.
 func checkCanaryHere(ctx context.Context, f Fabric) error {
 	_, _, a, err := sharePair(ctx, f, slices.Max(canarySizes)+8, rdmanet.PermissionReadWrite)
 	if err != nil {
@@ -188,8 +189,8 @@ func checkCanaryHere(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCanaryAfar: a read that finds a write's mark in its last word has all that the write put
-// below; so has one that reads the mark first and the entry with the next operation.
+// checkCanaryAfar: a read that finds a write's mark in its last word has everything that the write
+// put below. So has a read of the entry in the operation after a read of the mark.
 func checkCanaryAfar(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 3)
 	if err != nil {
@@ -239,8 +240,8 @@ func checkCanaryAfar(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkOperationOrder: a write has landed before the next begins to, whatever their sizes, and
-// reads see the writes before them.
+// checkOperationOrder: a write has landed before the next one starts to land, whatever their sizes.
+// Reads see the writes before them.
 func checkOperationOrder(ctx context.Context, f Fabric) error {
 	const large = 64 << 10
 	hosts, err := startRegions(f, 3)
@@ -259,7 +260,7 @@ func checkOperationOrder(ctx context.Context, f Fabric) error {
 	into, own := make([]byte, large), make([]byte, 8)
 	return untilOver(ctx, 2*stressTime,
 		func(i uint64) error {
-			// The large one lies above the small ones, so that it is order that holds and not
+			// The large write lies above the small ones, so the check depends on order and not on
 			// addresses.
 			wordsOf(entry, i)
 			if err := a.do(ctx, a.writeTo(16, entry), a.writeTo(8, wordBytes(i)),
@@ -301,8 +302,8 @@ func checkOperationOrder(ctx context.Context, f Fabric) error {
 		})
 }
 
-// checkCompletionOrder: completions of one peer come in the order of posting, over several regions
-// of it, sizes, reads and writes, and queues.
+// checkCompletionOrder: completions of one peer come in the order of posting, over its regions,
+// over all sizes, over reads and writes, and in every queue.
 func checkCompletionOrder(ctx context.Context, f Fabric) error {
 	const regions, rounds, large = 3, 300, 64 << 10
 	hosts, err := startRegions(f, 2)
@@ -324,7 +325,8 @@ func checkCompletionOrder(ctx context.Context, f Fabric) error {
 		}
 		work = append(work, func() error {
 			random := rand.New(rand.NewPCG(uint64(w), 3))
-			buffer := make([]byte, large) // of reads and writes both: nobody looks
+			// For reads and writes alike: its contents are not checked.
+			buffer := make([]byte, large)
 			for range rounds {
 				for p.outstanding() > postDepth-8 {
 					completions, err := p.take(ctx)
@@ -355,7 +357,7 @@ func checkCompletionOrder(ctx context.Context, f Fabric) error {
 	return together(work...)
 }
 
-// checkBatch: one call to many owners, awaited together, again and again.
+// checkBatch: one call posts to many owners and waits for all of them, repeatedly.
 func checkBatch(ctx context.Context, f Fabric) error {
 	const owners, rounds = 5, 200
 	hosts, err := startRegions(f, owners+1)
@@ -395,8 +397,8 @@ func checkBatch(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkEverybody: everybody writes to everybody's region, each to its own part, and reads what
-// others wrote.
+// checkEverybody: every member writes to its own part of every member's region, and reads the parts
+// of others.
 func checkEverybody(ctx context.Context, f Fabric) error {
 	const members, part = 4, 4096
 	hosts, err := startRegions(f, members)
@@ -415,7 +417,7 @@ func checkEverybody(ctx context.Context, f Fabric) error {
 		}
 	}
 	var work []func(uint64) error
-	for k := range hosts { // itself among them
+	for k := range hosts { // including itself
 		var a [members]access
 		for i := range hosts {
 			if a[i], err = join(ctx, regions[i], hosts[i], hosts[k],
@@ -441,8 +443,8 @@ func checkEverybody(ctx context.Context, f Fabric) error {
 	return untilOver(ctx, stressTime, work...)
 }
 
-// checkInline: short bytes belong to the caller as soon as Post returned; what was posted first is
-// written all the same.
+// checkInline: short bytes belong to the caller again once Post has returned. The write still has
+// the original bytes.
 func checkInline(ctx context.Context, f Fabric) error {
 	const slots = 32
 	_, _, a, err := sharePair(ctx, f, slots*2*rdmanet.InlineMax, rdmanet.PermissionReadWrite)

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkQueueFull: a queue takes as many operations as it has room for, all of a call or none, and
-// completions that are taken make room.
+// checkQueueFull: a queue takes as many operations as it has room for, all of a call or none.
+// Taking completions makes room.
 func checkQueueFull(ctx context.Context, f Fabric) error {
 	const depth = 8
 	_, peer, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
@@ -69,7 +69,7 @@ func checkQueueFull(ctx context.Context, f Fabric) error {
 	return p.do(ctx, make9(a)[:depth]...)
 }
 
-// make9 gives nine reads.
+// make9 returns nine reads.
 func make9(a access) []rdmanet.Operation {
 	var operations []rdmanet.Operation
 	for range 9 {
@@ -78,7 +78,7 @@ func make9(a access) []rdmanet.Operation {
 	return operations
 }
 
-// waiting starts a call that must wait, and gives it the time to.
+// waiting starts a call that must wait, and gives it time to start waiting.
 func waiting(ctx context.Context, call func() error) (<-chan error, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- call() }()
@@ -93,7 +93,8 @@ func waiting(ctx context.Context, call func() error) (<-chan error, error) {
 	}
 }
 
-// checkQueueClosed: Wait waits for what others post, its context ends it, and so does Close.
+// checkQueueClosed: Wait waits for operations that others post. It ends with its context and with
+// Close.
 func checkQueueClosed(ctx context.Context, f Fabric) error {
 	_, peer, a, err := sharePair(ctx, f, 64, rdmanet.PermissionReadWrite)
 	if err != nil {
@@ -147,7 +148,7 @@ func checkQueueClosed(ctx context.Context, f Fabric) error {
 		rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	// What is outstanding when a queue is closed goes on without it.
+	// Operations that are outstanding when a queue is closed continue without it.
 	second, err := newPoster(peer)
 	if err != nil {
 		return err
@@ -177,8 +178,8 @@ func checkQueueClosed(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkAttachmentClosed: what is outstanding completes, and later operations complete with
-// ErrClosed; other attachments of the region go on.
+// checkAttachmentClosed: outstanding operations complete, and later ones complete with ErrClosed.
+// Other attachments to the region go on.
 func checkAttachmentClosed(ctx context.Context, f Fabric) error {
 	const size = 4096
 	_, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -211,8 +212,8 @@ func checkAttachmentClosed(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkRegionClosed: closing a region ends its attachments and those who await, while writes stream
-// in.
+// checkRegionClosed: closing a region during a stream of writes ends its attachments and wakes the
+// callers of Await.
 func checkRegionClosed(ctx context.Context, f Fabric) error {
 	const size = 4096
 	owner, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -265,8 +266,8 @@ func closeHost(ctx context.Context, host rdmanet.Host) error {
 	return within(ctx, mendShort+mendSlack, "closing a host", host.Close)
 }
 
-// checkHostClosed: closing a host ends its queues, regions and attachments; who writes to it finds
-// it unreachable.
+// checkHostClosed: closing a host ends its queues, regions and attachments. Its writers find it
+// unreachable.
 func checkHostClosed(ctx context.Context, f Fabric) error {
 	const size = 64
 	owner, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -312,7 +313,7 @@ func checkHostClosed(ctx context.Context, f Fabric) error {
 	}
 	if err := within(ctx, mendShort+mendSlack,
 		"writing to a host that was closed", func(ctx context.Context) error {
-			// Its regions may have been closed a moment before.
+			// Its regions may have been closed just before.
 			return wantOneOf("writing to a host that was closed",
 				a.do(ctx, a.writeTo(0, wordBytes(1))),
 				rdmanet.ErrUnreachable, rdmanet.ErrAccess)
@@ -325,8 +326,8 @@ func checkHostClosed(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCloseUnderLoad: everybody writes to everybody while regions, attachments, queues and hosts
-// are closed: every operation completes once, and nothing hangs.
+// checkCloseUnderLoad: every member writes to every member while regions, attachments, queues and
+// hosts are closed. Every operation completes once, and nothing hangs.
 func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 	const members, size = 4, 4096
 	hosts, err := startRegions(f, members)
@@ -358,7 +359,7 @@ func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 				if err == nil {
 					return errors.New("a stream ended without an error")
 				}
-				// The writer's own end shows as ErrClosed, at the queue or in the completions.
+				// The writer's own close shows as ErrClosed, at the queue or in the completions.
 				return wantOneOf(fmt.Sprintf("the stream from %d to %d", k, i), err,
 					rdmanet.ErrAccess, rdmanet.ErrClosed, rdmanet.ErrUnreachable)
 			})
@@ -387,8 +388,8 @@ func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 		})
 }
 
-// checkAwait: a write that rings wakes all who wait at the owner, and they see it; so does Wake; a
-// context ends the waiting.
+// checkAwait: a write with Ring wakes all waiters at the owner, and they see the write. So does
+// Wake. A context ends the waiting.
 func checkAwait(ctx context.Context, f Fabric) error {
 	const rounds, waiters = 200, 3
 	_, _, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
@@ -402,7 +403,7 @@ func checkAwait(ctx context.Context, f Fabric) error {
 				awake <- a.region.Await(ctx, func() bool { return a.region.Load(128) > round })
 			}()
 		}
-		if round%16 == 0 { // so that they are parked
+		if round%16 == 0 { // so that the waiters are parked
 			if err := pause(ctx, time.Millisecond); err != nil {
 				return err
 			}
@@ -440,8 +441,8 @@ func checkAwait(ctx context.Context, f Fabric) error {
 	return want("awaiting with a context that ends", <-ended, context.Canceled)
 }
 
-// checkAwaitRests: who waits while nothing happens looks for a moment and then no more; a write
-// without Ring does not wake it, and each that rings has it look again.
+// checkAwaitRests: a waiter checks for a short time and then stops while nothing happens. A write
+// without Ring does not wake it; each write with Ring makes it check again.
 func checkAwaitRests(ctx context.Context, f Fabric) error {
 	const looksMax = 1000
 	_, _, a, err := sharePair(ctx, f, 64, rdmanet.PermissionReadWrite)
@@ -458,7 +459,7 @@ func checkAwaitRests(ctx context.Context, f Fabric) error {
 			return false
 		})
 	}()
-	// rest waits until the waiter looks no more, and gives how often it did.
+	// rest waits until the waiter stops checking, and returns how often it has checked.
 	rest := func() (int64, error) {
 		for before := int64(-1); ; {
 			now := looks.Load()
@@ -498,7 +499,7 @@ func checkAwaitRests(ctx context.Context, f Fabric) error {
 	return want("awaiting with a context that ends", <-ended, context.Canceled)
 }
 
-// checkRegionStranger: who is no member attaches to nothing, and is granted nothing.
+// checkRegionStranger: a host that is not a member can neither attach nor be granted access.
 func checkRegionStranger(ctx context.Context, f Fabric) error {
 	owner, err := startRegionHost(f, 0)
 	if err != nil {

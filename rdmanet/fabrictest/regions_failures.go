@@ -9,14 +9,14 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// gone are the errors of operations on a host that cannot be reached or is another by now.
+// gone are the errors of operations on a host that is unreachable or has restarted.
 var gone = []error{rdmanet.ErrUnreachable, rdmanet.ErrReset}
 
-// errEnough ends a stream that nothing else ended.
+// errEnough ends a stream that did not end otherwise.
 var errEnough = errors.New("enough")
 
-// checkSeveredWriter: connections that break under a stream of writes leave no gap; where an
-// attachment ends of it, a new one works.
+// checkSeveredWriter: connections that break under a stream of writes leave no gap. If an
+// attachment ends because of that, a new one works.
 func checkSeveredWriter(ctx context.Context, f Fabric) error {
 	const words, rounds = 512, 10
 	hosts, err := startRegions(f, 2)
@@ -90,7 +90,8 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 			rdmanet.ErrUnreachable); err != nil {
 			return err
 		}
-		// What is under way of an attachment that broke may land until the owner says otherwise.
+		// Operations under way on a broken attachment may land until the owner changes the
+		// permission.
 		if err := region.Revoke(peerOf(hosts[1])); err != nil {
 			return err
 		}
@@ -104,8 +105,8 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkOneLife: what was granted to a peer is not granted to its next life, and what the former had
-// is no hindrance to it.
+// checkOneLife: a grant to one incarnation of a peer does not apply to the next, and does not
+// hinder it.
 func checkOneLife(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -145,8 +146,8 @@ func checkOneLife(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkDeadOwner: operations to an owner that crashes end, those under way and later ones, with one
-// error; those to others go on.
+// checkDeadOwner: operations to an owner that crashes end with one error, those under way and later
+// ones. Operations to others go on.
 func checkDeadOwner(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 3)
@@ -180,7 +181,7 @@ func checkDeadOwner(ctx context.Context, f Fabric) error {
 	if err := want("the attachment", dies.attachment.Err(), rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
-	// Both in one call: one fails, the other does not care.
+	// Both in one call: the failure of one does not affect the other.
 	if err := lives.post(dies.writeTo(0, wordBytes(1)), lives.writeTo(0, wordBytes(7)),
 		dies.readFrom(0, make([]byte, 8))); err != nil {
 		return err
@@ -211,7 +212,7 @@ func checkDeadOwner(ctx context.Context, f Fabric) error {
 }
 
 // checkAbsentOwner: Attach waits for an owner that is not there, no longer than the mend timeout
-// and its context, and takes one that comes.
+// and its context, and succeeds if the owner starts.
 func checkAbsentOwner(ctx context.Context, f Fabric) error {
 	peer, err := startRegionHost(f, 1)
 	if err != nil {
@@ -252,8 +253,8 @@ func checkAbsentOwner(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkOwnerRestarts: an attachment leads to one life of its owner, and never to the next one,
-// though that exposes the same.
+// checkOwnerRestarts: an attachment leads to one incarnation of its owner and never to the next,
+// even if that exposes the same region.
 func checkOwnerRestarts(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -303,8 +304,8 @@ func checkOwnerRestarts(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCutHeals: a wire that swallows everything for a while delays operations, or ends the
-// attachment; there is no gap, and nothing completes in vain.
+// checkCutHeals: a link that drops everything for a while delays operations, or ends the
+// attachment. There is no gap, and no operation completes without having landed.
 func checkCutHeals(ctx context.Context, f Fabric) error {
 	const words = 64
 	_, peer, a, err := sharePair(ctx, f, 8*words, rdmanet.PermissionReadWrite)
@@ -326,7 +327,7 @@ func checkCutHeals(ctx context.Context, f Fabric) error {
 	if err := a.post(operation, next(), next()); err != nil {
 		return fmt.Errorf("posting to who is cut off: %w", err)
 	}
-	clear(bytes) // inline, so the caller's
+	clear(bytes) // inline bytes belong to the caller
 	if err := a.post(next()); err != nil {
 		return err
 	}
@@ -378,9 +379,9 @@ func checkCutHeals(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCutStays: operations to who is cut off complete with ErrUnreachable within the mend timeout,
-// those to others at once; when the wire is mended a new attachment works, and once the owner
-// revoked, nothing of before lands.
+// checkCutStays: operations to a peer that is cut off complete with ErrUnreachable within the mend
+// timeout, those to others at once. When the link is mended a new attachment works. Once the owner
+// has revoked access, no earlier operation lands.
 func checkCutStays(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 3)
 	if err != nil {
@@ -399,7 +400,7 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 		a.writeTo(8, wordBytes(1))); err != nil {
 		return err
 	}
-	// Were it held up by the others, it would take as long as they do.
+	// An operation held up by the others would take as long as they do.
 	if err := within(ctx, mendShort*9/10, "an operation beside a cut wire",
 		func(ctx context.Context) error {
 			return other.do(ctx, other.writeTo(0, wordBytes(1)))
@@ -453,8 +454,8 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkRevokeBehindCut: revoking needs nothing of the peer; what it posted before and is still on
-// its way then does not take place, though it is granted anew.
+// checkRevokeBehindCut: revoking does not depend on the peer. Operations that are still on their
+// way then do not take place, even if the peer is granted access again.
 func checkRevokeBehindCut(ctx context.Context, f Fabric) error {
 	_, peer, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
 	if err != nil {
@@ -494,8 +495,8 @@ func checkRevokeBehindCut(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkHangingProgram: an owner whose program takes no frames and looks at nothing is read and
-// written as before.
+// checkHangingProgram: peers can read and write an owner whose program takes no frames and reads no
+// memory.
 func checkHangingProgram(ctx context.Context, f Fabric) error {
 	owner, peer, a, err := sharePair(ctx, f, 4096, rdmanet.PermissionReadWrite)
 	if err != nil {
@@ -541,8 +542,8 @@ func checkHangingProgram(ctx context.Context, f Fabric) error {
 	return errors.Join(err, <-awaits)
 }
 
-// checkHangingMember: the memory of a member that the fabric makes hang is read and written, or its
-// operations end; when it goes on, it works.
+// checkHangingMember: while the fabric makes a member hang, its memory can be read and written, or
+// operations on it end. The member works again when it resumes.
 func checkHangingMember(ctx context.Context, f Fabric) error {
 	hanger, ok := f.(Hanger)
 	if !ok {

@@ -14,28 +14,28 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// regionFault is what is wrong with a provider's regions; what is nil is sound.
+// regionFault describes the faults of a provider's regions. A nil field means no fault.
 type regionFault struct {
-	// rewrite gives what is performed instead of an operation. The last of them completes for all.
+	// rewrite returns the operations to perform instead of one. The last of them completes for all.
 	rewrite func(rdmanet.Operation) []rdmanet.Operation
-	// order gives what is posted instead of the operations of one call.
+	// order returns the operations to post instead of those of one call.
 	order func([]rdmanet.Operation) []rdmanet.Operation
-	// refused is what becomes of operations that the provider refused with that error.
+	// refused handles operations that the provider refused with that error.
 	refused func(rdmanet.Queue, []rdmanet.Operation, error) error
-	// late has operations wait until somebody asks for completions.
+	// late delays operations until the caller asks for completions.
 	late bool
-	// completed gives what is handed out instead of the completions.
+	// completed returns the completions to hand out instead of the real ones.
 	completed func(*faultyQueue, []rdmanet.Completion) []rdmanet.Completion
-	// again tells whether an attachment that ended with that error is silently made again.
+	// again reports whether to silently remake an attachment that ended with that error.
 	again func(error) bool
-	// identities has grants hold for all lives of a peer.
+	// identities makes grants hold for all incarnations of a peer.
 	identities bool
-	// revoke and await are used instead of the region's own.
+	// revoke and await replace the region's own methods.
 	revoke func(*faultyRegion, rdmanet.Peer) error
 	await  func(*faultyRegion, context.Context, func() bool) error
 }
 
-// pieces cuts a write.
+// pieces splits a write.
 func pieces(o rdmanet.Operation, size int, backward bool) []rdmanet.Operation {
 	if o.Kind != rdmanet.OperationWrite || len(o.Bytes) <= size || len(o.Bytes) > 8<<10 {
 		return []rdmanet.Operation{o}
@@ -52,7 +52,7 @@ func pieces(o rdmanet.Operation, size int, backward bool) []rdmanet.Operation {
 	return cut
 }
 
-// delayed has each write complete at once, and take place with the next operation of its
+// delayed makes each write complete at once, and take place with the next operation of its
 // attachment.
 func delayed() func(rdmanet.Operation) []rdmanet.Operation {
 	var held rdmanet.Operation
@@ -70,7 +70,7 @@ func delayed() func(rdmanet.Operation) []rdmanet.Operation {
 }
 
 // TestPlantedRegionFaults proves that the suite of regions can fail, as TestPlantedFaults does for
-// that of lanes.
+// the suite of lanes.
 func TestPlantedRegionFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []struct {
@@ -98,7 +98,7 @@ func TestPlantedRegionFaults(t *testing.T) {
 			}}},
 		{"reads overtake writes", "operations in order",
 			regionFault{order: func(operations []rdmanet.Operation) []rdmanet.Operation {
-				// Their completions come in order all the same: the read takes place twice.
+				// Their completions still come in order: the read takes place twice.
 				var early []rdmanet.Operation
 				for _, o := range operations {
 					if o.Kind == rdmanet.OperationRead {
@@ -211,7 +211,7 @@ func TestPlantedRegionFaults(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
-			// Some show by chance, and on a busy machine not at once.
+			// Some faults show only by chance, and on a busy machine not at once.
 			for attempt := 1; ctx.Err() == nil; attempt++ {
 				if err := c.Check(ctx, &faultyRegions{newFaultyFabric(t, c.Config,
 					nil).(*faultyFabric), &fault.plant, t}); err != nil {
@@ -224,7 +224,7 @@ func TestPlantedRegionFaults(t *testing.T) {
 	}
 }
 
-// revokeLater is Revoke that does not wait for its effect.
+// revokeLater is a Revoke that does not wait for its effect.
 func revokeLater(r *faultyRegion, peer rdmanet.Peer) error {
 	done := make(chan error, 1)
 	go func() {
@@ -265,7 +265,7 @@ func (h *faultyRegionHost) Expose(name string, size int) (rdmanet.Region, error)
 	return r, nil
 }
 
-// grants finds the regions of a fabric, for the fault that has owners forget about incarnations.
+// grants maps the regions of a fabric, for the fault that makes owners ignore incarnations.
 var grants sync.Map
 
 type grantKey struct {
@@ -336,7 +336,7 @@ func (r *faultyRegion) Await(ctx context.Context, ready func() bool) error {
 	return r.fault.await(r, ctx, ready)
 }
 
-// faultyAttachment is an attachment that may be made again behind the caller's back.
+// faultyAttachment is an attachment that may be remade without the caller's knowledge.
 type faultyAttachment struct {
 	rdmanet.Attachment
 	host *faultyRegionHost
@@ -353,14 +353,14 @@ func (a *faultyAttachment) sound() rdmanet.Attachment {
 	return a.Attachment
 }
 
-// faultyQueue unpacks attachments, and posts and hands out what the fault makes of it. Operations
-// with tag 0 are its own.
+// faultyQueue unwraps attachments, and applies the fault to posts and completions. Operations with
+// tag 0 are its own.
 type faultyQueue struct {
 	rdmanet.Queue
 	fault *regionFault
 
 	mu      sync.Mutex
-	own     int // outstanding operations that nobody knows of
+	own     int // outstanding operations that the caller does not know of
 	hanging int
 	got     int // completions
 	held    []rdmanet.Operation
@@ -396,8 +396,8 @@ func (q *faultyQueue) Post(operations ...rdmanet.Operation) error {
 	return q.post(posted, own)
 }
 
-// post posts operations, one at a time where the fault made several of one, so that others can see
-// what is in between.
+// post posts operations. If the fault turned one operation into several, it posts them one at a
+// time, so that others can see the states in between.
 func (q *faultyQueue) post(posted []rdmanet.Operation, own int) error {
 	if own > 0 && q.fault.rewrite != nil {
 		for _, o := range posted[:len(posted)-1] {

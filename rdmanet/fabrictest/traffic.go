@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// pattern is what frames are filled from: any 256 bytes from there on differ.
+// pattern is the source of the frames' contents. Any two of its first 256 offsets differ.
 var pattern = func() []byte {
 	p := make([]byte, 256+(128<<10))
 	for k := range p {
@@ -21,8 +21,8 @@ var pattern = func() []byte {
 	return p
 }()
 
-// frameOf makes frame number i: the number, then bytes that follow from it, size bytes in all but
-// at least 8.
+// frameOf makes frame number i: the number, then bytes derived from it. The frame has size bytes,
+// but at least 8.
 func frameOf(i uint64, size int) []byte {
 	frame := make([]byte, max(size, 8))
 	binary.BigEndian.PutUint64(frame, i)
@@ -30,7 +30,7 @@ func frameOf(i uint64, size int) []byte {
 	return frame
 }
 
-// checkFrame says whether frame is number i and whole.
+// checkFrame returns an error unless frame is number i and intact.
 func checkFrame(frame []byte, i uint64) error {
 	if len(frame) < 8 {
 		return fmt.Errorf("frame %d has %d bytes", i, len(frame))
@@ -44,7 +44,7 @@ func checkFrame(frame []byte, i uint64) error {
 	return nil
 }
 
-// inbox is a receiver that keeps everything, in its order, with the events of its host in between.
+// inbox is a receiver that keeps all frames in order, with the events of its host in between.
 type inbox struct {
 	mu      sync.Mutex
 	frames  []arrival
@@ -83,7 +83,7 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 	in.change()
 }
 
-// watch puts LaneReset events in between the frames.
+// watch inserts LaneReset events between the frames.
 func (in *inbox) watch(event rdmanet.PeerEvent) {
 	if event.Kind != rdmanet.LaneReset {
 		return
@@ -105,7 +105,7 @@ func (in *inbox) count() int {
 	return len(in.frames)
 }
 
-// wait gives everything that arrived once holds is true of it.
+// wait returns everything that arrived, once holds returns true for it.
 func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bool) ([]arrival,
 	error) {
 	for {
@@ -123,8 +123,7 @@ func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bo
 	}
 }
 
-// waitCount waits for that many frames and checks that they are numbers 0 to count-1 from that
-// peer.
+// waitCount waits for count frames and checks that they are numbers 0 to count-1 from that peer.
 func (in *inbox) waitCount(ctx context.Context, from rdmanet.Peer, count int) error {
 	frames, waitErr := in.wait(ctx, fmt.Sprintf("%d frames", count), func(a []arrival) bool {
 		return len(a) >= count
@@ -149,7 +148,8 @@ func (in *inbox) waitCount(ctx context.Context, from rdmanet.Peer, count int) er
 	return nil
 }
 
-// quiet says whether nothing more arrives for a while; what is late after a flush is twice.
+// quiet returns an error if a frame arrives in the next moment. A frame that arrives after a flush
+// is a duplicate.
 func (in *inbox) quiet(ctx context.Context, count int) error {
 	timer := time.NewTimer(50 * time.Millisecond)
 	defer timer.Stop()
@@ -167,7 +167,7 @@ func (in *inbox) quiet(ctx context.Context, count int) error {
 	return nil
 }
 
-// events keeps what a host tells of its peers.
+// events keeps the events that a host reports about its peers.
 type events struct {
 	mu      sync.Mutex
 	list    []rdmanet.PeerEvent
@@ -186,7 +186,7 @@ func watchEvents(h rdmanet.Host) *events {
 	return e
 }
 
-// wait gives the first event of that kind.
+// wait returns the first event of that kind.
 func (e *events) wait(ctx context.Context, kind rdmanet.EventKind) (rdmanet.PeerEvent, error) {
 	for {
 		e.mu.Lock()
@@ -206,8 +206,7 @@ func (e *events) wait(ctx context.Context, kind rdmanet.EventKind) (rdmanet.Peer
 	}
 }
 
-// pair starts members 0 and 1, the second with a receiver of lane "test", and opens the lane
-// between them.
+// pair starts members 0 and 1 and opens a lane "test" between them, with a receiver at member 1.
 func pair(f Fabric, in *inbox) (from, to rdmanet.Host, lane rdmanet.Lane, err error) {
 	if from, err = f.Start(0); err != nil {
 		return nil, nil, nil, err
@@ -232,7 +231,7 @@ func peerOf(h rdmanet.Host) rdmanet.Peer {
 	return rdmanet.Peer{ID: h.ID(), Incarnation: h.Incarnation()}
 }
 
-// send sends the frames from number first on, up to before, of those sizes in turn.
+// send sends the frames with numbers first to before-1. Their sizes cycle through sizes.
 func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ...int) error {
 	for i := first; i < before; i++ {
 		if err := lane.Send(ctx, frameOf(i, sizes[int(i)%len(sizes)])); err != nil {
@@ -242,15 +241,15 @@ func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ..
 	return nil
 }
 
-// sendUntilError sends until the lane breaks, and gives its error and how many frames were
-// accepted.
+// sendUntilError sends until the lane breaks. It returns the lane's error and the number of
+// accepted frames.
 func sendUntilError(ctx context.Context, lane rdmanet.Lane, first uint64) (uint64, error) {
 	for i := first; ; i++ {
 		if err := lane.Send(ctx, frameOf(i, 64)); err != nil {
 			return i, err
 		}
 		if i%64 == 0 {
-			// The lane is not to be drowned in the meantime.
+			// Do not overload the lane in the meantime.
 			if err := pause(ctx, time.Millisecond); err != nil {
 				return i, err
 			}
@@ -269,7 +268,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// within runs work under a deadline and says so if it passes.
+// within runs work under a deadline and returns an error if it passes.
 func within(ctx context.Context, limit time.Duration, what string,
 	work func(context.Context) error) error {
 	limit = patience(ctx, limit)
@@ -290,7 +289,7 @@ func within(ctx context.Context, limit time.Duration, what string,
 	}
 }
 
-// want says so unless err is what it should be.
+// want returns an error unless err matches target.
 func want(what string, err, target error) error {
 	if !errors.Is(err, target) {
 		return fmt.Errorf("%s: got error %v, want %q", what, err, target)
@@ -298,7 +297,7 @@ func want(what string, err, target error) error {
 	return nil
 }
 
-// together runs all the work at once and gives the first error.
+// together runs all functions concurrently and returns the first error.
 func together(work ...func() error) error {
 	errs := make(chan error, len(work))
 	for _, w := range work {

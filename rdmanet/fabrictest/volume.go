@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Slow is what a Fabric has beside its methods where connecting and moving bytes cost much, as on a
-// device that is emulated: the cases that are about volume do with less of it, and what has to end
-// in time is given more.
+// Slow is implemented by a Fabric on which connecting and moving bytes is expensive, such as an
+// emulated device. Cases that need volume use less of it, and deadlines are longer.
 type Slow interface {
-	// Less is what the volume is divided by, at least 1.
+	// Less returns the divisor of the volume, at least 1.
 	Less() int
-	// Patience is what deadlines are multiplied by, at least 1. The mend timeouts of its hosts may
-	// be up to that much longer, too.
+	// Patience returns the factor for deadlines, at least 1. The mend timeouts of the fabric's
+	// hosts may also be longer by up to this factor.
 	Patience() int
 }
 
-// volume is count, or what a slow fabric does of it.
+// volume returns count, reduced on a slow fabric.
 func volume(f Fabric, count int) int {
 	if slow, ok := f.(Slow); ok {
 		return count / slow.Less()
@@ -24,10 +23,10 @@ func volume(f Fabric, count int) int {
 	return count
 }
 
-// patienceKey is where a case's context has the patience of its fabric.
+// patienceKey is the context key of the fabric's patience.
 type patienceKey struct{}
 
-// withPatience gives a case's context.
+// withPatience returns a case's context.
 func withPatience(f Fabric) (context.Context, context.CancelFunc) {
 	ctx := context.Background()
 	if slow, ok := f.(Slow); ok {
@@ -36,7 +35,7 @@ func withPatience(f Fabric) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience(ctx, caseTimeout))
 }
 
-// patience is how long to wait for what may take that long.
+// patience returns the limit, extended on a slow fabric.
 func patience(ctx context.Context, limit time.Duration) time.Duration {
 	if times, ok := ctx.Value(patienceKey{}).(int); ok {
 		return limit * time.Duration(times)

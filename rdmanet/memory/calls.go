@@ -8,17 +8,17 @@ import (
 // callsSealed is added to the count by seal.
 const callsSealed = 1 << 32
 
-// calls counts the receive calls that run on a host, until it is sealed: from then on none begins.
+// calls counts the running receive calls of a host. Once it is sealed, no further call begins.
 type calls struct {
-	state atomic.Int64 // the number, and callsSealed
+	state atomic.Int64 // the number of calls, plus callsSealed once sealed
 	seals sync.Once
 	once  sync.Once
-	quiet chan struct{} // closed when it is sealed and none runs
+	quiet chan struct{} // closed when sealed and no call is running
 }
 
 func newCalls() *calls { return &calls{quiet: make(chan struct{})} }
 
-// begin counts a call that is about to run; false if it must not.
+// begin counts a call that is about to run. It returns false if the call must not run.
 func (c *calls) begin() bool {
 	if c.state.Add(1) > callsSealed {
 		c.end()
@@ -27,10 +27,10 @@ func (c *calls) begin() bool {
 	return true
 }
 
-// end takes a call that has returned out of the count.
+// end removes a returned call from the count.
 func (c *calls) end() { c.check(c.state.Add(-1)) }
 
-// seal lets no further call begin. What it gives is closed once none runs.
+// seal lets no further call begin. It returns a channel that is closed once no call is running.
 func (c *calls) seal() <-chan struct{} {
 	c.seals.Do(func() { c.check(c.state.Add(callsSealed)) })
 	return c.quiet

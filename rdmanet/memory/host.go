@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what
-	// they got.
+	// owedTimeout bounds how long Close waits for receive functions to return, so that it can
+	// acknowledge their frames.
 	owedTimeout = 5 * time.Second
-	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
-	// notice it.
+	// closeGrace is how long Close waits, after its context has ended, for goroutines that only
+	// have to notice the end.
 	closeGrace = time.Second
 )
 
@@ -31,10 +31,11 @@ type Host struct {
 	peers       *peers.Tracker
 	goroutines  sync.WaitGroup // lanes' goroutines, and those that call this host's receivers
 	closed      chan struct{}  // closed when the host is dead
-	calls       *calls         // of this host's receive functions
+	calls       *calls         // running calls of this host's receive functions
 
 	receivers map[string]rdmanet.ReceiveFunc // guarded by the network's lock
-	// who is let in, nil for everybody; guarded by the network's lock, replaced and never changed
+	// The members, or nil if every peer is one. Guarded by the network's lock. The map is replaced,
+	// never changed.
 	members map[rdmanet.PeerID]bool
 
 	mu      sync.Mutex
@@ -44,7 +45,7 @@ type Host struct {
 	lost    map[laneKey]lostFrames
 
 	regions     map[string]*segment.Region // of this host
-	attachments map[*attachment]struct{}   // of this host, that work as far as it knows
+	attachments map[*attachment]struct{}   // of this host, working as far as it knows
 	queues      map[*queue]struct{}
 	links       map[rdmanet.PeerID]*link
 }
@@ -56,8 +57,8 @@ type laneKey struct {
 	name string
 }
 
-// lostFrames are frames that earlier lanes of a name gave up on their way to an incarnation, or to
-// whoever it would have been (0), and that the receiver has not been told of.
+// lostFrames counts frames that earlier lanes of a name gave up on their way to an incarnation, or
+// to any incarnation (0), and that have not been reported to the receiver.
 type lostFrames struct {
 	incarnation rdmanet.Incarnation
 	frames      uint64
@@ -121,10 +122,10 @@ func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return l, nil
 }
 
-// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses
-// mean nothing here. Lanes and attachments to who is no member any more end with ErrNotMember, and
-// what it was granted is taken back; who comes back finds that what the lanes had not delivered is
-// lost.
+// SetMembers replaces the member set. Until the first call, and after a call with nil, every peer
+// is a member. The addresses are ignored. Lanes and attachments to a removed peer end with
+// ErrNotMember, and its grants are withdrawn. If the peer is added again, the frames that its lanes
+// had not delivered are lost.
 func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	var set map[rdmanet.PeerID]bool
 	if members != nil {
@@ -161,14 +162,14 @@ func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	return nil
 }
 
-// isMember tells whether a peer is let in.
+// isMember reports whether a peer is a member.
 func (h *Host) isMember(id rdmanet.PeerID) bool {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()
 	return h.members == nil || h.members[id]
 }
 
-// retire takes a lane that broke out of the host and remembers what it gave up.
+// retire removes a broken lane from the host and remembers the frames that it gave up.
 func (h *Host) retire(l *lane) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,8 +191,8 @@ func (h *Host) retireLocked(l *lane) {
 	}
 }
 
-// takeLost gives the frames that the receiver, in that incarnation, is to be told of, and forgets
-// them.
+// takeLost returns and clears the number of lost frames to report to the receiver in that
+// incarnation.
 func (h *Host) takeLost(key laneKey, incarnation rdmanet.Incarnation) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,8 +204,8 @@ func (h *Host) takeLost(key laneKey, incarnation rdmanet.Incarnation) uint64 {
 	return lost.frames
 }
 
-// restarted is the tracker's hook. Every lane notices by itself that its receiver is gone, so there
-// is nothing to end.
+// restarted is the tracker's hook. It does nothing: every lane detects by itself that its receiver
+// is gone.
 func (h *Host) restarted(rdmanet.Peer) {}
 
 func (h *Host) isClosing() bool {
@@ -213,7 +214,7 @@ func (h *Host) isClosing() bool {
 	return h.closing
 }
 
-// serve starts a goroutine that this host's Close waits for; false when the host is dead.
+// serve starts a goroutine that this host's Close waits for. It returns false if the host is dead.
 func (h *Host) serve(work func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -270,7 +271,7 @@ func (h *Host) flush(ctx context.Context) error {
 		l.window.Seal(l.wrap(rdmanet.ErrClosed))
 	}
 	for _, l := range lanes {
-		// A lane's own end is no reason to wait longer, and is told to whoever sends.
+		// A lane that breaks is no reason to wait longer. Its senders get the error.
 		if err := l.window.Flushed(ctx); err != nil && ctx.Err() != nil {
 			return fmt.Errorf("host %s: frames are left unsent: %w", h.id, ctx.Err())
 		}

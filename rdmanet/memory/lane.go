@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// A batch is what one call of a receive function gets at most.
+// These limits bound the batch that one call of a receive function gets.
 const (
 	batchFramesMax = 1024
 	batchBytesMax  = 4 << 20
@@ -22,14 +22,14 @@ type lane struct {
 	host   *Host
 	key    laneKey
 	window *window.Window
-	// whose incarnation the lane leads to, 0 before it was reached; set by the lane's goroutine
+	// The incarnation that the lane leads to, 0 before it was reached. Set by the lane's goroutine.
 	receiver atomic.Uint64
 }
 
 var (
-	errSilent = errors.New("gone without a word")
+	errSilent = errors.New("the peer disappeared without a goodbye")
 	errLeft   = errors.New("the peer closed")
-	errNobody = errors.New("nobody is there")
+	errNobody = errors.New("no host is there")
 	errNoName = errors.New("the peer does not receive lanes of that name")
 )
 
@@ -56,22 +56,22 @@ func (l *lane) Close() error {
 	return nil
 }
 
-// bound is the incarnation that the lane leads to, 0 before it was reached.
+// bound returns the incarnation that the lane leads to, or 0 before it was reached.
 func (l *lane) bound() rdmanet.Incarnation { return rdmanet.Incarnation(l.receiver.Load()) }
 
-// wrap says which lane an error is of.
+// wrap adds the lane to an error.
 func (l *lane) wrap(err error) error {
 	return fmt.Errorf("lane %q to %s: %w", l.key.name, l.key.peer, err)
 }
 
-// run sees to the lane's connection until the lane breaks.
+// run manages the lane's connection until the lane breaks.
 func (l *lane) run() {
 	defer l.host.goroutines.Done()
 	defer l.host.retire(l)
 	mend := time.NewTimer(l.host.network.mendTimeout)
 	defer mend.Stop()
 	var cause error
-	var served chan struct{} // the last delivery's end
+	var served chan struct{} // closed at the end of the last delivery
 	for {
 		r := l.host.network.route(l.host.id, l.key.peer, l.key.name)
 		switch {
@@ -106,13 +106,13 @@ func (l *lane) run() {
 	}
 }
 
-// connected serves the lane as long as its receiver can be reached. It gives the end of the
-// delivery that it started, and false when the lane broke.
+// connected serves the lane while its receiver can be reached. It returns the channel that is
+// closed at the end of the delivery that it started, and false if the lane broke.
 func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, up bool) {
 	from, to := l.host.peer(), r.host.peer()
 	l.receiver.Store(uint64(to.Incarnation))
-	// Incarnations of one network only grow, and a host finds out of a newer one only after the
-	// older one is dead.
+	// Incarnations of one network only grow, and a host learns of a newer one only after the older
+	// one is dead.
 	if l.host.peers.Up(to) != nil {
 		return nil, true
 	}
@@ -152,7 +152,7 @@ func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, 
 	}
 }
 
-// delivery is the receiving half of a lane for as long as the link holds.
+// delivery is the receiving half of a lane while the link works.
 type delivery struct {
 	window                   *window.Window
 	calls                    *calls
@@ -162,8 +162,8 @@ type delivery struct {
 	stop                     <-chan struct{}
 }
 
-// run hands batches to the receive function. A batch that was taken is always handed over: the
-// window is not wound back.
+// run hands batches to the receive function. A batch that was taken is always handed over, because
+// the window is never rewound.
 func (d *delivery) run() {
 	var frames [][]byte
 	for {
@@ -196,7 +196,8 @@ func (d *delivery) run() {
 	}
 }
 
-// deliver hands over what there is, and acknowledges it; false if there is nothing.
+// deliver hands over the available frames and acknowledges them. It returns false if there are
+// none.
 func (d *delivery) deliver(frames [][]byte) (list [][]byte, taken bool) {
 	frames, first := d.window.Take(frames, batchFramesMax, batchBytesMax)
 	if len(frames) == 0 {
@@ -213,7 +214,7 @@ func (d *delivery) deliver(frames [][]byte) (list [][]byte, taken bool) {
 func (l *lane) reset(host *Host) {
 	l.window.Break(l.wrap(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
 		host.incarnation)))
-	// A newer one yet may be known by now, and then there is nothing to tell.
+	// Seen fails if an even newer incarnation is known. Then there is nothing to report.
 	_ = l.host.peers.Seen(host.peer())
 }
 

@@ -26,7 +26,7 @@ func TestRegions(t *testing.T) {
 	fabrictest.RunRegions(t, newFabric)
 }
 
-// fabric is a memory network as the suite wants it.
+// fabric adapts a memory network to the suite.
 type fabric struct {
 	t       testing.TB
 	network *memory.Network
@@ -64,7 +64,7 @@ func (f *fabric) start(id rdmanet.PeerID) (*memory.Host, error) {
 	f.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = h.Close(ctx) // some cases leave frames that nobody takes
+		_ = h.Close(ctx) // some cases leave frames that no peer takes
 	})
 	return h, nil
 }
@@ -86,8 +86,8 @@ func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) 
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
-// Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes
-// work, and what was lost is told.
+// TestMembers checks that a removed member can neither send nor receive. When it is added again,
+// new lanes work, and the loss is reported.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()

@@ -12,21 +12,22 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// MendTimeoutDefault is how long a lane's receiver may be away before the lane breaks.
+// MendTimeoutDefault is the default of Options.MendTimeout.
 const MendTimeoutDefault = 10 * time.Second
 
-// Options of a network, the same for all its hosts. Zero values mean the defaults.
+// Options configure a network, and apply to all its hosts. Zero values mean the defaults.
 type Options struct {
-	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536
-	// frames.
+	// WindowBytes and WindowFrames bound the unacknowledged frames of a lane. The defaults are 32
+	// MiB and 65,536 frames.
 	WindowBytes, WindowFrames int
-	// FrameMax bounds a frame, in bytes: 16 MiB, or the window if that is smaller.
+	// FrameMax bounds a frame, in bytes. The default is 16 MiB, or the window if that is smaller.
 	FrameMax int
-	// MendTimeout is how long a lane's receiver may be away before the lane breaks: 10 seconds.
+	// MendTimeout is how long a lane's receiver may be away before the lane breaks. The default is
+	// 10 seconds.
 	MendTimeout time.Duration
 }
 
-// Network is a set of hosts that reach each other.
+// Network is a set of hosts that can reach each other.
 type Network struct {
 	limits      window.Limits
 	mendTimeout time.Duration
@@ -36,13 +37,13 @@ type Network struct {
 	incarnation rdmanet.Incarnation
 }
 
-// place is where a host of one name lives, or lived, or will live: what lanes to it need to know.
-// Guarded by the network's lock.
+// place is the state of one host name, whether a host is alive under it or not, as lanes to it need
+// it. It is guarded by the network's lock.
 type place struct {
 	host    *Host               // nil when no host of that name is alive
-	left    rdmanet.Incarnation // the last host that closed in order
+	left    rdmanet.Incarnation // the last host that said goodbye
 	cut     map[rdmanet.PeerID]bool
-	wires   map[rdmanet.PeerID]*atomic.Bool // the same, for those that have attached
+	wires   map[rdmanet.PeerID]*atomic.Bool // the same as cut, for peers that have attached
 	changed chan struct{}                   // closed and replaced when something here changes
 }
 
@@ -51,8 +52,8 @@ func (p *place) change() {
 	p.changed = make(chan struct{})
 }
 
-// NewNetwork gives a network without hosts. With several options, the last one counts; with
-// impossible ones, NewNetwork panics: they are the program's own.
+// NewNetwork returns a network without hosts. If several options are given, the last one counts.
+// Invalid options are a programming error: NewNetwork panics.
 func NewNetwork(options ...Options) *Network {
 	var o Options
 	if len(options) > 0 {
@@ -70,8 +71,8 @@ func NewNetwork(options ...Options) *Network {
 		places: make(map[rdmanet.PeerID]*place)}
 }
 
-// Host starts a host of that name, as a new incarnation if there was one before. It is an error if
-// one is alive.
+// Host starts a host with that name, as a new incarnation if there was one before. It returns an
+// error if one is alive.
 func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,9 +101,9 @@ func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 	return h, nil
 }
 
-// Kill ends the host of that name as a crash does: nobody is told, frames under way are lost, no
-// receive call begins any more. It does not wait for receive calls that run; Close of the killed
-// host does. Without such a host nothing happens.
+// Kill ends the host with that name as a crash would: no peer is told, frames under way are lost,
+// no further receive call begins. It does not wait for running receive calls; Close of the killed
+// host does. Without such a host it does nothing.
 func (n *Network) Kill(id rdmanet.PeerID) {
 	n.mu.Lock()
 	p := n.place(id)
@@ -113,10 +114,10 @@ func (n *Network) Kill(id rdmanet.PeerID) {
 	}
 }
 
-// Cut breaks the link between two hosts, or all that will live under their names, until Mend.
+// Cut breaks the link between two names, for their current and future hosts, until Mend.
 func (n *Network) Cut(a, b rdmanet.PeerID) { n.setCut(a, b, true) }
 
-// Mend takes Cut back.
+// Mend undoes Cut.
 func (n *Network) Mend(a, b rdmanet.PeerID) { n.setCut(a, b, false) }
 
 func (n *Network) setCut(a, b rdmanet.PeerID, cut bool) {
@@ -132,7 +133,7 @@ func (n *Network) setCut(a, b rdmanet.PeerID, cut bool) {
 	}
 }
 
-// place gives the place of that name; the caller holds the lock.
+// place returns the place of that name. The caller holds the lock.
 func (n *Network) place(id rdmanet.PeerID) *place {
 	p := n.places[id]
 	if p == nil {
@@ -143,7 +144,7 @@ func (n *Network) place(id rdmanet.PeerID) *place {
 	return p
 }
 
-// wire tells, as it changes, whether the link between two names is cut.
+// wire returns a flag that is true while the link between two names is cut.
 func (n *Network) wire(from, to rdmanet.PeerID) *atomic.Bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,8 +156,8 @@ func (n *Network) wire(from, to rdmanet.PeerID) *atomic.Bool {
 	return p.wires[from]
 }
 
-// alive is the incarnation of that name that is there now, cut off or not, 0 if none is; changed is
-// closed when anything about the name may have changed.
+// alive returns the incarnation alive under that name, cut off or not, or 0 if there is none.
+// changed is closed when anything about the name may have changed.
 func (n *Network) alive(id rdmanet.PeerID) (incarnation rdmanet.Incarnation,
 	changed <-chan struct{}) {
 	n.mu.Lock()
@@ -168,9 +169,9 @@ func (n *Network) alive(id rdmanet.PeerID) (incarnation rdmanet.Incarnation,
 	return incarnation, p.changed
 }
 
-// route is what a lane sees of its receiver at one moment.
+// route is a lane's view of its receiver at one moment.
 type route struct {
-	host    *Host               // who is there, nil if nobody can be reached
+	host    *Host               // the host that is there, nil if it cannot be reached
 	receive rdmanet.ReceiveFunc // nil if the lane's name is not registered
 	left    rdmanet.Incarnation // the last incarnation that said goodbye
 	changed <-chan struct{}     // closed when any of this may have changed

@@ -19,14 +19,14 @@ var (
 	errCut     = errors.New("the link is cut")
 )
 
-// queue implements rdmanet.Queue. Whoever posts performs the operations, but for those that have to
-// wait for a link.
+// queue implements rdmanet.Queue. The posting goroutine performs the operations, except those that
+// must wait for a link.
 type queue struct {
 	host        *Host
 	completions *segment.Completions
 
 	posting sync.Mutex
-	done    []rdmanet.Completion // performed by the Post under way and not yet completed
+	done    []rdmanet.Completion // performed by the current Post and not yet completed
 }
 
 // Queue implements rdmanet.RegionHost.
@@ -70,7 +70,7 @@ func (q *queue) Post(operations ...rdmanet.Operation) error {
 	return nil
 }
 
-// complete hands over what was performed so far. The caller holds the lock.
+// complete hands over the completions so far. The caller holds the lock.
 func (q *queue) complete() {
 	if len(q.done) > 0 {
 		q.completions.Complete(q.done...)
@@ -79,7 +79,7 @@ func (q *queue) complete() {
 	}
 }
 
-// check says what is wrong with an operation.
+// check returns an error if an operation is invalid.
 func (q *queue) check(operation *rdmanet.Operation) error {
 	a, ok := operation.To.(*attachment)
 	if !ok || a.host != q.host {
@@ -115,16 +115,16 @@ func (q *queue) Close() error {
 	return nil
 }
 
-// link is the way from this host to a peer's regions. Where it is cut, operations wait in a line;
-// all that is posted behind them waits there too, whatever region and queue it is of, so that the
-// completions of a peer keep their order.
+// link is the connection from this host to a peer's regions. While it is cut, operations wait in a
+// line. All operations posted behind them wait too, whatever their region and queue, which keeps
+// the order of the peer's completions.
 type link struct {
 	host *Host
 	peer rdmanet.PeerID
 	cut  *atomic.Bool
 	kick chan struct{} // an attachment ended
 
-	stalled atomic.Bool // there is a line, and a goroutine that serves it
+	stalled atomic.Bool // there is a line and a goroutine serving it
 	mu      sync.Mutex
 	line    []waiting
 }
@@ -137,12 +137,12 @@ type waiting struct {
 	deadline   time.Time
 }
 
-// mustWait tells whether an operation may have to.
+// mustWait reports whether an operation may have to wait.
 func (l *link) mustWait() bool { return l.stalled.Load() || l.cut.Load() }
 
-// wait puts an operation in line; false when it need not wait after all.
+// wait puts an operation in line. It returns false if the operation need not wait after all.
 func (l *link) wait(q *queue, a *attachment, operation *rdmanet.Operation) bool {
-	q.complete() // what stands in line may complete before Post returns
+	q.complete() // operations in line may complete before Post returns
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.stalled.Load() {
@@ -186,7 +186,7 @@ func (l *link) run() {
 	}
 }
 
-// pass waits until the link is whole, or ends the operation's attachment.
+// pass waits until the link works, or ends the operation's attachment.
 func (l *link) pass(w *waiting) {
 	timeout := time.NewTimer(time.Until(w.deadline))
 	defer timeout.Stop()

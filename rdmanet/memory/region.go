@@ -57,7 +57,7 @@ type attachment struct {
 	region    *segment.Region
 	admission *segment.Admission
 	link      *link
-	// what the first operation failed with, or what ended the attachment before
+	// The error of the first failed operation, or the error that ended the attachment before.
 	over atomic.Pointer[error]
 }
 
@@ -96,7 +96,7 @@ func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rd
 	}
 }
 
-// attach is Attach to a host that is there. ErrUnreachable: it is there no more.
+// attach attaches to a host that is there. It returns ErrUnreachable if the host is gone.
 func (h *Host) attach(owner *Host, name string) (rdmanet.Attachment, error) {
 	region := owner.region(name)
 	if region == nil {
@@ -106,7 +106,8 @@ func (h *Host) attach(owner *Host, name string) (rdmanet.Attachment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", owner.id, err)
 	}
-	// A newer life may be known by now; that this one is over, the first operation tells.
+	// Seen fails if a newer incarnation is known. The first operation then reports that this one is
+	// over.
 	_ = h.peers.Seen(owner.peer())
 	a := &attachment{host: h, peer: owner.peer(), region: region, admission: admission}
 	wire := h.network.wire(h.id, owner.id)
@@ -154,7 +155,7 @@ func (a *attachment) Close() error {
 	return nil
 }
 
-// end ends an attachment that still works with that error, and waits for the operation under way.
+// end ends an attachment with err, if it still works, and waits for the operation under way.
 func (a *attachment) end(err error) {
 	a.admission.End(err)
 	_ = a.failed(a.admission.Err())
@@ -164,7 +165,7 @@ func (a *attachment) end(err error) {
 	}
 }
 
-// perform does one operation, now.
+// perform performs one operation immediately.
 func (a *attachment) perform(operation *rdmanet.Operation) error {
 	var err error
 	if operation.Kind == rdmanet.OperationWrite {
@@ -178,8 +179,8 @@ func (a *attachment) perform(operation *rdmanet.Operation) error {
 	return nil
 }
 
-// failed notes why the attachment is over, which the owner's side has been told already, and gives
-// what the first call noted.
+// failed records why the attachment is over and returns the error that the first call recorded. The
+// owner's admission has ended already.
 func (a *attachment) failed(err error) error {
 	if over := a.over.Load(); over != nil {
 		return *over

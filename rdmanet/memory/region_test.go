@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// regionPair gives two hosts, a region of the first that the second may write, its attachment and a
-// queue.
+// regionPair returns two hosts, a region of the first that the second may write, its attachment and
+// a queue.
 func regionPair(t *testing.T, ctx context.Context) (*memory.Network, [2]*memory.Host,
 	rdmanet.Region, rdmanet.Attachment, rdmanet.Queue) {
 	t.Helper()
@@ -62,7 +62,7 @@ func write(t *testing.T, ctx context.Context, queue rdmanet.Queue, to rdmanet.At
 	return into[0].Err
 }
 
-// The way of a write and a read, there and back, allocates nothing.
+// TestRegionAllocations checks that a round of a write and a read allocates nothing.
 func TestRegionAllocations(t *testing.T) {
 	ctx := t.Context()
 	_, _, _, attachment, queue := regionPair(t, context.Background())
@@ -83,12 +83,12 @@ func TestRegionAllocations(t *testing.T) {
 	}
 }
 
-// Who leaves the member set loses what it was granted, and what leads to it ends.
+// TestRegionMembers checks that a removed member loses its grants and that attachments to it end.
 func TestRegionMembers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		at   int // whose member set loses the other
+		at   int // the host whose member set loses the other
 		want error
 	}{{"owner", 0, rdmanet.ErrAccess}, {"peer", 1, rdmanet.ErrNotMember}} {
 		t.Run(test.name, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestRegionMembers(t *testing.T) {
 	}
 }
 
-// Operations that wait for a cut link complete when their attachment or their host is closed, in
-// order, and the Post behind them waits its turn.
+// TestClosedBehindCut checks operations that wait for a cut link. They complete in order when their
+// attachment or their host is closed, and the Post behind them waits its turn.
 func TestClosedBehindCut(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*memory.Network, [2]*memory.Host,

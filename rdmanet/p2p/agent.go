@@ -17,29 +17,29 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten
-// when there is no room.
+// attachmentsMax bounds the working attachments of one stream. Attachments that are over are
+// removed when there is no room.
 const attachmentsMax = 1024
 
-// agent serves one peer's region stream: it performs requests in their order and answers each. What
-// it holds for a peer is bounded by intakeBytes, answersBytes with one answer more, and
-// attachmentsMax; it waits for the network only while it holds no admission.
+// agent serves one peer's region stream: it performs requests in their order and answers each. Its
+// memory for a peer is bounded by intakeBytes, answersMax and attachmentsMax. It waits for the
+// network only while it holds no admission.
 type agent struct {
 	host    *Host
 	from    rdmanet.Peer // its incarnation is 0 before the hello
 	opening uint64
-	ended   chan struct{}   // closed when nothing of the stream lands any more
+	ended   chan struct{}   // closed when nothing of the stream can land any more
 	stopped context.Context // ended by stop
 	cancel  context.CancelFunc
 
 	mu sync.Mutex
-	// what requests come over: a direct connection, and the stream before it is made
+	// carrier is the stream at first, then the direct connection that carries the requests.
 	carrier carrier
 
 	intake   *intake
 	answers  answers
 	accesses map[uint32]access
-	highest  uint32 // number of an attachment
+	highest  uint32 // the highest attachment number so far
 }
 
 // access is the owner's side of an attachment.
@@ -56,7 +56,7 @@ func (a *agent) stop() {
 	unblock(a.carrier)
 }
 
-// begin makes that what requests come over, without a deadline, unless stop was called.
+// begin makes c the carrier of requests, without a deadline, unless stop was called.
 func (a *agent) begin(c carrier) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +121,7 @@ type pipeEnd struct{ net.Conn }
 // Reset implements carrier.
 func (p pipeEnd) Reset() error { return p.Close() }
 
-// conclude notes that the stream ended, and why.
+// conclude records that the stream ended, and why.
 func (a *agent) conclude(err error) {
 	h := a.host
 	a.cancel()
@@ -143,7 +143,7 @@ func (a *agent) conclude(err error) {
 	}
 }
 
-// run greets the peer and serves it.
+// run reads the peer's hello, answers it and serves the peer.
 func (a *agent) run(stream network.Stream) error {
 	h := a.host
 	if err := stream.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
@@ -183,7 +183,7 @@ func (a *agent) run(stream network.Stream) error {
 	return a.serve(conn)
 }
 
-// refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
+// refuse answers a hello with a refusal, and waits until the peer has read it.
 func (a *agent) refuse(stream network.Stream, word status) error {
 	if _, err := stream.Write(regionAnswer{status: word,
 		incarnation: a.host.incarnation}.append(nil)); err != nil {
@@ -194,7 +194,7 @@ func (a *agent) refuse(stream network.Stream, word status) error {
 	return fmt.Errorf("refused: %s", word)
 }
 
-// claim makes this the peer's agent, once nothing that came over its earlier stream lands any more.
+// claim makes this the peer's agent, once nothing from its earlier stream can land any more.
 func (a *agent) claim(caller peer.ID) status {
 	r := a.host.regions
 	r.mu.Lock()
@@ -263,8 +263,8 @@ func (a *agent) perform(wanted request) error {
 	}
 }
 
-// access finds the attachment of a request. It is the zero value if the attachment was forgotten,
-// since it was over.
+// access finds the attachment of a request. It returns the zero value if the attachment was removed
+// because it was over.
 func (a *agent) access(wanted request) (access, error) {
 	served, ok := a.accesses[wanted.attachment]
 	if !ok && wanted.attachment > a.highest {
@@ -274,8 +274,8 @@ func (a *agent) access(wanted request) (access, error) {
 	return served, nil
 }
 
-// write performs a write as its bytes come in: each part that is there is applied, from the first
-// to the last. What is left once a part was refused is taken and dropped.
+// write performs a write as its bytes arrive: it applies each available part, from the first to the
+// last. Once a part is refused, it reads and drops the rest.
 func (a *agent) write(wanted request) error {
 	served, err := a.access(wanted)
 	if err != nil {

@@ -5,24 +5,24 @@ import (
 	"net"
 )
 
-// answersBytes is how many bytes of answers wait at most before they go out; one answer more may
-// stand behind them, which makes answersMax.
+// answersBytes is the number of gathered bytes above which answers are sent. One more answer may
+// then have been added, which gives the maximum, answersMax.
 const (
 	answersBytes = 128 << 10
 	answersMax   = answersBytes + 2*responseSize + pieceMax
 )
 
-// answers is what an agent has to say, gathered until it is sent.
+// answers gathers an agent's answers until they are sent.
 type answers struct {
 	to     pieceWriter
-	same   response // requests that came to the same end, not yet in out
-	out    []byte   // reused
+	same   response // requests with the same outcome, not yet in out
+	out    []byte   // answers to send; reused
 	cuts   []int    // where in out the bytes of a long read begin or end
 	pieces net.Buffers
-	rest   net.Buffers // what a write has left of pieces
+	rest   net.Buffers // the pieces that a write has not written yet
 }
 
-// end tells how a request ended, together with those that ended the same way.
+// end records the outcome of a request, together with others of the same outcome.
 func (a *answers) end(word outcome) error {
 	if a.same.count > 0 && (a.same.outcome != word || a.same.count == responsesMax) {
 		a.settle()
@@ -32,7 +32,7 @@ func (a *answers) end(word outcome) error {
 	return a.bound()
 }
 
-// settle puts those that wait for more of their kind behind the others.
+// settle moves the answers that wait for more of the same outcome behind the others.
 func (a *answers) settle() {
 	if a.same.count > 0 {
 		a.out = a.same.append(a.out)
@@ -40,8 +40,8 @@ func (a *answers) settle() {
 	}
 }
 
-// begin answers a request that came to a good end with that many bytes, which the caller fills in
-// before it calls done.
+// begin answers a successful request with length bytes, which the caller fills in before it calls
+// done.
 func (a *answers) begin(length int) []byte {
 	a.settle()
 	a.out = response{outcome: outcomeDone, count: 1, length: uint32(length)}.append(a.out)
@@ -55,20 +55,21 @@ func (a *answers) begin(length int) []byte {
 	return a.out[at:]
 }
 
-// done ends what begin began: with an outcome other than a good one the bytes are left out.
+// done completes an answer that begin started. With an outcome other than outcomeDone the bytes are
+// left out.
 func (a *answers) done(length int, word outcome) error {
 	end := len(a.out)
 	switch {
 	case word != outcomeDone:
 		a.out = a.out[:end-length-responseSize]
 		return a.end(word)
-	case length >= gatherMin: // a record of its own, where records are
+	case length >= gatherMin: // a record of its own on a sealed connection
 		a.cuts = append(a.cuts, end-length, end)
 	}
 	return a.bound()
 }
 
-// bound sends when there is much to send.
+// bound sends the answers if there are many.
 func (a *answers) bound() error {
 	if len(a.out) < answersBytes {
 		return nil
@@ -76,7 +77,7 @@ func (a *answers) bound() error {
 	return a.flush()
 }
 
-// flush sends everything.
+// flush sends all answers.
 func (a *answers) flush() error {
 	a.settle()
 	if len(a.out) == 0 {
@@ -98,7 +99,7 @@ func (a *answers) flush() error {
 	return err
 }
 
-// pieceWriterTo gives a writer's way to take pieces.
+// pieceWriterTo returns w if it can write pieces, and else a wrapper that can.
 func pieceWriterTo(w io.Writer) pieceWriter {
 	if to, can := w.(pieceWriter); can {
 		return to
@@ -106,7 +107,7 @@ func pieceWriterTo(w io.Writer) pieceWriter {
 	return piecemeal{w}
 }
 
-// piecemeal writes pieces one by one.
+// piecemeal writes pieces one at a time.
 type piecemeal struct{ io.Writer }
 
 func (p piecemeal) writePieces(pieces *net.Buffers) error {

@@ -9,11 +9,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// errBroken: the stream broke while an attach was under way; it is tried again.
+// errBroken: the stream broke while an attach was under way. The attach is tried again.
 var errBroken = errors.New("the connection broke")
 
 // attachment is this host's access to a peer's region; it implements rdmanet.Attachment. It lives
-// as long as the stream that it was made on.
+// as long as the stream on which it was made.
 type attachment struct {
 	link       *link
 	name       string
@@ -33,8 +33,8 @@ var _ rdmanet.Attachment = (*attachment)(nil)
 type attachRequest struct {
 	name      string
 	number    uint32
-	reply     chan attachReply // has room for the one
-	abandoned bool             // nobody waits for the reply; the link's lock
+	reply     chan attachReply // has room for the one reply
+	abandoned bool             // no caller waits for the reply; guarded by the link's lock
 }
 
 type attachReply struct {
@@ -63,7 +63,7 @@ func (h *Host) Attach(ctx context.Context, to rdmanet.PeerID, name string) (rdma
 	return a, nil
 }
 
-// attach asks the peer for an attachment, as often as it takes, and waits for a peer that is not
+// attach asks the peer for an attachment until it gets an answer. It waits for a peer that is not
 // there.
 func (l *link) attach(ctx context.Context, name string) (*attachment, error) {
 	timeout := time.NewTimer(l.host.mendTimeout)
@@ -97,7 +97,7 @@ func (l *link) attach(ctx context.Context, name string) (*attachment, error) {
 		}
 		l.mu.Lock()
 		if !answered {
-			// The reply may have come by now, and comes with the lock held.
+			// The reply may have arrived meanwhile. It is sent with the lock held.
 			select {
 			case reply = <-asked.reply:
 				answered = true
@@ -143,7 +143,8 @@ func (a *attachment) errLocked() error {
 	return a.failure
 }
 
-// Close implements rdmanet.Attachment. What is outstanding takes place, or fails, as it would have.
+// Close implements rdmanet.Attachment. Outstanding operations take place or fail as they would
+// without it.
 func (a *attachment) Close() error {
 	a.link.mu.Lock()
 	defer a.link.mu.Unlock()
@@ -152,12 +153,12 @@ func (a *attachment) Close() error {
 	return nil
 }
 
-// wrap says which attachment an error is of.
+// wrap adds the attachment to an error.
 func (a *attachment) wrap(err error) error {
 	return fmt.Errorf("region %q of %s: %w", a.name, a.peer, err)
 }
 
-// fail ends the attachment with its first failure. The caller holds the link's lock.
+// fail ends the attachment and records its first failure. The caller holds the link's lock.
 func (a *attachment) fail(err error) {
 	if a.failure == nil {
 		a.failure = a.wrap(err)

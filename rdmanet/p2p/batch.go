@@ -7,26 +7,26 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// gatherMin is the size from which a frame is written from where it is, in bytes. Smaller ones are
-// copied together, for every piece has its price.
+// gatherMin is the size, in bytes, from which a frame is written without copying it. Smaller frames
+// are copied together, because every piece has a cost.
 const gatherMin = 4 << 10
 
-// pieceWriter is where batches go: it writes the pieces one behind the other, from where they are.
-// The list is its to change.
+// pieceWriter is the destination of batches. It writes the pieces in order without copying them. It
+// may change the list.
 type pieceWriter interface {
 	writePieces(pieces *net.Buffers) error
 }
 
-// batchWriter puts batches on a connection.
+// batchWriter writes batches to a connection.
 type batchWriter struct {
 	to     pieceWriter
-	buffer []byte      // reused for every batch: the header, and small frames
+	buffer []byte      // the header and small frames; reused for every batch
 	pieces net.Buffers // reused for every batch
-	rest   net.Buffers // what a write has left of pieces
+	rest   net.Buffers // the pieces that a write has not written yet
 }
 
-// write puts the frames on the connection as one batch, the first of them with that number: the
-// header, small frames copied behind it and large ones from where they are.
+// write writes the frames as one batch; first is the number of the first of them. Small frames are
+// copied behind the header, large ones are written without copying.
 func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	b := lane.AppendBatchHeader(w.buffer[:0], frames, first)
 	pieces, from := w.pieces[:0], 0
@@ -46,7 +46,7 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	return err
 }
 
-// unexpected turns an end in the middle of something into an error of its own.
+// unexpected turns io.EOF in the middle of a message into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

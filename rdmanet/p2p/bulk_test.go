@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// BenchmarkShare measures how much of raw TCP's rate over loopback a lane reaches, by frame size,
-// in both settings of the network and with frames that the receiver keeps and that are lent to it.
-// Raw TCP writes the same frames; it reads into one buffer of 1 MiB (of-tcp), which the processor's
-// cache holds, and where frames are kept also every frame into new memory (of-tcp-kept). All take
-// turns, 32 MiB each, in one process, so that what else the machine does hits all.
+// BenchmarkShare measures which share of raw TCP's rate over loopback a lane reaches, by frame
+// size, on open and trusted networks, with kept and with lent frames. Raw TCP writes the same
+// frames. It reads into one buffer of 1 MiB (of-tcp), which fits the processor's cache, and for
+// kept frames also every frame into new memory (of-tcp-kept). All take turns in one process, 32 MiB
+// each, so other load on the machine affects all of them.
 func BenchmarkShare(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		for _, setting := range []struct {
@@ -82,7 +82,7 @@ func benchmarkShare(b *testing.B, factory fabrictest.Factory, size int, lent boo
 	b.ReportMetric(turn*float64(b.N)/tcp.Seconds()/1e6, "tcp-MB/s")
 }
 
-// bulkLane gives a lane whose receiver does nothing.
+// bulkLane returns a lane whose receiver does nothing.
 func bulkLane(b *testing.B, factory fabrictest.Factory, lent bool) rdmanet.Lane {
 	f := factory(b, fabrictest.Config{Members: 2})
 	from, errFrom := f.Start(0)
@@ -104,8 +104,8 @@ func bulkLane(b *testing.B, factory fabrictest.Factory, lent bool) rdmanet.Lane 
 	return lane
 }
 
-// rawStream gives a connection whose other end reads, and what it reads: whatever there is into one
-// buffer, or frames of a size each into new memory.
+// rawStream returns a connection whose other end reads, and a channel with the number of bytes of
+// each read. The other end reads into one buffer, or frames of frameBytes each into new memory.
 func rawStream(b *testing.B, frameBytes int) (net.Conn, <-chan int) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,24 +17,24 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// directMagic is what a direct connection starts with, and what answers it. Connections of libp2p
-// start otherwise, with multistream's name behind its length.
+// directMagic is the first message in each direction of a direct connection. libp2p's connections
+// start differently, with the length and name of multistream.
 const directMagic = "ldgd"
 
-// ticketBytes is the size of a token.
+// ticketBytes is the size of a ticket's token.
 const ticketBytes = 32
 
-// ticket admits one direct connection. It travels over libp2p, so that nobody else knows it.
+// ticket admits one direct connection. It travels over libp2p, so only the two ends know it.
 type ticket struct {
-	// token is what the connection shows, in the open, once.
+	// token identifies the ticket. The connection shows it once, in plain text.
 	token [ticketBytes]byte
-	// secret is what the connection's keys are made of, and is never shown; zero on a trusted
+	// secret is the input of the connection's keys and is never shown. It is zero on a trusted
 	// network.
 	secret [keyBytes]byte
 	suite  suite
 }
 
-// ticketSize is that of the message that carries one.
+// ticketSize is the size of the message that carries a ticket.
 const ticketSize = 4 + 4 + ticketBytes + keyBytes
 
 func (t ticket) append(b []byte) []byte {
@@ -60,7 +60,8 @@ func readTicket(r io.Reader) (t ticket, err error) {
 	return t, nil
 }
 
-// ticketOffice knows the tickets that were given out and not yet shown. Each admits one connection.
+// ticketOffice tracks the tickets that were issued and not yet shown. Each ticket admits one
+// connection.
 type ticketOffice struct {
 	mu   sync.Mutex
 	open map[[ticketBytes]byte]chan *net.TCPConn
@@ -70,8 +71,8 @@ func newTicketOffice() *ticketOffice {
 	return &ticketOffice{open: make(map[[ticketBytes]byte]chan *net.TCPConn)}
 }
 
-// issue makes a ticket. The connection that shows it comes through the channel; cancel must be
-// called at the end, and closes one that nobody took.
+// issue makes a ticket. The connection that shows it arrives on the channel. The caller must
+// finally call cancel, which closes a connection that was not taken.
 func (o *ticketOffice) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn, cancel func()) {
 	_, _ = rand.Read(t.token[:]) // it never fails
 	if !trusted {
@@ -94,7 +95,8 @@ func (o *ticketOffice) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn,
 	}
 }
 
-// redeem passes the connection on to whoever waits for the token's ticket; false if nobody does.
+// redeem passes the connection to the goroutine that waits for the token's ticket. It returns false
+// if there is none.
 func (o *ticketOffice) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,10 +108,11 @@ func (o *ticketOffice) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
 	return ok
 }
 
-// direct makes the connection that carries data beside a stream of libp2p, until ctx's end at the
-// latest. Both ends call it, and the stream is free of other bytes meanwhile. Whoever accepted
-// libp2p's connection gives a ticket over the stream, whoever dialled that dials the same address
-// again and shows it: so it works wherever libp2p got through.
+// direct makes the connection that carries data beside a stream of libp2p. It gives up after
+// identifyTimeout, or when ctx ends. Both ends call it, and the stream carries no other bytes
+// meanwhile. The end that accepted libp2p's connection sends a ticket over the stream. The other
+// end dials the same address again and shows it. So a direct connection works wherever libp2p's
+// does.
 func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -131,19 +134,19 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 	return conn, nil
 }
 
-// directConn is a direct connection, with what seals it unless the network is trusted. One
+// directConn is a direct connection, with its encryption unless the network is trusted. One
 // goroutine reads at a time.
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
 	tcp  *net.TCPConn
 
-	writing sync.Mutex // guards the sealer
-	sealer  *sealer    // nil on a trusted network, and so is opener
+	writing sync.Mutex // guards sealer
+	sealer  *sealer    // nil on a trusted network, like opener
 	opener  *opener
 }
 
-// newDirectConn makes a connection that a ticket admitted ready for data.
+// newDirectConn prepares a connection that a ticket admitted for data.
 func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
 	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp}
@@ -156,13 +159,13 @@ func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted t
 	return c, nil
 }
 
-// SetDeadline is that of net.Conn.
+// SetDeadline is like net.Conn's.
 func (c *directConn) SetDeadline(t time.Time) error { return c.tcp.SetDeadline(t) }
 
-// SetReadDeadline is that of net.Conn.
+// SetReadDeadline is like net.Conn's.
 func (c *directConn) SetReadDeadline(t time.Time) error { return c.tcp.SetReadDeadline(t) }
 
-// Reset ends the connection, as that of a stream does.
+// Reset ends the connection, like a stream's Reset.
 func (c *directConn) Reset() error {
 	c.host.mu.Lock()
 	delete(c.host.directs, c)
@@ -170,16 +173,17 @@ func (c *directConn) Reset() error {
 	return c.tcp.Close()
 }
 
-// carrier is what a lane's bytes go over: a stream of libp2p, or a direct connection.
+// carrier carries the bytes of a lane or of requests to a region: a stream of libp2p, a direct
+// connection, or a pipe to this host itself.
 type carrier interface {
 	io.ReadWriter
 	SetDeadline(time.Time) error
 	SetReadDeadline(time.Time) error
-	// Reset ends it at once, for both ends.
+	// Reset ends the connection at once, for both ends.
 	Reset() error
 }
 
-// acceptDirect gives a ticket and waits for who shows it.
+// acceptDirect sends a ticket and waits for the connection that shows it.
 func (h *Host) acceptDirect(ctx context.Context, stream network.Stream) (*directConn, error) {
 	admitted, shown, cancel := h.tickets.issue(h.trusted)
 	defer cancel()
@@ -193,11 +197,11 @@ func (h *Host) acceptDirect(ctx context.Context, stream network.Stream) (*direct
 		}
 		return h.newDirectConn(conn, stream, admitted, false)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("nobody showed the ticket: %w", ctx.Err())
+		return nil, fmt.Errorf("no connection showed the ticket: %w", ctx.Err())
 	}
 }
 
-// dialDirect reads a ticket and shows it where the stream's connection leads to.
+// dialDirect reads a ticket and shows it at the address that the stream's connection leads to.
 func (h *Host) dialDirect(ctx context.Context, stream network.Stream) (*directConn, error) {
 	admitted, err := readTicket(stream)
 	if err != nil {
@@ -230,8 +234,8 @@ func (h *Host) dialDirect(ctx context.Context, stream network.Stream) (*directCo
 	return h.newDirectConn(tcp, stream, admitted, true)
 }
 
-// greetDirect writes and reads what a direct connection begins with, and leaves it without a
-// deadline.
+// greetDirect writes say and reads hear, the first messages of a direct connection. It leaves the
+// connection without a deadline.
 func greetDirect(ctx context.Context, conn net.Conn, say, hear []byte) error {
 	defer context.AfterFunc(ctx, func() { unblock(conn) })()
 	if deadline, ok := ctx.Deadline(); ok {

@@ -25,7 +25,7 @@ func newTrustedFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric 
 	return f
 }
 
-// identity gives the key and the identity of member i, always the same.
+// identity returns the key and the identity of member i, always the same.
 func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 	t.Helper()
 	key := fabrictest.Key(i)
@@ -36,10 +36,10 @@ func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 	return key, id
 }
 
-// fabric is a set of p2p hosts on loopback as the suite wants it.
+// fabric is a set of p2p hosts on loopback, as the suite needs it.
 type fabric struct {
 	*fabrictest.Loopback[*p2p.Host]
-	trusted bool // of hosts that are started from now on
+	trusted bool // applies to hosts that are started from now on
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
@@ -74,7 +74,7 @@ func splitAddress(t *testing.T, address string) (host, port string) {
 	return host, port
 }
 
-// occupied gives an address that somebody listens on until the test ends.
+// occupied returns an address on which a listener listens until the test ends.
 func occupied(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,19 +28,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 )
 
-// protocolID names the lane protocol and its version to libp2p.
+// protocolID identifies the lane protocol and its version to libp2p.
 const protocolID = "/ledgerd/lane/2"
 
 const (
-	// connectTimeout bounds a lane's first attempt to connect, to negotiate and to be answered; it
-	// doubles while attempts run out of it.
+	// connectTimeout bounds a lane's first attempt to connect, negotiate and get an answer. It
+	// doubles when an attempt times out.
 	connectTimeout = 5 * time.Second
-	// handshakeTimeout bounds libp2p's part of it, and how long a stream may be without its hello.
+	// handshakeTimeout bounds libp2p's part of an attempt, and the time until a stream's hello
+	// arrives.
 	handshakeTimeout = 30 * time.Second
 	// farewellTimeout bounds how long Close waits for peers to take the goodbye.
 	farewellTimeout = 500 * time.Millisecond
-	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
-	// notice it.
+	// closeGrace is how long Close waits, after its context has ended, for goroutines that only
+	// have to notice the end.
 	closeGrace = time.Second
 )
 
@@ -63,9 +64,10 @@ type Host struct {
 	trusted bool
 	tickets *ticketOffice
 
-	regions    *regions        // one-sided memory: this host's, and its ways to that of others
+	// One-sided memory: this host's regions and its links to those of others.
+	regions    *regions
 	goroutines sync.WaitGroup  // inbound streams
-	leaving    chan struct{}   // closed when inbound streams are to say goodbye
+	leaving    chan struct{}   // closed when inbound streams must say goodbye
 	alive      context.Context // ends when the host is dead
 	die        context.CancelFunc
 
@@ -74,7 +76,7 @@ type Host struct {
 	dead    bool // no new goroutine
 	streams map[*inboundStream]struct{}
 	directs map[*directConn]struct{}
-	// of peers that restarted: no agent serves an older one
+	// The newest incarnation of each restarted peer. No agent serves an older one.
 	newest    map[rdmanet.PeerID]rdmanet.Incarnation
 	closeOnce sync.Once
 	closeErr  error
@@ -83,7 +85,7 @@ type Host struct {
 
 var _ rdmanet.Host = (*Host)(nil)
 
-// New starts a host that listens and lets its members in.
+// New starts a host that listens and admits its members.
 func New(options Options) (*Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -146,7 +148,7 @@ func New(options Options) (*Host, error) {
 	return h, nil
 }
 
-// newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and who may connect.
+// newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and the connection gater.
 func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater,
 	tickets *ticketOffice, membersMax int) (libp2phost.Host, error) {
 	resources, err := newResourceManager(membersMax)
@@ -161,7 +163,7 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 	node, err := libp2p.New(
 		libp2p.Identity(key),
 		libp2p.NoListenAddrs,
-		// Members' addresses are given; nobody is told of any other.
+		// The addresses of members are configured. Announce none to peers.
 		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
 		libp2p.Transport(newSharedTransport(tickets)),
 		libp2p.Security(noise.ID, noise.New),
@@ -182,8 +184,8 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 	if err != nil {
 		return nil, errors.Join(err, trimmer.Close(), resources.Close())
 	}
-	// Listening is the one step that fails in real life, and libp2p.New would leave goroutines
-	// behind.
+	// Listen separately: this is the only step that fails in practice, and libp2p.New would leak
+	// goroutines.
 	if err := node.Network().Listen(listen); err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
@@ -199,7 +201,7 @@ func (h *Host) Incarnation() rdmanet.Incarnation { return h.incarnation }
 // Watch implements rdmanet.Host.
 func (h *Host) Watch(watch func(rdmanet.PeerEvent)) { h.peers.Watch(watch) }
 
-// Address is where the host listens, as host:port.
+// Address returns the address on which the host listens, as host:port.
 func (h *Host) Address() string {
 	for _, address := range h.swarm.ListenAddresses() {
 		if _, dial, err := manet.DialArgs(address); err == nil {
@@ -209,7 +211,7 @@ func (h *Host) Address() string {
 	return ""
 }
 
-// Members are the identities that get in, in their order.
+// Members returns the identities of the members, sorted.
 func (h *Host) Members() []rdmanet.PeerID {
 	var ids []rdmanet.PeerID
 	for id := range *h.gater.members.Load() {
@@ -219,9 +221,9 @@ func (h *Host) Members() []rdmanet.PeerID {
 	return ids
 }
 
-// SetMembers replaces the member set. Who is no member any more loses its connections, and lanes to
-// it break with ErrNotMember. When it becomes a member again, what its lanes had not delivered is
-// lost, visibly: ErrReset at its end.
+// SetMembers replaces the member set. A removed peer loses its connections, and lanes to it break
+// with ErrNotMember. If the peer is added again, the frames that its lanes had not delivered are
+// lost, and its end reports ErrReset.
 func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	set, err := parseMembers(members)
 	if err != nil {
@@ -257,12 +259,12 @@ func (h *Host) replaceMembers(set memberSet) {
 	}
 }
 
-// expel ends everything to and from a peer that is no member any more.
+// expel ends everything to and from a peer that is no longer a member.
 func (h *Host) expel(id peer.ID) {
 	name := rdmanet.PeerID(id.String())
 	h.regions.expel(name)
 	h.lanes.Expel(name)
-	// An error of closing is of no interest: the connection is gone one way or the other.
+	// Ignore an error: the connection is gone in either case.
 	_ = h.swarm.ClosePeer(id)
 }
 
@@ -271,9 +273,9 @@ func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
 	return h.lanes.Receive(name, receive, false)
 }
 
-// ReceiveLent is Receive for a function that keeps no frame: the frames, too, are only lent to it
-// until it returns, and their memory is used again. Bulk that is copied on or counted moves twice
-// as fast so, for it is new memory that costs most when frames are kept.
+// ReceiveLent is like Receive, for a function that keeps no frame. The frames, too, are only lent
+// until the function returns, and their memory is reused. Bulk that is copied or only counted moves
+// twice as fast this way, because new memory is the largest cost of keeping frames.
 func (h *Host) ReceiveLent(name string, receive rdmanet.ReceiveFunc) error {
 	return h.lanes.Receive(name, receive, true)
 }
@@ -283,13 +285,13 @@ func (h *Host) Lane(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return h.lanes.Open(to, name)
 }
 
-// isMember tells whether a peer may have lanes to and from this host.
+// isMember reports whether a peer may have lanes to and from this host.
 func (h *Host) isMember(id rdmanet.PeerID) bool {
 	decoded, err := peer.Decode(string(id))
 	return err == nil && h.gater.isMember(decoded)
 }
 
-// restarted is the tracker's hook: everything to and from older incarnations of the peer ends.
+// restarted is the tracker's hook. It ends everything to and from older incarnations of the peer.
 func (h *Host) restarted(peer rdmanet.Peer) {
 	h.mu.Lock()
 	h.newest[peer.ID] = peer.Incarnation
@@ -298,7 +300,7 @@ func (h *Host) restarted(peer rdmanet.Peer) {
 	h.regions.restarted(peer)
 }
 
-// connected spares lanes that wait to connect the rest of their pause.
+// connected makes lanes and links that pause between attempts connect at once.
 func (h *Host) connected(_ network.Network, conn network.Conn) {
 	from := rdmanet.PeerID(conn.RemotePeer().String())
 	h.regions.connected(from)
@@ -309,8 +311,8 @@ func (h *Host) connected(_ network.Network, conn network.Conn) {
 // timeout.
 func (h *Host) heardLately(id rdmanet.PeerID) bool { return h.lanes.HeardLately(id) }
 
-// Sever closes the connections to a peer, as a broken wire would: lanes are mended if the peer is
-// still there. It is there for tests and for operators who doubt a connection.
+// Sever closes the connections to a peer, as a broken network would. Lanes are mended if the peer
+// is still there. It is meant for tests and for operators who doubt a connection.
 func (h *Host) Sever(id rdmanet.PeerID) error {
 	decoded, err := peer.Decode(string(id))
 	if err != nil {
@@ -321,15 +323,15 @@ func (h *Host) Sever(id rdmanet.PeerID) error {
 	defer h.mu.Unlock()
 	for c := range h.directs {
 		if c.peer == id {
-			// Its lane finds out, and takes it out of the set.
+			// The connection's lane detects this and removes it from the set.
 			err = errors.Join(err, c.tcp.Close())
 		}
 	}
 	return err
 }
 
-// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be
-// to the peers: no goodbye.
+// Close implements rdmanet.Host. If ctx has ended already, the peers see the same as after a crash:
+// no goodbye.
 func (h *Host) Close(ctx context.Context) error {
 	h.closeOnce.Do(func() {
 		h.closeErr = h.shutDown(ctx)
@@ -374,8 +376,8 @@ func (h *Host) shutDown(ctx context.Context) error {
 	}
 }
 
-// farewell tells the peers whose lanes end here what this host's program has taken, and that this
-// incarnation is over, so that they need not find out.
+// farewell tells the peers whose lanes end here how many frames this host's program has taken, and
+// that this incarnation ends. Otherwise they would have to time out.
 func (h *Host) farewell(ctx context.Context) {
 	if ctx.Err() != nil {
 		return

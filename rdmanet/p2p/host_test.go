@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// TestManyMembersBehindOneAddress: connections from one address are limited by nothing but the
-// member set.
+// TestManyMembersBehindOneAddress checks that only the member set limits connections from one
+// address.
 func TestManyMembersBehindOneAddress(t *testing.T) {
 	const members = 80
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -71,8 +71,8 @@ func TestManyMembersBehindOneAddress(t *testing.T) {
 	}
 }
 
-// TestHostileMember: what a member sends that is no lane protocol ends its stream; the host goes
-// on.
+// TestHostileMember checks that bytes from a member that violate the lane protocol end its stream,
+// and that the host goes on.
 func TestHostileMember(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -153,7 +153,7 @@ func TestHostileMember(t *testing.T) {
 	}
 }
 
-// TestExpelledMember: a member that is one no more loses its lanes, at both ends.
+// TestExpelledMember checks that a removed member loses its lanes, at both ends.
 func TestExpelledMember(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -221,8 +221,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A process that ended is told of at once, long before the lane is given up: its machine refuses
-// the connection.
+// TestEndedProcessIsRefused checks that the end of a process is reported at once, long before the
+// lane is given up: its machine refuses the connection.
 func TestEndedProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// NewIdentity makes a host's key from 32 bytes of random: crypto/rand.Reader, or something
-// repeatable in tests.
+// NewIdentity makes a host's key from 32 random bytes: from crypto/rand.Reader, or from a
+// repeatable source in tests.
 func NewIdentity(random io.Reader) (ed25519.PrivateKey, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	if _, err := io.ReadFull(random, seed); err != nil {
@@ -21,7 +21,7 @@ func NewIdentity(random io.Reader) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// PeerID gives the identity that belongs to a public key.
+// PeerID returns the identity that belongs to a public key.
 func PeerID(key ed25519.PublicKey) (rdmanet.PeerID, error) {
 	public, err := libp2pcrypto.UnmarshalEd25519PublicKey(key)
 	if err != nil {
@@ -34,7 +34,7 @@ func PeerID(key ed25519.PublicKey) (rdmanet.PeerID, error) {
 	return rdmanet.PeerID(id.String()), nil
 }
 
-// PublicKey gives the key that a peer's identity stands for.
+// PublicKey returns the public key that belongs to a peer's identity.
 func PublicKey(id rdmanet.PeerID) (ed25519.PublicKey, error) {
 	decoded, err := peer.Decode(string(id))
 	if err != nil {

@@ -15,32 +15,31 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, unless a
-// good part of the sender's window waits for it.
+// ackDelay is how long an acknowledgement may wait for further frames, unless a large part of the
+// sender's window waits for it.
 const ackDelay = 5 * time.Millisecond
 
-// readAhead is how much is read from a direct connection at once, in bytes, where batches are
-// small.
+// readAhead is the number of bytes read from a direct connection at once if batches are small.
 const readAhead = 16 << 10
 
-// errSuperseded: another stream of the peer's serves it now, or none may.
+// errSuperseded: another stream of the peer serves it now, or none is allowed to.
 var errSuperseded = lane.ErrSuperseded
 
 // inboundStream is one connection of a peer's lane, and the stream before it; it implements
-// lane.Inlet. Its goroutine reads batches and calls the receive function; another one acknowledges.
+// lane.Inlet. Its goroutine reads batches and calls the receive function. Another one acknowledges.
 type inboundStream struct {
 	host    *Host
 	stream  network.Stream
 	from    rdmanet.PeerID
 	name    string
-	inbound *lane.Inbound // once it is welcomed
+	inbound *lane.Inbound // set once it is welcomed
 
 	ended   chan struct{}   // closed when the stream has ended
 	stopped context.Context // ended by stop
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	carrier carrier // what the lane's bytes go over: the stream itself, or a direct connection
+	carrier carrier // carries the lane's bytes: the stream itself, or a direct connection
 
 	due, urgent chan struct{} // tokens for the acknowledging goroutine
 }
@@ -58,7 +57,7 @@ func (s *inboundStream) Owe(first, urgent bool) {
 	}
 }
 
-// stop ends the stream from outside, without waiting; its own goroutine then resets it.
+// stop ends the stream from outside, without waiting. Its own goroutine then resets it.
 func (s *inboundStream) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *inboundStream) stop() {
 	unblock(s.carrier)
 }
 
-// use makes the connection the one that the lane's bytes go over.
+// use makes conn the carrier of the lane's bytes.
 func (s *inboundStream) use(conn *directConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +75,7 @@ func (s *inboundStream) use(conn *directConn) {
 	}
 }
 
-// serve is libp2p's handler: it carries one inbound stream to its end.
+// serve is libp2p's handler. It serves one inbound stream until it ends.
 func (h *Host) serve(stream network.Stream) {
 	stopped, cancel := context.WithCancel(h.alive)
 	s := &inboundStream{
@@ -155,7 +154,8 @@ func (s *inboundStream) run() error {
 	reader := bufio.NewReaderSize(conn, readAhead)
 	err = inbound.Feed(reader)
 	if errors.Is(err, lane.ErrSealed) {
-		// Closing a connection with unread bytes would take the goodbye from the peer: it hangs up.
+		// Closing a connection with unread bytes could destroy the goodbye. Read until the peer
+		// hangs up.
 		_, _ = io.Copy(io.Discard, reader)
 	}
 	s.stop()
@@ -163,7 +163,7 @@ func (s *inboundStream) run() error {
 	return err
 }
 
-// refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
+// refuse answers a hello with a refusal, and waits until the peer has read it.
 func (s *inboundStream) refuse(reply answer) error {
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
@@ -173,8 +173,8 @@ func (s *inboundStream) refuse(reply answer) error {
 	return fmt.Errorf("refused: %s", reply.status)
 }
 
-// acknowledge tells the sender what is delivered, soon after it is, and that the host is alive,
-// until the stream is stopped or the host says goodbye.
+// acknowledge reports delivered frames to the sender, soon after they are delivered, and sends
+// signs of life. It returns when the stream is stopped or the host has said goodbye.
 func (s *inboundStream) acknowledge() {
 	alive := time.NewTicker(max(s.host.mendTimeout/4, time.Millisecond))
 	defer alive.Stop()
@@ -194,7 +194,7 @@ func (s *inboundStream) acknowledge() {
 			}
 		case <-alive.C:
 		case <-s.host.leaving:
-			// The peer then resets the stream, which ends its reading too.
+			// The peer then resets the stream, which also ends the reading from it.
 			s.sendAck(message[:0], true)
 			return
 		case <-s.stopped.Done():
@@ -215,7 +215,7 @@ func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {
 	return err == nil
 }
 
-// notify leaves a token for the one goroutine that waits on c, unless one is there.
+// notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

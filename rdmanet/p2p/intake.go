@@ -9,28 +9,27 @@ import (
 )
 
 const (
-	// intakeBytes is the size of an agent's buffer for what comes in: as much as one read of the
-	// connection takes, and little enough to stay in a processor's cache until it is applied.
+	// intakeBytes is the size of an agent's input buffer. It holds one read of the connection and
+	// is small enough to stay in a processor's cache until the bytes are applied.
 	intakeBytes = 128 << 10
-	// promptBytes: answers to that many bytes or less go out before the agent looks for more, for
-	// somebody may wait for them.
+	// promptBytes: answers to at most this many request bytes are sent before the agent looks for
+	// more, because a caller may be waiting for them.
 	promptBytes = 16 << 10
-	// settleBytes: answers to that many bytes go out even if more comes in without a pause.
+	// settleBytes: answers to this many request bytes are sent even if more arrive without a pause.
 	settleBytes = 512 << 10
 )
 
-// intake is what comes in to an agent. Bytes are handed out where they are, as soon as they are
-// there.
+// intake is an agent's input. It hands out bytes in place, as soon as they have arrived.
 type intake struct {
 	wire     io.Reader
 	eager    bool         // wire calls settle before it waits
-	settle   func() error // sends what was answered
+	settle   func() error // sends the answers so far
 	taken    int          // bytes since the last settle
 	buffer   []byte       // buffer[from:to] is not yet taken
 	from, to int
 }
 
-// newIntake makes the intake of a connection. settle is called before there is a wait for more.
+// newIntake makes the intake of a connection. It calls settle before it waits for more bytes.
 func newIntake(stream io.Reader, settle func() error) (*intake, error) {
 	in := &intake{wire: stream, settle: settle, buffer: make([]byte, intakeBytes)}
 	if conn, direct := stream.(*directConn); direct {
@@ -43,7 +42,7 @@ func newIntake(stream io.Reader, settle func() error) (*intake, error) {
 	return in, nil
 }
 
-// peek gives the next n bytes, at most intakeBytes, without taking them.
+// peek returns the next n bytes, at most intakeBytes, without taking them.
 func (in *intake) peek(n int) ([]byte, error) {
 	if err := in.fill(n); err != nil {
 		return nil, err
@@ -51,8 +50,8 @@ func (in *intake) peek(n int) ([]byte, error) {
 	return in.buffer[in.from : in.from+n], nil
 }
 
-// part gives some of the next bytes, which go to that offset of a region and are that many: what is
-// there, cut where a word of the region ends.
+// part returns some of the next left bytes, which go to that offset of a region. It returns the
+// bytes that have arrived, cut at the end of a word of the region.
 func (in *intake) part(offset, left int) ([]byte, error) {
 	if err := in.fill(min(left, rdmanet.WordSize)); err != nil {
 		return nil, err
@@ -64,16 +63,16 @@ func (in *intake) part(offset, left int) ([]byte, error) {
 	return in.buffer[in.from : in.from+n], nil
 }
 
-// take takes bytes that peek or part gave.
+// take takes bytes that peek or part returned.
 func (in *intake) take(n int) {
 	in.from += n
 	in.taken += n
 }
 
-// fill reads until that many bytes are there.
+// fill reads until n bytes have arrived.
 func (in *intake) fill(n int) error {
 	for in.to-in.from < n {
-		if in.from > 0 { // little is left, never more than a header, a name or a word
+		if in.from > 0 { // few bytes are left, at most a header, a name or a word
 			in.from, in.to = 0, copy(in.buffer, in.buffer[in.from:in.to])
 		}
 		if !in.eager || in.taken <= promptBytes || in.taken >= settleBytes {
@@ -94,7 +93,7 @@ func (in *intake) fill(n int) error {
 	return nil
 }
 
-// reader gives what is read from a connection, with a call before each wait.
+// reader returns a reader of the connection that calls waiting before each wait.
 func (c *directConn) reader(waiting func() error) (io.Reader, error) {
 	raw, err := c.tcp.SyscallConn()
 	if err != nil {
@@ -108,7 +107,7 @@ func (c *directConn) reader(waiting func() error) (io.Reader, error) {
 	return openedReader{c.opener, wire}, nil
 }
 
-// openedReader reads what was sealed.
+// openedReader reads and opens sealed records.
 type openedReader struct {
 	opener *opener
 	wire   io.Reader
@@ -117,12 +116,12 @@ type openedReader struct {
 // Read implements io.Reader.
 func (r openedReader) Read(b []byte) (int, error) { return r.opener.read(r.wire, b) }
 
-// eagerReader reads a TCP connection, and calls a function when there is nothing before it waits.
-// For one goroutine at a time.
+// eagerReader reads a TCP connection. If nothing has arrived, it calls a function before it waits.
+// Only one goroutine may use it at a time.
 type eagerReader struct {
 	conn    syscall.RawConn
 	waiting func() error
-	attempt func(fd uintptr) bool // try, made once
+	attempt func(fd uintptr) bool // the method value try, made once
 	into    []byte
 	n       int
 	err     error
@@ -144,7 +143,7 @@ func (r *eagerReader) Read(b []byte) (int, error) {
 	return r.n, nil
 }
 
-// try is one attempt; false to wait and try again.
+// try makes one attempt to read. It returns false to wait and try again.
 func (r *eagerReader) try(fd uintptr) bool {
 	for {
 		r.n, r.err = syscall.Read(int(fd), r.into)

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// A part is what is there, ends where the write ends or where a word of the region does, and is
-// never nothing while bytes are left.
+// TestPartsOfAWriteAreCutBetweenWords checks that a part has the bytes that have arrived, ends at
+// the end of the write or of a word of the region, and is not empty while bytes are left.
 func TestPartsOfAWriteAreCutBetweenWords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,8 +48,9 @@ func TestPartsOfAWriteAreCutBetweenWords(t *testing.T) {
 	})
 }
 
-// However requests come in, the region holds in the end what the writes that are within it say, in
-// their order, and each read is answered with what it was then.
+// TestAgentAppliesWhatComesInPieces checks that however requests arrive, the region finally holds
+// the result of all writes within its bounds, in their order. Each read returns the region's state
+// at its turn.
 func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 	t.Parallel()
 	const size = 384 << 10
@@ -117,8 +118,8 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 	})
 }
 
-// plain writes each of several answers that came together by itself, since what comes together
-// depends on the wire.
+// plain splits combined answers into single ones, since the network determines which answers are
+// combined.
 func plain(t *rapid.T, answers []byte) (single []byte) {
 	for len(answers) > 0 {
 		r, err := parseResponse(answers)
@@ -135,7 +136,8 @@ func plain(t *rapid.T, answers []byte) (single []byte) {
 	return single
 }
 
-// A write that reaches past the region leaves no byte there, however long it takes to come in.
+// TestAWriteOutOfBoundsLandsNowhere checks that a write that reaches past the region leaves no byte
+// there, however slowly it arrives.
 func TestAWriteOutOfBoundsLandsNowhere(t *testing.T) {
 	t.Parallel()
 	region, err := segment.NewRegion("mine", 4096, nil, nil)
@@ -175,7 +177,7 @@ func TestAWriteOutOfBoundsLandsNowhere(t *testing.T) {
 	}
 }
 
-// tcpPair is two ends of a connection.
+// tcpPair returns the two ends of a connection.
 func tcpPair(t *testing.T) (near *net.TCPConn, far net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -196,8 +198,8 @@ func tcpPair(t *testing.T) (near *net.TCPConn, far net.Conn) {
 	return conn.(*net.TCPConn), far
 }
 
-// A reader calls before it waits, and only then; what the call says ends the reading, and so do the
-// other end and a deadline.
+// TestReaderCallsBeforeItWaits checks that a reader calls its function before it waits, and only
+// then. An error of the function ends the reading, and so do the other end and a deadline.
 func TestReaderCallsBeforeItWaits(t *testing.T) {
 	t.Parallel()
 	near, far := tcpPair(t)
@@ -213,7 +215,7 @@ func TestReaderCallsBeforeItWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The other end says something once it is waited for.
+	// The other end writes only once the reader waits.
 	go func() {
 		<-asked
 		_, _ = far.Write([]byte("ab"))

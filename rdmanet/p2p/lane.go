@@ -15,13 +15,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// Pauses between attempts to mend what is not a lane grow as lanes' do.
+// The pauses between attempts to mend links of regions grow like those of lanes.
 const (
 	pauseMin = lane.PauseMin
 	pauseMax = lane.PauseMax
 )
 
-// dial makes one attempt to connect a lane; it is Config.Dial of the lanes.
+// dial makes one attempt to connect a lane. It is the Config.Dial of the lanes.
 func (h *Host) dial(ctx context.Context, sender *lane.Sender, patience time.Duration) (lane.Outlet,
 	error) {
 	to := sender.Peer()
@@ -45,7 +45,7 @@ func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID,
 	deadline := time.Now().Add(patience)
 	attempt, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	// The fabric has pauses of its own, and libp2p's grow to minutes.
+	// The fabric has its own pauses. libp2p's would grow to minutes.
 	h.swarm.Backoff().Clear(id)
 	stream, err := h.libp2p.NewStream(attempt, id, protocolID)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID,
 	return o, nil
 }
 
-// greet says hello and gives the answer.
+// greet sends the hello and returns the answer.
 func (h *Host) greet(stream network.Stream, greeting lane.Hello) (lane.Answer, error) {
 	if _, err := stream.Write(hello{Hello: greeting, trusted: h.trusted}.append(nil)); err != nil {
 		return lane.Answer{}, fmt.Errorf("hello: %w", err)
@@ -99,13 +99,13 @@ type outlet struct {
 	host   *Host
 	sender *lane.Sender
 	ctx    context.Context
-	stop   func() bool // lets go of ctx
+	stop   func() bool // releases ctx
 	libp2p network.Conn
 	conn   *directConn
 	writer batchWriter
 
-	ended chan struct{} // closed when nothing is read any more; the rest is valid then
-	heard time.Time     // of the last sign of life
+	ended chan struct{} // closed when reading has ended; the fields below are valid then
+	heard time.Time     // the time of the last sign of life
 	err   error
 }
 
@@ -127,7 +127,8 @@ func (o *outlet) Wait(ready <-chan struct{}) error {
 	}
 }
 
-// Close implements lane.Outlet. Whoever reads knows best why the connection broke.
+// Close implements lane.Outlet. It returns the reader's error, which has the best information on
+// why the connection broke.
 func (o *outlet) Close(error) (heard time.Time, err error) {
 	o.conn.Reset()
 	<-o.ended
@@ -136,19 +137,19 @@ func (o *outlet) Close(error) (heard time.Time, err error) {
 	return o.heard, o.err
 }
 
-// dropIfSilent closes the connection of libp2p if its peer does not answer in time, on none of the
-// lanes to it, so that the next attempt dials anew.
+// dropIfSilent closes libp2p's connection if the peer does not answer in time on any lane, so that
+// the next attempt dials again.
 func (o *outlet) dropIfSilent(err error) {
 	if isTimeout(err) && o.ctx.Err() == nil && !o.host.heardLately(o.sender.Peer()) {
-		// The connection is gone one way or the other.
+		// Ignore an error: the connection is gone in either case.
 		_ = o.libp2p.Close()
 	}
 }
 
-// read listens to the peer for as long as the connection holds.
+// read reads acknowledgements as long as the connection works.
 func (o *outlet) read() {
 	defer close(o.ended)
-	// A writer that waits for the peer's window is to hear of the end too.
+	// Also wake a writer that waits for the peer's window.
 	defer unblock(o.conn)
 	var scratch [ackSize]byte
 	silence := o.host.mendTimeout / 2
@@ -160,7 +161,7 @@ func (o *outlet) read() {
 		if err != nil {
 			o.err = err
 			if !o.heard.IsZero() && !isTimeout(err) && !errors.Is(err, errProtocol) {
-				// The wire says that it is broken, so the time to mend it starts now.
+				// The network reports the break, so the time to mend it starts now.
 				o.heard = time.Now()
 			}
 			return
@@ -176,10 +177,10 @@ func (o *outlet) read() {
 	}
 }
 
-// unblock makes every call on a stream or connection that waits, and every later one, return,
-// without waiting itself as Reset may.
+// unblock makes every current and later call on a stream or connection return. Unlike Reset, it
+// does not wait itself.
 func unblock(c interface{ SetDeadline(time.Time) error }) {
-	// It fails on what has ended only, where nothing waits.
+	// It fails only on a closed connection, where no call waits.
 	_ = c.SetDeadline(time.Unix(1, 0))
 }
 

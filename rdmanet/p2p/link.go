@@ -19,45 +19,47 @@ import (
 // errSilent: the owner answered nothing for the operation timeout.
 var errSilent = errors.New("no answer within the operation timeout")
 
-// attachPauseMax bounds the pauses between attempts to connect, for which somebody waits.
+// attachPauseMax bounds the pauses between attempts to connect while a caller waits.
 const attachPauseMax = pauseMax / 4
 
-// link is this host's way to one peer's regions. All operations to the peer go through it, one
-// after the other, so that they complete in the order of posting whatever becomes of the
-// connection. One goroutine, run, connects while somebody wants to attach; while a stream is there
-// another one writes requests and a third reads responses.
+// link is this host's connection to one peer's regions. All operations to the peer go through it
+// one after the other, so they complete in the order of posting whatever happens to the connection.
+// One goroutine, run, connects while a caller wants to attach. While a stream is up, a second
+// goroutine writes requests and a third reads responses.
 //
-// When the stream breaks, nobody knows what has landed, so nothing is sent again: all attachments
-// end, and what is under way completes with an error. Which one, run finds out by connecting anew:
-// ErrReset if another incarnation answers, ErrUnreachable otherwise, at once if something is under
-// way and the peer's machine refuses.
+// When the stream breaks, this host cannot know which operations have landed. So it sends nothing
+// again: all attachments end, and the operations under way complete with an error. run determines
+// the error by reconnecting. It is ErrReset if another incarnation answers, and ErrUnreachable
+// otherwise. If operations are under way and the peer's machine refuses the connection, they get
+// ErrUnreachable at once.
 type link struct {
 	host   *Host
 	peer   peer.ID
 	name   rdmanet.PeerID
 	ctx    context.Context
 	cancel context.CancelFunc
-	rush   chan struct{} // a token shortens the pause, or tells that somebody waits
-	kick   chan struct{} // a token has run look at the verdict
-	work   chan struct{} // a token tells the writer of requests
+	rush   chan struct{} // a token ends the pause, or reports that a caller waits
+	kick   chan struct{} // a token makes run check the verdict
+	work   chan struct{} // a token wakes the writer of requests
 
-	mu          sync.Mutex
-	changed     chan struct{} // closed when up or ended changes, and made anew
-	up          bool
-	ended       error // why the link is over
-	verdict     error // what ends the attachments, if it is known already
-	trouble     error // of the last attempt to connect
-	waiters     int   // calls of attach
-	opening     uint64
-	bound       rdmanet.Incarnation // of the peer that the attachments lead to, 0 without any
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when up or ended changes
+	up      bool
+	ended   error // why the link is over
+	verdict error // the error that ends the attachments, once it is known
+	trouble error // of the last attempt to connect
+	waiters int   // calls of attach
+	opening uint64
+	// The incarnation of the peer that the attachments lead to, 0 without any.
+	bound       rdmanet.Incarnation
 	attachments map[uint32]*attachment
-	numbers     uint32 // of attachments so far
+	numbers     uint32 // the last attachment number used
 	entries     entryRing
 	progress    time.Time // of the last response
 	requests    requestBuffer
 	longs       uint64 // long writes on this connection
-	sent        uint64 // those of them whose bytes the writer is done with
-	answered    int    // entries, from the first on, that no response is awaited for
+	sent        uint64 // those whose bytes the writer has finished with
+	answered    int    // the number of leading entries that await no response
 	batch       completionBatch
 }
 
@@ -72,7 +74,7 @@ func newLink(h *Host, id peer.ID, name rdmanet.PeerID) *link {
 	return l
 }
 
-// end ends the link; its goroutine completes what is under way.
+// end ends the link. Its goroutine completes the operations under way.
 func (l *link) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +85,7 @@ func (l *link) end(err error) {
 	l.cancel()
 }
 
-// restarted ends what leads to an incarnation older than that.
+// restarted ends the attachments to an incarnation older than the given one.
 func (l *link) restarted(incarnation rdmanet.Incarnation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +125,8 @@ func (l *link) run() {
 	l.fail(err)
 }
 
-// dial waits until somebody wants to attach and tries to connect for as long as that is so. Nil
-// when the link ends.
+// dial waits until a caller wants to attach, and tries to connect as long as one does. It returns
+// nil when the link ends.
 func (l *link) dial() *connection {
 	pause := pauseMin
 	for l.ctx.Err() == nil {
@@ -152,7 +154,7 @@ func (l *link) wanted() bool {
 	return l.waiters > 0
 }
 
-// rest waits before the next attempt, at most for the pause.
+// rest waits for the pause, or less if woken, before the next attempt.
 func (l *link) rest(pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -164,11 +166,11 @@ func (l *link) rest(pause time.Duration) {
 	}
 }
 
-// connection is what requests go over, once the owner has welcomed it: a direct connection, or a
-// pipe to this host itself.
+// connection carries requests, once the owner has welcomed it. It is a direct connection, or a pipe
+// to this host itself.
 type connection struct {
 	carrier
-	libp2p network.Conn // nil to this host itself
+	libp2p network.Conn // nil for this host itself
 	owner  rdmanet.Peer
 }
 
@@ -181,7 +183,8 @@ func (l *link) connect(patience time.Duration) (*connection, error) {
 	return conn, err
 }
 
-// tryConnect connects to this host's own regions without libp2p, which knows no way there.
+// tryConnect makes one connection. It reaches this host's own regions without libp2p, which cannot
+// dial itself.
 func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 	if l.name == l.host.id {
 		data, err := l.host.regions.loopback()
@@ -208,7 +211,7 @@ func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 	return conn, nil
 }
 
-// greet says hello and judges the answer.
+// greet sends the hello, judges the answer and makes the direct connection.
 func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.Time) (*connection,
 	error) {
 	defer context.AfterFunc(l.ctx, func() { unblock(stream) })()
@@ -232,7 +235,7 @@ func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.T
 	case greeting.receiver > reply.incarnation:
 		return nil, fmt.Errorf("region answer: %w", peers.ErrStale)
 	case greeting.receiver != 0 && greeting.receiver != reply.incarnation:
-		// A newer one yet may be known by now, and then there is nothing to tell.
+		// Seen fails if an even newer incarnation is known. Then there is nothing to report.
 		_ = l.host.peers.Seen(owner)
 		return nil, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
 			reply.incarnation)
@@ -253,17 +256,17 @@ func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.T
 	return &connection{conn, stream.Conn(), owner}, nil
 }
 
-// dropIfSilent closes a connection whose peer does not answer in time, neither here nor on a lane,
-// so that the next attempt dials anew.
+// dropIfSilent closes a connection whose peer answers in time neither here nor on a lane, so that
+// the next attempt dials again.
 func (l *link) dropIfSilent(conn network.Conn, err error) {
 	if (isTimeout(err) || errors.Is(err, errSilent)) && l.ctx.Err() == nil &&
 		!l.host.heardLately(l.name) {
-		// The connection is gone one way or the other.
+		// Ignore an error: the connection is gone in either case.
 		_ = conn.Close()
 	}
 }
 
-// carry writes requests and reads responses until the stream breaks, and says why it did.
+// carry writes requests and reads responses until the stream breaks. It returns the cause.
 func (l *link) carry(conn *connection) error {
 	defer l.host.peers.Down(conn.owner)
 	if err := conn.SetDeadline(time.Time{}); err != nil {
@@ -309,7 +312,7 @@ func (l *link) carry(conn *connection) error {
 	return err
 }
 
-// oversee waits for the stream's end. The error is why it is to end, nil if it has.
+// oversee waits for the stream's end. It returns why the stream must end, or nil if it has ended.
 func (l *link) oversee(ended <-chan struct{}) error {
 	watch := time.NewTicker(max(l.host.mendTimeout/8, time.Millisecond))
 	defer watch.Stop()
@@ -327,7 +330,7 @@ func (l *link) oversee(ended <-chan struct{}) error {
 				return verdict
 			}
 		case <-watch.C:
-			// The next look would be too late.
+			// At the next tick it would be too late.
 			if left, waiting := l.patience(); waiting && left < l.host.mendTimeout/8 {
 				return errSilent
 			}
@@ -335,8 +338,9 @@ func (l *link) oversee(ended <-chan struct{}) error {
 	}
 }
 
-// patience is how long what is under way may still take, if anything is: the operation timeout from
-// its posting, or from the last response if that was later.
+// patience returns how much longer the operations under way may take, if there are any. The limit
+// is the operation timeout after the oldest was posted, or after the last response if that was
+// later.
 func (l *link) patience() (left time.Duration, waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -350,8 +354,8 @@ func (l *link) patience() (left time.Duration, waiting bool) {
 	return l.host.mendTimeout - time.Since(since), true
 }
 
-// settle finds out what the attachments end with, now that their stream broke. If it got through to
-// the same incarnation the new connection is given, too.
+// settle determines the error with which the attachments end after their stream broke. If it
+// reaches the same incarnation, it also returns the new connection.
 func (l *link) settle(cause error) (*connection, error) {
 	if errors.Is(cause, rdmanet.ErrReset) {
 		return nil, cause
@@ -393,8 +397,8 @@ func (l *link) settle(cause error) (*connection, error) {
 	return nil, unreachable
 }
 
-// fail ends all attachments and completes all that is under way, with that error, or the one that
-// ended the link.
+// fail ends all attachments and completes all operations under way. The error is err, or the one
+// that ended the link.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

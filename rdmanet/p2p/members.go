@@ -18,11 +18,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// memberSet is who gets in, and where they are; immutable.
+// memberSet maps the identity of each member to its address, nil if it has none. It is immutable.
 type memberSet map[peer.ID]multiaddr.Multiaddr
 
 // parseMembers checks every identity and address. An empty address stands for a member that only
-// calls.
+// calls this host.
 func parseMembers(members map[rdmanet.PeerID]string) (memberSet, error) {
 	set := make(memberSet, len(members))
 	for id, address := range members {
@@ -43,7 +43,7 @@ func parseMembers(members map[rdmanet.PeerID]string) (memberSet, error) {
 	return set, nil
 }
 
-// parseAddress reads host:port, with an IP address or a DNS name, or a multiaddr.
+// parseAddress parses host:port, with an IP address or a DNS name, or a multiaddr.
 func parseAddress(address string) (multiaddr.Multiaddr, error) {
 	if strings.HasPrefix(address, "/") {
 		parsed, err := multiaddr.NewMultiaddr(address)
@@ -76,17 +76,17 @@ func parseAddress(address string) (multiaddr.Multiaddr, error) {
 	return parsed, nil
 }
 
-// gater lets members in and nobody else.
+// gater admits members and no other peer.
 type gater struct {
 	members atomic.Pointer[memberSet]
 	log     *slog.Logger
-	// quietUntil bounds what strangers can write into the log, in nanoseconds since 1970.
+	// quietUntil limits the log lines that strangers can cause. It is in nanoseconds since 1970.
 	quietUntil atomic.Int64
 }
 
 var _ connmgr.ConnectionGater = (*gater)(nil)
 
-// strangerLogPause is the least time between two log lines about refused strangers.
+// strangerLogPause is the minimum time between two log lines about refused strangers.
 const strangerLogPause = time.Second
 
 func (g *gater) isMember(id peer.ID) bool {
@@ -100,10 +100,12 @@ func (g *gater) InterceptPeerDial(id peer.ID) bool { return g.isMember(id) }
 // InterceptAddrDial implements connmgr.ConnectionGater.
 func (g *gater) InterceptAddrDial(id peer.ID, _ multiaddr.Multiaddr) bool { return g.isMember(id) }
 
-// InterceptAccept implements connmgr.ConnectionGater. Who calls is known only after the handshake.
+// InterceptAccept implements connmgr.ConnectionGater. The caller's identity is known only after the
+// handshake.
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
-// InterceptSecured implements connmgr.ConnectionGater: the handshake has proved who it is.
+// InterceptSecured implements connmgr.ConnectionGater. The handshake has proved the peer's
+// identity.
 func (g *gater) InterceptSecured(direction network.Direction, id peer.ID,
 	addresses network.ConnMultiaddrs) bool {
 	if g.isMember(id) {

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// The names under which operators choose this fabric: Trusted off and on.
+// The names by which operators choose this fabric, with Trusted off and on.
 const (
 	Fabric        = "p2p"
 	FabricTrusted = "p2p-trusted"
 )
 
-// fabricName gives the name of a setting of Trusted.
+// fabricName returns the name of the fabric for a setting of Trusted.
 func fabricName(trusted bool) string {
 	if trusted {
 		return FabricTrusted
@@ -32,34 +32,37 @@ const (
 	MembersMaxDefault  = 1024
 )
 
-// Options of a host. Only PrivateKey and Listen have to be given.
+// Options configure a host. Only PrivateKey and Listen are required.
 type Options struct {
 	// PrivateKey is the host's identity.
 	PrivateKey ed25519.PrivateKey
-	// Listen is where to listen, host:port or a multiaddr; port 0 takes a free one, see
-	// Host.Address.
+	// Listen is the address to listen on, as host:port or a multiaddr. Port 0 takes a free port:
+	// see Host.Address.
 	Listen string
-	// Members are the peers that get in and their addresses, host:port or multiaddr; an empty
-	// address stands for a member that only calls. The host's own identity may be among them.
+	// Members are the peers that are admitted, with their addresses as host:port or multiaddr. A
+	// member with an empty address can only call this host. The host's own identity may be among
+	// them.
 	Members map[rdmanet.PeerID]string
-	// MembersMax sizes the resource limits: 1,024 members, or as many as Members has.
+	// MembersMax sizes the resource limits. The default is 1,024 members. It is raised to the size
+	// of Members if that is larger.
 	MembersMax int
-	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536
-	// frames.
+	// WindowBytes and WindowFrames bound the unacknowledged frames of a lane. The defaults are 32
+	// MiB and 65,536 frames.
 	WindowBytes, WindowFrames int
-	// FrameMax bounds a frame, in bytes: 16 MiB, or the window if that is smaller. The same on all
-	// members.
+	// FrameMax bounds a frame, in bytes. The default is 16 MiB, or the window if that is smaller.
+	// It must be the same on all members.
 	FrameMax int
-	// MendTimeout is how long a lane may be broken before it counts as lost: 10 seconds.
+	// MendTimeout is how long a lane may be broken before it counts as lost. The default is 10
+	// seconds.
 	MendTimeout time.Duration
-	// Trusted says that nobody listens on the network between the members: data goes over TCP
-	// connections as it is, neither encrypted nor authenticated byte for byte, and libp2p only
-	// proves who the ends are. The same on all members.
+	// Trusted states that the network between the members has no eavesdroppers. Data goes over TCP
+	// connections in plain text, neither encrypted nor authenticated. libp2p only proves the
+	// identities of the ends. Trusted must be the same on all members.
 	Trusted bool
-	// Incarnation of this host; it must grow from start to start. The default is the time, in
-	// nanoseconds since 1970.
+	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
+	// time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation
-	// Logger gets what operators want to know; nothing is logged by default.
+	// Logger receives messages for operators. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -91,9 +94,9 @@ func (o Options) check() error {
 	case len(o.PrivateKey) != ed25519.PrivateKeySize:
 		return errors.New("a private key is needed")
 	case o.MendTimeout < 0:
-		return fmt.Errorf("a mend timeout of %s", o.MendTimeout)
+		return fmt.Errorf("a mend timeout of %s: want 0 or more", o.MendTimeout)
 	case o.MembersMax < 0:
-		return fmt.Errorf("at most %d members", o.MembersMax)
+		return fmt.Errorf("at most %d members: want 0 or more", o.MembersMax)
 	case limits.Bytes > math.MaxUint32 || limits.Frames > math.MaxUint32:
 		return fmt.Errorf("a window of %d bytes and %d frames: want less than 4 Gi", limits.Bytes,
 			limits.Frames)

@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// identifyTimeout is how long a connection may take to show whether it is one of libp2p's or a
-	// direct one, and then its token.
+	// identifyTimeout is how long a connection may take to show whether it is libp2p's or a direct
+	// one, including its token.
 	identifyTimeout = 10 * time.Second
-	// newcomersMax bounds the connections that have not shown it yet, or that libp2p has not taken
-	// yet. One more closes the oldest, so that a crowd of silent ones keeps nobody out.
+	// newcomersMax bounds the connections that are not yet identified, or that libp2p has not yet
+	// accepted. One more closes the oldest, so that many silent connections cannot block others.
 	newcomersMax = 256
-	// acceptPause is how long the listener rests when the system has no connection to give, for
-	// want of descriptors say.
+	// acceptPause is how long the listener pauses after the kernel fails to accept a connection,
+	// for example for lack of file descriptors.
 	acceptPause = 50 * time.Millisecond
-	// keepAlivePeriod is TCP's own, against connections that end without a word.
+	// keepAlivePeriod is the period of TCP keep-alive, which detects connections whose peer
+	// disappeared.
 	keepAlivePeriod = 30 * time.Second
 )
 
-// sharedTransport is libp2p's TCP transport on a port that direct connections come to as well.
+// sharedTransport is libp2p's TCP transport on a port that also accepts direct connections.
 type sharedTransport struct {
 	*tcp.TcpTransport
 	upgrader transport.Upgrader
 	tickets  *ticketOffice
 }
 
-// newSharedTransport gives what libp2p.Transport takes.
+// newSharedTransport returns a constructor for libp2p.Transport.
 func newSharedTransport(tickets *ticketOffice) any {
 	return func(upgrader transport.Upgrader, resources network.ResourceManager,
 		shared *tcpreuse.ConnMgr) (*sharedTransport, error) {
@@ -71,12 +72,12 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 		t.upgrader.GateMaListener(newPort(listener, plain, t.tickets, identifyTimeout))), nil
 }
 
-// port tells the connections that come to one address apart, by their first bytes: those of libp2p
-// go on to whoever calls Accept, direct ones to whoever waits for the token that they show. What
-// shows neither in time is closed.
+// port separates the connections to one address by their first bytes. It passes libp2p's
+// connections to the caller of Accept, and direct ones to the goroutine that waits for their token.
+// It closes connections that show neither in time.
 type port struct {
 	manet.Listener
-	plain    net.Listener // what is below it
+	plain    net.Listener // the listener below it
 	tickets  *ticketOffice
 	patience time.Duration // identifyTimeout
 	libp2p   chan manet.Conn
@@ -88,13 +89,13 @@ type port struct {
 	newcomers []*newcomer // oldest first
 }
 
-// newcomer is a connection that nobody has taken yet.
+// newcomer is a connection that has no owner yet.
 type newcomer struct {
 	net.Conn
 	expelled chan struct{} // closed with the connection, by the port
 }
 
-// expel makes room for others.
+// expel closes the connection to make room for others.
 func (n *newcomer) expel() {
 	close(n.expelled)
 	n.Close()
@@ -108,7 +109,7 @@ func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice,
 	return p
 }
 
-// Accept implements manet.Listener: it gives libp2p's connections.
+// Accept implements manet.Listener: it returns libp2p's connections.
 func (p *port) Accept() (manet.Conn, error) {
 	select {
 	case conn := <-p.libp2p:
@@ -158,7 +159,7 @@ func (p *port) run() {
 	}
 }
 
-// note counts a connection among those that nobody has taken yet; false when the port is closed.
+// note adds a connection to the newcomers. It returns false if the port is closed.
 func (p *port) note(n *newcomer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +176,7 @@ func (p *port) note(n *newcomer) bool {
 	return true
 }
 
-// known takes a connection out of those that note counted.
+// known removes a connection from the newcomers.
 func (p *port) known(n *newcomer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +185,7 @@ func (p *port) known(n *newcomer) {
 	}
 }
 
-// identify reads what a connection starts with and passes it on.
+// identify reads the first bytes of a connection and passes it on.
 func (p *port) identify(n *newcomer) {
 	conn := n.Conn
 	var start [len(directMagic)]byte
@@ -205,18 +206,19 @@ func (p *port) identify(n *newcomer) {
 		p.known(n)
 		conn.Close()
 	case direct:
-		p.known(n) // before it has an owner, so that no crowd closes it any more
+		p.known(n) // before it has an owner, so that note cannot expel it any more
 		tcp, ok := conn.(*net.TCPConn)
 		if !ok || !p.tickets.redeem(token, tcp) {
 			conn.Close()
 		}
 	default:
 		p.forward(n, start[:])
-		p.known(n) // so many and no more wait for libp2p to take them
+		// Until now it counts as a newcomer, which bounds the connections waiting for libp2p.
+		p.known(n)
 	}
 }
 
-// forward hands a connection that starts as libp2p's do to libp2p.
+// forward passes a connection that starts like libp2p's to libp2p.
 func (p *port) forward(n *newcomer, start []byte) {
 	tune(n.Conn)
 	wrapped, err := manet.WrapNetConn(n.Conn)
@@ -230,10 +232,10 @@ func (p *port) forward(n *newcomer, start []byte) {
 	}
 }
 
-// tune makes a connection of libp2p what its own transport would: one that is reset at its end, and
-// that the system keeps alive.
+// tune sets the options that libp2p's own transport would set: the connection is reset when closed,
+// and kept alive by the kernel.
 func tune(conn net.Conn) {
-	// Both fail on a connection only that is gone, which its reader finds out.
+	// Both fail only on a closed connection, which its reader detects.
 	if inner, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = inner.SetLinger(0)
 	}
@@ -248,7 +250,7 @@ func tune(conn net.Conn) {
 // startedConn is a connection whose first bytes have been read already.
 type startedConn struct {
 	manet.Conn
-	start []byte // what is left of them
+	start []byte // the part not yet returned
 }
 
 // Read implements net.Conn.

@@ -11,7 +11,7 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// testPort listens on loopback and lets libp2p's connections through to the channel.
+// testPort listens on loopback and passes libp2p's connections to the channel.
 func testPort(t *testing.T, patience time.Duration) (p *port, address string,
 	libp2p <-chan manet.Conn) {
 	t.Helper()
@@ -57,7 +57,7 @@ func dialPort(t *testing.T, address string, say []byte) net.Conn {
 	return conn
 }
 
-// closedSoon fails unless the other side closes the connection without a word.
+// closedSoon fails unless the other side closes the connection without sending anything.
 func closedSoon(t *testing.T, what string, conn net.Conn) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -68,7 +68,8 @@ func closedSoon(t *testing.T, what string, conn net.Conn) {
 	}
 }
 
-// A token admits one connection; whoever shows none, a wrong one or one again is sent away.
+// TestPortAdmitsATokenOnce checks that a token admits one connection. A connection with no token, a
+// wrong one or a used one is closed.
 func TestPortAdmitsATokenOnce(t *testing.T) {
 	t.Parallel()
 	p, address, _ := testPort(t, time.Minute)
@@ -100,7 +101,8 @@ func TestPortAdmitsATokenOnce(t *testing.T) {
 	}
 }
 
-// A connection that was admitted just when the wait for it ended is closed.
+// TestCancelledTicketClosesItsConnection checks that a connection admitted just as the wait for it
+// ended is closed.
 func TestCancelledTicketClosesItsConnection(t *testing.T) {
 	t.Parallel()
 	p, address, _ := testPort(t, time.Minute)
@@ -116,7 +118,8 @@ func TestCancelledTicketClosesItsConnection(t *testing.T) {
 	closedSoon(t, "an admitted connection that nobody takes", conn)
 }
 
-// What starts as libp2p does goes on to libp2p, from its first byte.
+// TestPortForwardsToLibp2p checks that a connection that starts like libp2p's is passed to libp2p,
+// from its first byte.
 func TestPortForwardsToLibp2p(t *testing.T) {
 	t.Parallel()
 	_, address, libp2p := testPort(t, time.Minute)
@@ -135,7 +138,8 @@ func TestPortForwardsToLibp2p(t *testing.T) {
 	closedSoon(t, "a connection that libp2p closes", conn)
 }
 
-// Who says nothing, or not all, has to go when its time is over.
+// TestPortWaitsForNobody checks that a connection that sends nothing, or not everything, is closed
+// in time.
 func TestPortWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	_, address, _ := testPort(t, 50*time.Millisecond)
@@ -144,7 +148,7 @@ func TestPortWaitsForNobody(t *testing.T) {
 	}
 }
 
-// A crowd that says nothing keeps nobody out: the oldest of it have to go.
+// TestPortInACrowd checks that many silent connections do not block others: the oldest are closed.
 func TestPortInACrowd(t *testing.T) {
 	t.Parallel()
 	p, address, libp2p := testPort(t, time.Minute)
@@ -179,7 +183,8 @@ func FuzzTicket(f *testing.F) {
 	})
 }
 
-// Connections that libp2p does not take are bounded too.
+// TestPortWhereLibp2pTakesNobody checks that connections that libp2p does not accept are bounded
+// too.
 func TestPortWhereLibp2pTakesNobody(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// queue takes operations to links and gets their completions; it implements rdmanet.Queue. What is
-// under way is bounded by its depth: of each operation the fabric keeps an entry and at most
-// InlineMax bytes of its own, longer writes go out from where they are.
+// queue passes operations to links and receives their completions; it implements rdmanet.Queue. Its
+// depth bounds the operations under way. For each operation the fabric keeps an entry and at most
+// InlineMax copied bytes; longer writes are sent without copying.
 type queue struct {
 	host        *Host
 	completions *segment.Completions
@@ -60,7 +60,8 @@ func (q *queue) Post(operations ...rdmanet.Operation) error {
 
 func linkOf(operation *rdmanet.Operation) *link { return operation.To.(*attachment).link }
 
-// firstOf gives the first of the operations, one at least, that goes over that link.
+// firstOf returns the index of the first of the operations that goes over l. operations has at
+// least one element.
 func firstOf(operations []rdmanet.Operation, l *link) int {
 	if last := len(operations) - 1; last > 0 && linkOf(&operations[last-1]) == l {
 		return last - 1
@@ -73,7 +74,7 @@ func firstOf(operations []rdmanet.Operation, l *link) int {
 	return len(operations)
 }
 
-// check says why an operation cannot be posted.
+// check returns an error if an operation cannot be posted.
 func (q *queue) check(operation *rdmanet.Operation) error {
 	to, ok := operation.To.(*attachment)
 	switch {

@@ -14,14 +14,14 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// regionProtocolID names the region protocol and its version to libp2p.
+// regionProtocolID identifies the region protocol and its version to libp2p.
 const regionProtocolID = "/ledgerd/region/1"
 
 var _ rdmanet.RegionHost = (*Host)(nil)
 
-// regions is a host's part in one-sided memory: what it exposes and the agents that serve it, the
-// links to other hosts' memory and the queues of what is under way there. Its lock may be held when
-// the host's is taken, and not the other way round.
+// regions is a host's one-sided memory: the regions that it exposes and the agents that serve them,
+// the links to other hosts' memory, and the queues of operations. A goroutine may take the host's
+// lock while it holds this lock, and not the reverse.
 type regions struct {
 	host       *Host
 	goroutines sync.WaitGroup // agents and links
@@ -30,7 +30,7 @@ type regions struct {
 	closed  atomic.Bool // changed with the lock held
 	exposed map[string]*segment.Region
 	serving map[*agent]struct{}       // all agents
-	agents  map[rdmanet.PeerID]*agent // the newest of each peer that said hello
+	agents  map[rdmanet.PeerID]*agent // the newest agent of each peer that sent a hello
 	links   map[rdmanet.PeerID]*link
 	queues  map[*queue]struct{}
 }
@@ -46,7 +46,7 @@ func newRegions(h *Host) *regions {
 	}
 }
 
-// errHostClosed is what calls of a closed host give.
+// errHostClosed returns the error of calls on a closed host.
 func (r *regions) errHostClosed() error {
 	return fmt.Errorf("host %s: %w", r.host.id, rdmanet.ErrClosed)
 }
@@ -73,13 +73,14 @@ func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 	return region, nil
 }
 
-// checkGrant says which peers can be granted something: members, and this host.
+// checkGrant returns an error unless the peer may be granted access: members and this host may.
 func (h *Host) checkGrant(to rdmanet.Peer) error {
 	_, err := h.member(to.ID)
 	return err
 }
 
-// member gives libp2p's form of a member's identity, or this host's, or ErrNotMember.
+// member returns libp2p's form of the identity of a member or of this host. It returns ErrNotMember
+// for other peers.
 func (h *Host) member(id rdmanet.PeerID) (peer.ID, error) {
 	decoded, err := peer.Decode(string(id))
 	if err != nil || id != h.id && !h.gater.isMember(decoded) {
@@ -96,7 +97,7 @@ func (r *regions) forget(region *segment.Region) {
 	}
 }
 
-// find gives the region of that name, nil if there is none.
+// find returns the region with that name, or nil if there is none.
 func (r *regions) find(name string) *segment.Region {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *regions) link(id peer.ID, name rdmanet.PeerID) (*link, error) {
 	return l, nil
 }
 
-// restarted ends what leads to, and serves, older incarnations of a peer.
+// restarted ends the links to, and the agents of, older incarnations of a peer.
 func (r *regions) restarted(to rdmanet.Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +132,7 @@ func (r *regions) restarted(to rdmanet.Peer) {
 	}
 }
 
-// connected spares a link that waits to connect the rest of its pause.
+// connected makes a link that pauses between attempts connect at once.
 func (r *regions) connected(from rdmanet.PeerID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,10 +141,10 @@ func (r *regions) connected(from rdmanet.PeerID) {
 	}
 }
 
-// expel ends everything to and from a peer that is no member any more, and what it was granted.
+// expel ends everything to and from a peer that is no longer a member, including its grants.
 func (r *regions) expel(id rdmanet.PeerID) {
 	if id == r.host.id {
-		return // a host has a way to its own regions, member or not
+		return // a host can always reach its own regions
 	}
 	r.mu.Lock()
 	if l := r.links[id]; l != nil {
@@ -162,7 +163,7 @@ func (r *regions) expel(id rdmanet.PeerID) {
 	}
 }
 
-// close ends agents, links, regions and queues, and waits for all of them.
+// close ends agents, links, regions and queues, and waits for the goroutines of agents and links.
 func (r *regions) close() {
 	r.mu.Lock()
 	r.closed.Store(true)
@@ -187,8 +188,8 @@ func (r *regions) close() {
 	}
 }
 
-// outcomeOf gives what a peer is told about an operation; an error that is not of the operation's
-// making ends its stream.
+// outcomeOf returns the outcome to report to a peer. It returns an error that the operation did not
+// cause unchanged; the error ends the stream.
 func outcomeOf(err error) (outcome, error) {
 	switch {
 	case err == nil:

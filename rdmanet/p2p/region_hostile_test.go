@@ -20,8 +20,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// hostileFabric is a host with one member, which is a bare libp2p host that knows no protocol but
-// what a test makes of it.
+// hostileFabric is a host with one member, a bare libp2p host that runs only the protocols that a
+// test gives it.
 type hostileFabric struct {
 	host    *Host
 	rogue   libp2phost.Host
@@ -58,7 +58,7 @@ func newHostileFabric(t *testing.T, mendTimeout time.Duration) *hostileFabric {
 	return f
 }
 
-// connect makes libp2p's connection, so that direct ones go the same way.
+// connect makes libp2p's connection. Direct connections then go the same way.
 func (f *hostileFabric) connect(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -84,7 +84,7 @@ func (f *hostileFabric) stream(t *testing.T) network.Stream {
 	return stream
 }
 
-// welcomed opens a region stream, says hello with that opening of incarnation 1, and takes the
+// welcomed opens a region stream, sends a hello with that opening of incarnation 1, and takes the
 // welcome and the direct connection.
 func (f *hostileFabric) welcomed(t *testing.T, opening uint64) *directConn {
 	t.Helper()
@@ -139,8 +139,8 @@ func attachBytes(number uint32, name string) []byte {
 		length: uint32(len(name))}.append(nil), name...)
 }
 
-// TestHostileAttacher: what is refused is refused, what is malformed ends the stream, nothing of it
-// lands, and the host goes on.
+// TestHostileAttacher checks that forbidden requests are refused and malformed ones end the stream,
+// that neither changes the region, and that the host goes on.
 func TestHostileAttacher(t *testing.T) {
 	t.Parallel()
 	f := newHostileFabric(t, 2*time.Second)
@@ -183,7 +183,7 @@ func TestHostileAttacher(t *testing.T) {
 	send(t, stream, append(append(attachBytes(1, "mine"), write(1, 0xfffffff8, 16)...),
 		write(1, 0, 8)...))
 	wantResponse(t, stream, response{outcome: outcomeDone, count: 1, length: attachedSize})
-	// what follows the failure fails, too
+	// Requests behind the failed one fail too.
 	wantResponse(t, stream, response{outcome: outcomeBounds, count: 2})
 
 	stale := f.stream(t)
@@ -208,7 +208,7 @@ func TestHostileAttacher(t *testing.T) {
 		wantResponse(t, newer, response{outcome: outcomeDone, count: 1, length: attachedSize})
 	}
 	wantResponse(t, newer, response{outcome: outcomeTooMany, count: 1})
-	// Attachments that are over make room, and remain over.
+	// Attachments that are over are removed to make room, and stay over.
 	if err := errors.Join(region.Grant(me, rdmanet.PermissionRead),
 		region.Grant(me, rdmanet.PermissionReadWrite)); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestHostileAttacher(t *testing.T) {
 	}
 }
 
-// TestHostileOwner: whatever an owner answers, operations complete, and attaching ends.
+// TestHostileOwner checks that operations complete and attaching ends, whatever an owner answers.
 func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	welcome := attached{size: 64, permission: rdmanet.PermissionReadWrite}
@@ -302,7 +302,7 @@ func TestHostileOwner(t *testing.T) {
 				if _, err := q.Wait(ctx, completions[:]); err != nil {
 					t.Fatal(err)
 				}
-				// An owner that lies about what it has done is believed.
+				// The fabric cannot detect an owner that reports operations falsely as done.
 				if lied := completions[0].Err == nil && name == "an answer to nothing"; !lied &&
 					!errors.Is(completions[0].Err, rdmanet.ErrUnreachable) {
 					t.Fatalf("completion %+v", completions[0])
@@ -321,7 +321,7 @@ func TestHostileOwner(t *testing.T) {
 	}
 }
 
-// script is a stream that gives some bytes, ends, and keeps what is written.
+// script is a stream that returns some bytes, ends, and keeps the written bytes.
 type script struct {
 	io.Reader
 	bytes.Buffer
@@ -329,8 +329,8 @@ type script struct {
 
 func (s *script) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-// FuzzAgent: whatever a granted peer sends, the agent ends with an error of the protocol or with
-// the stream, it answers in sound messages, and it touches nothing beyond the region.
+// FuzzAgent checks that whatever a granted peer sends, the agent ends with an error of the protocol
+// or with the stream, answers with well-formed messages, and touches nothing beyond the region.
 func FuzzAgent(f *testing.F) {
 	attach := attachBytes(1, "mine")
 	for _, requests := range [][]request{
@@ -379,8 +379,8 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// FuzzResponses: whatever an owner answers to a write, a read and an attach, the reader ends with
-// an error of the protocol or with the stream, and each completes once.
+// FuzzResponses checks that whatever an owner answers to a write, a read and an attach, the reader
+// ends with an error of the protocol or with the stream, and each of them completes once.
 func FuzzResponses(f *testing.F) {
 	done := response{outcome: outcomeDone, count: 1}.append(nil)
 	bytes8 := append(response{outcome: outcomeDone, count: 1, length: 8}.append(nil),

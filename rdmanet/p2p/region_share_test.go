@@ -12,10 +12,10 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// BenchmarkRegionShare measures how much of raw TCP's rate over loopback writes to a peer's region
-// and reads from it reach, by size, in both settings of the network. Raw TCP writes the same bytes,
-// as many at a time, and reads them into one buffer of 1 MiB. The two take turns, 32 MiB each, in
-// one process, so that what else the machine does hits both.
+// BenchmarkRegionShare measures which share of raw TCP's rate over loopback writes to a peer's
+// region and reads from it reach, by size, on open and trusted networks. Raw TCP writes the same
+// bytes, as many at a time, and reads them into one buffer of 1 MiB. The two take turns in one
+// process, 32 MiB each, so other load on the machine affects both.
 func BenchmarkRegionShare(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		for _, setting := range []struct {
@@ -35,12 +35,12 @@ func BenchmarkRegionShare(b *testing.B) {
 func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int,
 	kind rdmanet.OperationKind) {
 	const turn = 32 << 20
-	outstanding := max(2, (1<<20)/size) // as ledgerd bench fabric
+	outstanding := max(2, (1<<20)/size) // the same as ledgerd bench fabric
 	to, queue := bulkRegion(b, factory, outstanding*size, outstanding)
 	from, received := rawStream(b, 0)
 	local := make([]byte, outstanding*size)
 	for i := range local {
-		local[i] = 1 // one page of zeros is no memory
+		local[i] = 1 // pages of zeros may not be backed by memory
 	}
 	completions := make([]rdmanet.Completion, outstanding)
 	overFabric := func() {
@@ -105,7 +105,7 @@ func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int,
 	b.ReportMetric(turn*float64(b.N)/tcp.Seconds()/1e6, "tcp-MB/s")
 }
 
-// bulkRegion gives access to a region of another host.
+// bulkRegion returns access to a region of another host.
 func bulkRegion(b *testing.B, factory fabrictest.Factory, size, depth int) (rdmanet.Attachment,
 	rdmanet.Queue) {
 	f := factory(b, fabrictest.Config{Members: 2})

@@ -18,7 +18,7 @@ func TestRegions(t *testing.T) {
 	fabrictest.RunRegions(t, newFabric)
 }
 
-// TestTrustedRegions plays those cases again that a connection without a seal could change.
+// TestTrustedRegions repeats the cases that the lack of encryption could affect.
 func TestTrustedRegions(t *testing.T) {
 	t.Parallel()
 	left := map[string]bool{"write and read": true, "canary seen from afar": true,
@@ -43,12 +43,12 @@ func TestTrustedRegions(t *testing.T) {
 	}
 }
 
-// Raw TCP beside them is in the benchmarks of lanes: -bench 'Regions|Fabric/.*/tcp'.
+// The benchmarks of lanes have raw TCP for comparison: -bench 'Regions|Fabric/.*/tcp'.
 func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) }
 
 func BenchmarkTrustedRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newTrustedFabric) }
 
-// regionPair is an owner with a region and a host that is attached to it.
+// regionPair is an owner with a region and a host attached to it.
 type regionPair struct {
 	fabric     fabrictest.Fabric
 	owner      rdmanet.RegionHost
@@ -100,7 +100,7 @@ func (p *regionPair) attach(t *testing.T) {
 	}
 }
 
-// do posts operations on the attachment and waits for all of them. It gives their completions.
+// do posts operations on the attachment, waits for all of them and returns their completions.
 func (p *regionPair) do(t *testing.T, operations ...rdmanet.Operation) []rdmanet.Completion {
 	t.Helper()
 	for i := range operations {
@@ -143,8 +143,8 @@ func pattern(length int, seed byte) []byte {
 	return b
 }
 
-// TestOperationSizes: what is written is there, and is read back, around every boundary that the
-// wire has.
+// TestOperationSizes checks that written bytes are there and are read back, around every boundary
+// of the wire format.
 func TestOperationSizes(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
@@ -164,8 +164,8 @@ func TestOperationSizes(t *testing.T) {
 	}
 }
 
-// TestManyOperationsInOnePost: a deep batch of writes and reads, mixed, completes in order, each
-// read after the writes before it.
+// TestManyOperationsInOnePost checks that a deep batch of mixed writes and reads completes in
+// order, each read after the writes before it.
 func TestManyOperationsInOnePost(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{}, 1<<20)
@@ -191,9 +191,8 @@ func TestManyOperationsInOnePost(t *testing.T) {
 	}
 }
 
-// TestBulkBothWays: long writes and reads mixed, more than any buffer holds on the way, do not wait
-// for each other in a circle; over a connection that holds nothing too, which is that to the own
-// host.
+// TestBulkBothWays checks that mixed long writes and reads, more than all buffers on the way hold,
+// do not deadlock. This includes the connection to the own host, which buffers nothing.
 func TestBulkBothWays(t *testing.T) {
 	t.Parallel()
 	const length, count = 100 << 10, 96
@@ -229,8 +228,8 @@ func TestBulkBothWays(t *testing.T) {
 	}
 }
 
-// TestRevokedInMidStream: writes of a pipelining peer, long ones too, stop when Revoke returns, and
-// a new attachment does not inherit what was under way.
+// TestRevokedInMidStream checks that writes of a pipelining peer, including long ones, stop when
+// Revoke returns. A new attachment does not inherit operations under way.
 func TestRevokedInMidStream(t *testing.T) {
 	t.Parallel()
 	const length = 600 << 10
@@ -266,8 +265,8 @@ func TestRevokedInMidStream(t *testing.T) {
 	}
 }
 
-// TestRegionsAreSevered: with a broken connection everything under way completes with
-// ErrUnreachable, later operations too, and the next attachment works.
+// TestRegionsAreSevered checks that when a connection breaks, all operations under way and later
+// ones complete with ErrUnreachable, and that the next attachment works.
 func TestRegionsAreSevered(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{}, 1<<20)
@@ -306,7 +305,7 @@ func TestRegionsAreSevered(t *testing.T) {
 	}
 }
 
-// TestOwnerRestarts: an idle attachment finds out that another incarnation is there.
+// TestOwnerRestarts checks that an idle attachment detects another incarnation.
 func TestOwnerRestarts(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{MendTimeout: 10 * time.Second}, 4096)
@@ -324,8 +323,8 @@ func TestOwnerRestarts(t *testing.T) {
 	}
 }
 
-// TestExpelledAttachment: who is no member any more has no access, at once, and does not get what
-// it was granted back.
+// TestExpelledAttachment checks that a removed member loses its access at once, and does not regain
+// its grants.
 func TestExpelledAttachment(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{MendTimeout: 2 * time.Second}, 4096)

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// The region protocol's messages, all integers big-endian. A stream carries requests one way and a
-// response to each, in the same order, the other way; every message starts with a number of its
-// own, so that a stream out of step is noticed at the next one.
+// The messages of the region protocol. All integers are big-endian. A stream carries requests in
+// one direction and a response to each, in the same order, in the other. Every message starts with
+// a magic number, which reveals a stream out of step at the next message.
 const (
 	regionHelloMagic  = 0x72_64_67_31 // "rdg1"
 	regionAnswerMagic = 0x72_64_67_61 // "rdga"
@@ -27,24 +27,24 @@ const (
 	attachedSize     = 8
 )
 
-// pieceMax bounds what one request writes or reads, in bytes: longer operations go in pieces, and
-// an owner holds one of those that are read.
+// pieceMax bounds the bytes that one request writes or reads. Longer operations are split into
+// pieces. An owner holds one piece of a read.
 const pieceMax = 256 << 10
 
 // responsesMax bounds how many requests one response answers.
 const responsesMax = 1<<16 - 1
 
-// errRegionProtocol: the peer sent what the region protocol does not allow.
+// errRegionProtocol: the peer sent something that the region protocol does not allow.
 var errRegionProtocol = errors.New("region protocol violated")
 
-// regionHello opens a stream: the attaching host's greeting.
+// regionHello is the attaching host's first message on a stream.
 type regionHello struct {
-	// sender is the attaching host's incarnation, receiver the one that attachments are to lead to,
-	// 0 if whoever answers will do.
+	// sender is the attaching host's incarnation. receiver is the incarnation that attachments must
+	// lead to, or 0 for any.
 	sender, receiver rdmanet.Incarnation
 	// opening counts the sender's region streams to that peer, from 1.
 	opening uint64
-	// trusted: the network is, and nothing is sealed.
+	// trusted: the network is trusted and nothing is sealed.
 	trusted bool
 }
 
@@ -79,8 +79,8 @@ func readRegionHello(r io.Reader) (regionHello, error) {
 	return h, nil
 }
 
-// regionAnswer is the owner's reply to a hello: statusWelcome, statusRestarted, statusStale,
-// statusClosing or statusTrust.
+// regionAnswer is the owner's reply to a hello. The status is statusWelcome, statusRestarted,
+// statusStale, statusClosing or statusTrust.
 type regionAnswer struct {
 	status      status
 	incarnation rdmanet.Incarnation // the owner's
@@ -113,27 +113,27 @@ func readRegionAnswer(r io.Reader) (regionAnswer, error) {
 	}
 }
 
-// requestKind says what a request wants.
+// requestKind is the kind of a request.
 type requestKind uint8
 
 const (
 	requestWrite requestKind = iota + 1 // length bytes follow
 	requestRead                         // the response carries length bytes
-	// the region's name follows, of length bytes; the response carries an attached
+	// length bytes with the region's name follow; the response carries an attached.
 	requestAttach
-	// the attachment's number is free again; there is no response
+	// The attachment ends. There is no response.
 	requestDetach
 )
 
-// request is the header of one.
+// request is the header of a request.
 type request struct {
 	kind requestKind
-	// ring wakes who waits at the owner; writes only.
+	// ring wakes the waiters at the owner. Writes only.
 	ring bool
-	// attachment is a number that the attaching host chooses, never 0, and larger with each attach
-	// of a stream.
+	// attachment is a number that the attaching host chooses. It is never 0, and grows with each
+	// attach of a stream.
 	attachment uint32
-	// offset and length say where in the region, in bytes.
+	// offset and length give the range in the region, in bytes.
 	offset, length uint32
 }
 
@@ -148,7 +148,7 @@ func (r request) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.length)
 }
 
-// parseRequest reads a header of requestSize bytes.
+// parseRequest decodes a header of requestSize bytes.
 func parseRequest(b []byte) (request, error) {
 	_ = b[requestSize-1]
 	r := request{
@@ -178,7 +178,7 @@ func parseRequest(b []byte) (request, error) {
 	return r, nil
 }
 
-// outcome is the owner's word on a request.
+// outcome is the owner's result of a request.
 type outcome uint8
 
 const (
@@ -186,10 +186,10 @@ const (
 	outcomeAccess           // no such access was granted, or it has changed
 	outcomeBounds           // past the region's end
 	outcomeNoRegion         // an attach for a region that is not there
-	outcomeTooMany          // an attach beyond the attachments that one peer may have
+	outcomeTooMany          // an attach beyond the limit of attachments per peer
 )
 
-// err gives the fabric's error for an outcome, nil for outcomeDone.
+// err returns the fabric's error for an outcome, nil for outcomeDone.
 func (o outcome) err() error {
 	switch o {
 	case outcomeDone:
@@ -208,7 +208,7 @@ func (o outcome) err() error {
 	}
 }
 
-// response is the header of one. It answers count requests that came to the same end; where bytes
+// response is the header of a response. It answers count requests with the same outcome. If bytes
 // follow, it answers one.
 type response struct {
 	outcome outcome
@@ -222,7 +222,7 @@ func (r response) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.length)
 }
 
-// parseResponse reads a header of responseSize bytes.
+// parseResponse decodes a header of responseSize bytes.
 func parseResponse(b []byte) (response, error) {
 	_ = b[responseSize-1]
 	r := response{outcome: outcome(b[1]), count: binary.BigEndian.Uint16(b[2:]),
@@ -238,7 +238,7 @@ func parseResponse(b []byte) (response, error) {
 	return r, nil
 }
 
-// attached is what follows a response to a successful attach.
+// attached follows the response to a successful attach.
 type attached struct {
 	size       uint32 // of the region, in bytes
 	permission rdmanet.Permission
@@ -249,7 +249,7 @@ func (a attached) append(b []byte) []byte {
 	return append(b, byte(a.permission), 0, 0, 0)
 }
 
-// parseAttached reads attachedSize bytes.
+// parseAttached decodes attachedSize bytes.
 func parseAttached(b []byte) (attached, error) {
 	_ = b[attachedSize-1]
 	a := attached{size: binary.BigEndian.Uint32(b), permission: rdmanet.Permission(b[4])}

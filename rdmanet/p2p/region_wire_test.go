@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// regionDecodeError reports whether err is one that a decoder of the region protocol may give.
+// regionDecodeError reports whether a decoder of the region protocol may return err.
 func regionDecodeError(err error) bool {
 	return errors.Is(err, errRegionProtocol) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
@@ -123,8 +123,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// TestPieces: the parts of an operation are its bytes, in order, within the bound, and cut between
-// words of the region.
+// TestPieces checks that the pieces of an operation are its bytes, in order, within the bound, and
+// cut between words of the region.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,35 +13,35 @@ import (
 
 // entry is an operation or an attach under way on a link. Entries complete in their order.
 type entry struct {
-	kind   requestKind // 0: an operation on an attachment that was over, which no response comes to
-	pieces int         // responses still to come
+	kind   requestKind // 0: an operation on an attachment that was over, which gets no response
+	pieces int         // responses still awaited
 	posted time.Time
 	err    error
-	// Of operations:
+	// Used by operations:
 	queue *queue
 	to    *attachment
 	tag   uint64
-	// number of a write's last long piece, whose bytes the writer is done with once it has sent
-	// that many
+	// long is the number of a write's last long piece. The writer has finished with the write's
+	// bytes once it has sent that many long pieces.
 	long uint64
-	into []byte // what a read has still to fill, from its end
-	skew int    // of a read's offset to the words
-	// Of attaches:
+	into []byte // the part that a read has yet to fill; it is filled from its end
+	skew int    // a read's offset modulo the word size
+	// Used by attaches:
 	asked *attachRequest
 }
 
-// entryRing is a queue of entries that grows with need; what bounds it are the queues' depths.
+// entryRing is a queue of entries that grows as needed. The depths of the rdmanet queues bound it.
 type entryRing struct {
-	ring        []entry // of a power of two
+	ring        []entry // its length is a power of two
 	first, next uint64
 }
 
 func (r *entryRing) len() int { return int(r.next - r.first) }
 
-// at gives the i-th entry, valid until the next push.
+// at returns the i-th entry, valid until the next push.
 func (r *entryRing) at(i int) *entry { return &r.ring[(r.first+uint64(i))&uint64(len(r.ring)-1)] }
 
-// push gives a new last entry to be filled in.
+// push adds an entry at the end and returns it, to be filled in.
 func (r *entryRing) push() *entry {
 	if r.len() == len(r.ring) {
 		larger := make([]entry, max(64, 2*len(r.ring)))
@@ -59,14 +59,14 @@ func (r *entryRing) pop() {
 	r.first++
 }
 
-// requestBuffer is what the writer has still to send: headers and short writes one behind the
-// other, and between them long writes, which stay where they are.
+// requestBuffer holds requests that are yet to be sent: headers and short writes in sequence, and
+// long writes, which are not copied, to be inserted between them.
 type requestBuffer struct {
 	bytes []byte
 	long  []longWrite
 }
 
-// longWrite is a write's bytes, which belong behind the first at bytes of the buffer.
+// longWrite holds the bytes of a long write, to be inserted after the first at bytes of the buffer.
 type longWrite struct {
 	at    int
 	bytes []byte
@@ -88,21 +88,21 @@ func (b *requestBuffer) add(header request, bytes []byte) {
 	}
 }
 
-// requestWriter puts requests on a connection.
+// requestWriter writes requests to a connection.
 type requestWriter struct {
 	to     pieceWriter
-	copied []byte      // reused: what lies between large pieces
-	from   int         // where in copied what is in no piece yet begins
-	size   int         // of the pieces, and of what is in none yet
+	copied []byte      // bytes between large pieces; reused
+	from   int         // copied[from:] is in no piece yet
+	size   int         // of the pieces and of copied[from:], in bytes
 	pieces net.Buffers // reused
-	rest   net.Buffers // what a write has left of pieces
+	rest   net.Buffers // the pieces that a write has not written yet
 }
 
-// writeTogether is how many bytes one write takes at most, but for its last piece.
+// writeTogether bounds the bytes of one write, not counting its last piece.
 const writeTogether = 256 << 10
 
-// write sends what is in the buffer, and calls sent each time that it is done with the bytes of so
-// many further long writes.
+// write sends the contents of the buffer. It calls sent whenever it has finished with the bytes of
+// count further long writes.
 func (w *requestWriter) write(b *requestBuffer, sent func(count uint64)) error {
 	if len(b.long) == 0 {
 		w.pieces = append(w.pieces[:0], b.bytes)
@@ -144,7 +144,7 @@ func (w *requestWriter) copy(b []byte) {
 	w.size += len(b)
 }
 
-// refer adds bytes to be sent from where they are.
+// refer adds bytes to be sent without copying.
 func (w *requestWriter) refer(b []byte) {
 	w.pieces = append(w.pieces, w.copied[w.from:], b)
 	w.from = len(w.copied)
@@ -163,13 +163,13 @@ func (w *requestWriter) flush() error {
 	return err
 }
 
-// completionBatch gathers completions of one queue, to be put there at once.
+// completionBatch gathers completions of one queue, to be delivered together.
 type completionBatch struct {
 	queue       *queue
 	completions []rdmanet.Completion
 }
 
-// completionBatchMax is how many completions are put at once.
+// completionBatchMax is the largest number of completions delivered together.
 const completionBatchMax = 64
 
 func (b *completionBatch) add(q *queue, completion rdmanet.Completion) {
@@ -189,7 +189,7 @@ func (b *completionBatch) deliver() {
 	b.queue = nil
 }
 
-// post takes those of the operations that go over this link, all at once.
+// post adds those of the operations that go over this link.
 func (l *link) post(q *queue, operations []rdmanet.Operation, now time.Time) {
 	l.mu.Lock()
 	for i := range operations {
@@ -207,7 +207,7 @@ func (l *link) post(q *queue, operations []rdmanet.Operation, now time.Time) {
 	}
 }
 
-// add takes an operation.
+// add adds an operation.
 func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
 	to := operation.To.(*attachment)
 	if err := to.errLocked(); err != nil {
@@ -239,20 +239,20 @@ func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
 				e.long = l.longs
 			}
 		} else {
-			from, until := pieceOf(operation, e.pieces-1-i) // what is last is read first
+			from, until := pieceOf(operation, e.pieces-1-i) // the last piece is read first
 			header.offset, header.length = uint32(operation.Offset+from), uint32(until-from)
 			l.requests.add(header, nil)
 		}
 	}
 }
 
-// pieces is how many requests an operation takes.
+// pieces returns how many requests an operation takes.
 func pieces(operation *rdmanet.Operation) int {
 	return max(1, (operation.Offset%rdmanet.WordSize+len(operation.Bytes)+pieceMax-1)/pieceMax)
 }
 
-// pieceOf gives the part of an operation's bytes that a request is for. No word of the region is in
-// two of them.
+// pieceOf returns the range of an operation's bytes that request i covers. No word of the region is
+// in two requests.
 func pieceOf(operation *rdmanet.Operation, i int) (from, until int) {
 	skew := operation.Offset % rdmanet.WordSize
 	return max(0, i*pieceMax-skew), min(len(operation.Bytes), (i+1)*pieceMax-skew)
@@ -268,8 +268,8 @@ func (l *link) ask(asked *attachRequest) {
 	notify(l.work)
 }
 
-// detach forgets an attachment, here and at the owner. Again it does nothing. The caller holds the
-// lock.
+// detach removes an attachment, here and at the owner. A second call does nothing. The caller holds
+// the lock.
 func (l *link) detach(a *attachment) {
 	if l.attachments[a.number] != a {
 		return
@@ -281,7 +281,7 @@ func (l *link) detach(a *attachment) {
 	}
 }
 
-// writeRequests sends what is there until the stream breaks.
+// writeRequests sends requests until the stream breaks.
 func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 	writer := requestWriter{to: pieceWriterTo(stream)}
 	sent := func(count uint64) {
@@ -305,17 +305,17 @@ func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 			}
 		}
 		if writer.write(&sending, sent) != nil {
-			return // the reader of responses finds out too, with the better reason
+			return // the reader of responses also fails, with a better reason
 		}
 		sending.reset()
 	}
 }
 
-// responsesBytes is the size of the buffer that responses come into. What is read is longer and
-// mostly goes past it, to where it is wanted.
+// responsesBytes is the size of the buffer for responses. The data of reads is longer and mostly
+// bypasses it.
 const responsesBytes = 8 << 10
 
-// readResponses takes responses until the stream breaks.
+// readResponses handles responses until the stream breaks.
 func (l *link) readResponses(stream io.Reader) error {
 	reader := bufio.NewReaderSize(stream, responsesBytes)
 	for {
@@ -328,8 +328,8 @@ func (l *link) readResponses(stream io.Reader) error {
 	}
 }
 
-// takeResponses applies the responses that are in the buffer, one at least, and completes what they
-// end at once.
+// takeResponses applies the buffered responses, at least one, and delivers the completions
+// together.
 func (l *link) takeResponses(reader *bufio.Reader) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,8 +359,8 @@ func (l *link) takeResponses(reader *bufio.Reader) error {
 	return nil
 }
 
-// awaited gives the entry that the next response is for, nil if there is none. It is valid until
-// the lock is let go of.
+// awaited returns the entry that the next response is for, or nil if there is none. It is valid
+// until the lock is released.
 func (l *link) awaited() *entry {
 	for l.answered < l.entries.len() && l.entries.at(l.answered).pieces == 0 {
 		l.answered++
@@ -392,7 +392,7 @@ func (l *link) takeOutcomes(r response) error {
 	return nil
 }
 
-// takeBytes applies a response with bytes. It lets go of the lock while it waits for them.
+// takeBytes applies a response with bytes. It releases the lock while it waits for them.
 func (l *link) takeBytes(reader *bufio.Reader, length int) error {
 	e := l.awaited()
 	if e == nil {
@@ -453,16 +453,16 @@ func (l *link) takeAttached(reader *bufio.Reader) error {
 	return nil
 }
 
-// answer notes a response to an entry.
+// answer records a response to an entry.
 func (l *link) answer(e *entry) {
 	e.pieces--
 	l.conclude()
 }
 
-// conclude finishes the entries from the first on that wait for nothing more: neither for a
-// response, nor for the writer to be done with their bytes. An owner that answers a write sooner
-// has its answer noted, and what follows is read meanwhile: the writer may be behind in a call that
-// ends only once the owner can go on answering.
+// conclude finishes the leading entries that wait neither for a response nor for the writer to
+// finish with their bytes. If an owner answers a write early, its answer is recorded, and reading
+// continues. The reader must not wait for the writer: the writer may be in a call that returns only
+// once the owner can send more answers.
 func (l *link) conclude() {
 	for l.entries.len() > 0 && l.entries.at(0).pieces == 0 && l.entries.at(0).long <= l.sent {
 		l.finish()

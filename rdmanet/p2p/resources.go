@@ -10,25 +10,26 @@ import (
 	"github.com/libp2p/go-libp2p/x/rate"
 )
 
-// What one member may use. Two members that call each other at once hold two connections for a
-// moment, and a restarted one may come before its old connection is noticed to be dead.
+// The resources that one member may use. Two members that call each other at the same time briefly
+// hold two connections. A restarted member may connect before its old connection is known to be
+// dead.
 const (
 	connsPerMember   = 8
 	streamsPerMember = 256       // in each direction: lanes, and streams being replaced
 	memoryPerMember  = 256 << 20 // bytes, the receive windows of its streams
-	// strangersMax bounds connections whose handshake has not yet shown who calls.
+	// strangersMax bounds the connections whose handshake has not yet proved the caller's identity.
 	strangersMax = 256
 )
 
-// streamWindowMax bounds what yamux buffers of one stream, in bytes. It grows with the traffic,
-// from streamWindowMin.
+// A stream's yamux window, in bytes. It starts at streamWindowMin and grows with the traffic up to
+// streamWindowMax.
 const (
 	streamWindowMin = 256 << 10
 	streamWindowMax = 16 << 20
 )
 
-// newResourceManager bounds connections, streams and memory by the size of the member set, and
-// nothing by address.
+// newResourceManager limits connections, streams and memory by the size of the member set. There is
+// no limit per address.
 func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	perMember := rcmgr.ResourceLimits{
 		Streams:         2 * streamsPerMember,
@@ -52,7 +53,7 @@ func newResourceManager(membersMax int) (network.ResourceManager, error) {
 		FD:              rcmgr.LimitVal(conns),
 		Memory:          rcmgr.LimitVal64(int64(membersMax) * memoryPerMember),
 	}
-	// Until the handshake is over a member's connection counts as a stranger's.
+	// Until the handshake is over, a member's connection counts as a stranger's.
 	transient := system
 	transient.Conns = rcmgr.LimitVal(membersMax + strangersMax)
 	transient.ConnsInbound, transient.ConnsOutbound, transient.FD = transient.Conns,
@@ -71,11 +72,11 @@ func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	return manager, nil
 }
 
-// noiseSegmentBytes is what one Noise segment carries, 65,535 bytes with its authentication tag: a
-// yamux message fills one and no second one.
+// noiseSegmentBytes is the payload of one Noise segment, which is 65,535 bytes with its
+// authentication tag. A yamux message of this size fills exactly one segment.
 const noiseSegmentBytes = 65535 - 16
 
-// newMuxer gives yamux with messages that fit Noise's segments.
+// newMuxer returns yamux with messages that fit Noise's segments.
 func newMuxer() *libp2pyamux.Transport {
 	muxer := *libp2pyamux.DefaultTransport
 	muxer.MaxMessageSize = noiseSegmentBytes

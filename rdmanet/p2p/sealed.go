@@ -11,27 +11,27 @@ import (
 	"net"
 )
 
-// suite says how a direct connection is sealed.
+// suite is the way in which a direct connection is sealed.
 type suite uint32
 
 const (
-	suitePlain suite = iota // not at all: a trusted network
-	// AES-256-GCM: twice as fast as Noise's ChaCha20-Poly1305 with the instructions that processors
-	// have for it
+	suitePlain suite = iota // not sealed: a trusted network
+	// AES-256-GCM, twice as fast as Noise's ChaCha20-Poly1305 on processors with instructions for
+	// it.
 	suiteAESGCM
 )
 
 // keyBytes is the size of the secret behind a sealed connection, and of the key of each direction.
 const keyBytes = 32
 
-// The labels that the directions' keys are derived under.
+// The labels from which the keys of the two directions are derived.
 const (
 	labelDialler  = "ledgerd direct connection: dialler"
 	labelAcceptor = "ledgerd direct connection: acceptor"
 )
 
-// newAEAD derives the key of one direction from what libp2p's stream carried, and gives its cipher.
-// Every connection has a secret of its own, used for no other, so counters serve as nonces.
+// newAEAD derives the key of one direction from the ticket and returns its cipher. Every connection
+// has its own secret, used for no other, so counters serve as nonces.
 func (t ticket) newAEAD(label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, t.secret[:], t.token[:], label, keyBytes)
 	if err != nil {
@@ -44,8 +44,8 @@ func (t ticket) newAEAD(label string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// A record is the plaintext's length, which is authenticated too, and the sealed text. A record's
-// number is its nonce.
+// A record consists of the plaintext's length, which is authenticated too, and the sealed text. The
+// record's number is its nonce.
 const (
 	recordHeaderBytes = 4
 	recordBytesMax    = 64 << 10 // of plaintext
@@ -59,24 +59,24 @@ type nonce struct {
 	count uint64
 }
 
-// next gives the nonce of the next record.
+// next returns the nonce of the next record.
 func (n *nonce) next() []byte {
 	binary.BigEndian.PutUint64(n.bytes[4:], n.count)
 	n.count++
 	return n.bytes[:]
 }
 
-// sealer is the sending half of a sealed connection. For one goroutine at a time.
+// sealer is the sending half of a sealed connection. Only one goroutine may use it at a time.
 type sealer struct {
 	aead  cipher.AEAD
 	nonce nonce
-	out   []byte // reused: records on their way
+	out   []byte // records on their way; reused
 }
 
-// flushBytes is how much is sealed before it is written.
+// flushBytes is the number of sealed bytes after which they are written.
 const flushBytes = 2 * recordSealedMax
 
-// write seals the pieces and writes them, with as few system calls as there can be.
+// write seals the pieces and writes them, with as few system calls as possible.
 func (s *sealer) write(to io.Writer, pieces [][]byte) error {
 	s.out = s.out[:0]
 	for _, piece := range pieces {
@@ -106,26 +106,26 @@ func (s *sealer) seal(text []byte) {
 	s.out = s.aead.Seal(s.out, s.nonce.next(), text, s.out[at:at+recordHeaderBytes])
 }
 
-// openerBytesMin is what an opener's buffer starts with; it doubles, as long as the wire fills it,
-// up to openerBytesMax.
+// openerBytesMin is the initial size of an opener's buffer. The buffer doubles as long as reads
+// fill it, up to openerBytesMax.
 const (
 	openerBytesMin = 4 << 10
 	openerBytesMax = 4 * recordSealedMax
 )
 
-// opener is the receiving half of a sealed connection. For one goroutine at a time.
+// opener is the receiving half of a sealed connection. Only one goroutine may use it at a time.
 type opener struct {
 	aead   cipher.AEAD
 	nonce  nonce
-	buffer []byte // reused: what came from the wire
+	buffer []byte // bytes from the network; reused
 	from   int    // buffer[from:to] is not yet opened
 	to     int
-	text   []byte // reused: of a record that is larger than what its reader asked for
-	rest   []byte // what is left of text
+	text   []byte // the text of a record larger than its reader's buffer; reused
+	rest   []byte // the part of text not yet handed out
 }
 
-// read opens the next record right into b where it fits, and hands out parts of it where it does
-// not. What is not authentic never gets into the hands of the caller.
+// read opens the next record directly into b if it fits, and otherwise hands it out in parts. The
+// caller never gets bytes that are not authentic.
 func (o *opener) read(wire io.Reader, b []byte) (int, error) {
 	if len(o.rest) > 0 {
 		n := copy(b, o.rest)
@@ -167,7 +167,7 @@ func (o *opener) read(wire io.Reader, b []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads until that many bytes are there to open.
+// fill reads until want bytes are available to open.
 func (o *opener) fill(wire io.Reader, want int) error {
 	for o.to-o.from < want {
 		if o.from == o.to {
@@ -188,8 +188,8 @@ func (o *opener) fill(wire io.Reader, want int) error {
 	return nil
 }
 
-// makeRoom moves what is not yet opened to the buffer's beginning, into a larger one if that much
-// does not fit or if the wire gives more than fits.
+// makeRoom moves the unopened bytes to the beginning of the buffer. It makes a larger buffer if
+// want bytes do not fit or if the last reads filled the buffer.
 func (o *opener) makeRoom(want int) {
 	buffer := o.buffer
 	if full := o.to == len(buffer); want > len(buffer) || full && len(buffer) < openerBytesMax {
@@ -203,7 +203,7 @@ func (o *opener) makeRoom(want int) {
 	o.from, o.buffer = 0, buffer
 }
 
-// seal makes a direct connection a sealed one: what is written is sealed and what is read was.
+// seal turns a direct connection into a sealed one: it seals writes and opens reads.
 func (c *directConn) seal(admitted ticket, dialled bool) error {
 	own, other := labelAcceptor, labelDialler
 	if dialled {
@@ -221,7 +221,7 @@ func (c *directConn) seal(admitted ticket, dialled bool) error {
 	return nil
 }
 
-// Read implements io.Reader; for one goroutine at a time.
+// Read implements io.Reader. Only one goroutine may call it at a time.
 func (c *directConn) Read(b []byte) (int, error) {
 	if c.opener == nil {
 		return c.tcp.Read(b)

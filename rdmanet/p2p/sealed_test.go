@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sealedPair gives both halves of one direction.
+// sealedPair returns both halves of one direction.
 func sealedPair(t rapid.TB) (*sealer, *opener) {
 	t.Helper()
 	admitted := ticket{suite: suiteAESGCM, token: [ticketBytes]byte{1}, secret: [keyBytes]byte{2}}
@@ -23,7 +23,7 @@ func sealedPair(t rapid.TB) (*sealer, *opener) {
 	return &sealer{aead: seal}, &opener{aead: open}
 }
 
-// wireOf gives its bytes in pieces of sizes that repeat.
+// wireOf returns its bytes in pieces whose sizes cycle through sizes.
 type wireOf struct {
 	bytes []byte
 	sizes []int
@@ -40,7 +40,8 @@ func (w *wireOf) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// What is sealed in whatever pieces is read in whatever others, the same.
+// TestSealedBytesComeBack checks that bytes sealed in any pieces are read back the same in any
+// other pieces.
 func TestSealedBytesComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,8 +101,7 @@ func records(t *testing.T, texts ...string) [][]byte {
 	return all
 }
 
-// readAll opens what is on the wire until there is an error, which it gives unless it is a proper
-// end.
+// readAll opens the records on the wire until an error. It returns the error unless it is io.EOF.
 func readAll(t *testing.T, wire []byte) (string, error) {
 	t.Helper()
 	_, open := sealedPair(t)
@@ -120,8 +120,8 @@ func readAll(t *testing.T, wire []byte) (string, error) {
 	}
 }
 
-// Whatever somebody on the way changes, leaves out, repeats or swaps is noticed, and nothing from
-// there on is handed out.
+// TestSealedBytesCannotBeTamperedWith checks that an attacker's changes, omissions, repetitions and
+// swaps are detected, and that no byte from there on is handed out.
 func TestSealedBytesCannotBeTamperedWith(t *testing.T) {
 	t.Parallel()
 	r := records(t, "one", "two", "three")
@@ -154,8 +154,8 @@ func TestSealedBytesCannotBeTamperedWith(t *testing.T) {
 	}
 }
 
-// The directions' keys differ, so that nobody can send a host its own bytes back; so do two
-// connections'.
+// TestSealedDirectionsDiffer checks that the keys of the two directions differ, so that an attacker
+// cannot send a host its own bytes back. The keys of two connections differ too.
 func TestSealedDirectionsDiffer(t *testing.T) {
 	t.Parallel()
 	r := records(t, "one")

@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// Members that do not agree about the network do not get together, and say why, in both directions.
+// TestTrustHasToBeMutual checks that members with different settings do not connect, and report the
+// reason, in both directions.
 func TestTrustHasToBeMutual(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -50,7 +51,8 @@ func TestTrustHasToBeMutual(t *testing.T) {
 	}
 }
 
-// Only on a trusted network can somebody on the wire read what lanes carry.
+// TestWhoReadsTheWire checks that an eavesdropper can read the lanes' data only on a trusted
+// network.
 func TestWhoReadsTheWire(t *testing.T) {
 	t.Parallel()
 	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric,
@@ -97,7 +99,8 @@ func TestWhoReadsTheWire(t *testing.T) {
 	}
 }
 
-// Frames that are lent arrive whole and in order, of all sizes, and their memory is used again.
+// TestLentFrames checks that lent frames of all sizes arrive intact and in order, and that their
+// memory is reused.
 func TestLentFrames(t *testing.T) {
 	t.Parallel()
 	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric,

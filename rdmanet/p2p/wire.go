@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// The lane protocol's messages, all integers big-endian. Every message starts with a number of its
-// own, so that a stream out of step is noticed at the next one.
+// The messages of the lane protocol. All integers are big-endian. Every message starts with a magic
+// number, which reveals a stream out of step at the next message.
 const (
 	helloMagic  = 0x6c_64_67_31 // "ldg1"
 	answerMagic = 0x6c_64_67_61 // "ldga"
@@ -25,20 +25,20 @@ const (
 )
 
 var (
-	// errProtocol: the peer sent what the lane protocol does not allow.
+	// errProtocol: the peer sent something that the lane protocol does not allow.
 	errProtocol = lane.ErrProtocol
-	// errGoodbye: the peer said that its incarnation closes.
+	// errGoodbye: the peer announced that its incarnation closes.
 	errGoodbye = lane.ErrGoodbye
 )
 
-// hello opens a stream: the sender's greeting.
+// hello is the sender's first message on a stream.
 type hello struct {
 	lane.Hello
-	// trusted: the lane's data is to go over a direct connection.
+	// trusted: the sender's network is trusted, so the direct connection is not sealed.
 	trusted bool
 }
 
-// helloTrusted is the flag of a hello that stands for trusted.
+// helloTrusted is the flag of a hello that encodes trusted.
 const helloTrusted = 1
 
 func (h hello) append(b []byte) []byte {
@@ -97,8 +97,8 @@ func readHello(r io.Reader) (hello, error) {
 	return h, nil
 }
 
-// status is the receiver's word on a hello: one of the lanes', and in the place of the provider's
-// refusal one about the network.
+// status is the receiver's verdict on a hello: one of package lane's, where the provider's refusal
+// (StatusRefused) means a mismatch of the networks.
 type status uint8
 
 const (
@@ -106,7 +106,7 @@ const (
 	statusRestarted = status(lane.StatusRestarted)
 	statusStale     = status(lane.StatusStale)
 	statusClosing   = status(lane.StatusClosing)
-	// one end has a trusted network, the other has none
+	// One end has a trusted network, the other does not.
 	statusTrust = status(lane.StatusRefused)
 )
 
@@ -121,8 +121,8 @@ func (s status) String() string {
 type answer struct {
 	status      status
 	incarnation rdmanet.Incarnation // the receiver's
-	// next is the number of the frame that the stream goes on with, delivered the number of frames
-	// that the receive function is done with; delivered <= next.
+	// next is the number of the frame with which the stream continues. delivered is the number of
+	// frames for which the receive function has returned. delivered <= next.
 	next, delivered uint64
 }
 
@@ -157,7 +157,8 @@ func readAnswer(r io.Reader) (answer, error) {
 	return a, nil
 }
 
-// ack tells the sender how many frames are delivered; with goodbye, also that the receiver closes.
+// ack reports to the sender how many frames are delivered. With goodbye it also announces that the
+// receiver closes.
 type ack struct {
 	delivered uint64
 	goodbye   bool

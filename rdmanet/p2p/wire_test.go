@@ -17,7 +17,7 @@ func sampleHello() hello {
 		LostBy: 5, FrameMax: 1 << 20, WindowBytes: 1 << 22, WindowFrames: 64}}
 }
 
-// decodeError reports whether err is one that a decoder may give: of the protocol, or of a stream
+// decodeError reports whether a decoder may return err: an error of the protocol, or of a stream
 // that ends.
 func decodeError(err error) bool {
 	return errors.Is(err, errProtocol) || errors.Is(err, io.EOF) ||
@@ -42,7 +42,7 @@ func TestHelloAndAnswerComeBack(t *testing.T) {
 	}
 }
 
-// bufferOf takes batches into a buffer.
+// bufferOf collects batches in a buffer.
 type bufferOf struct{ *bytes.Buffer }
 
 func (b bufferOf) writePieces(pieces *net.Buffers) error {
@@ -50,7 +50,7 @@ func (b bufferOf) writePieces(pieces *net.Buffers) error {
 	return err
 }
 
-// What is gathered from where it is comes out like what was copied.
+// TestBatchesComeBack checks that frames written without copying are the same as copied ones.
 func TestBatchesComeBack(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -2,5 +2,5 @@ package segment
 
 import "golang.org/x/sys/unix"
 
-// advise asks for huge pages; without any the memory is as good.
+// advise asks for huge pages. The memory works as well without them.
 func advise(bytes []byte) { _ = unix.Madvise(bytes, unix.MADV_HUGEPAGE) }

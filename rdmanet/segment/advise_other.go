@@ -2,5 +2,5 @@
 
 package segment
 
-// advise asks for huge pages, where there is a way to.
+// advise asks for huge pages on systems that support it.
 func advise([]byte) {}

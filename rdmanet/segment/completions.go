@@ -8,25 +8,25 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// completionsMin is the size of a queue's ring at first; it doubles with need.
+// completionsMin is the initial size of a queue's ring. The ring doubles as needed.
 const completionsMin = 64
 
-// Completions is the bounded queue behind an rdmanet.Queue: operations reserve room in it before
+// Completions is the bounded queue behind an rdmanet.Queue. Operations reserve room in it before
 // they begin. All methods may be called from several goroutines.
 type Completions struct {
 	depth int
 	bell  Doorbell
 
 	mu          sync.Mutex
-	ring        []rdmanet.Completion // entry i is at i & (len(ring)-1), a power of two
+	ring        []rdmanet.Completion // entry i is at i & (len(ring)-1)
 	first, next uint64
 	outstanding int
 	sealed      bool // no further operation
 	closed      bool // no further completion
 }
 
-// NewCompletions makes a queue for up to depth operations outstanding. ErrTooLarge unless depth is
-// 1 to rdmanet.QueueDepthMax.
+// NewCompletions makes a queue for up to depth outstanding operations. It returns ErrTooLarge
+// unless depth is 1 to rdmanet.QueueDepthMax.
 func NewCompletions(depth int) (*Completions, error) {
 	if depth < 1 || depth > rdmanet.QueueDepthMax {
 		return nil, fmt.Errorf("%w: a queue for %d operations, want 1 to %d", rdmanet.ErrTooLarge,
@@ -35,8 +35,8 @@ func NewCompletions(depth int) (*Completions, error) {
 	return &Completions{depth: depth, ring: make([]rdmanet.Completion, completionsMin)}, nil
 }
 
-// Reserve makes room for that many operations, all or none. Each must complete. ErrQueueFull,
-// ErrClosed.
+// Reserve makes room for that many operations, all or none. Each of them must complete. It returns
+// ErrQueueFull or ErrClosed.
 func (c *Completions) Reserve(operations int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *Completions) Reserve(operations int) error {
 	return nil
 }
 
-// Complete puts the completions of operations that reserved their room, in that order. Once the
-// queue is closed they are dropped.
+// Complete adds the completions of operations that reserved room, in that order. Once the queue is
+// closed it drops them.
 func (c *Completions) Complete(completions ...rdmanet.Completion) {
 	c.mu.Lock()
 	if c.closed {
@@ -81,13 +81,13 @@ func (c *Completions) grow() {
 	c.ring = ring
 }
 
-// Poll takes completions that are there, without waiting.
+// Poll takes available completions, without waiting.
 func (c *Completions) Poll(into []rdmanet.Completion) int {
 	n, _ := c.take(into)
 	return n
 }
 
-// take is Poll that tells whether no further completion will come.
+// take is like Poll. It also reports whether no further completion will come.
 func (c *Completions) take(into []rdmanet.Completion) (n int, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *Completions) take(into []rdmanet.Completion) (n int, over bool) {
 	return n, c.sealed && c.outstanding == 0
 }
 
-// Wait is Poll that waits for at least one. It gives ctx's error, or ErrClosed once the queue is
-// closed and empty; nothing at once where into has no room.
+// Wait is like Poll but waits for at least one completion. It returns ctx's error, or ErrClosed
+// once the queue is closed and empty. It returns 0 at once if into has no room.
 func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int, error) {
 	n := c.Poll(into)
 	if n > 0 || len(into) == 0 {
@@ -116,7 +116,7 @@ func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int,
 		return n > 0 || over
 	})
 	if err != nil {
-		// One may have come beside the end.
+		// A completion may have arrived at the same time as the error.
 		n, over = c.take(into)
 	}
 	switch {
@@ -129,18 +129,18 @@ func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int,
 	}
 }
 
-// Outstanding is the number of operations whose completions were not taken.
+// Outstanding returns the number of operations whose completions were not taken.
 func (c *Completions) Outstanding() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.outstanding
 }
 
-// Parks tells how often somebody parked in Wait.
+// Parks returns how often a caller parked in Wait.
 func (c *Completions) Parks() uint64 { return c.bell.Parks() }
 
-// Seal refuses further operations; who waits gets the completions of those outstanding, then
-// ErrClosed.
+// Seal refuses further operations. Callers of Wait get the completions of outstanding operations,
+// then ErrClosed.
 func (c *Completions) Seal() {
 	c.mu.Lock()
 	c.sealed = true
@@ -148,8 +148,8 @@ func (c *Completions) Seal() {
 	c.bell.Ring()
 }
 
-// Close refuses further operations and drops the completions that are yet to come; those that are
-// there can still be taken. Closing again does nothing.
+// Close refuses further operations and drops completions that are yet to come. Available
+// completions can still be taken. A second call does nothing.
 func (c *Completions) Close() {
 	c.mu.Lock()
 	if !c.closed {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// storeWords stores words from first to last, each at once. to is aligned to a word, and words is
-// at least 1.
+// storeWords stores words from first to last, each atomically. to is aligned to a word, and words
+// is at least 1.
 func storeWords(to, from unsafe.Pointer, words int) {
 	if cpu.X86.HasAVX {
 		storePairs(to, from, words)
@@ -16,8 +16,8 @@ func storeWords(to, from unsafe.Pointer, words int) {
 	}
 }
 
-// loadWords loads words from last to first, each at once. from is aligned to a word, and words is
-// at least 1.
+// loadWords loads words from last to first, each atomically. from is aligned to a word, and words
+// is at least 1.
 func loadWords(to, from unsafe.Pointer, words int) {
 	if cpu.X86.HasAVX {
 		loadPairs(to, from, words)
@@ -26,12 +26,12 @@ func loadWords(to, from unsafe.Pointer, words int) {
 	}
 }
 
-// storePairs is storeWords where aligned accesses of 16 bytes are atomic.
+// storePairs implements storeWords on processors where aligned accesses of 16 bytes are atomic.
 //
 //go:noescape
 func storePairs(to, from unsafe.Pointer, words int)
 
-// loadPairs is loadWords where aligned accesses of 16 bytes are atomic.
+// loadPairs implements loadWords on processors where aligned accesses of 16 bytes are atomic.
 //
 //go:noescape
 func loadPairs(to, from unsafe.Pointer, words int)

@@ -1,6 +1,7 @@
 #include "textflag.h"
 
-// Every access to the segment is aligned to its size, 8 or 16 bytes, and they are in program order: see the package comment.
+// Every access to the segment is aligned to its size, 8 or 16 bytes. The accesses are in program
+// order: see the package comment.
 
 // func storePairs(to, from unsafe.Pointer, words int)
 TEXT ·storePairs(SB), NOSPLIT, $0-24
@@ -34,7 +35,7 @@ eight:
 	JGE  eight
 
 few:
-	ADDQ $6, CX // words left, less 2
+	ADDQ $6, CX // words left, minus 2
 	JLT  last
 
 two:
@@ -59,7 +60,7 @@ TEXT ·loadPairs(SB), NOSPLIT, $0-24
 	MOVQ to+0(FP), DI
 	MOVQ from+8(FP), SI
 	MOVQ words+16(FP), CX
-	LEAQ (DI)(CX*8), DI // both behind the last word
+	LEAQ (DI)(CX*8), DI // both point past the last word
 	LEAQ (SI)(CX*8), SI
 	TESTQ $8, SI
 	JZ   aligned
@@ -88,7 +89,7 @@ eight:
 	JGE  eight
 
 few:
-	ADDQ $6, CX // words left, less 2
+	ADDQ $6, CX // words left, minus 2
 	JLT  last
 
 two:

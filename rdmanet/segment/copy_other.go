@@ -4,8 +4,8 @@ package segment
 
 import "unsafe"
 
-// storeWords stores words from first to last, each at once. to is aligned to a word.
+// storeWords stores words from first to last, each atomically. to is aligned to a word.
 func storeWords(to, from unsafe.Pointer, words int) { storeEach(to, from, words) }
 
-// loadWords loads words from last to first, each at once. from is aligned to a word.
+// loadWords loads words from last to first, each atomically. from is aligned to a word.
 func loadWords(to, from unsafe.Pointer, words int) { loadEach(to, from, words) }

@@ -10,15 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Who waits looks spinRounds times before it parks, and looks at the bell spinLooks times in
+// Before it parks, a waiter checks its condition spinRounds times, and the bell spinLooks times in
 // between: some microseconds in all.
 const (
 	spinRounds = 16
 	spinLooks  = 32
 )
 
-// Doorbell wakes those who wait for memory to change. The zero value is ready. All methods may be
-// called from several goroutines.
+// Doorbell wakes goroutines that wait for memory to change. The zero value is ready to use. All
+// methods may be called from several goroutines.
 type Doorbell struct {
 	sequence atomic.Uint64 // rings so far
 	parked   atomic.Int64  // length of waiters
@@ -29,13 +29,13 @@ type Doorbell struct {
 	waiters []chan struct{} // each has room for its one token
 }
 
-// wakes are the channels of waiters that do not wait.
+// wakes holds the channels of waiters that are not waiting.
 var wakes = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
-// Ring has everyone look again who waits. What the caller stored before is visible to them.
+// Ring makes every waiter check again. Everything that the caller stored before is visible to them.
 func (d *Doorbell) Ring() {
-	// Who parks announces itself before it looks at the sequence a last time, and here it is the
-	// other way round: one of the two sees the other.
+	// A waiter increments parked before it checks the sequence a last time. Ring does the opposite.
+	// So at least one of the two sees the other.
 	d.sequence.Add(1)
 	if d.parked.Load() > 0 {
 		d.wake()
@@ -53,17 +53,17 @@ func (d *Doorbell) wake() {
 	d.parked.Store(0)
 }
 
-// Close ends all waiting, with ErrClosed.
+// Close makes all waiters return ErrClosed.
 func (d *Doorbell) Close() {
 	d.closed.Store(true)
 	d.Ring()
 }
 
-// Parks tells how often somebody parked so far.
+// Parks returns how often a waiter has parked.
 func (d *Doorbell) Parks() uint64 { return d.parks.Load() }
 
-// Await waits until ready says so: it calls ready now, some times while it spins, then after each
-// Ring. Errors: ctx's own, ErrClosed. It does not allocate.
+// Await waits until ready returns true. It calls ready immediately, a few times while it spins,
+// then after each Ring. It returns ctx's error or ErrClosed. It does not allocate.
 func (d *Doorbell) Await(ctx context.Context, ready func() bool) error {
 	for {
 		seen := d.sequence.Load()
@@ -89,7 +89,7 @@ func (d *Doorbell) Await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// spin looks for a moment whether ready or the bell says something.
+// spin checks briefly whether ready returns true or the bell was rung.
 func (d *Doorbell) spin(seen uint64, ready func() bool) (found, rung bool) {
 	for range spinRounds {
 		for range spinLooks {
@@ -97,7 +97,7 @@ func (d *Doorbell) spin(seen uint64, ready func() bool) (found, rung bool) {
 				return false, true
 			}
 		}
-		runtime.Gosched() // whoever is to write may wait for this processor
+		runtime.Gosched() // the writer may be waiting for this processor
 		if ready() {
 			return true, false
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Grants are the permissions of one region, kept by its owner: who may do what, and under which
-// admissions. The zero value is ready: nobody may do anything. All methods may be called from
+// Grants holds the permissions of one region, at its owner: the access of each peer, and its
+// admissions. The zero value grants nothing and is ready to use. All methods may be called from
 // several goroutines.
 type Grants struct {
 	mu     sync.Mutex
@@ -18,30 +18,30 @@ type Grants struct {
 	closed error
 }
 
-// grant is what one life of a peer may do, and the attachments that it made under it.
+// grant is the permission of one incarnation of a peer, and the admissions made under it.
 type grant struct {
 	permission rdmanet.Permission
 	admissions map[*Admission]struct{}
 }
 
-// Admission is the owner's side of one attachment: the grant that it was made under, for as long as
-// it stands.
+// Admission is the owner's side of one attachment. It lasts as long as the grant under which it was
+// made.
 type Admission struct {
 	grants     *Grants
 	peer       rdmanet.Peer
 	permission rdmanet.Permission
 	number     uint64
 
-	over atomic.Pointer[ending] // set once
+	over atomic.Pointer[ending] // set at most once
 	mu   sync.Mutex             // held by the operation under way
 }
 
 type ending struct{ err error }
 
-// Set changes what a peer may do from now on. Where that changes anything, the admissions of the
-// peer end with ErrAccess, and nothing is under way under them any more once Set has returned.
-// Whoever grants a newer life of a peer knows that the older ones are over: they lose what they
-// had. Set waits for operations under way and nothing else. ErrClosed.
+// Set changes a peer's permission from now on. If this is a change, the peer's admissions end with
+// ErrAccess, and no operation of theirs is under way once Set has returned. Granting access to a
+// newer incarnation of a peer also ends the grants of its older ones. Set waits only for operations
+// under way. It returns ErrClosed.
 func (g *Grants) Set(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +51,8 @@ func (g *Grants) Set(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	if permission != rdmanet.PermissionNone {
 		for other := range g.peers {
 			if other.ID == peer.ID && other.Incarnation < peer.Incarnation {
-				g.end(other, fmt.Errorf("%w: a newer life of %s was granted it", rdmanet.ErrAccess,
+				g.end(other, fmt.Errorf("%w: a newer incarnation of %s was granted access",
+					rdmanet.ErrAccess,
 					peer.ID))
 			}
 		}
@@ -72,7 +73,7 @@ func (g *Grants) Set(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	return nil
 }
 
-// end takes a grant back and waits for what is under way under it. The caller holds the lock.
+// end withdraws a grant and waits for its operations under way. The caller holds the lock.
 func (g *Grants) end(peer rdmanet.Peer, err error) {
 	now := g.peers[peer]
 	if now == nil {
@@ -81,7 +82,7 @@ func (g *Grants) end(peer rdmanet.Peer, err error) {
 	delete(g.peers, peer)
 	over := &ending{err}
 	for a := range now.admissions {
-		// so that a stream of operations does not contend for the lock
+		// Mark all admissions first, so that a stream of operations does not contend for the lock.
 		a.over.CompareAndSwap(nil, over)
 	}
 	for a := range now.admissions {
@@ -89,18 +90,18 @@ func (g *Grants) end(peer rdmanet.Peer, err error) {
 	}
 }
 
-// Retain ends the grants of all peers but those that keep tells.
+// Retain ends the grants of all peers for which keep returns false.
 func (g *Grants) Retain(keep func(rdmanet.PeerID) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for peer := range g.peers {
 		if !keep(peer.ID) {
-			g.end(peer, fmt.Errorf("%w: %s is no member any more", rdmanet.ErrAccess, peer.ID))
+			g.end(peer, fmt.Errorf("%w: %s is no longer a member", rdmanet.ErrAccess, peer.ID))
 		}
 	}
 }
 
-// Permission is what a peer may do now.
+// Permission returns the current permission of a peer.
 func (g *Grants) Permission(peer rdmanet.Peer) rdmanet.Permission {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,8 +111,8 @@ func (g *Grants) Permission(peer rdmanet.Peer) rdmanet.Permission {
 	return rdmanet.PermissionNone
 }
 
-// Admit makes an admission under what the peer is granted now. ErrAccess when that is nothing; what
-// Close was given once it was called.
+// Admit makes an admission under the peer's current grant. It returns ErrAccess if there is none,
+// and the error given to Close once that was called.
 func (g *Grants) Admit(peer rdmanet.Peer) (*Admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,8 +129,7 @@ func (g *Grants) Admit(peer rdmanet.Peer) (*Admission, error) {
 	return a, nil
 }
 
-// Close ends everything with that error, and waits for what is under way. Closing again does
-// nothing.
+// Close ends all grants with err and waits for operations under way. A second call does nothing.
 func (g *Grants) Close(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,16 +142,16 @@ func (g *Grants) Close(err error) {
 	}
 }
 
-// Peer is whose attachment it is.
+// Peer returns the peer that made the attachment.
 func (a *Admission) Peer() rdmanet.Peer { return a.peer }
 
-// Permission is what it may do while it stands.
+// Permission returns the permission of the admission while it lasts.
 func (a *Admission) Permission() rdmanet.Permission { return a.permission }
 
-// Number tells the admissions of one region apart: it is never given again, and never 0.
+// Number identifies the admission within its region. Numbers are never reused and never 0.
 func (a *Admission) Number() uint64 { return a.number }
 
-// Err is why the admission is over, nil while it stands.
+// Err returns why the admission is over, or nil while it lasts.
 func (a *Admission) Err() error {
 	if over := a.over.Load(); over != nil {
 		return over.err
@@ -159,10 +159,10 @@ func (a *Admission) Err() error {
 	return nil
 }
 
-// Enter begins an operation. Without an error the memory may be touched until Leave, which must
-// follow soon: ending the admission waits for it, and other operations of the admission do. The
-// error is why the admission is over, ErrAccess if only now because the permission does not allow
-// the operation.
+// Enter begins an operation. If it returns nil, the caller may access the memory until Leave, which
+// must follow soon: other operations of the admission wait for it, and so does ending the
+// admission. Otherwise it returns the error that ended the admission. An operation that the
+// permission does not cover ends the admission with ErrAccess.
 func (a *Admission) Enter(kind rdmanet.OperationKind) error {
 	a.mu.Lock()
 	if over := a.over.Load(); over != nil {
@@ -177,29 +177,29 @@ func (a *Admission) Enter(kind rdmanet.OperationKind) error {
 		a.permission))
 }
 
-// Leave ends the operation that Enter began: what it stored is visible to everyone who looks from
-// now on.
+// Leave ends the operation that Enter began. Everything that it stored is visible to all later
+// readers.
 func (a *Admission) Leave() { a.mu.Unlock() }
 
-// End ends the admission with that error, if it still stands, and waits for what is under way.
+// End ends the admission with err, if it still lasts, and waits for its operation under way.
 func (a *Admission) End(err error) {
 	_ = a.fail(err)
 	a.fence()
 }
 
-// fail ends the admission without waiting, and gives what it ended with.
+// fail ends the admission without waiting. It returns the error that ended it.
 func (a *Admission) fail(err error) error {
 	a.over.CompareAndSwap(nil, &ending{err})
 	a.grants.mu.Lock()
 	defer a.grants.mu.Unlock()
-	// The peer may have a later grant, which knows nothing of this admission.
+	// A later grant of the peer does not contain this admission.
 	if now := a.grants.peers[a.peer]; now != nil {
 		delete(now.admissions, a)
 	}
 	return a.over.Load().err
 }
 
-// fence waits for the operation under way. The admission is over, so no further one begins.
+// fence waits for the operation under way. The admission is over, so no further operation begins.
 func (a *Admission) fence() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

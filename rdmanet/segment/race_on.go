@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// raceRead tells the race detector of a read that it does not see.
+// raceRead reports to the race detector a read that it cannot see.
 func raceRead(bytes []byte) {
 	if len(bytes) > 0 {
 		runtime.RaceReadRange(unsafe.Pointer(&bytes[0]), len(bytes))
 	}
 }
 
-// raceWrite tells the race detector of a write that it does not see.
+// raceWrite reports to the race detector a write that it cannot see.
 func raceWrite(bytes []byte) {
 	if len(bytes) > 0 {
 		runtime.RaceWriteRange(unsafe.Pointer(&bytes[0]), len(bytes))

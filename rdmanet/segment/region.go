@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Region is an rdmanet.Region whose peers' operations a program at the owner performs.
+// Region is an rdmanet.Region at whose owner a program performs the peers' operations.
 type Region struct {
 	name   string
 	memory *Segment
@@ -21,9 +21,9 @@ type Region struct {
 
 var _ rdmanet.Region = (*Region)(nil)
 
-// NewRegion makes a region. check says, as the error of Grant, which peers can be granted nothing;
-// forget is called once when the region ends, before its memory goes. Both may be nil. Errors:
-// those of rdmanet.CheckRegion, the machine's refusal.
+// NewRegion makes a region. check returns the error of Grant for peers that must not be granted
+// anything. forget is called once when the region ends, before its memory is freed. Both may be
+// nil. NewRegion returns the errors of rdmanet.CheckRegion, or the operating system's.
 func NewRegion(name string, size int, check func(rdmanet.Peer) error,
 	forget func(*Region)) (*Region, error) {
 	if err := rdmanet.CheckRegion(name, size); err != nil {
@@ -70,7 +70,7 @@ func (r *Region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 // Revoke implements rdmanet.Region.
 func (r *Region) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
 
-// Retain ends the grants of all peers but those that keep tells.
+// Retain ends the grants of all peers for which keep returns false.
 func (r *Region) Retain(keep func(rdmanet.PeerID) bool) { r.grants.Retain(keep) }
 
 // Await implements rdmanet.Region.
@@ -81,7 +81,7 @@ func (r *Region) Await(ctx context.Context, ready func() bool) error {
 // Wake implements rdmanet.Region.
 func (r *Region) Wake() { r.bell.Ring() }
 
-// Parks tells how often somebody parked in Await.
+// Parks returns how often a caller parked in Await.
 func (r *Region) Parks() uint64 { return r.bell.Parks() }
 
 // Close implements rdmanet.Region.
@@ -90,8 +90,8 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// End is Close that tells the peers another reason. The first call's counts; the others wait for
-// it.
+// End is like Close but gives the peers another reason. The reason of the first call counts; later
+// calls wait for the first.
 func (r *Region) End(err error) {
 	r.ended.Do(func() {
 		if r.forget != nil {
@@ -103,7 +103,8 @@ func (r *Region) End(err error) {
 	})
 }
 
-// Admit begins an attachment of a peer. ErrAccess; what End was given once the region ended.
+// Admit begins an attachment of a peer. It returns ErrAccess, or the error given to End once the
+// region ended.
 func (r *Region) Admit(peer rdmanet.Peer) (*Admission, error) {
 	a, err := r.grants.Admit(peer)
 	if err != nil {
@@ -112,8 +113,9 @@ func (r *Region) Admit(peer rdmanet.Peer) (*Admission, error) {
 	return a, nil
 }
 
-// Write performs a write under an admission of this region. It has landed when Write returns
-// without an error, and has not taken place with one, which is why the admission is over.
+// Write performs a write under an admission of this region. If it returns nil, the write has
+// landed. If it returns an error, the write has not taken place, and the error is why the admission
+// is over.
 func (r *Region) Write(a *Admission, offset int, from []byte, ring bool) error {
 	if err := r.Check(a, offset, len(from)); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (r *Region) Write(a *Admission, offset int, from []byte, ring bool) error {
 	return nil
 }
 
-// Read performs a read under an admission of this region; the error is why the admission is over.
+// Read performs a read under an admission of this region. Its error is why the admission is over.
 func (r *Region) Read(a *Admission, offset int, into []byte) error {
 	if err := r.Check(a, offset, len(into)); err != nil {
 		return err
@@ -142,8 +144,8 @@ func (r *Region) Read(a *Admission, offset int, into []byte) error {
 	return nil
 }
 
-// Check ends the admission of a peer that reaches past the region, with ErrBounds. It is for a
-// write that is performed in parts: Write and Read do it themselves.
+// Check ends an admission with ErrBounds if the access reaches past the region. It is for a write
+// performed in parts; Write and Read call it themselves.
 func (r *Region) Check(a *Admission, offset, length int) error {
 	if offset >= 0 && offset <= r.memory.Size()-length {
 		return nil

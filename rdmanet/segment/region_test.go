@@ -110,8 +110,8 @@ func TestPermissions(t *testing.T) {
 	expect(t, "close again", region.Close(), nil)
 }
 
-// Under a stream of writes, nothing lands once Revoke has returned; the next grant lets nothing of
-// before in.
+// TestFence checks that under a stream of writes nothing lands once Revoke has returned, and that
+// the next grant admits no earlier write.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 10

@@ -15,21 +15,21 @@ import (
 
 const (
 	wordSize = rdmanet.WordSize
-	// hugePage is what the processor maps at once where it can, in bytes.
+	// hugePage is the size of a huge page, in bytes.
 	hugePage = 2 << 20
-	// stretch is how much is copied at most without a chance for the scheduler to stop the
-	// goroutine, in bytes: some microseconds.
+	// stretch is the largest number of bytes copied without giving the scheduler a chance to
+	// preempt the goroutine: some microseconds.
 	stretch = 64 << 10
 )
 
-// Segment is memory outside of Go's heap: all zero at first, aligned to a page, and to a huge page
-// from that size on. All methods may be called from several goroutines.
+// Segment is memory outside Go's heap. It starts as zeros and is aligned to a page, or to a huge
+// page if it is at least as large as one. All methods may be called from several goroutines.
 type Segment struct {
 	bytes []byte
 }
 
-// New maps a segment of size bytes, which rdmanet.CheckRegion has passed: a multiple of
-// rdmanet.WordSize. The error is the machine's refusal.
+// New maps a segment of size bytes. The caller has checked size with rdmanet.CheckRegion: it is a
+// multiple of rdmanet.WordSize. The error is the operating system's.
 func New(size int) (*Segment, error) {
 	page := os.Getpagesize()
 	length := (size + page - 1) / page * page
@@ -50,24 +50,24 @@ func New(size int) (*Segment, error) {
 	if align > 0 {
 		advise(unsafe.Slice((*byte)(start), length))
 	}
-	// Nobody who can call a method is left when this runs.
+	// When this runs, no goroutine can call a method any more.
 	runtime.AddCleanup(s, func(length uintptr) {
 		if err := unix.MunmapPtr(mapping, length); err != nil {
-			panic(fmt.Sprintf("segment: a mapping of %d bytes that is ours cannot be unmapped: %v",
+			panic(fmt.Sprintf("segment: cannot unmap %d bytes: %v",
 				length, err))
 		}
 	}, uintptr(length+align))
 	return s, nil
 }
 
-// Size is in bytes.
+// Size returns the size in bytes.
 func (s *Segment) Size() int { return len(s.bytes) }
 
-// Bytes is the memory itself. It is gone once Free was called and the Segment is not referred to
-// any more.
+// Bytes returns the memory itself. It is invalid once Free was called and the Segment is no longer
+// referenced.
 func (s *Segment) Bytes() []byte { return s.bytes }
 
-// word gives the address of a word, and panics where there is none.
+// word returns the address of a word. It panics for an invalid offset.
 func (s *Segment) word(offset int) *uint64 {
 	if offset%wordSize != 0 {
 		panic(fmt.Sprintf("segment: offset %d of a word is no multiple of %d", offset, wordSize))
@@ -75,27 +75,28 @@ func (s *Segment) word(offset int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&s.bytes[offset]))
 }
 
-// Load reads the word at an offset that rdmanet.WordSize divides; what its writer stored before is
-// visible to what follows.
+// Load reads the word at an offset that rdmanet.WordSize divides. Everything that its writer stored
+// before is visible to later accesses.
 func (s *Segment) Load(offset int) uint64 {
 	word := atomic.LoadUint64(s.word(offset))
 	runtime.KeepAlive(s)
 	return word
 }
 
-// Store writes the word at an offset that rdmanet.WordSize divides; who loads it sees what was
-// stored before. It is in one order with all other Stores and atomic operations.
+// Store writes the word at an offset that rdmanet.WordSize divides. A reader that loads it sees
+// everything stored before. All Stores and atomic operations have one total order.
 func (s *Segment) Store(offset int, word uint64) {
 	atomic.StoreUint64(s.word(offset), word)
 	runtime.KeepAlive(s)
 }
 
-// CopyIn writes from to the bytes at offset, from the first to the last, each word at once. It
-// panics outside of the segment, as a slice does.
+// CopyIn writes from to the bytes at offset, from the first to the last, each word atomically. It
+// panics outside the segment, as a slice does.
 func (s *Segment) CopyIn(offset int, from []byte) {
 	to := s.bytes[offset : offset+len(from) : offset+len(from)]
 	raceRead(from)
-	if (offset|len(from))%wordSize == 0 && uint(len(from)-1) < stretch { // whole words, as most
+	// The common case: whole words.
+	if (offset|len(from))%wordSize == 0 && uint(len(from)-1) < stretch {
 		storeWords(unsafe.Pointer(&to[0]), unsafe.Pointer(&from[0]), len(from)/wordSize)
 		runtime.KeepAlive(s)
 		return
@@ -115,13 +116,14 @@ func (s *Segment) CopyIn(offset int, from []byte) {
 	runtime.KeepAlive(s)
 }
 
-// CopyOut reads the bytes at offset into into, from the last word to the first, each word at once:
-// who finds a write's mark in them finds all that the write put below. It panics outside of the
-// segment, as a slice does.
+// CopyOut reads the bytes at offset into into, from the last word to the first, each word
+// atomically. A reader that finds a write's mark in them therefore has everything that the write
+// put below. It panics outside the segment, as a slice does.
 func (s *Segment) CopyOut(offset int, into []byte) {
 	from := s.bytes[offset : offset+len(into) : offset+len(into)]
 	raceWrite(into)
-	if (offset|len(into))%wordSize == 0 && uint(len(into)-1) < stretch { // whole words, as most
+	// The common case: whole words.
+	if (offset|len(into))%wordSize == 0 && uint(len(into)-1) < stretch {
 		loadWords(unsafe.Pointer(&into[0]), unsafe.Pointer(&from[0]), len(into)/wordSize)
 		runtime.KeepAlive(s)
 		return
@@ -144,20 +146,20 @@ func (s *Segment) CopyOut(offset int, into []byte) {
 	runtime.KeepAlive(s)
 }
 
-// Free gives the memory back to the machine. What is loaded from now on is zero or what was stored
-// since.
+// Free returns the memory to the operating system. Later loads return zeros or values stored after
+// Free.
 func (s *Segment) Free() {
-	// Where the advice is not taken the memory goes when the Segment does.
+	// If the kernel ignores the advice, the memory is freed together with the Segment.
 	_ = unix.Madvise(unsafe.Slice(&s.bytes[0],
 		(len(s.bytes)+os.Getpagesize()-1)/os.Getpagesize()*os.Getpagesize()), unix.MADV_DONTNEED)
 	runtime.KeepAlive(s)
 }
 
-// headOf is how many of length bytes at offset lie in a word that begins below.
+// headOf returns how many of length bytes at offset lie in a word that begins before offset.
 func headOf(offset, length int) int { return min((wordSize-offset%wordSize)%wordSize, length) }
 
-// storePart writes some bytes of one word at once, and leaves the others what they are even if
-// somebody writes them in between.
+// storePart writes some bytes of one word atomically. It preserves the other bytes even if they
+// change in between.
 func (s *Segment) storePart(offset int, from []byte) {
 	at := offset % wordSize
 	word := s.word(offset - at)
@@ -172,7 +174,7 @@ func (s *Segment) storePart(offset int, from []byte) {
 	}
 }
 
-// loadPart reads some bytes of one word at once.
+// loadPart reads some bytes of one word atomically.
 func (s *Segment) loadPart(offset int, into []byte) {
 	at := offset % wordSize
 	var bytes [wordSize]byte
@@ -180,7 +182,7 @@ func (s *Segment) loadPart(offset int, into []byte) {
 	copy(into, bytes[at:])
 }
 
-// storeEach is storeWords word by word.
+// storeEach implements storeWords word by word.
 func storeEach(to, from unsafe.Pointer, words int) {
 	for i := range words {
 		word := binary.NativeEndian.Uint64(unsafe.Slice((*byte)(unsafe.Add(from, i*wordSize)),
@@ -189,7 +191,7 @@ func storeEach(to, from unsafe.Pointer, words int) {
 	}
 }
 
-// loadEach is loadWords word by word.
+// loadEach implements loadWords word by word.
 func loadEach(to, from unsafe.Pointer, words int) {
 	for i := words - 1; i >= 0; i-- {
 		word := atomic.LoadUint64((*uint64)(unsafe.Add(from, i*wordSize)))

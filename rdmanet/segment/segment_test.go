@@ -26,7 +26,7 @@ func newSegment(t testing.TB, size int) *Segment {
 	return s
 }
 
-// Copies are what copies are, at every alignment, and touch nothing else.
+// TestCopies checks copies at every alignment, and that they touch nothing else.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	const size = 4 * stretch
@@ -60,7 +60,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// The word by word copies of other processors are as good.
+// TestEach checks the word-by-word copies of other processors.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	s := newSegment(t, 4096)
@@ -78,8 +78,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// orders writes rounds of words with store while others read them, by words and with load, and says
-// what is torn or out of order. Every word of round k is k in each half.
+// orders writes rounds of words with store while readers read them, with loadWord and with load. It
+// returns an error if a word is torn or out of order. Every word of round k is k in each half.
 func orders(size int, store func([]byte), loadWord func(int) uint64, load func([]byte),
 	during time.Duration) error {
 	check := func(words []uint64) error {
@@ -146,7 +146,7 @@ func orders(size int, store func([]byte), loadWord func(int) uint64, load func([
 	return err
 }
 
-// TestOrders: who sees a word sees it whole, and all below it.
+// TestOrders checks that a reader that sees a word sees it whole, and everything below it.
 func TestOrders(t *testing.T) {
 	for _, size := range []int{24, 256, 8 << 10, 200 << 10} {
 		s := newSegment(t, size+8)
@@ -173,7 +173,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// The checker finds copies that are not fit for it.
+// TestOrdersCatches checks that orders finds unsuitable copies.
 func TestOrdersCatches(t *testing.T) {
 	const size = 8 << 10
 	s := newSegment(t, size)
@@ -213,7 +213,8 @@ func TestOrdersCatches(t *testing.T) {
 	}
 }
 
-// Writers of parts of one word do not undo each other, and each part is never torn.
+// TestParts checks that writers of parts of one word do not undo each other, and that no part is
+// ever torn.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	const rounds = 20_000

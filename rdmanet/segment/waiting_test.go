@@ -20,7 +20,8 @@ func patience(t testing.TB) context.Context {
 	return ctx
 }
 
-// Two that wait for each other, ten thousand times: one lost ring, and they wait for ever.
+// TestDoorbell makes two goroutines wait for each other ten thousand times. One lost ring would
+// block them for ever.
 func TestDoorbell(t *testing.T) {
 	t.Parallel()
 	ctx := patience(t)
@@ -38,7 +39,7 @@ func TestDoorbell(t *testing.T) {
 				}
 				if k%100 == 0 {
 					for bells[1-i].parked.Load() == 0 && k < 9_999 && ctx.Err() == nil {
-						runtime.Gosched() // the other is to park now and then
+						runtime.Gosched() // make the other one park now and then
 					}
 				}
 				turn.Add(1)
@@ -52,8 +53,8 @@ func TestDoorbell(t *testing.T) {
 	}
 }
 
-// Who waits for nothing parks once, and looks no more; its context and Close wake it, all others
-// too.
+// TestDoorbellEnds checks that an idle waiter parks once and does not check again. Its context and
+// Close wake it, and Close wakes all others.
 func TestDoorbellEnds(t *testing.T) {
 	t.Parallel()
 	var bell Doorbell
@@ -110,7 +111,7 @@ func TestDoorbellAllocates(t *testing.T) {
 	}
 }
 
-// Completions against a plain slice.
+// TestCompletions compares Completions with a plain slice.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -211,7 +212,8 @@ func TestCompletionsEnd(t *testing.T) {
 	}
 }
 
-// A sealed queue gives what is outstanding, and then no more.
+// TestCompletionsSealed checks that a sealed queue returns the outstanding completions and then no
+// more.
 func TestCompletionsSealed(t *testing.T) {
 	t.Parallel()
 	ctx := patience(t)

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// sendDepth is how many requests of an attachment the device holds; more wait here.
+	// sendDepth is how many requests of an attachment the device holds. Further ones wait here.
 	sendDepth = 128
-	// bounceBytes is what an attachment copies through when it writes from, or reads into, memory
-	// that is not registered; bouncePiece is the most of one request.
+	// bounceBytes is the size of the buffer through which an attachment copies when it writes from,
+	// or reads into, memory that is not registered. bouncePiece bounds one such request.
 	bounceBytes = 1 << 20
 	bouncePiece = 64 << 10
-	// directPiece is the most of one request from registered memory, so that the deadline is about
-	// a bounded piece.
+	// directPiece bounds one request from registered memory, so that the deadline applies to a
+	// bounded piece.
 	directPiece = 64 << 10
-	// flightBytes bounds what is under way, as a fast wire can hold it: more would only be repeated
-	// in vain, and Soft-RoCE does badly with more than some tens of packets.
+	// flightBytes bounds the bytes under way to the capacity of a fast network. More bytes would
+	// only be retransmitted in vain, and Soft-RoCE performs badly with more than some tens of
+	// packets.
 	flightBytes = 128 << 10
 	// lineBytes aligns pieces in the ring.
 	lineBytes = 64
@@ -47,35 +48,36 @@ type attachment struct {
 	mu       sync.Mutex
 	verdict  error        // why it ended
 	ended    bool         // verdict is set, and nothing takes place any more
-	waiting  []*operation // posted and not wholly handed to the device, from waitingAt on
-	at       int          // of waiting
-	pieces   []piece      // handed to the device, from piecesAt on
-	piecesAt int          // of pieces
+	waiting  []*operation // posted and not fully passed to the device, from index at on
+	at       int          // index into waiting
+	pieces   []piece      // passed to the device, from index piecesAt on
+	piecesAt int          // index into pieces
 	requests []ibverbs.Request
-	staging  *segment.Segment // of inline bytes, one place a request
+	staging  *segment.Segment // inline bytes, one slot a request
 	bounce   bounce
 	flight   int // bytes under way
 }
 
-// piece is a request that the device holds: an operation, or a part of one.
+// piece is a request that the device holds: an operation or part of one.
 type piece struct {
 	operation *operation
-	end       uint64 // done when the link has done so many
-	into      []byte // of a read: where the bytes go from the ring
+	end       uint64 // done when the link has finished this many requests
+	into      []byte // of a read: the bytes go here from the ring
 	from      []byte
-	ring      uint64 // bytes of the ring to give back
-	last      bool   // of its operation
+	ring      uint64 // bytes of the ring to release
+	last      bool   // the last piece of its operation
 	length    int    // bytes
 }
 
-// bounce is registered memory that pieces take and give back in order.
+// bounce is registered memory that pieces take and release in order.
 type bounce struct {
 	memory      *segment.Segment
 	registered  *ibverbs.Memory
-	taken, back uint64 // bytes so far
+	taken, back uint64 // total bytes
 }
 
-// take gives up to want bytes in one part, or none, and how much of the ring that takes.
+// take returns a contiguous part of want bytes and how much of the ring it takes, or nil if there
+// is no room.
 func (b *bounce) take(want int) (part []byte, took uint64) {
 	at := b.taken % bounceBytes
 	length := (uint64(want) + lineBytes - 1) &^ (lineBytes - 1)
@@ -104,7 +106,7 @@ func (h *host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rd
 	}
 	for {
 		a, err := h.attach(ctx, peer, name)
-		// Whoever restarted while it was asked is asked again.
+		// If the peer restarted during the request, ask again.
 		if err == nil || !errors.Is(err, rdmanet.ErrReset) || ctx.Err() != nil {
 			if err != nil {
 				return nil, fmt.Errorf("attach to region %q of %s: %w", name, peer, err)
@@ -147,7 +149,7 @@ func (h *host) attach(ctx context.Context, peer rdmanet.PeerID, name string) (*a
 	return a, nil
 }
 
-// attachError gives the fabric's error for an owner's word.
+// attachError returns the fabric's error for an owner's status.
 func attachError(s status) error {
 	switch s {
 	case statusWelcome:
@@ -161,8 +163,7 @@ func attachError(s status) error {
 	}
 }
 
-// enter lists an attachment, unless its host closes or the life of the peer that it leads to is
-// over.
+// enter registers an attachment, unless its host is closing or the peer's incarnation is over.
 func (h *host) enter(a *attachment) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +202,7 @@ func (a *attachment) Close() error {
 	return nil
 }
 
-// enqueue takes an operation, or gives why the attachment is over.
+// enqueue adds an operation, or returns why the attachment is over.
 func (a *attachment) enqueue(o *operation) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,8 +213,8 @@ func (a *attachment) enqueue(o *operation) error {
 	return nil
 }
 
-// start hands what was enqueued to the device as far as there is room, and copies what is small of
-// the rest.
+// start passes enqueued operations to the device as far as there is room, and copies the small
+// writes among the rest.
 func (a *attachment) start() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,7 +228,7 @@ func (a *attachment) start() {
 	}
 }
 
-// pump hands operations to the device. The caller holds the lock.
+// pump passes operations to the device. The caller holds the lock.
 func (a *attachment) pump() {
 	if a.ended || a.at == len(a.waiting) {
 		return
@@ -249,15 +250,16 @@ func (a *attachment) pump() {
 		a.pieces[first+i].end = number + uint64(i) + 1
 	}
 	if err != nil {
-		// The link's own failure tells of itself; ending it is another's work, as the lock is held.
+		// The failure of the link reports itself. Another goroutine must end the link, because the
+		// lock is held.
 		a.host.spawn(func() { a.link.end(fmt.Errorf("%w: %w", errSilent, err)) })
 	}
 }
 
-// request makes the next request of an operation; false when there is no memory to go through at
-// the moment. A read of more than a word takes the last word first, by a request of its own, and
-// the rest behind it, because a device reads in whatever order its bus likes: a mark that was found
-// then has its entry complete.
+// request makes the next request of an operation. It returns false if the bounce buffer is full or
+// too many bytes are under way. A device reads in any order. So a read of more than a word first
+// reads the last word, in a request of its own, and then the rest: a reader that finds the mark
+// then has the complete entry.
 func (a *attachment) request(o *operation) bool {
 	begin := o.started
 	ahead := o.Kind == rdmanet.OperationRead && o.limit == len(o.Bytes) &&
@@ -321,7 +323,7 @@ func (a *attachment) request(o *operation) bool {
 	return true
 }
 
-// makeBounce gets the ring, which most attachments never need.
+// makeBounce allocates the ring, which most attachments never need.
 func (a *attachment) makeBounce() bool {
 	memory, err := segment.New(bounceBytes)
 	if err == nil {
@@ -336,7 +338,7 @@ func (a *attachment) makeBounce() bool {
 	return err == nil
 }
 
-// progressed completes operations whose requests are done, and hands more to the device.
+// progressed completes operations whose requests are done, and passes more to the device.
 func (a *attachment) progressed(done uint64) {
 	var few [64]*operation
 	finished := few[:0]
@@ -366,7 +368,7 @@ func (a *attachment) progressed(done uint64) {
 	}
 }
 
-// compact keeps the lists from growing under a steady load that never empties them.
+// compact bounds the lists under a steady load that never empties them.
 func (a *attachment) compact() {
 	if a.piecesAt > 2*sendDepth {
 		a.pieces = append(a.pieces[:0], a.pieces[a.piecesAt:]...)
@@ -379,10 +381,10 @@ func (a *attachment) compact() {
 	}
 }
 
-// rung cannot be: nobody has a key of this host for this queue pair.
+// rung is never called: no peer has a key of this host for this queue pair.
 func (a *attachment) rung() {}
 
-// broke ends the attachment: with the owner's refusal, or with what the owner says became of it.
+// broke ends the attachment, with the owner's refusal or with the state that the owner reports.
 func (a *attachment) broke(err error) {
 	if !isTransport(err) {
 		a.host.spawn(func() { a.end(err) })
@@ -391,7 +393,8 @@ func (a *attachment) broke(err error) {
 	a.host.spawn(func() { a.end(a.inquire(err)) })
 }
 
-// inquire asks the owner what became of an attachment on which it fell silent.
+// inquire asks the owner for the state of an attachment on which the owner's device stopped
+// answering.
 func (a *attachment) inquire(cause error) error {
 	a.mu.Lock()
 	known := a.verdict
@@ -419,8 +422,8 @@ func (a *attachment) inquire(cause error) error {
 	}
 }
 
-// end ends the attachment with the first error that it is given: what is outstanding completes with
-// it.
+// end ends the attachment with the first error that it is given. Outstanding operations complete
+// with that error.
 func (a *attachment) end(err error) {
 	err = fmt.Errorf("region %q of %s: %w", a.name, a.peer.ID, err)
 	a.mu.Lock()
@@ -430,7 +433,7 @@ func (a *attachment) end(err error) {
 	}
 	a.verdict = err
 	a.mu.Unlock()
-	// The buffers are the program's again only when the device has let go of them.
+	// The program may reuse its buffers only once the device has released them.
 	a.link.over.Store(true)
 	a.link.destroy()
 	a.mu.Lock()
@@ -454,7 +457,7 @@ func (a *attachment) end(err error) {
 			a.host.log.Warn("memory stays registered", "region", a.name, "peer", a.peer.String(),
 				"error", err)
 		} else {
-			bounced.memory.Free() // now, and not when the collector comes to it
+			bounced.memory.Free() // free it now, not when the garbage collector runs
 		}
 		runtime.KeepAlive(bounced.memory)
 	}

@@ -17,27 +17,27 @@ import (
 // controlLane is the name of the control plane's lane.
 const controlLane = "\x00verbs"
 
-// control is this host's end of the control plane: requests that are answered, and notices that are
-// not.
+// control is this host's end of the control plane. It sends requests, which are answered, and
+// notices, which are not.
 type control struct {
 	p2p         *p2p.Host
 	mendTimeout time.Duration
 	self        rdmanet.Peer
-	here        func(rdmanet.Peer, message) message // answers requests to this host itself
-	note        func(message)                       // takes notices to it
+	here        func(rdmanet.Peer, message) message // answers this host's requests to itself
+	note        func(message)                       // handles this host's notices to itself
 
 	mu    sync.Mutex
 	calls map[uint64]*call
 	next  uint64
 }
 
-// call is a request that waits for its reply.
+// call is a request waiting for its reply.
 type call struct {
 	peer rdmanet.PeerID
-	end  chan reply // has room for the one
+	end  chan reply // has room for the one reply
 }
 
-// reply is what a call ended with.
+// reply is the result of a call.
 type reply struct {
 	from    rdmanet.Peer
 	message message
@@ -45,8 +45,8 @@ type reply struct {
 }
 
 func newControl(p *p2p.Host, mendTimeout time.Duration) *control {
-	// Numbers begin by chance, so that a reply to an earlier incarnation fits none of this one's
-	// calls.
+	// Numbers start at a random value, so that a reply to an earlier incarnation matches no call of
+	// this one.
 	return &control{p2p: p, self: rdmanet.Peer{ID: p.ID(), Incarnation: p.Incarnation()},
 		mendTimeout: mendTimeout, calls: make(map[uint64]*call), next: rand.Uint64()}
 }
@@ -54,16 +54,16 @@ func newControl(p *p2p.Host, mendTimeout time.Duration) *control {
 // askPause is the pause before a request is sent again.
 const askPause = 20 * time.Millisecond
 
-// ask sends a request and waits for its reply: from the incarnation that is there, waiting for one
-// for the mend timeout. Errors: ctx's own, ErrReset (the peer restarted meanwhile), ErrUnreachable,
-// ErrNotMember, ErrClosed.
+// ask sends a request and waits for the reply of the current incarnation. It waits for a peer that
+// is not there for the mend timeout. It returns ctx's error, ErrReset (the peer restarted
+// meanwhile), ErrUnreachable, ErrNotMember or ErrClosed.
 func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer,
 	message, error) {
 	if peer == c.self.ID {
 		return c.self, c.here(c.self, request), ctx.Err()
 	}
-	// The lane may have broken a moment after it was asked for, with its patience spent on somebody
-	// else's behalf.
+	// The lane may break right after this request was sent, because an earlier user had waited on
+	// it for the mend timeout.
 	for patience := time.Now().Add(c.mendTimeout); ; {
 		from, answer, err := c.askOnce(ctx, peer, request)
 		if err == nil || !errors.Is(err, rdmanet.ErrUnreachable) || ctx.Err() != nil ||
@@ -112,7 +112,7 @@ func (c *control) askOnce(ctx context.Context, peer rdmanet.PeerID, request mess
 	return rdmanet.Peer{}, message{}, err
 }
 
-// tell sends a notice or a reply, without waiting and without promise.
+// tell sends a notice or a reply. It does not wait, and the message may be lost.
 func (c *control) tell(peer rdmanet.PeerID, m message) {
 	if peer == c.self.ID {
 		c.note(m)
@@ -120,13 +120,13 @@ func (c *control) tell(peer rdmanet.PeerID, m message) {
 	}
 	lane, err := c.p2p.Lane(peer, controlLane)
 	if err != nil {
-		return // no member any more, or closing
+		return // no longer a member, or closing
 	}
-	// What finds no room or no lane is missed, and whoever waits for it has a deadline.
+	// A message is lost if there is no room or no lane. Callers that wait for it have a deadline.
 	_, _ = lane.TrySend(m.append(nil))
 }
 
-// answered ends the call that a reply is for.
+// answered ends the call that a reply belongs to.
 func (c *control) answered(from rdmanet.Peer, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,7 +34,7 @@ func Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// choose finds the device, its port and its address: those named, or the first that can be used.
+// choose returns the device, port and address that are named, or the first usable ones.
 func choose(device, gid string) (string, ibverbs.Port, ibverbs.GID, error) {
 	devices, err := ibverbs.Devices()
 	if err != nil {
@@ -63,7 +63,7 @@ func choose(device, gid string) (string, ibverbs.Port, ibverbs.GID, error) {
 	return "", ibverbs.Port{}, ibverbs.GID{}, fmt.Errorf("%w: %s", ErrNoDevice, reason)
 }
 
-// chooseGID finds the address that is named by its index or its text, or the best one.
+// chooseGID returns the address named by its index or its text, or else the best one.
 func chooseGID(port ibverbs.Port, named string) (ibverbs.GID, error) {
 	if len(port.GIDs) == 0 {
 		return ibverbs.GID{}, fmt.Errorf("no GID")

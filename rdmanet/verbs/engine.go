@@ -18,41 +18,43 @@ import (
 )
 
 const (
-	// queueEntries is the size of a completion queue, where the device allows it; further ones are
-	// made when its queue pairs could overrun it.
+	// queueEntries is the size of a completion queue, if the device allows it. Further queues are
+	// made when the queue pairs could overrun the existing ones.
 	queueEntries = 16 << 10
 	// spinPolls is how often the poller looks for completions before it parks.
 	spinPolls = 32
-	// standBack is how long the poller leaves the device to those who wait and poll themselves.
+	// standBack is how long the poller leaves the device to waiting callers that poll themselves.
 	standBack = 100 * time.Microsecond
-	// parkMax is how long the poller parks at most while something is outstanding.
+	// parkMax is the longest time that the poller parks while requests are outstanding.
 	parkMax = 2 * time.Millisecond
 	// readsMax bounds the reads outstanding on a queue pair.
 	readsMax = 16
-	// retriesMax is the device's number of retries of a packet, the largest there is.
+	// retriesMax is the device's number of retries of a packet, the largest possible value.
 	retriesMax = 7
 )
 
 // engine is an open device with its completion queues and the goroutine that polls them.
 type engine struct {
-	context  *ibverbs.Context
-	port     ibverbs.Port
-	gid      ibverbs.GID
-	limits   ibverbs.Limits
-	channel  *ibverbs.Channel
-	client   *ibverbs.Domain // of this host's own operations: what it writes from and reads into
+	context *ibverbs.Context
+	port    ibverbs.Port
+	gid     ibverbs.GID
+	limits  ibverbs.Limits
+	channel *ibverbs.Channel
+	// For this host's own operations: the memory they write from and read into.
+	client   *ibverbs.Domain
 	patience ibverbs.Patience
-	method   Permissions // how permissions are taken back
-	refused  []error     // why a quicker method is not taken
-	// deadline is when an operation that the device does not end is ended in software.
+	method   Permissions // how permissions are withdrawn
+	refused  []error     // why faster methods are not used
+	// deadline is the time after which software ends an operation that the device does not
+	// complete.
 	deadline time.Duration
 
-	life sync.RWMutex // held for reading by whoever uses the device
+	life sync.RWMutex // held for reading while the device is used
 	gone bool         // the device is closed
 
-	looked atomic.Int64 // when somebody who waits last polled, in nanoseconds
+	looked atomic.Int64 // when a waiting caller last polled, in nanoseconds
 
-	polling     sync.Mutex // held by whoever polls
+	polling     sync.Mutex // held by the goroutine that polls
 	completions [ibverbs.PollMax]ibverbs.Completion
 
 	mu     sync.Mutex
@@ -61,12 +63,13 @@ type engine struct {
 	nextID uint32
 	closed bool
 
-	dead    chan *link // whose queue pairs are to be destroyed
+	dead    chan *link // links whose queue pairs must be destroyed
 	ending  chan struct{}
 	workers sync.WaitGroup
 }
 
-// completionQueue is one of the engine's, and how many of its entries are promised to queue pairs.
+// completionQueue is one of the engine's completion queues, with the number of entries reserved for
+// queue pairs.
 type completionQueue struct {
 	queue              *ibverbs.Completions
 	capacity, promised int
@@ -108,15 +111,15 @@ func (e *engine) prepare(mendTimeout time.Duration) (err error) {
 	return err
 }
 
-// patienceFor gives the device's timeout so that all its retries take at most that long, and at
-// least a millisecond each.
+// patienceFor returns timeouts with which all retries of the device take at most limit, and each at
+// least a millisecond.
 func patienceFor(limit time.Duration, reads int) ibverbs.Patience {
-	// devices may take up to four times as long, and the deadline in software ends that
+	// Devices may take up to four times as long. The deadline in software bounds that.
 	each := limit / (retriesMax + 1)
 	exponent := bits.Len64(uint64(each.Nanoseconds())/4096) - 1
 	return ibverbs.Patience{
 		Timeout: uint32(min(max(exponent, 8), 20)), Retries: retriesMax,
-		NotReadyRetries: 7,  // without end: the deadline in software ends it
+		NotReadyRetries: 7,  // unlimited: the deadline in software ends it
 		NotReadyTimer:   12, // 0.64 ms
 		Reads:           uint32(max(reads, 1)),
 	}
@@ -146,7 +149,7 @@ func (e *engine) reserve(entries int) (*completionQueue, error) {
 	return q, nil
 }
 
-// release gives everything back; no link is left and no worker runs.
+// release frees everything. No link may be left and no worker may run.
 func (e *engine) release() error {
 	var err error
 	for _, q := range e.queues {
@@ -161,7 +164,7 @@ func (e *engine) release() error {
 	return errors.Join(err, e.context.Close())
 }
 
-// close destroys what links are left, without telling their owners, then everything else.
+// close destroys the remaining links, without calling their owners, then everything else.
 func (e *engine) close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -174,7 +177,7 @@ func (e *engine) close() error {
 		l.destroy()
 	}
 	close(e.ending)
-	// An error says that the file cannot have deadlines, and then its Close wakes the poller.
+	// An error means that the file does not support deadlines. Then its Close wakes the poller.
 	_ = e.channel.File().SetReadDeadline(time.Unix(1, 0))
 	e.workers.Wait()
 	e.life.Lock()
@@ -185,7 +188,7 @@ func (e *engine) close() error {
 	return e.release()
 }
 
-// use runs work that needs the device, or gives ErrClosed once that is closed.
+// use runs work that needs the device, or returns ErrClosed once the device is closed.
 func (e *engine) use(work func() error) error {
 	e.life.RLock()
 	defer e.life.RUnlock()
@@ -205,8 +208,8 @@ func (e *engine) register(domain *ibverbs.Domain, bytes []byte,
 	return memory, err
 }
 
-// progress polls every queue once, unless somebody else does at this moment, and tells links of
-// their completions. It gives the number of completions.
+// progress polls every queue once, unless another goroutine is polling, and passes the completions
+// to their links. It returns the number of completions.
 func (e *engine) progress() int {
 	if !e.polling.TryLock() {
 		return 0
@@ -220,13 +223,13 @@ func (e *engine) pollLocked() int {
 		return 0
 	}
 	e.mu.Lock()
-	queues := e.queues // only ever appended to
+	queues := e.queues // the slice is only appended to
 	e.mu.Unlock()
 	total := 0
 	for _, q := range queues {
 		n, err := q.queue.Poll(e.completions[:])
 		if err != nil {
-			continue // the deadline of what is outstanding will tell
+			continue // the deadline of the outstanding requests handles it
 		}
 		for i := range e.completions[:n] {
 			e.dispatch(&e.completions[i])
@@ -256,8 +259,8 @@ func (e *engine) dispatch(c *ibverbs.Completion) {
 	}
 }
 
-// poll is the poller: it looks for completions for a moment, then parks until the channel says that
-// there are some.
+// poll is the poller. It looks for completions for a short time, then parks until the channel
+// reports an event.
 func (e *engine) poll() {
 	raw, err := e.channel.File().SyscallConn()
 	if err != nil {
@@ -278,8 +281,8 @@ func (e *engine) poll() {
 			continue
 		}
 		idle = 0
-		// Who waits in Queue.Wait polls for all. Each arming costs a system call, and the event
-		// another one and a change of threads.
+		// Callers of Queue.Wait poll for all links. Each arming costs a system call, and each event
+		// costs another one and a thread switch.
 		if time.Now().UnixNano()-e.looked.Load() < int64(standBack) {
 			time.Sleep(standBack)
 			continue
@@ -300,8 +303,9 @@ func (e *engine) poll() {
 	}
 }
 
-// patient sets how long the poller parks: while something is outstanding not for long, as an event
-// may get lost, and else until there is one. It gives false when the engine closes.
+// patient limits how long the poller parks. While requests are outstanding the limit is short,
+// because an event may get lost. Otherwise there is no limit. It returns false when the engine is
+// closing.
 func (e *engine) patient() bool {
 	var until time.Time
 	e.mu.Lock()
@@ -312,7 +316,7 @@ func (e *engine) patient() bool {
 		}
 	}
 	e.mu.Unlock()
-	// An error says that the file cannot have deadlines, and then events are all there is.
+	// An error means that the file does not support deadlines. Then only events wake the poller.
 	_ = e.channel.File().SetReadDeadline(until)
 	select {
 	case <-e.ending:
@@ -322,14 +326,14 @@ func (e *engine) patient() bool {
 	}
 }
 
-// arm asks all queues for an event and looks a last time.
+// arm asks all queues for an event and polls a last time.
 func (e *engine) arm() int {
 	e.mu.Lock()
 	queues := e.queues
 	e.mu.Unlock()
 	for _, q := range queues {
-		// A queue that cannot be armed is polled at the next event of another, and by those who
-		// wait.
+		// A queue that cannot be armed is polled at the next event of another queue, and by waiting
+		// callers.
 		_ = q.queue.Arm()
 	}
 	e.polling.Lock()
@@ -337,7 +341,8 @@ func (e *engine) arm() int {
 	return e.pollLocked()
 }
 
-// keep destroys the queue pairs of links that failed, and ends what the device does not end.
+// keep destroys the queue pairs of failed links, and ends requests that the device does not
+// complete.
 func (e *engine) keep() {
 	look := time.NewTicker(min(e.deadline/4, 250*time.Millisecond))
 	defer look.Stop()
@@ -354,7 +359,7 @@ func (e *engine) keep() {
 	}
 }
 
-// expire destroys links on which nothing moved for the deadline although something is outstanding.
+// expire destroys links with outstanding requests and no progress within the deadline.
 func (e *engine) expire(now time.Time) {
 	e.mu.Lock()
 	var late []*link
@@ -369,11 +374,12 @@ func (e *engine) expire(now time.Time) {
 	}
 }
 
-// sequence gives a queue pair's first packet sequence number: by chance, so that packets of an
-// earlier pair of that number do not fit.
+// sequence returns a queue pair's first packet sequence number. It is random, so that packets of an
+// earlier pair with the same number do not match.
 func sequence() uint32 { return rand.Uint32() & (1<<24 - 1) }
 
-// endpointOf is what the other side needs to connect to one of the engine's queue pairs.
+// endpointOf returns the address to which the other side must connect for one of the engine's queue
+// pairs.
 func (e *engine) endpointOf(pair *ibverbs.Pair, sequence uint32) endpoint {
 	return endpoint{number: pair.Number(), sequence: sequence, lid: e.port.LID, mtu: e.port.MTU,
 		gid: e.gid.Address.As16()}

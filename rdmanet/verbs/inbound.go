@@ -14,25 +14,26 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, while the
-// sender sends nothing.
+// ackDelay is how long an acknowledgement may wait for further frames while the sender sends
+// nothing.
 const ackDelay = 2 * time.Millisecond
 
-// inboundStream is one queue pair of a peer's lane, with the goroutine that reads its ring and
-// calls the receive function; it implements lane.Inlet.
+// inboundStream is one queue pair of a peer's lane; it implements lane.Inlet. Its goroutine reads
+// the ring and calls the receive function.
 type inboundStream struct {
 	host    *host
 	from    rdmanet.Peer
 	name    string
 	number  uint32 // of the sender's queue pair
 	inbound *lane.Inbound
-	// closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
+	// parted is closed when the stream has ended, or when the sender of a sealed lane has the last
+	// acknowledgement.
 	parted chan struct{}
 
 	mu      sync.Mutex
 	end     *end  // nil until it is made
-	stopped error // why it is to stop
-	urgent  bool  // an acknowledgement is due at once
+	stopped error // why it must stop
+	urgent  bool  // an acknowledgement is urgent
 }
 
 // Stop implements lane.Inlet.
@@ -55,7 +56,7 @@ func (s *inboundStream) Owe(_, urgent bool) {
 	}
 }
 
-// isUrgent tells whether an acknowledgement is due at once, and takes note that it is told.
+// isUrgent reports whether an acknowledgement is urgent, and clears the flag.
 func (s *inboundStream) isUrgent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *inboundStream) isUrgent() bool {
 	return urgent
 }
 
-// use makes the end the stream's, unless it is to stop already.
+// use gives the end to the stream. It returns an error if the stream must stop already.
 func (s *inboundStream) use(n *end) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +133,8 @@ func (h *host) begin(s *inboundStream, delivered uint64) error {
 	return nil
 }
 
-// part waits until the senders know what this host's program has taken, which is settled, as far as
-// ctx and the lanes' own bound let it.
+// part waits until the senders know how many frames this host's program has taken, as long as ctx
+// and lane.SettleTimeout allow. Settle must have been called before.
 func (h *host) part(ctx context.Context) {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Keys(h.streams))
@@ -149,7 +150,7 @@ func (h *host) part(ctx context.Context) {
 	}
 }
 
-// run carries the stream to its end.
+// run serves the stream until it ends.
 func (s *inboundStream) run(delivered uint64) {
 	delay := time.NewTimer(time.Hour)
 	defer delay.Stop()
@@ -166,7 +167,7 @@ func (s *inboundStream) run(delivered uint64) {
 	s.host.mu.Unlock()
 	s.host.giveBack(s.end, s.name)
 	if !errors.Is(err, lane.ErrSuperseded) && !errors.Is(err, lane.ErrSealed) {
-		// The sender's device would find out, by all its retries.
+		// Otherwise the sender's device would detect the end only after all its retries.
 		s.host.control.tell(s.from.ID, message{kind: messageEnded, name: s.name,
 			endpoint: endpoint{number: s.number}})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	// errDeadline: the device did not end an operation in time.
+	// errDeadline: the device did not complete an operation in time.
 	errDeadline = errors.New("the device did not complete an operation in time")
 	// errLinkOver: the queue pair failed or was destroyed.
 	errLinkOver = errors.New("queue pair is over")
@@ -25,18 +25,19 @@ var (
 // signalEvery is how many requests of one batch share a completion.
 const signalEvery = 32
 
-// linkOwner is told what happens on a link, one call at a time, without locks held.
+// linkOwner receives the events of a link, one call at a time, with no locks held.
 type linkOwner interface {
-	// progressed: the first done requests have taken place.
+	// progressed reports that the first done requests have taken place.
 	progressed(done uint64)
-	// rung: writes with immediate data came in.
+	// rung reports that writes with immediate data arrived.
 	rung()
-	// broke: nothing takes place any more; told once, after the last progressed.
+	// broke reports that nothing takes place any more. It is called once, after the last
+	// progressed.
 	broke(err error)
 }
 
-// link is one queue pair of the engine's, from its making to its destruction. Its requests are
-// numbered from 0.
+// link is one queue pair of the engine, from creation to destruction. Its requests are numbered
+// from 0.
 type link struct {
 	engine       *engine
 	id           uint32
@@ -46,24 +47,24 @@ type link struct {
 	queue        *completionQueue
 	owner        linkOwner
 
-	// when the device was last known to move while requests are outstanding, in nanoseconds; 0 if
-	// none are
+	// While requests are outstanding, the time at which the device last made progress, in
+	// nanoseconds. 0 if none are outstanding.
 	since atomic.Int64
-	over  atomic.Bool // broke was told or will be
+	over  atomic.Bool // broke was called or will be
 
-	destroyed chan struct{} // closed when the queue pair is no more
+	destroyed chan struct{} // closed when the queue pair is destroyed
 
 	mu   sync.Mutex
-	pair *ibverbs.Pair // nil once it is given up
-	// bound to the pair, which it keeps from being destroyed; nil if there is none
+	pair *ibverbs.Pair // nil once the link is being destroyed
+	// Bound to the pair. It must be freed before the pair. Nil if there is none.
 	window   *ibverbs.Window
 	posted   uint64
 	finished uint64
-	taken    int // receives not given back
+	taken    int // receives not yet replaced
 }
 
-// newLink makes a queue pair in the domain, ready to be connected, with that access for the other
-// side.
+// newLink makes a queue pair in the domain, ready to be connected. access is the access of the
+// other side.
 func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int,
 	access ibverbs.Access) (l *link, err error) {
 	err = e.use(func() error {
@@ -105,7 +106,7 @@ func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, re
 	return l, nil
 }
 
-// endpoint is what the other side needs to connect.
+// endpoint returns the address to which the other side must connect.
 func (l *link) endpoint() endpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +116,7 @@ func (l *link) endpoint() endpoint {
 	return l.engine.endpointOf(l.pair, l.sequence)
 }
 
-// connect makes the link work.
+// connect connects the link to the remote queue pair.
 func (l *link) connect(remote endpoint) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,7 @@ func (l *link) postReceives(count int) error {
 	return l.pair.PostReceives(receiveID|uint64(l.id)<<32, count)
 }
 
-// inline is how many bytes of a write may be in its request.
+// inline returns how many bytes of a write may be inside its request.
 func (l *link) inline() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,16 +148,17 @@ func (l *link) inline() int {
 	return l.pair.Inline
 }
 
-// room is how many requests can be posted now.
+// room returns how many requests can be posted now.
 func (l *link) room() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sendDepth - int(l.posted-l.finished)
 }
 
-// post hands requests to the device, for which there is room, and gives the first one's number. A
-// request has taken place when progressed tells a higher number, and none takes place any more when
-// broke is told. With an error the link is of no use, and the caller ends it.
+// post passes requests to the device and returns the number of the first one. The caller must have
+// checked that there is room. A request has taken place when progressed reports a higher number. No
+// request takes place any more once broke is called. If post returns an error the link is unusable,
+// and the caller must end it.
 func (l *link) post(requests []ibverbs.Request) (first uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +183,8 @@ func (l *link) post(requests []ibverbs.Request) (first uint64, err error) {
 	return first, nil
 }
 
-// completed takes note that a request, named by the lower half of its number, and all before it
-// have taken place.
+// completed records that a request, given by the lower half of its number, and all requests before
+// it have taken place.
 func (l *link) completed(number uint32) {
 	l.mu.Lock()
 	l.advance(number + 1)
@@ -203,12 +205,12 @@ func (l *link) advance(to uint32) {
 	}
 }
 
-// received takes note of a write with immediate data, and gives receives back from time to time.
+// received records a write with immediate data, and replaces used receives from time to time.
 func (l *link) received() {
 	l.mu.Lock()
 	l.taken++
 	if l.taken >= l.receiveDepth/4 && l.pair != nil && !l.over.Load() {
-		// Without receives the other side's next writes wait, and fail in the end.
+		// Without receives the other side's next writes wait and finally fail.
 		if l.postReceives(l.taken) == nil {
 			l.taken = 0
 		}
@@ -220,8 +222,8 @@ func (l *link) received() {
 	}
 }
 
-// failed ends the link with a completion's error: what was before it has taken place, the queue
-// pair is in error.
+// failed ends the link with a completion's error. Earlier requests have taken place. The queue pair
+// is in the error state.
 func (l *link) failed(c *ibverbs.Completion) {
 	if c.ID&receiveID == 0 {
 		l.mu.Lock()
@@ -245,7 +247,7 @@ func (l *link) failed(c *ibverbs.Completion) {
 	default:
 		err = fmt.Errorf("%w: %s", errSilent, c.Status)
 	}
-	// Destroying takes long and is another's work; the queue pair does nothing any more.
+	// Destroying takes long and is left to another goroutine. The queue pair does nothing any more.
 	select {
 	case l.engine.dead <- l:
 	default:
@@ -254,8 +256,8 @@ func (l *link) failed(c *ibverbs.Completion) {
 	l.owner.broke(err)
 }
 
-// end destroys the queue pair and tells its owner why, unless it is over already. Once it has
-// returned, the device touches no memory for this link.
+// end destroys the queue pair and reports err to its owner, unless the link is over already. Once
+// it has returned, the device touches no memory for this link.
 func (l *link) end(err error) {
 	first := l.over.CompareAndSwap(false, true)
 	l.destroy()
@@ -264,20 +266,20 @@ func (l *link) end(err error) {
 	}
 }
 
-// fence takes the other side's access away: nothing of it lands any more once fence has returned.
-// Without its flags the queue pair refuses what comes, but what the device was about to place when
-// they went may land a moment later; destroying waits for that.
+// fence withdraws the other side's access: once it has returned, nothing of it lands any more.
+// Without access flags the queue pair refuses new packets. A packet that the device was about to
+// place may still land a moment later; destroying the queue pair waits for that.
 func (l *link) fence() {
 	l.mu.Lock()
 	if l.pair != nil {
-		// Destroying is what has to succeed.
+		// Ignore an error: destroying is the step that must succeed.
 		_ = l.pair.SetAccess(0)
 	}
 	l.mu.Unlock()
 	l.destroy()
 }
 
-// destroy destroys the queue pair, once; who comes second waits for it.
+// destroy destroys the queue pair once. Further callers wait for the first.
 func (l *link) destroy() {
 	l.over.Store(true)
 	e := l.engine
@@ -290,9 +292,9 @@ func (l *link) destroy() {
 		return
 	}
 	if window != nil {
-		_ = window.Close() // what the device does not take back goes with it
+		_ = window.Close() // a window that the device does not free is freed with it
 	}
-	// The library may take long for it, and the poller is not to wait for the lock. What cannot be
+	// The library may take long, and the poller must not wait for the lock. A pair that cannot be
 	// destroyed stays until the device is closed; in the error state it does no harm.
 	if pair.Close() != nil {
 		_ = pair.Fail()

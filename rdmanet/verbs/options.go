@@ -11,13 +11,14 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// Environment variables that choose where Options do not.
+// Environment variables that supply values missing in Options.
 const (
 	// EnvironmentDevice names the device, as ibv_devices lists it.
 	EnvironmentDevice = "LEDGERD_VERBS_DEVICE"
 	// EnvironmentGID is the index of the port's GID, or the GID itself: an IP address for RoCE v2.
 	EnvironmentGID = "LEDGERD_VERBS_GID"
-	// EnvironmentPermissions is how permissions are taken back, as Permissions has it.
+	// EnvironmentPermissions is the method of withdrawing permissions, one of the values of
+	// Permissions.
 	EnvironmentPermissions = "LEDGERD_VERBS_PERMISSIONS"
 )
 
@@ -25,29 +26,29 @@ var (
 	// ErrNotBuilt: this program was built without verbs.
 	ErrNotBuilt = errors.New("this program was built without RDMA verbs: build it with -tags " +
 		"verbs, cgo and libibverbs (Debian: apt-get install libibverbs-dev)")
-	// ErrNoDevice: the machine has no RDMA device that can be used, or not the one asked for.
+	// ErrNoDevice: the machine has no usable RDMA device, or not the requested one.
 	ErrNoDevice = errors.New("no RDMA device")
 )
 
 // Host is the verbs provider's host.
 type Host interface {
 	rdmanet.RegionHost
-	// Address is where the control plane listens, as host:port.
+	// Address returns the address on which the control plane listens, as host:port.
 	Address() string
-	// Members are the identities that get in, in their order.
+	// Members returns the identities of the members, sorted.
 	Members() []rdmanet.PeerID
-	// SetMembers replaces the member set, as p2p.Host does; who is no member any more loses its
-	// permissions too.
+	// SetMembers replaces the member set, as p2p.Host does. A removed peer also loses its
+	// permissions.
 	SetMembers(members map[rdmanet.PeerID]string) error
-	// Sever breaks the connections and the lanes' queue pairs to a peer, as a broken wire would,
-	// for tests and for operators who doubt them.
+	// Sever breaks the connections and the lanes' queue pairs to a peer, as a broken network would.
+	// It is meant for tests and for operators who doubt a connection.
 	Sever(peer rdmanet.PeerID) error
 }
 
 // Device is an RDMA device of this machine.
 type Device struct {
 	Name string
-	// Active tells whether one of its ports is.
+	// Active reports whether one of its ports is active.
 	Active bool
 	// GIDs are the addresses of its first active port.
 	GIDs []GID
@@ -61,42 +62,43 @@ type GID struct {
 	Type string
 }
 
-// Permissions is how an owner takes a permission back, so that nothing lands once Revoke has
-// returned.
+// Permissions is the method by which an owner withdraws a permission, so that nothing lands once
+// Revoke has returned.
 type Permissions string
 
-// The methods. Whatever is chosen, a trial at the start decides whether it holds on the device, and
-// PermissionsQueuePair takes the place of what does not.
+// The methods. A trial at startup decides whether the chosen method holds on the device. If it does
+// not, PermissionsQueuePair is used.
 const (
-	// PermissionsAuto is the quickest that holds on the device.
+	// PermissionsAuto chooses the fastest method that holds on the device.
 	PermissionsAuto Permissions = "auto"
-	// PermissionsQueuePair destroys the queue pair, which holds on every device; a new attachment
-	// has a new one with every method.
+	// PermissionsQueuePair destroys the queue pair, which holds on every device. With every method
+	// a new attachment gets a new queue pair.
 	PermissionsQueuePair Permissions = "queue-pair"
-	// PermissionsAccessFlags takes the access flags off the queue pair.
+	// PermissionsAccessFlags clears the access flags of the queue pair.
 	PermissionsAccessFlags Permissions = "access-flags"
-	// PermissionsMemoryWindow invalidates the memory window by which the peer reaches the region,
-	// of type 2.
+	// PermissionsMemoryWindow invalidates the type 2 memory window through which the peer reaches
+	// the region.
 	PermissionsMemoryWindow Permissions = "memory-window"
 )
 
-// Options of a host. Control has to be given.
+// Options configure a host. Control is required.
 type Options struct {
-	// Control is the control plane: identity, members, where to listen. Its windows, frame bound
-	// and mend timeout are those of the lanes.
+	// Control configures the control plane: identity, members, listening address. Its windows,
+	// frame bound and mend timeout apply to the lanes.
 	Control p2p.Options
-	// Device and GID choose the device and its address; where they are empty the environment does
-	// (EnvironmentDevice, EnvironmentGID), and else the first active device and its first RoCE v2
-	// address of IPv4, or the first address.
+	// Device and GID choose the device and its address. If a field is empty, the environment
+	// (EnvironmentDevice, EnvironmentGID) chooses. The default is the first active device and its
+	// first RoCE v2 address of IPv4, or else its first address.
 	Device, GID string
-	// RingBytes is the size of a lane's ring at the receiver, a power of two from 4 KiB: 256 KiB.
+	// RingBytes is the size of a lane's ring at the receiver, a power of two of at least 4 KiB. The
+	// default is 256 KiB.
 	RingBytes int
-	// Permissions is how permissions are taken back; where it is empty the environment says
-	// (EnvironmentPermissions), and else it is PermissionsAuto.
+	// Permissions is the method of withdrawing permissions. If it is empty, the environment
+	// (EnvironmentPermissions) chooses. The default is PermissionsAuto.
 	Permissions Permissions
 }
 
-// Bounds of the ring, in bytes.
+// The default and the bounds of the ring's size, in bytes.
 const (
 	ringDefault = 256 << 10
 	ringMin     = 4 << 10

@@ -10,23 +10,23 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
 
-// fenceTimeout is how long the device may take to bind or invalidate a memory window; then the
-// queue pair goes.
+// fenceTimeout is how long the device may take to bind or invalidate a memory window. After that
+// the queue pair is destroyed.
 const fenceTimeout = time.Second
 
-// methods lists those that are quicker than a new queue pair, the quickest first.
+// methods lists the methods that are faster than a new queue pair, the fastest first.
 var methods = []Permissions{PermissionsAccessFlags, PermissionsMemoryWindow}
 
-// guard is the owner's side of an attachment as far as the right to reach its memory goes: it gives
-// the right once, and takes it away. It owns a link.
+// guard controls the right to reach an attachment's memory, at the owner. It grants the right once
+// and withdraws it. It owns a link.
 type guard struct {
 	engine *engine
 	link   *link
-	key    uint32     // that the other side uses
-	ended  chan error // how the request to bind or invalidate ended; room for both
+	key    uint32     // the key that the other side uses
+	ended  chan error // the results of the bind and invalidate requests; has room for both
 }
 
-// newGuard makes the queue pair. The right comes with open.
+// newGuard makes the queue pair. open grants the right.
 func (e *engine) newGuard(domain *ibverbs.Domain, owner linkOwner, method Permissions,
 	receiveDepth int, access ibverbs.Access) (guard, error) {
 	g := guard{engine: e, ended: make(chan error, 2)}
@@ -40,7 +40,7 @@ func (e *engine) newGuard(domain *ibverbs.Domain, owner linkOwner, method Permis
 	return g, err
 }
 
-// makeWindow gives the link a memory window, which goes with it.
+// makeWindow gives the link a memory window, which is freed with the link.
 func (l *link) makeWindow(domain *ibverbs.Domain) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,8 @@ func (l *link) makeWindow(domain *ibverbs.Domain) error {
 	return err
 }
 
-// open connects the queue pair, and gives the other side the right to reach the memory by the key.
+// open connects the queue pair and grants the other side the right to reach the memory with the
+// key.
 func (g *guard) open(remote endpoint, memory *ibverbs.Memory, access ibverbs.Access) error {
 	if err := g.link.connect(remote); err != nil {
 		return err
@@ -69,8 +70,8 @@ func (g *guard) open(remote endpoint, memory *ibverbs.Memory, access ibverbs.Acc
 	return g.perform(request)
 }
 
-// perform posts one request and waits until it has taken place. The link's owner hands on what it
-// hears.
+// perform posts one request and waits until it has taken place. The link's owner must call heard
+// with the result.
 func (g *guard) perform(request ibverbs.Request) error {
 	if _, err := g.link.post([]ibverbs.Request{request}); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (g *guard) perform(request ibverbs.Request) error {
 	}
 }
 
-// heard hands on how a request ended.
+// heard passes on the result of a request.
 func (g *guard) heard(err error) {
 	select {
 	case g.ended <- err:
@@ -106,8 +107,9 @@ func (g *guard) heard(err error) {
 	}
 }
 
-// fence takes the right away: nothing of the other side lands any more once it has returned, if the
-// method is sound on the device. The queue pair stays, to refuse what comes, unless it has to go.
+// fence withdraws the right. Once it has returned, nothing of the other side lands any more, if the
+// method is sound on the device. The queue pair remains, to refuse further operations, unless it
+// must be destroyed.
 func (g *guard) fence(method Permissions) {
 	switch {
 	case method == PermissionsAccessFlags && g.link.forbid() == nil:
@@ -117,7 +119,7 @@ func (g *guard) fence(method Permissions) {
 	}
 }
 
-// forbid takes the flags off the queue pair, by which the other side reaches memory.
+// forbid clears the queue pair's access flags, which give the other side access to memory.
 func (l *link) forbid() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

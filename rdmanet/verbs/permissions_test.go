@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/fabrictest"
 )
 
-// A host takes what its device holds, and a new queue pair where nothing quicker does: nothing in
-// software does, as its trials may show.
+// TestTrial checks that a host uses the method that its device holds, and a new queue pair if no
+// faster method holds. On a device in software none is used, whatever its trials show.
 func TestTrial(t *testing.T) {
 	f := newFabric(t, fabrictest.Config{Members: 1}).(*fabric)
 	started, err := f.Start(0)
@@ -40,8 +40,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// BenchmarkRevoke is a whole change of writers, by each method: revoke, grant, attach, write;
-// revoking and granting alone are given apart.
+// BenchmarkRevoke measures a whole change of writers with each method: revoke, grant, attach,
+// write. It also reports revoking and granting alone.
 func BenchmarkRevoke(b *testing.B) {
 	for _, method := range append(methods, PermissionsQueuePair) {
 		b.Run(string(method), func(b *testing.B) {

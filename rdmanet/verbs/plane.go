@@ -11,7 +11,7 @@ const (
 	controlFrameMax     = 4096
 )
 
-// plane gives the options of the control plane.
+// plane returns the options of the control plane.
 func (o Options) plane() p2p.Options {
 	plane := o.Control
 	plane.WindowBytes, plane.WindowFrames, plane.FrameMax = controlWindowBytes, controlWindowFrames,

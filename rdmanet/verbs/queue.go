@@ -14,8 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// waitPolls is how often who waits in Queue.Wait polls the device before it leaves that to the
-// poller.
+// waitPolls is how often Queue.Wait polls the device before it leaves polling to the poller.
 const waitPolls = 64
 
 // queue implements rdmanet.Queue.
@@ -23,18 +22,18 @@ type queue struct {
 	host        *host
 	completions *segment.Completions
 
-	mu     sync.Mutex // before attachments' locks
+	mu     sync.Mutex // locked before attachments' locks
 	orders map[rdmanet.PeerID]*order
 	free   *operation
 }
 
-// order is a queue's operations to one peer in the order of posting: they complete in that order,
-// whichever attachment they went by.
+// order lists a queue's operations to one peer in the order of posting. They complete in that
+// order, whatever their attachments.
 type order struct {
 	first, last *operation
 }
 
-// operation is one that was posted and is not completed.
+// operation is an operation that was posted and is not completed.
 type operation struct {
 	rdmanet.Operation
 	queue *queue
@@ -43,8 +42,8 @@ type operation struct {
 	done  bool
 	err   error
 
-	started int  // bytes handed to the device
-	limit   int  // bytes from here on are, too
+	started int  // bytes passed to the device
+	limit   int  // bytes from here on are passed too
 	copied  bool // Bytes are in own
 	own     [rdmanet.InlineMax]byte
 }
@@ -103,7 +102,7 @@ func (q *queue) check(o *rdmanet.Operation) error {
 	a, ok := o.To.(*attachment)
 	switch {
 	case !ok || a.host != q.host:
-		return fmt.Errorf("an operation to %T, which is no attachment of this host", o.To)
+		return fmt.Errorf("an operation to %T, which is not an attachment of this host", o.To)
 	case o.Kind != rdmanet.OperationWrite && o.Kind != rdmanet.OperationRead:
 		return fmt.Errorf("there is no %s", o.Kind)
 	case o.Offset < 0 || o.Offset > a.size-len(o.Bytes):
@@ -113,7 +112,7 @@ func (q *queue) check(o *rdmanet.Operation) error {
 	return nil
 }
 
-// take makes an operation the last of its peer's. The caller holds the lock.
+// take appends an operation to its peer's order. The caller holds the lock.
 func (q *queue) take(posted *rdmanet.Operation, peer rdmanet.PeerID) *operation {
 	o := q.free
 	if o == nil {
@@ -138,7 +137,7 @@ func (q *queue) take(posted *rdmanet.Operation, peer rdmanet.PeerID) *operation 
 	return o
 }
 
-// finish completes an operation, once those before it to the same peer are.
+// finish completes an operation, once all earlier ones to the same peer are complete.
 func (q *queue) finish(o *operation, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,7 +192,7 @@ func (q *queue) Close() error {
 	return nil
 }
 
-// isTransport tells whether an error came from the wire rather than from the owner's word.
+// isTransport reports whether an error came from the network and not from the owner.
 func isTransport(err error) bool {
 	return errors.Is(err, errSilent) || errors.Is(err, errDeadline) || errors.Is(err, errLinkOver)
 }

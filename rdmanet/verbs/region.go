@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// receiveDepth is how many writes with Ring an owner's queue pair takes before the poller has
-	// to give receives back.
+	// receiveDepth is how many writes with Ring an owner's queue pair accepts before the poller
+	// must replace the used receives.
 	receiveDepth = 256
-	// servedMax bounds the attachments of one peer to one region: the oldest ends for one more.
+	// servedMax bounds the attachments of one peer to one region. One more ends the oldest.
 	servedMax = 64
-	// retiredMax bounds the queue pairs of ended attachments that a region keeps to refuse what
-	// still comes.
+	// retiredMax bounds the queue pairs of ended attachments that a region keeps to refuse late
+	// operations.
 	retiredMax = 64
 )
 
-// address is where memory outside of Go's heap is.
+// address returns the address of memory outside Go's heap.
 func address(bytes []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(bytes))))
 }
@@ -42,12 +42,13 @@ type region struct {
 
 	mu      sync.Mutex
 	closed  bool
-	done    chan struct{} // closed when Close has ended
+	done    chan struct{} // closed when Close has finished
 	grants  map[rdmanet.Peer]*grant
 	retired []*served // oldest first
 }
 
-// grant is what one life of a peer may do, and the attachments that it made under it, oldest first.
+// grant is the permission of one incarnation of a peer, and the attachments made under it, oldest
+// first.
 type grant struct {
 	permission rdmanet.Permission
 	served     []*served
@@ -58,14 +59,15 @@ type served struct {
 	guard
 	region *region
 	peer   rdmanet.Peer
-	number uint64 // the attaching side's
+	number uint64 // chosen by the attaching host
 }
 
 func (s *served) progressed(uint64) { s.heard(nil) }
 func (s *served) rung()             { s.region.bell.Ring() }
 
-// broke: the attaching side did what it may not, or the device failed; what is posted there fails
-// too. Whoever holds the region's lock may wait for the poller, which is not to wait for the lock.
+// broke: the attaching host did something that it may not, or the device failed. Later operations
+// fail too. A goroutine that holds the region's lock may wait for the poller, so the poller must
+// not wait for the lock.
 func (s *served) broke(err error) {
 	s.heard(err)
 	s.region.host.spawn(func() { s.region.forget(s) })
@@ -118,7 +120,7 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 	}
 	access := ibverbs.AccessLocalWrite | ibverbs.AccessRemoteWrite | ibverbs.AccessRemoteRead
 	if h.engine.method == PermissionsMemoryWindow {
-		// nobody reaches it but through a window
+		// Peers can reach the region only through a window.
 		access = ibverbs.AccessLocalWrite | ibverbs.AccessWindows
 	}
 	r.remote, err = h.engine.register(r.domain, memory.Bytes(), access)
@@ -131,7 +133,7 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 	return r, nil
 }
 
-// release gives the device's part of the region back; no queue pair is left in its domain.
+// release frees the device's part of the region. No queue pair may be left in its domain.
 func (r *region) release() error {
 	err := r.host.engine.use(func() (err error) {
 		if r.local != nil {
@@ -143,7 +145,7 @@ func (r *region) release() error {
 		return errors.Join(err, r.domain.Close())
 	})
 	if errors.Is(err, rdmanet.ErrClosed) {
-		return nil // it went with the device
+		return nil // it was freed with the device
 	}
 	return err
 }
@@ -206,7 +208,7 @@ func (r *region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	return nil
 }
 
-// endGrant takes a grant back: nothing of its attachments lands any more once it has returned. The
+// endGrant withdraws a grant. Once it has returned, nothing of its attachments lands any more. The
 // caller holds the lock.
 func (r *region) endGrant(peer rdmanet.Peer) {
 	now := r.grants[peer]
@@ -222,8 +224,8 @@ func (r *region) endGrant(peer rdmanet.Peer) {
 	}
 }
 
-// retire tells the other side of an attachment that was fenced. Where that left the queue pair, it
-// stays for a while to refuse what comes. The caller holds the lock.
+// retire notifies the attaching host of an attachment that was fenced. If the fence left the queue
+// pair, the pair is kept for a while to refuse late operations. The caller holds the lock.
 func (r *region) retire(s *served) {
 	r.host.control.tell(s.peer.ID, message{kind: messageRevoked, attachment: s.number})
 	if s.link.over.Load() {
@@ -236,7 +238,7 @@ func (r *region) retire(s *served) {
 	}
 }
 
-// retain ends the grants of those that keep refuses.
+// retain ends the grants of all peers for which keep returns false.
 func (r *region) retain(keep func(rdmanet.Peer) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,7 +291,7 @@ func (r *region) serve(from rdmanet.Peer, request message) message {
 			size: uint64(r.memory.Size())}}
 }
 
-// stands tells whether an attachment's grant still does.
+// stands reports whether the grant of an attachment is still valid.
 func (r *region) stands(peer rdmanet.Peer, number uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,7 +305,7 @@ func (r *region) stands(peer rdmanet.Peer, number uint64) bool {
 	return false
 }
 
-// detach ends an attachment that the other side has ended.
+// detach ends an attachment that the attaching host has ended.
 func (r *region) detach(peer rdmanet.Peer, number uint64) {
 	r.mu.Lock()
 	var over *served
@@ -326,10 +328,10 @@ func (r *region) detach(peer rdmanet.Peer, number uint64) {
 	}
 }
 
-// forget drops a queue pair that failed; the attachment still stands or not, as before, until the
-// other side asks or detaches.
+// forget drops a queue pair that failed. The attachment remains valid or ended, as before, until
+// the attaching host asks or detaches.
 func (r *region) forget(s *served) {
-	s.link.destroy() // before Close could miss it
+	s.link.destroy() // now, since Close could miss it later
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, other := range r.retired {

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/fabrictest"
 )
 
-// duo is an owner with a region and a writer that was granted it.
+// duo is an owner with a region and a writer with a grant.
 type duo struct {
 	t              testing.TB
 	ctx            context.Context
@@ -26,7 +26,7 @@ type duo struct {
 
 func newDuo(t testing.TB, size int) *duo { return newDuoBy(t, "", size) }
 
-// newDuoBy is newDuo with a method to take permissions back.
+// newDuoBy is newDuo with a method of withdrawing permissions.
 func newDuoBy(t testing.TB, method Permissions, size int) *duo {
 	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: 4 * time.Second}).(*fabric)
 	f.permissions = method
@@ -53,7 +53,7 @@ func (d *duo) must(err error) {
 	}
 }
 
-// peer is the writer's life.
+// peer returns the writer's incarnation.
 func (d *duo) peer() rdmanet.Peer {
 	return rdmanet.Peer{ID: d.writer.ID(), Incarnation: d.writer.Incarnation()}
 }
@@ -66,7 +66,7 @@ func (d *duo) attach() {
 	d.attachment = a
 }
 
-// await takes so many completions and gives the first error.
+// await takes count completions and returns the first error.
 func (d *duo) await(count int) (first error) {
 	d.t.Helper()
 	for count > 0 {
@@ -107,7 +107,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-// Whatever the method, what is posted after a revocation is refused.
+// TestRevoke checks for every method that operations posted after a revocation are refused.
 func TestRevoke(t *testing.T) {
 	for _, method := range append(methods, PermissionsQueuePair) {
 		t.Run(string(method), func(t *testing.T) { testRevoke(t, method) })

@@ -16,39 +16,39 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
 
-// A lane's end has a page of words and behind it the ring: the receiver's is what the sender
-// writes, the sender's is the mirror that it writes from. The first words are the other side's to
-// write.
+// The memory of a lane's end holds a page of words followed by the ring. The sender writes the
+// receiver's ring, and writes it from the ring of its own end, the mirror. The first words are
+// written by the other side.
 const (
-	wordTail      = 0  // receiver's: bytes that the stream has so far
-	wordConsumed  = 0  // sender's: bytes that the receiver has read
-	wordDelivered = 8  // sender's: frames that the receiver's program has taken
-	wordsOut      = 32 // where an end puts what it is about to write to the other's words
+	wordTail      = 0  // at the receiver: the length of the stream so far, in bytes
+	wordConsumed  = 0  // at the sender: bytes that the receiver has read
+	wordDelivered = 8  // at the sender: frames that the receiver's program has taken
+	wordsOut      = 32 // the words that an end is about to write to the other end
 	ringBegin     = 64
-	wordsSize     = 16 // what the other side may write, at the sender
+	wordsSize     = 16 // the bytes that the other side may write, at the sender
 )
 
 const (
 	laneSendDepth    = 64
 	laneReceiveDepth = 64
-	// flushRequests is the most requests that one flush takes: two parts of a ring that wraps, and
-	// the tail.
+	// flushRequests is the largest number of requests of one flush: two parts of a ring that wraps,
+	// and the tail.
 	flushRequests = 3
 )
 
-// end is one side of a lane's queue pair: its memory, its domain and its link, which it owns. One
+// end is one side of a lane's queue pair. It owns its memory, its domain and its link. One
 // goroutine uses it.
 type end struct {
 	engine  *engine
 	memory  *segment.Segment
 	domain  *ibverbs.Domain
 	local   *ibverbs.Memory // all of the memory, for this side
-	exposed *ibverbs.Memory // what the other side may write
+	exposed *ibverbs.Memory // the memory that the other side may write
 	link    *link
-	peer    remoteMemory // what this side may write
+	peer    remoteMemory // the memory that this side may write
 
-	done atomic.Uint64 // requests that have taken place
-	// when the other side's device last gave a sign of life, in nanoseconds; 0 if never
+	done atomic.Uint64 // number of requests that have taken place
+	// When the other side's device last gave a sign of life, in nanoseconds; 0 if never.
 	heard  atomic.Int64
 	wake   chan struct{} // a token: the other side wrote, or requests are done
 	broken chan struct{} // closed with err
@@ -56,8 +56,8 @@ type end struct {
 	once   sync.Once
 }
 
-// newEnd makes one side of a lane with a ring of that many bytes; exposed of its bytes are the
-// other side's to write.
+// newEnd makes one side of a lane with a ring of ringBytes bytes. The other side may write the
+// first exposed bytes.
 func (e *engine) newEnd(ringBytes, exposed int) (*end, error) {
 	memory, err := segment.New(ringBegin + ringBytes)
 	if err != nil {
@@ -100,7 +100,7 @@ func (n *end) rung() {
 
 func (n *end) broke(err error) { n.stop(err) }
 
-// stop has the goroutine that uses the end give up, without waiting.
+// stop makes the goroutine that uses the end give up. It does not wait.
 func (n *end) stop(err error) {
 	n.once.Do(func() {
 		n.err = err
@@ -108,7 +108,7 @@ func (n *end) stop(err error) {
 	})
 }
 
-// close gives everything back.
+// close frees everything.
 func (n *end) close() error {
 	n.stop(errLinkOver)
 	if n.link != nil {
@@ -126,26 +126,26 @@ func (n *end) close() error {
 		return err
 	})
 	if err == nil || errors.Is(err, rdmanet.ErrClosed) {
-		n.memory.Free() // now, and not when the collector comes to it
+		n.memory.Free() // free it now, not when the garbage collector runs
 		return nil
 	}
 	return err
 }
 
-// exposure is what the other side needs to write here.
+// exposure returns the address, key and size with which the other side can write here.
 func (n *end) exposure(size int) remoteMemory {
 	return remoteMemory{base: address(n.memory.Bytes()), key: n.exposed.RemoteKey(),
 		size: uint64(size)}
 }
 
-// words makes the request that writes this side's outgoing words to the other's, and rings.
+// words makes the request that writes this side's outgoing words to the other side, and rings.
 func (n *end) words(count int) ibverbs.Request {
 	return ibverbs.Request{Opcode: ibverbs.OpcodeWriteImmediate, Flags: ibverbs.FlagInline,
 		Local: address(n.memory.Bytes()[wordsOut:]), Length: uint32(count * rdmanet.WordSize),
 		Remote: n.peer.base, RemoteKey: n.peer.key}
 }
 
-// notify leaves a token for the one goroutine that waits on c, unless one is there.
+// notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -160,21 +160,21 @@ type sender struct {
 	lane             *lane.Sender
 	ctx              context.Context // ends with the connection
 	size             uint64          // of the ring
-	written, flushed uint64          // bytes put into the mirror, and handed to the device
+	written, flushed uint64          // bytes put into the mirror, and passed to the device
 	landed           uint64          // bytes that are in the receiver's ring
-	acknowledged     uint64          // frames that the receiver's program was known to have taken
-	marks            []mark          // of flushes that are not known to have landed
+	acknowledged     uint64          // frames known to be taken by the receiver's program
+	marks            []mark          // flushes that are not known to have landed
 	requests         [flushRequests]ibverbs.Request
 	header           []byte // reused for every batch
 	probe            *time.Timer
 	probing          time.Duration
 }
 
-// mark says which bytes have landed when so many requests are done.
+// mark states how many bytes have landed once that many requests are done.
 type mark struct{ requests, bytes uint64 }
 
-// room is how many bytes the mirror takes now: those that were read by the receiver and let go of
-// by the device.
+// room returns how many bytes the mirror can take now. Bytes are free once the receiver has read
+// them and the device has released them.
 func (s *sender) room() (uint64, error) {
 	done := s.done.Load()
 	for len(s.marks) > 0 && s.marks[0].requests <= done {
@@ -188,7 +188,7 @@ func (s *sender) room() (uint64, error) {
 	return s.size - (s.written - min(consumed, s.landed)), nil
 }
 
-// write puts bytes into the stream; it waits for room. Flush hands them over.
+// write adds bytes to the stream, and waits for room. flush sends them.
 func (s *sender) write(bytes []byte) error {
 	for len(bytes) > 0 {
 		room, err := s.room()
@@ -208,7 +208,7 @@ func (s *sender) write(bytes []byte) error {
 		n := copy(s.memory.Bytes()[ringBegin+at:], bytes[:min(uint64(len(bytes)), room, s.size-at)])
 		s.written += uint64(n)
 		bytes = bytes[n:]
-		// A long frame is under way while the rest of it is copied.
+		// Send a first part of a long frame while the rest is copied.
 		if s.written-s.flushed >= s.size/4 && s.link.room() >= flushRequests {
 			if err := s.flush(); err != nil {
 				return err
@@ -218,7 +218,7 @@ func (s *sender) write(bytes []byte) error {
 	return nil
 }
 
-// flush writes what is new in the mirror to the receiver's ring, then the tail.
+// flush writes the new bytes of the mirror to the receiver's ring, then the tail.
 func (s *sender) flush() error {
 	if s.flushed == s.written {
 		return nil
@@ -249,9 +249,9 @@ func (s *sender) flush() error {
 	return nil
 }
 
-// wait waits until the receiver or the device says something, or there is something ready to send,
-// and hears the receiver out. From time to time it has the device prove that the receiver's is
-// there.
+// wait waits for the receiver, for the device or until there is something to send. Then it reads
+// the receiver's acknowledgements. At intervals it makes the device write, to check that the
+// receiver's device is there.
 func (s *sender) wait(ready <-chan struct{}) error {
 	s.probe.Reset(s.probing)
 	select {
@@ -272,10 +272,10 @@ func (s *sender) wait(ready <-chan struct{}) error {
 	return s.hear()
 }
 
-// hear takes note of what the receiver acknowledged.
+// hear reads the receiver's acknowledgement.
 func (s *sender) hear() error {
 	delivered := s.memory.Load(wordDelivered)
-	// The word is 0 until the receiver has something to say on this connection.
+	// The word is 0 until the receiver has acknowledged something on this connection.
 	if delivered == s.acknowledged || delivered == 0 {
 		return nil
 	}
@@ -288,13 +288,13 @@ type receiver struct {
 	*end
 	stream             *inboundStream
 	size               uint64
-	consumed, credited uint64 // bytes read, and told to the sender
-	delivered          uint64 // frames told to the sender
+	consumed, credited uint64 // bytes read, and bytes reported to the sender as read
+	delivered          uint64 // frames reported to the sender
 	request            [1]ibverbs.Request
 	delay              *time.Timer
 }
 
-// Read implements io.Reader: it waits for bytes, and acknowledges meanwhile.
+// Read implements io.Reader. It waits for bytes and sends acknowledgements meanwhile.
 func (r *receiver) Read(into []byte) (int, error) {
 	for {
 		if r.stream.isUrgent() {
@@ -323,8 +323,8 @@ func (r *receiver) Read(into []byte) (int, error) {
 	}
 }
 
-// wait waits for the sender. What is owed to it is told after a moment, together with what comes up
-// meanwhile.
+// wait waits for the sender. After a short delay it sends the acknowledgements owed, together with
+// those that arise meanwhile.
 func (r *receiver) wait() error {
 	var due <-chan time.Time
 	if r.owes() {
@@ -347,10 +347,10 @@ func (r *receiver) owes() bool {
 	return r.consumed != r.credited || r.stream.inbound.Delivered() != r.delivered
 }
 
-// credit tells the sender what was read and taken.
+// credit reports to the sender which bytes were read and which frames were taken.
 func (r *receiver) credit() error {
 	if r.link.room() == 0 {
-		return nil // it will be told when requests are done
+		return nil // the next wake-up, when requests are done, retries
 	}
 	delivered := r.stream.inbound.Acknowledging()
 	r.memory.Store(wordsOut, r.consumed)
@@ -363,8 +363,8 @@ func (r *receiver) credit() error {
 	return nil
 }
 
-// part tells the sender of a sealed lane what the program has taken, once no receive call runs, and
-// waits until its device has it.
+// part reports to the sender of a sealed lane how many frames the program has taken, once no
+// receive call is running. It waits until the sender's device has the report.
 func (r *receiver) part() error {
 	select {
 	case <-r.stream.inbound.Quiet():

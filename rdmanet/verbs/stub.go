@@ -2,8 +2,8 @@
 
 package verbs
 
-// Start gives ErrNotBuilt.
+// Start returns ErrNotBuilt.
 func Start(Options) (Host, error) { return nil, ErrNotBuilt }
 
-// Devices gives ErrNotBuilt.
+// Devices returns ErrNotBuilt.
 func Devices() ([]Device, error) { return nil, ErrNotBuilt }

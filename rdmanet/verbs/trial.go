@@ -16,7 +16,7 @@ import (
 // trialTimeout bounds each step of the trial.
 const trialTimeout = 2 * time.Second
 
-// witness is the owner of a link that only wants to know how a request ended.
+// witness is a link owner that only records how a request ended.
 type witness struct{ ended chan error }
 
 func (w witness) progressed(uint64) { w.tell(nil) }
@@ -39,8 +39,8 @@ func (w witness) wait() error {
 	}
 }
 
-// try finds out, by writing to this host's own memory, whether the device works, and settles how
-// permissions are taken back.
+// try checks whether the device works, by writing to this host's own memory, and chooses the method
+// of withdrawing permissions.
 func (e *engine) try(wanted Permissions, prove func(*engine, Permissions) error) error {
 	if err := e.tryDevice(); err != nil {
 		return err
@@ -109,30 +109,30 @@ func (e *engine) tryWrite(domain *ibverbs.Domain, memory *segment.Segment,
 	return nil
 }
 
-// Trials of a method: so many, of writes of so many bytes, so many of them under way.
+// Parameters of the trials of a method: their number, the bytes of each write, and the writes under
+// way.
 const (
 	fenceTrials      = 32
 	fenceTrialBytes  = 16 << 10
 	fenceTrialFlight = 8
-	// fenceTrialRest is how long nothing may change after a fence.
+	// fenceTrialRest is how long the memory must remain unchanged after a fence.
 	fenceTrialRest = 300 * time.Microsecond
 )
 
 var (
 	errLate     = errors.New("a write landed after the permission was taken back")
-	errEmulated = errors.New("a device in software may place what it has let in before, at any " +
+	errEmulated = errors.New("a device in software may place packets accepted earlier, at any " +
 		"later time")
 	errNoWindow = errors.New("the device has no memory windows of type 2")
 )
 
-// proven keeps what was found about devices' methods: an error, or nil, by device and method. It
-// does not change while a process runs.
+// proven caches the results of trials, an error or nil, by device and method. They do not change
+// while a process runs.
 var proven sync.Map
 
-// prove finds out whether a method to take permissions back holds on this device: by trials, with
-// writes under way. That no trial fails says little of a device in software, which checks whether a
-// packet may be placed, and places it, in two steps between which it may be kept waiting; so that
-// one does not need to be caught.
+// prove checks whether a method of withdrawing permissions holds on this device, by trials with
+// writes under way. A device in software checks and places a packet in two steps, between which it
+// may be delayed. So passing all trials proves little for it, and prove rejects it without trials.
 func (e *engine) prove(method Permissions) error {
 	key := [2]string{e.context.Name(), string(method)}
 	if known, ok := proven.Load(key); ok {
@@ -150,7 +150,8 @@ func (e *engine) prove(method Permissions) error {
 	return err
 }
 
-// tryFences takes a right back while writes are under way, and counts how often one landed later.
+// tryFences withdraws a right while writes are under way, and counts the trials in which a write
+// landed later.
 func (e *engine) tryFences(method Permissions, trials int) (late int, err error) {
 	if method == PermissionsMemoryWindow && e.limits.WindowsMax == 0 {
 		return 0, errNoWindow
@@ -171,7 +172,7 @@ func (e *engine) tryFences(method Permissions, trials int) (late int, err error)
 	if err != nil {
 		return 0, errors.Join(err, domain.Close())
 	}
-	// Part k of the memory is what write k writes, over and over, to part 0.
+	// Part k+1 of the memory holds the bytes that write k writes repeatedly to part 0.
 	for k := range fenceTrialFlight {
 		for i := 0; i < fenceTrialBytes; i += rdmanet.WordSize {
 			memory.Store(fenceTrialBytes*(1+k)+i, uint64(k)+1)
@@ -186,7 +187,7 @@ func (e *engine) tryFences(method Permissions, trials int) (late int, err error)
 	return late, errors.Join(err, registered.Close(), domain.Close())
 }
 
-// tryFence is one trial.
+// tryFence runs one trial.
 func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *segment.Segment,
 	registered *ibverbs.Memory) (late bool, err error) {
 	owner := &guarded{}
@@ -238,14 +239,14 @@ func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *se
 	return late, nil
 }
 
-// guarded is a guard that is nothing else.
+// guarded is a link owner that consists of a guard only.
 type guarded struct{ guard }
 
 func (g *guarded) progressed(uint64) { g.heard(nil) }
 func (g *guarded) rung()             {}
 func (g *guarded) broke(err error)   { g.heard(err) }
 
-// hose is the owner of a link that writes without end, until it breaks.
+// hose is the owner of a link that writes continuously until it breaks.
 type hose struct {
 	link     *link
 	requests []ibverbs.Request
@@ -254,6 +255,6 @@ type hose struct {
 func (h *hose) rung()       {}
 func (h *hose) broke(error) {}
 func (h *hose) progressed(uint64) {
-	// What cannot be posted any more is over.
+	// Ignore an error: requests that cannot be posted are no longer needed.
 	_, _ = h.link.post(h.requests[:h.link.room()])
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// errProtocol: the peer sent what the control protocol or a lane's stream does not allow.
+// errProtocol: the peer sent something that the control protocol or a lane's stream does not allow.
 var errProtocol = errors.New("verbs protocol violated")
 
-// messageKind says what a message on the control plane is.
+// messageKind is the kind of a message on the control plane.
 type messageKind uint8
 
 const (
 	messageReply   messageKind = iota + 1 // to a request, with its call
-	messageAttach                         // request: access to a region, for the queue pair given
-	messageAsk                            // request: what became of an attachment
+	messageAttach                         // request: access to a region, for the given queue pair
+	messageAsk                            // request: the state of an attachment
 	messageRevoked                        // notice of the owner: the attachment is over
 	messageDetach                         // notice of the attaching side: the attachment is over
 	messageLane                           // request: a queue pair for a lane
-	// notice of a lane's receiver: its end of the queue pair is over, whose other end has this
-	// number
+	// notice of a lane's receiver: its end of the queue pair is over. The number is that of the
+	// queue pair's other end.
 	messageEnded
 )
 
-// status is the word of a reply.
+// status is the result in a reply.
 type status uint8
 
 const (
@@ -34,14 +34,14 @@ const (
 	statusAccess         // nothing is granted, or the attachment's grant is over
 	statusNoRegion
 	statusStale      // the peer knows a newer opening of the lane
-	statusNoReceiver // no receiver of that lane name is registered (yet)
+	statusNoReceiver // no receiver with that lane name is registered (yet)
 	statusFrameMax   // the sender's frames may be larger than the receiver accepts
-	statusClosing    // the peer closes
-	statusFailed     // the peer's device or memory refuses
+	statusClosing    // the peer is closing
+	statusFailed     // the peer's device or memory refuses the request
 	statusRestarted  // the lane leads to an older incarnation of the receiver
 )
 
-// String gives the word.
+// String returns the status in words.
 func (s status) String() string {
 	words := [...]string{statusWelcome: "welcome", statusAccess: "no access",
 		statusNoRegion:   "no such region",
@@ -55,31 +55,30 @@ func (s status) String() string {
 	return fmt.Sprintf("status %d", uint8(s))
 }
 
-// endpoint is where a queue pair is to be found; its numbers are libibverbs'.
+// endpoint is the address of a queue pair. Its numbers are those of libibverbs.
 type endpoint struct {
 	number, sequence, lid, mtu uint32
 	gid                        [16]byte
 }
 
-// window of remote memory: where it is in the owner's address space, its key and its size.
+// remoteMemory is a window of remote memory: its address at the owner, its key and its size.
 type remoteMemory struct {
 	base uint64
 	key  uint32
 	size uint64
 }
 
-// message is everything that goes over the control plane. Fields that a kind does not need are
-// zero.
+// message is any message on the control plane. Fields that a kind does not need are zero.
 type message struct {
 	kind       messageKind
 	status     status
 	permission rdmanet.Permission
-	call       uint64 // of a request, chosen by who asks, and of its reply
-	attachment uint64 // chosen by who attaches
+	call       uint64 // of a request, chosen by its sender, and of its reply
+	attachment uint64 // chosen by the attaching host
 	endpoint   endpoint
 	memory     remoteMemory
 
-	// Of lanes: the numbers are those of package p2p's greeting and answer.
+	// Used for lanes; the numbers are those of package p2p's hello and answer.
 	receiver, lostBy                    rdmanet.Incarnation
 	opening, lost, next, delivered      uint64
 	frameMax, windowBytes, windowFrames uint32

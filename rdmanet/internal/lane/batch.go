@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// Batches go one behind the other: a header, the frames' lengths, the frames. All integers are
-// big-endian. Every batch starts with a number of its own, so that a stream out of step is noticed
-// at the next one.
+// Batches follow each other on the stream: a header, the lengths of the frames, the frames. All
+// integers are big-endian. Every batch starts with a magic number, which reveals a stream out of
+// step at the next batch.
 const (
 	batchMagic      = 0x6c_62 // "lb"
 	batchHeaderSize = 16
 	lengthSize      = 4
 )
 
-// A batch has at most BatchFramesMax frames, and at most BatchBytesMax bytes of them unless it is a
-// single frame.
+// A batch has at most BatchFramesMax frames. They have at most BatchBytesMax bytes in total, unless
+// the batch is a single frame.
 const (
 	BatchFramesMax = 4096
 	BatchBytesMax  = 256 << 10
 )
 
-// AppendBatchHeader appends what stands before the frames of a batch, of which the first has that
-// number.
+// AppendBatchHeader appends everything that precedes the frames of a batch. first is the number of
+// the first frame.
 func AppendBatchHeader(b []byte, frames [][]byte, first uint64) []byte {
 	size := 0
 	for _, frame := range frames {
@@ -39,29 +39,29 @@ func AppendBatchHeader(b []byte, frames [][]byte, first uint64) []byte {
 	return b
 }
 
-// slabBytes is the size of the buffers that small batches are read into, one after the other.
+// slabBytes is the size of the buffers into which small batches are read, one after another.
 const slabBytes = 256 << 10
 
-// BatchReader takes batches off a stream. What it hands out is never written again, unless it is
-// only lent.
+// BatchReader reads batches from a stream. It never writes to the frames that it has returned,
+// unless they are lent.
 type BatchReader struct {
 	stream   io.Reader
 	frameMax int
-	lent     bool // what is handed out is valid until the next read only
-	// what is left of the buffer for small batches; where frames are lent, the buffer for all
+	lent     bool // returned frames are valid only until the next read
+	// The rest of the buffer for small batches. With lent frames, the buffer for all batches.
 	slab    []byte
 	lengths []byte // reused for every batch
 	header  [batchHeaderSize]byte
 }
 
-// NewBatchReader reads frames of at most frameMax bytes. If they are lent, each batch is read into
-// the memory of the one before.
+// NewBatchReader returns a reader of frames of at most frameMax bytes. If lent is set, each batch
+// is read into the memory of the previous one.
 func NewBatchReader(stream io.Reader, frameMax int, lent bool) *BatchReader {
 	return &BatchReader{stream: stream, frameMax: frameMax, lent: lent}
 }
 
-// Read appends the next batch's frames, which must start with that number, to frames. Errors: the
-// stream's, io.EOF only between batches; ErrProtocol.
+// Read appends the frames of the next batch, which must start with number first, to frames. It
+// returns the stream's errors (io.EOF only between batches) or ErrProtocol.
 func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	header := r.header[:]
 	if _, err := io.ReadFull(r.stream, header); err != nil {
@@ -117,7 +117,7 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	return frames, nil
 }
 
-// room gives a buffer that nobody else has, unless it is lent. What is in it is anything.
+// room returns a buffer that has no other user, unless frames are lent. Its contents are undefined.
 func (r *BatchReader) room(size int) []byte {
 	if r.lent {
 		if size > len(r.slab) {
@@ -136,7 +136,7 @@ func (r *BatchReader) room(size int) []byte {
 	return body
 }
 
-// unexpected turns an end in the middle of a batch into an error of its own.
+// unexpected turns io.EOF in the middle of a batch into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

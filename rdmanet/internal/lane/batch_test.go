@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// encode gives the frames as one batch.
+// encode returns the frames as one batch.
 func encode(frames [][]byte, first uint64) []byte {
 	b := AppendBatchHeader(nil, frames, first)
 	for _, frame := range frames {
@@ -18,7 +18,7 @@ func encode(frames [][]byte, first uint64) []byte {
 	return b
 }
 
-// decodeError reports whether err is one that the decoder may give: of the protocol, or of a stream
+// decodeError reports whether the decoder may return err: an error of the protocol, or of a stream
 // that ends.
 func decodeError(err error) bool {
 	return errors.Is(err, ErrProtocol) || errors.Is(err, io.EOF) ||

@@ -8,56 +8,56 @@ import (
 )
 
 var (
-	// ErrProtocol: the peer sent what the lane protocol does not allow.
+	// ErrProtocol: the peer sent something that the lane protocol does not allow.
 	ErrProtocol = errors.New("lane protocol violated")
-	// ErrGoodbye: the peer said that its incarnation closes.
+	// ErrGoodbye: the peer announced that its incarnation closes.
 	ErrGoodbye = errors.New("the peer closed")
-	// ErrMisfit: the peer is there, but was set up for something else; nothing but its operator can
-	// mend that.
-	ErrMisfit = errors.New("the peer's fabric is another one")
-	// ErrSuperseded: another connection carries the lane now, or none may.
+	// ErrMisfit: the peer is there but is configured for a different fabric. Only its operator can
+	// fix that.
+	ErrMisfit = errors.New("the peer uses a different fabric")
+	// ErrSuperseded: another connection carries the lane now, or none is allowed to.
 	ErrSuperseded = errors.New("superseded")
-	// ErrSevered: the connection was broken on purpose.
+	// ErrSevered: the connection was broken deliberately.
 	ErrSevered = errors.New("severed")
-	// ErrSealed: the host closes, and its program gets nothing more.
+	// ErrSealed: the host is closing and its program gets no more frames.
 	ErrSealed = errors.New("sealed")
 )
 
-// Hello is what a sender greets with on every connection.
+// Hello is the message with which a sender opens every connection.
 type Hello struct {
-	// Name is the lane's.
+	// Name is the lane's name.
 	Name string
-	// Sender is the sender's incarnation, Receiver the one that the lane leads to, 0 if it leads to
-	// whoever answers.
+	// Sender is the sender's incarnation. Receiver is the incarnation that the lane leads to, or 0
+	// if it leads to any incarnation that answers.
 	Sender, Receiver rdmanet.Incarnation
-	// Opening counts the sender's lanes of that name to that peer, from 1.
+	// Opening counts the sender's lanes with that name to that peer, from 1.
 	Opening uint64
-	// Lost counts frames that earlier openings gave up on their way to incarnation LostBy, or to
-	// anyone if that is 0.
+	// Lost counts the frames that earlier openings gave up on their way to incarnation LostBy, or
+	// to any incarnation if LostBy is 0.
 	Lost   uint64
 	LostBy rdmanet.Incarnation
-	// FrameMax bounds the sender's frames, in bytes; WindowBytes and WindowFrames what it keeps
-	// unacknowledged.
+	// FrameMax bounds the sender's frames, in bytes. WindowBytes and WindowFrames bound the frames
+	// that it keeps unacknowledged.
 	FrameMax, WindowBytes, WindowFrames uint32
 }
 
-// Status is the receiver's word on a hello.
+// Status is the receiver's verdict on a hello.
 type Status uint8
 
-// The words. They are numbered for the wire.
+// The verdicts. The numbers are part of the wire format.
 const (
 	StatusWelcome   Status = iota + 1 // the connection carries the lane from now on
 	StatusRestarted                   // the lane leads to an older incarnation of the receiver
-	// the receiver knows a newer incarnation of the sender, or a newer opening
+	// The receiver knows a newer incarnation of the sender, or a newer opening.
 	StatusStale
-	StatusNoReceiver // no receiver of that lane name is registered (yet)
-	// the sender's frames may be larger than the receiver accepts
+	StatusNoReceiver // no receiver with that lane name is registered (yet)
+	// The sender's frames may be larger than the receiver accepts.
 	StatusFrameMax
-	StatusClosing // the receiver closes
-	StatusRefused // the provider refuses, for the reason in Answer
+	StatusClosing // the receiver is closing
+	StatusRefused // the provider refuses; the reason is in Answer
 )
 
-// String gives the status in words.
+// String returns the status in words.
 func (s Status) String() string {
 	switch s {
 	case StatusWelcome:
@@ -82,11 +82,11 @@ func (s Status) String() string {
 // Answer is the receiver's reply to a Hello.
 type Answer struct {
 	Status Status
-	// Incarnation is the receiver's.
+	// Incarnation is the receiver's incarnation.
 	Incarnation rdmanet.Incarnation
-	// Next is the number of the frame that the connection goes on with, Delivered the number of
-	// frames that the receive function is done with; Delivered <= Next.
+	// Next is the number of the frame with which the connection continues. Delivered is the number
+	// of frames for which the receive function has returned. Delivered <= Next.
 	Next, Delivered uint64
-	// Reason is why the provider refuses, nil otherwise.
+	// Reason is why the provider refuses, and nil otherwise.
 	Reason error
 }

@@ -14,81 +14,81 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// SettleTimeout bounds how long a closing host waits for receive functions to return, to
-// acknowledge what they got.
+// SettleTimeout bounds how long a closing host waits for receive functions to return, so that it
+// can acknowledge their frames.
 const SettleTimeout = 5 * time.Second
 
-// Peers is what the lanes tell of the peers that they meet, and whom they ask; peers.Tracker is
-// one.
+// Peers records the peers that the lanes meet and reports their events. peers.Tracker implements
+// it.
 type Peers interface {
-	// Up notes that a lane to or from the peer came up, Down that it went down again. An error of
-	// Up says that the peer is not to be served.
+	// Up records that a lane to or from the peer came up, Down that it went down again. If Up
+	// returns an error, the peer must not be served.
 	Up(rdmanet.Peer) error
 	Down(rdmanet.Peer)
-	// Seen notes that the peer was met in that incarnation, without a lane.
+	// Seen records that the peer was met in that incarnation, without a lane.
 	Seen(rdmanet.Peer) error
-	// Tell passes an event on to the host's watchers.
+	// Tell reports an event to the host's watchers.
 	Tell(rdmanet.PeerEvent)
 }
 
-// Outlet is a connection at its sending end. One goroutine uses it.
+// Outlet is the sending end of a connection. One goroutine uses it.
 type Outlet interface {
-	// Start begins to hear the peer: from now on Sender.Acknowledged is called.
+	// Start starts reading from the peer: from now on the outlet calls Sender.Acknowledged.
 	Start()
-	// Write puts the frames on their way as one batch, the first of them with that number. The
-	// slice that lists them is only lent, the frames stay as they are. It may wait for room.
+	// Write sends the frames as one batch; first is the number of the first of them. The slice that
+	// lists them is only lent; the frames themselves do not change. It may wait for room.
 	Write(frames [][]byte, first uint64) error
-	// Wait waits until ready has a token; it gives an error when the connection is broken or its
+	// Wait waits until ready has a token. It returns an error if the connection is broken or its
 	// context has ended.
 	Wait(ready <-chan struct{}) error
-	// Close ends the connection, after the error that Write or Wait gave. Nothing is acknowledged
-	// once it has returned. It tells when the peer last gave a sign of life, zero if it never did,
-	// and why the connection broke.
+	// Close ends the connection, after an error that Write or Wait returned. Nothing is
+	// acknowledged once it has returned. It returns the time of the peer's last sign of life, zero
+	// if there was none, and why the connection broke.
 	Close(error) (heard time.Time, err error)
 }
 
-// Config is what a host's lanes are made with. All of it is needed.
+// Config configures the lanes of a host. All fields are required, except AttemptTimeout.
 type Config struct {
 	// Self is this host.
 	Self rdmanet.Peer
-	// Limits of all lanes.
+	// Limits apply to every lane.
 	Limits window.Limits
 	// MendTimeout is how long a lane may be broken, since the peer's last sign of life.
 	MendTimeout time.Duration
-	// AttemptTimeout bounds the first attempt to connect; it doubles while attempts run out of it.
-	// 0: only the mend timeout does.
+	// AttemptTimeout bounds the first attempt to connect. It doubles when an attempt times out.
+	// With 0 only the mend timeout bounds attempts.
 	AttemptTimeout time.Duration
 	Peers          Peers
-	// Member tells whether a peer may have lanes to and from this host. It is called with locks
+	// Member reports whether a peer may have lanes to and from this host. It is called with locks
 	// held and must not call back.
 	Member func(rdmanet.PeerID) bool
-	// Dial makes one attempt to connect a lane: it greets with Sender.Hello, has Sender.Accept
-	// judge the answer, and makes the connection. The attempt takes no longer than patience; the
-	// connection, too, ends with ctx: its Write and Wait return.
+	// Dial makes one attempt to connect a lane: it sends Sender.Hello, passes the answer to
+	// Sender.Accept, and makes the connection. The attempt takes no longer than patience. The
+	// connection ends with ctx: its Write and Wait then return.
 	Dial func(ctx context.Context, s *Sender, patience time.Duration) (Outlet, error)
 	Log  *slog.Logger
 }
 
-// key names a lane among those to, or those from, all peers.
+// key identifies a lane among those to all peers, or among those from all peers.
 type key struct {
 	peer rdmanet.PeerID
 	name string
 }
 
-// lostFrames are frames that earlier openings of a lane gave up on their way to an incarnation, or
-// to whoever it would have been (0), and that no answered hello has told of.
+// lostFrames counts frames that earlier openings of a lane gave up on their way to an incarnation,
+// or to any incarnation (0), and that no answered hello has reported yet.
 type lostFrames struct {
 	incarnation rdmanet.Incarnation
 	frames      uint64
 }
 
-// receiver is what a program takes a lane's frames with.
+// receiver is a program's receive function for a lane.
 type receiver struct {
 	call rdmanet.ReceiveFunc
-	lent bool // it keeps none of them
+	lent bool // the function keeps no frame
 }
 
-// Lanes are all lanes of one host. All methods may be called from several goroutines.
+// Lanes holds all lanes of one host. All methods may be called from several goroutines.
 type Lanes struct {
 	config  Config
 	senders sync.WaitGroup // their goroutines
@@ -101,11 +101,11 @@ type Lanes struct {
 	openings  map[key]uint64
 	lost      map[key]lostFrames
 	in        map[key]*inboundLane
-	// of peers that restarted: no connection of an older one is served
+	// The newest incarnation of each restarted peer. Connections of older ones are not served.
 	newest map[rdmanet.PeerID]rdmanet.Incarnation
 }
 
-// New gives the lanes of a host: none yet.
+// New returns the lanes of a host, initially none.
 func New(config Config) *Lanes {
 	if config.AttemptTimeout == 0 {
 		config.AttemptTimeout = math.MaxInt64
@@ -125,8 +125,8 @@ func (l *Lanes) errClosed() error {
 	return fmt.Errorf("host %s: %w", l.config.Self.ID, rdmanet.ErrClosed)
 }
 
-// Receive is that of rdmanet.Host. If lent is set, the function keeps no frame: they too are only
-// lent to it.
+// Receive implements rdmanet.Host's Receive. If lent is set, the frames are only lent to the
+// function, which keeps none.
 func (l *Lanes) Receive(name string, receive rdmanet.ReceiveFunc, lent bool) error {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (l *Lanes) Receive(name string, receive rdmanet.ReceiveFunc, lent bool) err
 	return nil
 }
 
-// Open is rdmanet.Host's Lane.
+// Open implements rdmanet.Host's Lane.
 func (l *Lanes) Open(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (l *Lanes) Open(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return s, nil
 }
 
-// retire takes a lane that broke out of the host and remembers what it gave up.
+// retire removes a broken lane from the host and remembers the frames that it gave up.
 func (l *Lanes) retire(s *Sender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *Lanes) retireLocked(s *Sender) {
 		return
 	}
 	delete(l.out, s.key)
-	// What was lost before this lane is news until its hello was answered.
+	// Losses from before this lane are still unreported until its hello is answered.
 	lost := s.lost
 	if bound := s.bound(); bound != 0 {
 		lost = lostFrames{incarnation: bound}
@@ -195,7 +195,7 @@ func (l *Lanes) retireLocked(s *Sender) {
 	}
 }
 
-// Restarted ends everything to and from incarnations of the peer that are older than this one.
+// Restarted ends everything to and from incarnations of the peer that are older than peer.
 func (l *Lanes) Restarted(peer rdmanet.Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *Lanes) Restarted(peer rdmanet.Peer) {
 	}
 }
 
-// Expel ends everything to and from a peer that is no member any more.
+// Expel ends everything to and from a peer that is no longer a member.
 func (l *Lanes) Expel(peer rdmanet.PeerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,8 +230,9 @@ func (l *Lanes) Expel(peer rdmanet.PeerID) {
 	}
 }
 
-// Unreachable breaks the lanes that lead to an incarnation of the peer, because whoever watches
-// over it gave it up; each hears the peer out first. What comes from it is stopped.
+// Unreachable breaks the lanes that lead to an incarnation of the peer, because the peer's monitor
+// has given it up. Each lane first takes the last acknowledgements from its current connection.
+// Unreachable also stops the connections from the peer.
 func (l *Lanes) Unreachable(peer rdmanet.PeerID, cause error) {
 	for _, s := range l.to(peer) {
 		if s.bound() != 0 {
@@ -241,7 +242,7 @@ func (l *Lanes) Unreachable(peer rdmanet.PeerID, cause error) {
 	l.stopFrom(peer)
 }
 
-// Sever ends the connections to and from a peer once, as a broken wire would.
+// Sever ends the connections to and from a peer once, as a broken network would.
 func (l *Lanes) Sever(peer rdmanet.PeerID) {
 	for _, s := range l.to(peer) {
 		s.sever()
@@ -255,15 +256,15 @@ func (l *Lanes) Sever(peer rdmanet.PeerID) {
 	}
 }
 
-// Hurry spares lanes to a peer that wait to connect the rest of their pause.
+// Hurry makes the lanes to a peer that are pausing between attempts connect at once.
 func (l *Lanes) Hurry(peer rdmanet.PeerID) {
 	for _, s := range l.to(peer) {
 		s.hurry()
 	}
 }
 
-// HeardLately reports whether the peer gave a sign of life on any lane to it within half the mend
-// timeout.
+// HeardLately reports whether the peer gave a sign of life within half the mend timeout on any lane
+// to it.
 func (l *Lanes) HeardLately(peer rdmanet.PeerID) bool {
 	since := time.Now().Add(-l.config.MendTimeout / 2).UnixNano()
 	return slices.ContainsFunc(l.to(peer), func(s *Sender) bool { return s.heard.Load() > since })
@@ -281,7 +282,7 @@ func (l *Lanes) to(peer rdmanet.PeerID) []*Sender {
 	return found
 }
 
-// stopFrom stops what feeds the lanes from a peer.
+// stopFrom stops the connections that feed the lanes from a peer.
 func (l *Lanes) stopFrom(peer rdmanet.PeerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,8 +293,8 @@ func (l *Lanes) stopFrom(peer rdmanet.PeerID) {
 	}
 }
 
-// Flush accepts nothing more and waits until what was sent is taken or its lane broke. ctx's error,
-// if it ends before.
+// Flush stops accepting frames and waits until all sent frames are taken or their lanes have
+// broken. It returns ctx's error if ctx ends first.
 func (l *Lanes) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	l.closing = true
@@ -303,7 +304,7 @@ func (l *Lanes) Flush(ctx context.Context) error {
 		s.window.Seal(s.wrap(rdmanet.ErrClosed))
 	}
 	for _, s := range senders {
-		// A lane's own end is no reason to wait longer, and is told to whoever sends.
+		// A lane that breaks is no reason to wait longer. Its senders get the error.
 		if err := s.window.Flushed(ctx); err != nil && ctx.Err() != nil {
 			return fmt.Errorf("host %s: frames are left unsent: %w", l.config.Self.ID, ctx.Err())
 		}
@@ -311,8 +312,8 @@ func (l *Lanes) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Settle hands nothing more over and waits for the receive functions that run, as long as ctx and
-// SettleTimeout let it, so that what is owed to the peers is known. It comes after Flush.
+// Settle stops handing over frames and waits for the receive functions that run, as long as ctx and
+// SettleTimeout allow. The acknowledgements owed to the peers are then known. Call it after Flush.
 func (l *Lanes) Settle(ctx context.Context) {
 	l.mu.Lock()
 	lanes := slices.Collect(maps.Values(l.in))
@@ -331,8 +332,8 @@ func (l *Lanes) Settle(ctx context.Context) {
 	}
 }
 
-// End breaks all lanes, stops what feeds those that come in, and lets no other begin. It does not
-// wait.
+// End breaks all lanes, stops the connections that feed incoming lanes, and lets no new one begin.
+// It does not wait.
 func (l *Lanes) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,5 +346,6 @@ func (l *Lanes) End() {
 	}
 }
 
-// Wait waits for the goroutines of all lanes to peers. Those that feed lanes are the provider's.
+// Wait waits for the goroutines of all lanes to peers. The provider owns the goroutines that feed
+// incoming lanes.
 func (l *Lanes) Wait() { l.senders.Wait() }

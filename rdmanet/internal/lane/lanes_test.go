@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// host is one end of the smallest provider that there can be: hellos are calls, connections are
-// pipes in this process, and break.
+// host is one end of a minimal provider. Hellos are function calls. Connections are pipes in this
+// process, and break.
 type host struct {
 	lanes   *Lanes
 	tracker *peers.Tracker
@@ -68,8 +68,8 @@ type pipe struct {
 	released func() bool
 }
 
-// connectTo makes the dialler that leads to a host, over pipes that break after as many bytes as
-// budget says.
+// connectTo returns a dialler to a host, over pipes that break after as many bytes as budget
+// returns.
 func connectTo(to *host, budget func() int, tamper func([][]byte,
 	uint64) [][]byte) func(context.Context, *host, *Sender) (Outlet, error) {
 	return func(ctx context.Context, from *host, s *Sender) (Outlet, error) {
@@ -152,15 +152,15 @@ func (p *pipe) Close(err error) (time.Time, error) {
 	return time.Now(), err
 }
 
-// frameOf makes a frame that says its number, of a size that follows from it.
+// frameOf makes a frame that contains its number, with a size derived from the number.
 func frameOf(i uint64) []byte {
 	frame := make([]byte, 8+i*37%300)
 	binary.BigEndian.PutUint64(frame, i)
 	return frame
 }
 
-// story sends frames over connections that break all the time, and says what is wrong with what
-// arrives.
+// story sends frames over connections that break all the time, and returns an error if the received
+// frames are wrong.
 func story(tamper func([][]byte, uint64) [][]byte) error {
 	const count = 3_000
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -207,8 +207,8 @@ func story(tamper func([][]byte, uint64) [][]byte) error {
 	return wrong
 }
 
-// TestConnectionsThatBreak: in order, each once, none left out, whatever breaks. That this can
-// fail, wires show that a sound one is not: they swap, drop and repeat.
+// TestConnectionsThatBreak checks that frames arrive in order, each once, without omissions,
+// whatever breaks. Faulty wires that swap, drop and repeat frames prove that the check can fail.
 func TestConnectionsThatBreak(t *testing.T) {
 	t.Parallel()
 	if err := story(nil); err != nil {
@@ -249,18 +249,18 @@ type inlet struct{ stopped error }
 func (i *inlet) Stop(err error) { i.stopped = err }
 func (i *inlet) Owe(_, _ bool)  {}
 
-// feed hands a batch over as if it had come in.
+// feed hands a batch over as if it had arrived.
 func feed(in *Inbound, first uint64, frames ...[]byte) error {
 	reader, writer := io.Pipe()
 	go func() {
-		_, _ = writer.Write(encode(frames, first)) // whoever reads may give up
+		_, _ = writer.Write(encode(frames, first)) // the reader may give up
 		writer.Close()
 	}()
 	defer reader.Close()
 	return in.Feed(reader)
 }
 
-// TestGreetings plays what a receiver answers to hellos, one after the other.
+// TestGreetings checks a receiver's answers to a sequence of hellos.
 func TestGreetings(t *testing.T) {
 	t.Parallel()
 	h := newHost("b", 5, window.Limits{FrameBytes: 1 << 10}, time.Second)
@@ -285,7 +285,7 @@ func TestGreetings(t *testing.T) {
 		want  Status
 		next  uint64
 		feed  uint64 // frames handed over after a welcome
-		fault error  // of that
+		fault error  // the error of that
 	}{
 		{name: "first", hello: Hello{Name: "test", Sender: 3, Opening: 1}, want: StatusWelcome,
 			feed: 4, fault: io.EOF},
@@ -354,8 +354,8 @@ func TestGreetings(t *testing.T) {
 	}
 }
 
-// TestSettle: once a host has settled, it hands nothing more over, and what it has handed over is
-// acknowledged.
+// TestSettle checks that a settled host hands no more frames over, and that the frames it has
+// handed over are acknowledged.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	h := newHost("b", 5, window.Limits{}, time.Second)
@@ -401,8 +401,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestLanesBreak: a peer that lost the lane's state, or is another incarnation, breaks the lane
-// with ErrReset; one that is given up from outside with ErrUnreachable.
+// TestLanesBreak checks that a peer that lost the lane's state, or is another incarnation, breaks
+// the lane with ErrReset. A peer given up from outside breaks it with ErrUnreachable.
 func TestLanesBreak(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

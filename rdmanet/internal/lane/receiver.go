@@ -8,38 +8,43 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Inlet is a connection at its receiving end, from the hello on. Its methods may be called by any
-// goroutine, with locks held, and must neither wait nor call back.
+// Inlet is the receiving end of a connection, from the hello on. Its methods may be called by any
+// goroutine, with locks held. They must neither wait nor call back.
 type Inlet interface {
-	// Stop ends the connection: what feeds the lane from it returns.
+	// Stop ends the connection: the Inbound.Feed that reads from it returns.
 	Stop(error)
-	// Owe says that the program has taken frames that are not yet acknowledged: the first since
-	// Inbound.Acknowledging, or so many that the acknowledgement is urgent, or both.
+	// Owe reports that the program has taken frames that are not yet acknowledged. first is set for
+	// the first frames since Inbound.Acknowledging, urgent if there are so many that the
+	// acknowledgement is urgent.
 	Owe(first, urgent bool)
 }
 
-// inboundLane is the receiving end of a lane. It outlives connections; at most one feeds it at a
-// time.
+// inboundLane is the receiving end of a lane. It outlives connections. At most one connection feeds
+// it at a time.
 type inboundLane struct {
-	// calling is held while the receive function runs, by the connection whose batch it gets.
+	// calling is held while the receive function runs, by the connection that supplied the batch.
 	calling sync.Mutex
 
-	// closed when the lane is sealed and its receive function has returned for the last time
+	// quiet is closed when the lane is sealed and its receive function has returned for the last
+	// time.
 	quiet chan struct{}
 
 	mu      sync.Mutex
-	sealed  chan struct{} // closed when nothing more is handed over; guarded by mu
+	sealed  chan struct{} // closed when no more frames are handed over; guarded by mu
 	opening *opening      // nil before the first hello
-	current *Inbound      // who feeds it, nil if nobody may
+	current *Inbound      // the connection that feeds the lane, nil if none may
 }
 
-// opening is the receiver's memory of one opening of a lane by one incarnation of its sender.
+// opening is the receiver's state of one opening of a lane by one incarnation of its sender.
 type opening struct {
-	sender    rdmanet.Incarnation
-	number    uint64
-	lost      uint64 // given up before it, not yet told; guarded by the lane's calling
-	next      uint64 // the first frame not yet given to the receive function; the lane's mu
-	delivered uint64 // the receive function returned for the frames before; the lane's mu
+	sender rdmanet.Incarnation
+	number uint64
+	// Frames given up before it and not yet reported; guarded by calling of the lane.
+	lost uint64
+	// The first frame not yet given to the receive function; guarded by mu of the lane.
+	next uint64
+	// The receive function returned for all earlier frames; guarded by mu of the lane.
+	delivered uint64
 }
 
 func (in *inboundLane) isSealed() bool {
@@ -51,7 +56,7 @@ func (in *inboundLane) isSealed() bool {
 	}
 }
 
-// seal ends the handing over, for good.
+// seal permanently stops handing over frames.
 func (in *inboundLane) seal() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -64,7 +69,7 @@ func (in *inboundLane) seal() {
 	}
 }
 
-// supersede makes a connection the one that feeds the lane and stops the one before.
+// supersede makes by the connection that feeds the lane and stops the previous one.
 func (in *inboundLane) supersede(by *Inbound) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -78,7 +83,7 @@ func (in *inboundLane) supersedeLocked(by *Inbound) {
 	in.current = by
 }
 
-// sever stops what feeds the lane, as a wire that breaks would.
+// sever stops the connection that feeds the lane, as a broken network would.
 func (in *inboundLane) sever() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -87,7 +92,7 @@ func (in *inboundLane) sever() {
 	}
 }
 
-// supersedeOlder stops a connection of an incarnation older than that.
+// supersedeOlder stops the connection if its incarnation is older than the given one.
 func (in *inboundLane) supersedeOlder(incarnation rdmanet.Incarnation) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -96,7 +101,7 @@ func (in *inboundLane) supersedeOlder(incarnation rdmanet.Incarnation) {
 	}
 }
 
-// owed is how many frames of a hello's opening the receive function is done with.
+// owed returns for how many frames of the hello's opening the receive function has returned.
 func (in *inboundLane) owed(hello Hello) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,7 +112,7 @@ func (in *inboundLane) owed(hello Hello) uint64 {
 	return in.opening.delivered
 }
 
-// claim gives the lane to a connection, if its hello is not older than what is known.
+// claim gives the lane to a connection, unless its hello is older than the known opening.
 func (in *inboundLane) claim(by *Inbound, hello Hello) (answer Answer, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -130,8 +135,8 @@ func (in *inboundLane) claim(by *Inbound, hello Hello) (answer Answer, ok bool) 
 		Delivered: known.delivered}, true
 }
 
-// Inbound is one connection of a peer's lane, welcomed. One goroutine of the provider's feeds the
-// lane from it, and End must be called in the end.
+// Inbound is one welcomed connection of a peer's lane. One goroutine of the provider feeds the lane
+// from it, and must finally call End.
 type Inbound struct {
 	lanes   *Lanes
 	inlet   Inlet
@@ -140,16 +145,16 @@ type Inbound struct {
 	receive receiver
 	lane    *inboundLane
 	opening *opening
-	next    uint64 // the frame to be read next
+	next    uint64 // the next frame to read
 
-	// An acknowledgement is due at once when that many bytes or frames wait for it.
+	// An acknowledgement is urgent when this many bytes or frames wait for it.
 	urgentBytes, urgentFrames   int64
 	waitingBytes, waitingFrames atomic.Int64
 }
 
-// Greet judges a hello that came from a peer; the inlet is what it came by, or what will be. An
-// Inbound, and the answer StatusWelcome, if the connection is to feed the lane from now on; nil,
-// and the answer with the reason, if not.
+// Greet judges a hello from a peer. inlet is the connection that brought it, or that will be made
+// for it. If the connection may feed the lane from now on, Greet returns an Inbound and an answer
+// with StatusWelcome. If not, it returns nil and an answer with the reason.
 func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, Answer) {
 	in := &Inbound{
 		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender},
@@ -171,7 +176,7 @@ func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, 
 	return in, answer
 }
 
-// judge decides what a hello is to be answered before the peer's state is looked at.
+// judge makes the checks of a hello that do not need the peer's state.
 func (l *Lanes) judge(in *Inbound, hello Hello) Answer {
 	answer := Answer{Status: StatusWelcome, Incarnation: l.config.Self.Incarnation}
 	l.mu.Lock()
@@ -194,7 +199,7 @@ func (l *Lanes) judge(in *Inbound, hello Hello) Answer {
 	return answer
 }
 
-// claim finds or makes the lane that a hello is for and gives it to the connection.
+// claim finds or makes the lane that a hello names and gives it to the connection.
 func (l *Lanes) claim(in *Inbound, hello Hello) (Answer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,15 +215,15 @@ func (l *Lanes) claim(in *Inbound, hello Hello) (Answer, bool) {
 	return known.claim(in, hello)
 }
 
-// From is the peer, in the incarnation that it greeted with.
+// From returns the peer, with the incarnation in its hello.
 func (in *Inbound) From() rdmanet.Peer { return in.from }
 
-// End says that the connection is over.
+// End reports that the connection is over.
 func (in *Inbound) End() { in.lanes.config.Peers.Down(in.from) }
 
-// Feed takes batches off the stream and hands them over until the stream breaks. Errors: the
-// stream's; ErrProtocol; ErrSuperseded; ErrSealed, after which the sender is still to hear the last
-// acknowledgement.
+// Feed reads batches from the stream and hands them over until the stream breaks. It returns the
+// stream's error, ErrProtocol, ErrSuperseded or ErrSealed. After ErrSealed the provider must still
+// send the last acknowledgement.
 func (in *Inbound) Feed(stream io.Reader) error {
 	reader := NewBatchReader(stream, in.lanes.config.Limits.FrameBytes, in.receive.lent)
 	var frames [][]byte
@@ -235,8 +240,8 @@ func (in *Inbound) Feed(stream io.Reader) error {
 	}
 }
 
-// deliver hands a batch to the receive function, after the batches that were handed over before, be
-// it by an earlier connection.
+// deliver hands a batch to the receive function, after all earlier batches, including those of
+// earlier connections.
 func (in *Inbound) deliver(frames [][]byte) error {
 	lane, known := in.lane, in.opening
 	lane.calling.Lock()
@@ -254,14 +259,14 @@ func (in *Inbound) deliver(frames [][]byte) error {
 		size += len(frame)
 	}
 	in.receive.call(in.from, frames)
-	// Not always in: the lane may have been mended meanwhile.
+	// The current connection may differ from in: the lane may have been mended meanwhile.
 	if current := lane.delivered(known); current != nil {
 		current.owe(len(frames), size)
 	}
 	return nil
 }
 
-// advance counts frames of a connection's as given to the program.
+// advance counts a connection's frames as given to the program.
 func (in *inboundLane) advance(by *Inbound, frames int) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -275,8 +280,8 @@ func (in *inboundLane) advance(by *Inbound, frames int) error {
 	return nil
 }
 
-// delivered counts all that was given to the program of an opening as taken, and tells who owes the
-// acknowledgement, nil if nobody does.
+// delivered counts all frames of an opening that were given to the program as taken. It returns the
+// connection that owes the acknowledgement, or nil if none does.
 func (in *inboundLane) delivered(known *opening) *Inbound {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -290,7 +295,7 @@ func (in *inboundLane) delivered(known *opening) *Inbound {
 	return in.current
 }
 
-// owe notes that frames are to be acknowledged.
+// owe records that frames must be acknowledged.
 func (in *Inbound) owe(frames, size int) {
 	waitingFrames, waitingBytes := in.waitingFrames.Add(int64(frames)),
 		in.waitingBytes.Add(int64(size))
@@ -301,24 +306,25 @@ func (in *Inbound) owe(frames, size int) {
 	}
 }
 
-// Acknowledging gives how many frames the program has taken, to be told to the sender now: nothing
-// is owed from there on.
+// Acknowledging returns how many frames the program has taken, for an acknowledgement that is sent
+// now. It clears the record of owed frames.
 func (in *Inbound) Acknowledging() uint64 {
 	in.waitingFrames.Store(0)
 	in.waitingBytes.Store(0)
 	return in.Delivered()
 }
 
-// Delivered is how many frames the program has taken.
+// Delivered returns how many frames the program has taken.
 func (in *Inbound) Delivered() uint64 {
 	in.lane.mu.Lock()
 	defer in.lane.mu.Unlock()
 	return in.opening.delivered
 }
 
-// Sealed is closed when nothing more is handed over because the host closes.
+// Sealed returns a channel that is closed when no more frames are handed over because the host is
+// closing.
 func (in *Inbound) Sealed() <-chan struct{} { return in.lane.sealed }
 
-// Quiet is closed when moreover the last receive call has returned: Delivered does not change any
-// more.
+// Quiet returns a channel that is closed when the lane is sealed and the last receive call has
+// returned. Delivered does not change after that.
 func (in *Inbound) Quiet() <-chan struct{} { return in.lane.quiet }

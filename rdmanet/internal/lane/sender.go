@@ -14,32 +14,32 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// Pauses between attempts to mend a lane grow from the first to the second, each shortened by
-// chance by up to a half.
+// The pause between attempts to mend a lane grows from PauseMin to PauseMax. Each pause is
+// shortened randomly by up to half.
 const (
 	PauseMin = 10 * time.Millisecond
 	PauseMax = time.Second
 )
 
-// Sender is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and
-// mends. What it carries is kept in its window until the receiver has taken it.
+// Sender is the sending end of a lane; it implements rdmanet.Lane. One goroutine, run, connects,
+// writes and mends. The window keeps the frames until the receiver has taken them.
 type Sender struct {
 	lanes   *Lanes
 	key     key
 	opening uint64
-	lost    lostFrames // what earlier openings lost, to be told
+	lost    lostFrames // frames that earlier openings lost, to be reported
 	window  *window.Window
 
-	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a hello was answered
+	receiver atomic.Uint64 // the incarnation that the lane leads to, 0 before a hello was answered
 	heard    atomic.Int64  // when the peer last acknowledged, in nanoseconds since 1970
 	ctx      context.Context
 	cancel   context.CancelFunc
-	rush     chan struct{} // a token shortens the pause
+	rush     chan struct{} // a token ends the pause
 
-	cut  atomic.Pointer[context.CancelFunc] // ends the attempt or connection of the moment
-	gone atomic.Pointer[error]              // why the peer was given up from outside
+	cut  atomic.Pointer[context.CancelFunc] // ends the current attempt or connection
+	gone atomic.Pointer[error]              // why the peer was declared unreachable from outside
 
-	progress bool // the answer of the moment acknowledged frames; the goroutine's own
+	progress bool // the current answer acknowledged frames; used only by the lane's goroutine
 }
 
 func newSender(l *Lanes, k key, opening uint64, lost lostFrames) *Sender {
@@ -55,7 +55,7 @@ func newSender(l *Lanes, k key, opening uint64, lost lostFrames) *Sender {
 // Peer implements rdmanet.Lane.
 func (s *Sender) Peer() rdmanet.PeerID { return s.key.peer }
 
-// Name is the lane's.
+// Name returns the lane's name.
 func (s *Sender) Name() string { return s.key.name }
 
 // Send implements rdmanet.Lane.
@@ -78,32 +78,32 @@ func (s *Sender) Close() error {
 	return nil
 }
 
-// end breaks the lane and tells its goroutine; it reports whether this call broke it.
+// end breaks the lane and stops its goroutine. It reports whether this call broke it.
 func (s *Sender) end(err error) bool {
 	broke := s.window.Break(s.wrap(err))
 	s.cancel()
 	return broke
 }
 
-// wrap says which lane an error is of.
+// wrap adds the lane to an error.
 func (s *Sender) wrap(err error) error {
 	return fmt.Errorf("lane %q to %s: %w", s.key.name, s.key.peer, err)
 }
 
-// bound is the incarnation that the lane leads to, 0 before a hello was answered.
+// bound returns the incarnation that the lane leads to, or 0 before a hello was answered.
 func (s *Sender) bound() rdmanet.Incarnation { return rdmanet.Incarnation(s.receiver.Load()) }
 
 func (s *Sender) hurry() { notify(s.rush) }
 
-// sever ends the connection, if there is one.
+// sever ends the current connection, if there is one.
 func (s *Sender) sever() {
 	if cut := s.cut.Load(); cut != nil {
 		(*cut)()
 	}
 }
 
-// giveUp has the lane's goroutine break it as unreachable, once it has heard out the connection
-// that there is.
+// giveUp makes the lane's goroutine break the lane as unreachable, after it has taken the last
+// acknowledgements from the current connection.
 func (s *Sender) giveUp(cause error) {
 	s.gone.Store(&cause)
 	s.sever()
@@ -117,7 +117,9 @@ func (s *Sender) run() {
 	mend := s.lanes.config.MendTimeout
 	deadline := time.Now().Add(mend)
 	pause, patience := PauseMin, s.lanes.config.AttemptTimeout
-	var misfit error // what an attempt that ran out of time has to say is no news then
+	// The first misfit since the last sign of life. It is reported as the cause instead of later
+	// timeouts.
+	var misfit error
 	for {
 		heard, err := s.connect(min(time.Until(deadline), patience))
 		switch gone := s.gone.Load(); {
@@ -138,7 +140,7 @@ func (s *Sender) run() {
 			misfit = nil
 			deadline, pause, patience = heard.Add(mend), PauseMin, s.lanes.config.AttemptTimeout
 		} else if isTimeout(err) && patience < mend {
-			// On a machine with much to do a second attempt takes as long as the first.
+			// On a busy machine a second attempt takes as long as the first.
 			patience *= 2
 		}
 		if errors.Is(err, ErrMisfit) && misfit == nil {
@@ -163,7 +165,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// rest waits before the next attempt, at most for the pause.
+// rest waits for the pause, or less if hurried, before the next attempt.
 func (s *Sender) rest(pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -188,7 +190,7 @@ func (s *Sender) unreachable(cause error) {
 }
 
 // connect makes one attempt and, if it succeeds, carries the lane until the connection breaks. It
-// gives when the peer was last heard of, if it was, and why the connection ended.
+// returns when the peer last gave a sign of life, if it did, and why the connection ended.
 func (s *Sender) connect(patience time.Duration) (heard time.Time, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -232,7 +234,7 @@ func (s *Sender) carry(outlet Outlet) (err error) {
 	return err
 }
 
-// Hello is what the provider is to greet the receiver with.
+// Hello returns the hello with which the provider opens a connection to the receiver.
 func (s *Sender) Hello() Hello {
 	limits := s.lanes.config.Limits
 	return Hello{
@@ -248,21 +250,21 @@ func (s *Sender) Hello() Hello {
 	}
 }
 
-// Accept applies the answer to the hello of an attempt. With an error the attempt is over, and Dial
-// is to give that error.
+// Accept applies the answer to an attempt's hello. If it returns an error, the attempt is over and
+// Dial must return that error.
 func (s *Sender) Accept(answer Answer) error {
 	bound := s.bound()
 	switch {
 	case answer.Status == StatusClosing:
 		if bound == answer.Incarnation {
-			// what the receiver owed; a number that cannot be is of no account
+			// Apply the receiver's last acknowledgement. An impossible number is ignored.
 			s.window.Ack(answer.Delivered)
 		}
 		return ErrGoodbye
 	case bound != 0 && answer.Incarnation < bound:
 		return fmt.Errorf("answer: %w", peers.ErrStale)
 	case bound != 0 && answer.Incarnation != bound:
-		// A newer one yet may be known by now, and then there is nothing to tell.
+		// Seen fails if an even newer incarnation is known. Then there is nothing to report.
 		_ = s.lanes.config.Peers.Seen(rdmanet.Peer{ID: s.key.peer, Incarnation: answer.Incarnation})
 		return fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
 			answer.Incarnation)
@@ -280,8 +282,8 @@ func (s *Sender) Accept(answer Answer) error {
 	return nil
 }
 
-// Acknowledged notes that the peer is alive and that its program has taken the frames before number
-// delivered. ErrProtocol if it cannot have, and then the connection is to end.
+// Acknowledged records that the peer is alive and that its program has taken the frames before
+// number delivered. It returns ErrProtocol for an impossible number; the connection must then end.
 func (s *Sender) Acknowledged(delivered uint64) error {
 	s.heard.Store(time.Now().UnixNano())
 	if !s.window.Ack(delivered) {
@@ -290,7 +292,7 @@ func (s *Sender) Acknowledged(delivered uint64) error {
 	return nil
 }
 
-// notify leaves a token for the one goroutine that waits on c, unless one is there.
+// notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

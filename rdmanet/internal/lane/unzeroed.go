@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// unzeroed allocates a buffer whose contents are anything: it is for bytes that are read from the
-// wire into all of it, right away. Frames belong to their receiver for ever, so that every batch
-// takes a new buffer, and clearing it first would cost as much as a fifth of the time that its
-// bytes take over loopback.
+// unzeroed allocates a buffer with undefined contents. Use it only for bytes that are then read
+// from the wire, filling the whole buffer. Frames belong to their receiver permanently, so every
+// batch takes a new buffer. Clearing it first would cost up to a fifth of the time that its bytes
+// take over loopback.
 //
-// strings.Builder is the one part of the standard library that allocates so.
+// strings.Builder is the only part of the standard library that allocates this way.
 func unzeroed(size int) []byte {
 	if size == 0 {
 		return nil

@@ -1,9 +1,10 @@
-// Package peers keeps what a host knows of its peers, the same for every provider: which
-// incarnation each one is in, how many lanes to and from it are up, and who wants to be told.
+// Package peers tracks the peers of a host, in the same way for every provider: the incarnation of
+// each peer, the number of lanes to and from it that are up, and the watchers of its events.
 //
-// Events are told one at a time, under the tracker's lock, by the goroutine that found out: an
-// event comes before whatever that goroutine does next, a PeerRestarted event before the first
-// frame of the new incarnation. Incarnations only grow: the greeting of an older one is refused.
+// Events are reported one at a time, under the tracker's lock, by the goroutine that detected them.
+// So an event comes before anything that goroutine does next, and a PeerRestarted event comes
+// before the first frame of the new incarnation. Incarnations only grow: the hello of an older one
+// is refused.
 package peers
 
 import (
@@ -14,10 +15,10 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// ErrStale: the greeting comes from an incarnation older than the one known.
+// ErrStale: the hello comes from an incarnation older than the known one.
 var ErrStale = errors.New("stale incarnation")
 
-// Tracker is one host's knowledge of its peers.
+// Tracker is the state that one host keeps about its peers.
 type Tracker struct {
 	restarted func(rdmanet.Peer)
 
@@ -31,8 +32,8 @@ type state struct {
 	links       int
 }
 
-// New gives a tracker. restarted is called before a PeerRestarted event is told, to end what
-// belonged to older incarnations; it must not call the tracker.
+// New returns a tracker. It calls restarted before it reports a PeerRestarted event, to end
+// everything that belonged to older incarnations. restarted must not call the tracker.
 func New(restarted func(rdmanet.Peer)) *Tracker {
 	return &Tracker{restarted: restarted, peers: make(map[rdmanet.PeerID]*state)}
 }
@@ -44,7 +45,8 @@ func (t *Tracker) Watch(watch func(rdmanet.PeerEvent)) {
 	t.watchers = append(t.watchers, watch)
 }
 
-// Seen notes that the peer was met in that incarnation, without a lane. ErrStale.
+// Seen records that the peer was met in that incarnation, without a lane. It returns ErrStale for
+// an older incarnation.
 func (t *Tracker) Seen(peer rdmanet.Peer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,8 +54,8 @@ func (t *Tracker) Seen(peer rdmanet.Peer) error {
 	return err
 }
 
-// Up notes that a lane to or from the peer came up, after the greetings that told its incarnation.
-// ErrStale.
+// Up records that a lane to or from the peer came up, after the hello that stated its incarnation.
+// It returns ErrStale for an older incarnation.
 func (t *Tracker) Up(peer rdmanet.Peer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +92,7 @@ func (t *Tracker) seen(peer rdmanet.Peer) (*state, error) {
 	return s, nil
 }
 
-// Down notes that a lane for which Up was called went down.
+// Down records that a lane for which Up was called went down.
 func (t *Tracker) Down(peer rdmanet.Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +106,7 @@ func (t *Tracker) Down(peer rdmanet.Peer) {
 	}
 }
 
-// Tell passes an event on that does not come from Up and Down.
+// Tell reports an event that does not come from Up, Down or Seen.
 func (t *Tracker) Tell(event rdmanet.PeerEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,18 +1,19 @@
-// Package window holds the sending half of a lane, the same for every provider: a bounded queue of
-// numbered frames that remembers what the peer has not acknowledged.
+// Package window implements the sending half of a lane, in the same way for every provider: a
+// bounded queue of numbered frames that keeps the frames that the peer has not acknowledged.
 //
-// A frame gets the next number when it is pushed, from 0. Three numbers cut the queue: base is the
-// first frame not yet acknowledged, taken the first not yet handed to the wire, next the number of
-// the next frame pushed. What always holds:
+// A frame gets the next number when it is pushed, starting from 0. Three numbers divide the queue:
+// base is the first frame not yet acknowledged, taken is the first not yet handed to the wire, next
+// is the number of the next frame pushed. Invariants:
 //
 //   - base <= taken <= next, and next - base and the bytes in between are within the limits;
 //   - frames leave in the order of their numbers; after Rewind the same frames leave again under
 //     the same numbers;
-//   - senders that wait for room are served in their order, and nobody overtakes them;
+//   - senders that wait for room are served in their order, and none overtakes another;
 //   - after Break every call returns at once.
 //
-// The provider's loop: wait on Ready, Take, put the frames on the wire, Ack what the peer says,
-// Rewind to what it says after a reconnect, Break when the lane is lost.
+// A provider's loop: wait on Ready, Take, put the frames on the wire, Ack the peer's
+// acknowledgements, Rewind to the peer's next number after a reconnect, Break when the lane is
+// lost.
 package window
 
 import (
@@ -23,20 +24,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Limits bound what one lane holds.
+// Limits bounds the frames that one lane holds.
 type Limits struct {
-	// Bytes and Frames bound what is pushed and not yet acknowledged.
+	// Bytes and Frames bound the frames that are pushed and not yet acknowledged.
 	Bytes  int
 	Frames int
-	// FrameBytes bounds one frame; at most Bytes.
+	// FrameBytes bounds one frame. It is at most Bytes.
 	FrameBytes int
 }
 
-// Defaults are the limits of a lane whose host was not told otherwise.
+// Defaults are the limits of a lane whose host has no other setting.
 var Defaults = Limits{Bytes: 32 << 20, Frames: 64 << 10, FrameBytes: 16 << 20}
 
-// WithDefaults fills what is zero: the frames' and bytes' bounds from Defaults, the frame bound
-// with the smaller of Defaults' and Bytes.
+// WithDefaults fills in zero fields: Bytes with the larger of the default and FrameBytes, Frames
+// with the default, FrameBytes with the smaller of the default and Bytes.
 func (l Limits) WithDefaults() Limits {
 	if l.Bytes == 0 {
 		l.Bytes = max(Defaults.Bytes, l.FrameBytes)
@@ -50,7 +51,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Check says what is wrong with the limits.
+// Check returns an error if the limits are invalid.
 func (l Limits) Check() error {
 	switch {
 	case l.Frames < 1:
@@ -63,19 +64,19 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// ringSizeMin is the size of a queue's ring when the first frame comes; it doubles with need.
+// ringSizeMin is the size of a queue's ring at the first frame. The ring doubles as needed.
 const ringSizeMin = 64
 
-// Window is one lane's queue. All methods may be called from several goroutines; Take and Rewind
-// only from the lane's own.
+// Window is one lane's queue. All methods may be called from several goroutines, except Take and
+// Rewind, which only the lane's own goroutine may call.
 type Window struct {
 	limits Limits
 
 	mu      sync.Mutex
-	ring    [][]byte // frame i is at i & (len(ring)-1), a power of two
+	ring    [][]byte // frame i is at i & (len(ring)-1); the length is a power of two
 	base    uint64
 	taken   uint64
-	sent    uint64 // the highest taken ever: what the peer can know of
+	sent    uint64 // the highest value of taken so far: the peer can know of no later frame
 	next    uint64
 	bytes   int // of the frames from base to next
 	waiting int // senders that wait for room or for their turn
@@ -90,13 +91,13 @@ type Window struct {
 	done    chan struct{} // closed when broken
 }
 
-// flush is one caller that waits until base reaches target.
+// flush is a caller waiting until base reaches target.
 type flush struct {
 	target  uint64
 	reached chan struct{}
 }
 
-// New gives an empty window. The limits must have passed Check.
+// New returns an empty window. The limits must have passed Check.
 func New(limits Limits) *Window {
 	return &Window{
 		limits:  limits,
@@ -108,7 +109,7 @@ func New(limits Limits) *Window {
 	}
 }
 
-// Push queues all frames or none, waiting for room until ctx ends or the window refuses.
+// Push queues all frames or none. It waits for room until ctx ends or the window refuses frames.
 func (w *Window) Push(ctx context.Context, frames [][]byte) error {
 	size, err := w.size(frames)
 	if err != nil {
@@ -133,8 +134,8 @@ func (w *Window) Push(ctx context.Context, frames [][]byte) error {
 	return w.pushWaiting(ctx, frames, size)
 }
 
-// pushWaiting is Push once there was no room: it takes its turn among the waiting senders, then
-// waits for acknowledgements.
+// pushWaiting is the part of Push that waits for room. It takes its turn among the waiting senders,
+// then waits for acknowledgements.
 func (w *Window) pushWaiting(ctx context.Context, frames [][]byte, size int) error {
 	defer func() {
 		w.mu.Lock()
@@ -174,7 +175,8 @@ func (w *Window) pushWaiting(ctx context.Context, frames [][]byte, size int) err
 	}
 }
 
-// TryPush is Push that does not wait: false when there is no room or others wait for it.
+// TryPush is like Push but does not wait. It returns false if there is no room or other senders
+// wait for it.
 func (w *Window) TryPush(frames [][]byte) (bool, error) {
 	size, err := w.size(frames)
 	if err != nil {
@@ -198,7 +200,7 @@ func (w *Window) TryPush(frames [][]byte) (bool, error) {
 	return true, nil
 }
 
-// size checks a call's frames against the limits and adds up their bytes.
+// size checks the frames of a call against the limits and returns their total size in bytes.
 func (w *Window) size(frames [][]byte) (int, error) {
 	if len(frames) > w.limits.Frames {
 		return 0, fmt.Errorf("%w: %d frames in one call, the window holds %d", rdmanet.ErrTooLarge,
@@ -223,7 +225,7 @@ func (w *Window) fits(frames, size int) bool {
 	return int(w.next-w.base)+frames <= w.limits.Frames && w.bytes+size <= w.limits.Bytes
 }
 
-// put appends the frames and says whether the taker had nothing left before.
+// put appends the frames. It reports whether there was nothing left to take before.
 func (w *Window) put(frames [][]byte, size int) (idle bool) {
 	idle = w.taken == w.next && len(frames) > 0
 	if need := int(w.next-w.base) + len(frames); need > len(w.ring) {
@@ -250,12 +252,13 @@ func (w *Window) grow(need int) {
 	w.ring = ring
 }
 
-// Ready carries a token when frames may have come to an empty window; Take then tells.
+// Ready returns a channel that carries a token when frames may have arrived in an empty window.
+// Call Take to find out.
 func (w *Window) Ready() <-chan struct{} { return w.ready }
 
-// Take appends to frames the next ones for the wire, at most framesMax of them and no further frame
-// once bytesMax is reached, and gives the number of the first. It never waits; it gives none when
-// there is none or the window is broken.
+// Take appends the next frames for the wire to frames: at most framesMax of them, and none that
+// would exceed bytesMax unless it is the first. It returns the number of the first frame. It never
+// waits. It adds no frame if there is none or the window is broken.
 func (w *Window) Take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte, first uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,8 +279,8 @@ func (w *Window) Take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte,
 	return frames, first
 }
 
-// Ack forgets the frames before number acked, which the peer has taken. It reports false for a
-// number that the peer cannot know of; a number that was acknowledged before changes nothing.
+// Ack removes the frames before number acked, which the peer has taken. It returns false for a
+// number that the peer cannot know. A number that was acknowledged before changes nothing.
 func (w *Window) Ack(acked uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,8 +322,8 @@ func (w *Window) wakeFlushes() {
 	w.flushes = kept
 }
 
-// Rewind makes Take start again at number from, what the peer wants next after a reconnect. It
-// reports false when that frame is not there: the peer lost its state, or claims frames that were
+// Rewind makes Take continue at number from, the frame that the peer wants next after a reconnect.
+// It returns false if that frame is not there: the peer lost its state, or claims frames that were
 // never on the wire.
 func (w *Window) Rewind(from uint64) bool {
 	w.mu.Lock()
@@ -335,8 +338,8 @@ func (w *Window) Rewind(from uint64) bool {
 	return true
 }
 
-// Flushed waits until every frame pushed before the call is acknowledged; if that is so already, it
-// is no matter that the window broke since.
+// Flushed waits until every frame pushed before the call is acknowledged. If all are acknowledged
+// already, it returns nil even if the window has broken since.
 func (w *Window) Flushed(ctx context.Context) error {
 	w.mu.Lock()
 	if w.base == w.next {
@@ -368,23 +371,24 @@ func (w *Window) Flushed(ctx context.Context) error {
 	}
 }
 
-// Pending is the number of frames not yet acknowledged; after Break, the number that was given up.
+// Pending returns the number of frames not yet acknowledged. After Break this is the number given
+// up.
 func (w *Window) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return int(w.next - w.base)
 }
 
-// Seal refuses further frames with err; what is queued still leaves. Only the first of Seal's and
-// Break's errors counts.
+// Seal refuses further frames with err. Queued frames still leave. Only the first error given to
+// Seal or Break counts.
 func (w *Window) Seal(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuse(err)
 }
 
-// Break ends the window: frames are refused with err and those not acknowledged are given up.
-// Breaking again changes nothing. It reports whether this call broke it.
+// Break ends the window: it refuses frames with err and gives up those not acknowledged. It reports
+// whether this call broke the window. Later calls change nothing.
 func (w *Window) Break(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -405,7 +409,7 @@ func (w *Window) refuse(err error) {
 	}
 }
 
-// Refusal is the error that sends get, nil as long as frames are accepted.
+// Refusal returns the error that senders get, or nil while frames are accepted.
 func (w *Window) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -419,10 +423,10 @@ func (w *Window) Broken() bool {
 	return w.broken
 }
 
-// Done is closed by Break.
+// Done returns a channel that Break closes.
 func (w *Window) Done() <-chan struct{} { return w.done }
 
-// notify leaves a token for the one goroutine that waits on c, unless one is there.
+// notify leaves a token for the one goroutine that waits on c, unless there is one already.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

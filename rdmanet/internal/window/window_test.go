@@ -13,14 +13,14 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// TestWindowAgainstModel: whatever the order of pushes, takes, acknowledgements and rewinds, the
-// window holds what a plain list would, and never more than its limits.
+// TestWindowAgainstModel checks that for any order of pushes, takes, acknowledgements and rewinds
+// the window holds the same as a plain list, and never more than its limits.
 func TestWindowAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limits := window.Limits{Bytes: 2000, Frames: 150, FrameBytes: 200}
 		w := window.New(limits)
-		var frames [][]byte // all ever pushed
+		var frames [][]byte // all frames ever pushed
 		base, taken, sent := 0, 0, 0
 		held := func() (bytes int) {
 			for _, frame := range frames[base:] {
@@ -87,8 +87,8 @@ func TestWindowAgainstModel(t *testing.T) {
 	})
 }
 
-// TestWaitingSendersAreServedInOrder: room goes to whoever waits longest, and TryPush does not
-// overtake.
+// TestWaitingSendersAreServedInOrder checks that room goes to the sender that has waited longest,
+// and that TryPush does not overtake.
 func TestWaitingSendersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	w := window.New(window.Limits{Bytes: 10, Frames: 10, FrameBytes: 10})
@@ -99,7 +99,7 @@ func TestWaitingSendersAreServedInOrder(t *testing.T) {
 	go func() { pushed <- w.Push(t.Context(), [][]byte{make([]byte, 9)}) }()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		// The large frame waits from some moment on, and from then on the empty one is refused.
+		// The large frame starts to wait at some moment. From then on the empty one is refused.
 		ok, err := w.TryPush([][]byte{{}})
 		if err != nil {
 			t.Fatal(err)

@@ -21,10 +21,10 @@ import (
 	"unsafe"
 )
 
-// ErrNoDevice: no device is there that was asked for.
+// ErrNoDevice: the requested device does not exist.
 var ErrNoDevice = errors.New("no RDMA device")
 
-// GIDType tells how packets with such an address are carried.
+// GIDType is the way in which packets with such an address are carried.
 type GIDType int
 
 // The types, as the library numbers them.
@@ -34,7 +34,7 @@ const (
 	GIDRoCEv2     GIDType = C.IBV_GID_TYPE_ROCE_V2
 )
 
-// String gives the type's name.
+// String returns the type's name.
 func (t GIDType) String() string {
 	switch t {
 	case GIDInfiniBand:
@@ -71,11 +71,10 @@ type Device struct {
 	Ports []Port
 }
 
-// gidsMax bounds how many entries of a port's table are looked at: the tables are long and mostly
-// empty.
+// gidsMax bounds how many entries of a port's table are read. The tables are long and mostly empty.
 const gidsMax = 256
 
-// Devices lists the machine's devices.
+// Devices returns the machine's devices.
 func Devices() ([]Device, error) {
 	var count C.int
 	list, err := C.ibv_get_device_list(&count)
@@ -93,7 +92,7 @@ func Devices() ([]Device, error) {
 		for number := 1; ; number++ {
 			port, err := context.Port(number)
 			if err != nil {
-				break // there are no more
+				break // there are no more ports
 			}
 			device.Ports = append(device.Ports, port)
 		}
@@ -111,7 +110,7 @@ type Context struct {
 	c    *C.struct_ibv_context
 }
 
-// Open opens the device of that name. ErrNoDevice.
+// Open opens the device with that name. It returns ErrNoDevice if there is none.
 func Open(name string) (*Context, error) {
 	var count C.int
 	list, err := C.ibv_get_device_list(&count)
@@ -136,13 +135,13 @@ func open(raw *C.struct_ibv_device) (*Context, error) {
 	return &Context{name: name, c: c}, nil
 }
 
-// Name is the device's name.
+// Name returns the device's name.
 func (c *Context) Name() string { return c.name }
 
 // Close closes the device.
 func (c *Context) Close() error { return failure("close the device", C.ibv_close_device(c.c)) }
 
-// Port tells of a port, from 1, and its addresses.
+// Port returns a port, numbered from 1, and its addresses.
 func (c *Context) Port(number int) (Port, error) {
 	var active, lid, mtu, ethernet C.int
 	if err := failure("query the port", C.shim_port(c.c, C.int(number), &active, &lid, &mtu,
@@ -165,15 +164,15 @@ func (c *Context) Port(number int) (Port, error) {
 	return port, nil
 }
 
-// Limits of a device that matter to the provider.
+// Limits are the limits of a device that matter to the provider.
 type Limits struct {
 	CompletionsMax int // entries of one completion queue
 	RequestsMax    int // entries of one work queue
 	ReadsMax       int // reads outstanding on a queue pair
-	WindowsMax     int // memory windows of type 2; 0: there are none
+	WindowsMax     int // memory windows of type 2; 0 if there are none
 }
 
-// Limits gives the device's limits.
+// Limits returns the device's limits.
 func (c *Context) Limits() (Limits, error) {
 	var attributes C.struct_ibv_device_attr
 	if err := failure("query the device", C.ibv_query_device(c.c, &attributes)); err != nil {
@@ -188,8 +187,8 @@ func (c *Context) Limits() (Limits, error) {
 	return limits, nil
 }
 
-// Emulated tells whether the device is one in software, such as Soft-RoCE: the kernel lists it
-// among devices that stand on no bus.
+// Emulated reports whether the device is implemented in software, such as Soft-RoCE. The kernel
+// lists such devices as virtual.
 func (c *Context) Emulated() bool {
 	place, err := filepath.EvalSymlinks("/sys/class/infiniband/" + c.name)
 	return err == nil && strings.HasPrefix(place, "/sys/devices/virtual/")
@@ -206,9 +205,9 @@ func failure(what string, code C.int) error {
 	return fmt.Errorf("%s: %w", what, syscall.Errno(code))
 }
 
-// Protection domain, registered memory.
+// Protection domains and registered memory.
 
-// Domain is a protection domain: queue pairs reach only memory that was registered in theirs.
+// Domain is a protection domain. Queue pairs reach only memory registered in their own domain.
 type Domain struct{ c *C.struct_ibv_pd }
 
 // NewDomain makes a protection domain.
@@ -220,10 +219,10 @@ func (c *Context) NewDomain() (*Domain, error) {
 	return &Domain{d}, nil
 }
 
-// Close frees the domain, in which nothing is left.
+// Close frees the domain, which must be empty.
 func (d *Domain) Close() error { return failure("free a protection domain", C.ibv_dealloc_pd(d.c)) }
 
-// Access is what queue pairs may do, and what memory allows.
+// Access is the access that queue pairs have and memory allows.
 type Access int
 
 // The kinds of access.
@@ -237,7 +236,8 @@ const (
 // Memory is a registered piece of memory.
 type Memory struct{ c *C.struct_ibv_mr }
 
-// Register registers memory that neither moves nor goes away until Close: not Go's heap.
+// Register registers memory that neither moves nor is freed until Close. It must not be in Go's
+// heap.
 func (d *Domain) Register(memory []byte, access Access) (*Memory, error) {
 	m, err := C.ibv_reg_mr(d.c, unsafe.Pointer(unsafe.SliceData(memory)), C.size_t(len(memory)),
 		C.int(access))
@@ -252,22 +252,22 @@ func (d *Domain) Register(memory []byte, access Access) (*Memory, error) {
 	return &Memory{m}, nil
 }
 
-// LocalKey names the memory in requests of queue pairs of its domain.
+// LocalKey returns the memory's key for requests of queue pairs of its domain.
 func (m *Memory) LocalKey() uint32 { return uint32(m.c.lkey) }
 
-// RemoteKey names the memory in requests of the other side.
+// RemoteKey returns the memory's key for requests of the other side.
 func (m *Memory) RemoteKey() uint32 { return uint32(m.c.rkey) }
 
-// Close takes the registration back.
+// Close removes the registration.
 func (m *Memory) Close() error { return failure("deregister memory", C.ibv_dereg_mr(m.c)) }
 
-// Channel is where completion queues tell of events.
+// Channel is the channel on which completion queues report events.
 type Channel struct {
 	c    *C.struct_ibv_comp_channel
 	file *os.File
 }
 
-// NewChannel makes a completion channel that is waited for without holding a thread.
+// NewChannel makes a completion channel. Waiting on it holds no thread.
 func (c *Context) NewChannel() (*Channel, error) {
 	channel, err := C.ibv_create_comp_channel(c.c)
 	if channel == nil {
@@ -277,7 +277,7 @@ func (c *Context) NewChannel() (*Channel, error) {
 		C.ibv_destroy_comp_channel(channel)
 		return nil, err
 	}
-	// The file has a descriptor of its own, so that closing either is sound.
+	// The file has its own descriptor, so that each can be closed independently.
 	fd, err := syscall.Dup(int(channel.fd))
 	if err != nil {
 		C.ibv_destroy_comp_channel(channel)
@@ -287,19 +287,19 @@ func (c *Context) NewChannel() (*Channel, error) {
 	return &Channel{c: channel, file: os.NewFile(uintptr(fd), "completion channel")}, nil
 }
 
-// File is readable when there is an event; it is there to wait with a deadline.
+// File returns a file that is readable when there is an event, for waiting with a deadline.
 func (c *Channel) File() *os.File { return c.file }
 
-// Event takes one event, if one is there.
+// Event takes one event and reports whether there was one.
 func (c *Channel) Event() bool { return C.shim_event(c.c) == 0 }
 
-// Close closes the channel, which no completion queue uses any more.
+// Close closes the channel. No completion queue may use it any more.
 func (c *Channel) Close() error {
 	return errors.Join(c.file.Close(), failure("destroy the completion channel",
 		C.ibv_destroy_comp_channel(c.c)))
 }
 
-// String gives the device as ibv_devinfo would, in a line.
+// String describes the device as ibv_devinfo would, on one line.
 func (d Device) String() string {
 	var b strings.Builder
 	b.WriteString(d.Name)

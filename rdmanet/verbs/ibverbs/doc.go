@@ -1,14 +1,14 @@
-// Package ibverbs is the thin layer over libibverbs that the verbs provider stands on: devices,
-// protection domains, registered memory, completion queues and RC queue pairs, each a Go value with
-// the calls that the provider needs and no policy.
+// Package ibverbs is a thin layer over libibverbs for the verbs provider: devices, protection
+// domains, registered memory, completion queues and RC queue pairs. Each is a Go value with the
+// calls that the provider needs and no policy.
 //
-// Two calls are on hot paths, and each crosses into C once for many things: Post hands a list of
-// work requests to a queue pair, Poll takes a list of completions. Their lists are flat arrays
-// without pointers that Go may follow.
+// Two calls are on hot paths, and each crosses into C once for many items: Post passes a list of
+// work requests to a queue pair, and Poll takes a list of completions. Their lists are flat arrays
+// without Go pointers.
 //
 // Without the build tag verbs the package is empty. With it, cgo and libibverbs' headers are needed
 // (Debian: libibverbs-dev).
 //
-// The rules of the library hold: a value must not be used after its Close, and what stands on it is
-// closed first.
+// The rules of the library apply: a value must not be used after its Close, and all values that
+// depend on it must be closed first.
 package ibverbs

@@ -22,7 +22,7 @@ import (
 // Completions is a completion queue.
 type Completions struct{ c *C.struct_ibv_cq }
 
-// NewCompletions makes a completion queue of that many entries, which tells of events in channel.
+// NewCompletions makes a completion queue of that many entries, which reports events on channel.
 func (c *Context) NewCompletions(entries int, channel *Channel) (*Completions, error) {
 	queue, err := C.ibv_create_cq(c.c, C.int(entries), nil, channel.c, 0)
 	if queue == nil {
@@ -36,15 +36,15 @@ func (q *Completions) Arm() error { return failure("arm a completion queue", arm
 
 func armed(queue *C.struct_ibv_cq) C.int { return C.ibv_req_notify_cq(queue, 0) }
 
-// Close destroys the queue, which no queue pair uses any more.
+// Close destroys the queue. No queue pair may use it any more.
 func (q *Completions) Close() error {
 	return failure("destroy a completion queue", C.ibv_destroy_cq(q.c))
 }
 
-// Status is how a request ended.
+// Status is the result of a request.
 type Status uint32
 
-// The statuses that the provider tells apart.
+// The statuses that the provider distinguishes.
 const (
 	StatusSuccess         Status = C.IBV_WC_SUCCESS
 	StatusFlushed         Status = C.IBV_WC_WR_FLUSH_ERR
@@ -55,7 +55,7 @@ const (
 	StatusNotReadyRetries Status = C.IBV_WC_RNR_RETRY_EXC_ERR
 )
 
-// String gives the library's words.
+// String returns the library's text.
 func (s Status) String() string { return C.GoString(C.ibv_wc_status_str(uint32(s))) }
 
 // Completion is the end of a request.
@@ -67,10 +67,10 @@ type Completion struct {
 	Immediate uint32
 }
 
-// OpcodeReceivedImmediate is the opcode of a receive that a write with immediate data took.
+// OpcodeReceivedImmediate is the opcode of a receive consumed by a write with immediate data.
 const OpcodeReceivedImmediate = C.IBV_WC_RECV_RDMA_WITH_IMM
 
-// PollMax is how many completions one Poll gives at most.
+// PollMax is the largest number of completions that one Poll returns.
 const PollMax = 64
 
 // Poll takes completions, up to len(into) and PollMax, without waiting.
@@ -83,21 +83,21 @@ func (q *Completions) Poll(into []Completion) (int, error) {
 	return int(n), nil
 }
 
-// Address is where a queue pair is to be found, and how.
+// Address is the address of a queue pair.
 type Address struct {
-	Number   uint32 // the queue pair's
+	Number   uint32 // the number of the queue pair
 	Sequence uint32 // of its first packet, 24 bits
 	LID      uint32
 	MTU      uint32
 	GID      [16]byte
 }
 
-// Patience is how long a queue pair tries, in the units of the field: a timeout of 4.096 us <<
+// Patience is how long a queue pair retries, in the library's units: a timeout of 4.096 us <<
 // Timeout for each of Retries + 1 attempts.
 type Patience struct {
 	Timeout         uint32
 	Retries         uint32
-	NotReadyRetries uint32 // 7 is without end
+	NotReadyRetries uint32 // 7 is unlimited
 	NotReadyTimer   uint32
 	Reads           uint32 // outstanding
 }
@@ -109,8 +109,8 @@ type Pair struct {
 	Inline int
 }
 
-// NewPair makes a queue pair in the domain. It takes as much inline data as wanted or, where the
-// device does not, less.
+// NewPair makes a queue pair in the domain. It supports inline data of the wanted size, or less if
+// the device does not allow that.
 func (d *Domain) NewPair(completions *Completions, sendDepth, receiveDepth, inline int) (*Pair,
 	error) {
 	for {
@@ -127,16 +127,16 @@ func (d *Domain) NewPair(completions *Completions, sendDepth, receiveDepth, inli
 	}
 }
 
-// Number is the queue pair's.
+// Number returns the number of the queue pair.
 func (p *Pair) Number() uint32 { return uint32(p.c.qp_num) }
 
-// Init makes a new pair ready for receives, with that access for the other side.
+// Init makes a new pair ready for receives. access is the access of the other side.
 func (p *Pair) Init(port int, access Access) error {
 	return failure("queue pair to INIT", C.shim_init(p.c, C.int(port), C.int(access)))
 }
 
-// Connect makes the pair ready to receive from and send to the remote one, its own first packet
-// having that sequence number.
+// Connect makes the pair ready to receive from and send to the remote pair. sequence is the number
+// of its own first packet.
 func (p *Pair) Connect(port Port, gidIndex int, remote Address, sequence uint32,
 	patience Patience) error {
 	ethernet := C.int(0)
@@ -155,19 +155,19 @@ func (p *Pair) Connect(port Port, gidIndex int, remote Address, sequence uint32,
 		(*C.struct_shim_patience)(unsafe.Pointer(&tries))))
 }
 
-// SetAccess changes what the other side may do from now on.
+// SetAccess changes the access of the other side from now on.
 func (p *Pair) SetAccess(access Access) error {
 	return failure("queue pair's access", C.shim_access(p.c, C.int(access)))
 }
 
-// Fail puts the pair in the error state: requests are flushed, and the other side is not answered
-// any more.
+// Fail puts the pair in the error state: requests are flushed, and the other side gets no more
+// answers.
 func (p *Pair) Fail() error { return failure("queue pair to ERR", C.shim_fail(p.c)) }
 
 // Close destroys the pair.
 func (p *Pair) Close() error { return failure("destroy a queue pair", C.ibv_destroy_qp(p.c)) }
 
-// Opcode is what a request does.
+// Opcode is the operation of a request.
 type Opcode uint32
 
 // The opcodes that the provider uses.
@@ -182,13 +182,13 @@ const (
 // Flags of a request.
 type Flags uint32
 
-// The flags: a completion is wanted; the bytes are copied into the request.
+// FlagSignalled asks for a completion. FlagInline copies the bytes into the request.
 const (
 	FlagSignalled Flags = C.IBV_SEND_SIGNALED
 	FlagInline    Flags = C.IBV_SEND_INLINE
 )
 
-// Request is a work request. Local is an address outside of Go's heap, at which the memory stays
+// Request is a work request. Local is an address outside Go's heap. The memory there must stay
 // until the completion, or for inline writes until Post returns.
 type Request struct {
 	ID                  uint64
@@ -200,8 +200,8 @@ type Request struct {
 	Flags               Flags
 }
 
-// Post hands the requests to the queue pair, all in one call into C. It gives how many it took,
-// which is all unless there is an error.
+// Post passes the requests to the queue pair, in one call into C. It returns how many the pair
+// took, which is all unless there is an error.
 func (p *Pair) Post(requests []Request) (int, error) {
 	if len(requests) == 0 {
 		return 0, nil
@@ -212,8 +212,8 @@ func (p *Pair) Post(requests []Request) (int, error) {
 	return int(posted), failure("post", code)
 }
 
-// PostReceives makes that many empty receives ready, for writes with immediate data, each to
-// complete with that id.
+// PostReceives posts that many empty receives for writes with immediate data. Each completes with
+// that id.
 func (p *Pair) PostReceives(id uint64, count int) error {
 	return failure("post receives", C.shim_post_receive(p.c, C.uint64_t(id), C.int(count)))
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// How many work requests go to the library in one list.
+// The largest number of work requests passed to the library in one list.
 #define CHAIN 64
 
 int shim_post_send(struct ibv_qp *pair, struct shim_request *requests, int count, int *posted) {
@@ -91,7 +91,8 @@ int shim_poll(struct ibv_cq *queue, struct shim_completion *completions, int cou
 	return n;
 }
 
-int shim_port(struct ibv_context *context, int port, int *active, int *lid, int *mtu, int *ethernet) {
+int shim_port(struct ibv_context *context, int port, int *active, int *lid, int *mtu,
+	int *ethernet) {
 	struct ibv_port_attr attributes;
 	memset(&attributes, 0, sizeof(attributes));
 	int failed = ibv_query_port(context, port, &attributes);
@@ -105,7 +106,8 @@ int shim_port(struct ibv_context *context, int port, int *active, int *lid, int 
 	return 0;
 }
 
-int shim_gid(struct ibv_context *context, int port, int index, uint8_t *gid, int *type, unsigned *interface_index) {
+int shim_gid(struct ibv_context *context, int port, int index, uint8_t *gid, int *type,
+	unsigned *interface_index) {
 	struct ibv_gid_entry entry;
 	int failed = ibv_query_gid_ex(context, port, index, &entry, 0);
 	if (failed) {
@@ -135,7 +137,8 @@ int shim_nonblocking(int fd) {
 	return 0;
 }
 
-struct ibv_qp *shim_create_pair(struct ibv_pd *domain, struct ibv_cq *send, struct ibv_cq *receive, int send_depth, int receive_depth, int *inline_bytes) {
+struct ibv_qp *shim_create_pair(struct ibv_pd *domain, struct ibv_cq *send,
+	struct ibv_cq *receive, int send_depth, int receive_depth, int *inline_bytes) {
 	struct ibv_qp_init_attr attributes;
 	memset(&attributes, 0, sizeof(attributes));
 	attributes.send_cq = send;
@@ -157,10 +160,12 @@ int shim_init(struct ibv_qp *pair, int port, int access) {
 	attributes.qp_state = IBV_QPS_INIT;
 	attributes.port_num = port;
 	attributes.qp_access_flags = access;
-	return ibv_modify_qp(pair, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	return ibv_modify_qp(pair, &attributes,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet, struct shim_address *remote, struct shim_patience *patience) {
+int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet,
+	struct shim_address *remote, struct shim_patience *patience) {
 	struct ibv_qp_attr attributes;
 	memset(&attributes, 0, sizeof(attributes));
 	attributes.qp_state = IBV_QPS_RTR;
@@ -178,7 +183,8 @@ int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet, str
 		memcpy(attributes.ah_attr.grh.dgid.raw, remote->gid, 16);
 	}
 	return ibv_modify_qp(pair, &attributes,
-		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 int shim_send(struct ibv_qp *pair, uint32_t sequence, struct shim_patience *patience) {
@@ -191,7 +197,8 @@ int shim_send(struct ibv_qp *pair, uint32_t sequence, struct shim_patience *pati
 	attributes.rnr_retry = patience->not_ready_retries;
 	attributes.max_rd_atomic = patience->reads;
 	return ibv_modify_qp(pair, &attributes,
-		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 int shim_access(struct ibv_qp *pair, int access) {

@@ -19,7 +19,8 @@ struct shim_request {
 	uint32_t flags;
 };
 
-// A memory window and what it is to be bound to. A request to bind it has its address in remote, and its next key in remote_key.
+// A memory window and the memory to bind it to. A request to bind it has this struct's address in
+// remote and the window's next key in remote_key.
 struct shim_window {
 	struct ibv_mw *window;
 	struct ibv_mr *memory;
@@ -35,7 +36,7 @@ struct shim_completion {
 	uint32_t immediate;
 };
 
-// Where a queue pair is to be found; mirrored by the Go type Address.
+// The address of a queue pair; mirrored by the Go type Address.
 struct shim_address {
 	uint32_t number;
 	uint32_t sequence;
@@ -44,7 +45,7 @@ struct shim_address {
 	uint8_t gid[16];
 };
 
-// How a queue pair tries; mirrored by the Go type Patience.
+// How long a queue pair retries; mirrored by the Go type Patience.
 struct shim_patience {
 	uint32_t timeout;
 	uint32_t retries;
@@ -56,13 +57,17 @@ struct shim_patience {
 int shim_post_send(struct ibv_qp *pair, struct shim_request *requests, int count, int *posted);
 int shim_post_receive(struct ibv_qp *pair, uint64_t id, int count);
 int shim_poll(struct ibv_cq *queue, struct shim_completion *completions, int count);
-int shim_port(struct ibv_context *context, int port, int *active, int *lid, int *mtu, int *ethernet);
-int shim_gid(struct ibv_context *context, int port, int index, uint8_t *gid, int *type, unsigned *interface_index);
+int shim_port(struct ibv_context *context, int port, int *active, int *lid, int *mtu,
+	int *ethernet);
+int shim_gid(struct ibv_context *context, int port, int index, uint8_t *gid, int *type,
+	unsigned *interface_index);
 int shim_event(struct ibv_comp_channel *channel);
 int shim_nonblocking(int fd);
-struct ibv_qp *shim_create_pair(struct ibv_pd *domain, struct ibv_cq *send, struct ibv_cq *receive, int send_depth, int receive_depth, int *inline_bytes);
+struct ibv_qp *shim_create_pair(struct ibv_pd *domain, struct ibv_cq *send,
+	struct ibv_cq *receive, int send_depth, int receive_depth, int *inline_bytes);
 int shim_init(struct ibv_qp *pair, int port, int access);
-int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet, struct shim_address *remote, struct shim_patience *patience);
+int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet,
+	struct shim_address *remote, struct shim_patience *patience);
 int shim_send(struct ibv_qp *pair, uint32_t sequence, struct shim_patience *patience);
 int shim_access(struct ibv_qp *pair, int access);
 int shim_fail(struct ibv_qp *pair);

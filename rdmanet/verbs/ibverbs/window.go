@@ -15,11 +15,10 @@ import (
 )
 
 // Window is a memory window of type 2: a key to a piece of registered memory that works on one
-// queue pair, from when it is bound there until it is invalidated. Both are requests to that queue
-// pair.
+// queue pair, from its binding there until its invalidation. Both are requests to that queue pair.
 type Window struct{ c *C.struct_shim_window }
 
-// NewWindow makes a window in the domain. It is bound to nothing.
+// NewWindow makes a window in the domain. It is not bound.
 func (d *Domain) NewWindow() (*Window, error) {
 	w := (*C.struct_shim_window)(C.calloc(1, C.sizeof_struct_shim_window))
 	if w == nil {
@@ -33,9 +32,9 @@ func (d *Domain) NewWindow() (*Window, error) {
 	return &Window{w}, nil
 }
 
-// Bind gives the request that binds the window to all of the memory, which was registered with
-// AccessWindows, with that access. The window and the memory stay until it completed. The key works
-// then.
+// Bind returns the request that binds the window, with the given access, to all of the memory,
+// which must be registered with AccessWindows. The key works once the request has completed. The
+// window and the memory must stay until then.
 func (w *Window) Bind(memory *Memory, access Access) (request Request, key uint32) {
 	w.c.memory, w.c.access = memory.c, C.int(access)
 	key = uint32(C.shim_next_key(w.c.window))
@@ -43,7 +42,7 @@ func (w *Window) Bind(memory *Memory, access Access) (request Request, key uint3
 		RemoteKey: key}, key
 }
 
-// Invalidate gives the request that takes a key back which Bind gave.
+// Invalidate returns the request that invalidates a key that Bind returned.
 func Invalidate(key uint32) Request { return Request{Opcode: opcodeInvalidate, RemoteKey: key} }
 
 // Close frees the window, bound or not.
