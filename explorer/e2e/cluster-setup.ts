@@ -1,4 +1,4 @@
-// Starts a cluster of four nodes with a trickle of traffic before the tests, and stops it after them.
+// Starts a cluster of four nodes with light traffic before the tests, and stops it after them.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// Runs `ledgerd demo`: nodes in one process, with a trickle of traffic.
+// Runs `ledgerd demo`: nodes in one process, with light traffic.
 import { spawn, type ChildProcess } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
 

@@ -1,7 +1,10 @@
 import { expect, test as base, type Page } from "@playwright/test";
 import { readFile } from "node:fs/promises";
 
-/** Every test fails when its page logs an error, breaks its policy or throws; a test that provokes some names them in `expected`. */
+/**
+ * A test fails when its page logs an error, breaks its policy or throws. A test that provokes
+ * errors names them in `expected`.
+ */
 export const test = base.extend<{ expected: RegExp[]; watched: void }>({
   expected: [[], { option: true }],
   watched: [
@@ -19,7 +22,7 @@ export const test = base.extend<{ expected: RegExp[]; watched: void }>({
 });
 export { expect };
 
-/** The same over the real cluster, which is there only once the tests run. */
+/** The same over the real cluster, which exists only once the tests run. */
 export const clusterTest = test.extend({
   baseURL: async ({}, use) => {
     await use(clusterUrl());
@@ -32,7 +35,7 @@ export function clusterUrl(): string {
   return url;
 }
 
-/** One call of the API, as JSON. */
+/** Makes one call of the API, as JSON. */
 export async function call<T>(base: string, method: string, request: object = {}): Promise<T> {
   const answer = await fetch(`${base}/ledgerd.v1.LedgerService/${method}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
   if (!answer.ok) throw new Error(`${method}: ${answer.status} ${await answer.text()}`);
@@ -43,18 +46,21 @@ export function numberIn(text: string | null): number {
   return Number((text ?? "").replace(/[^\d]/g, ""));
 }
 
-/** The height that the overview shows as the chain's head. */
+/** Returns the height that the overview shows as the chain's head. */
 export async function headOf(page: Page): Promise<number> {
   return numberIn(await page.getByTestId("head").textContent());
 }
 
-/** The heights in the list of blocks, from the top. */
+/** Returns the heights in the list of blocks, from the top. */
 export async function heightsOf(page: Page): Promise<number[]> {
   const cells = await page.getByTestId("blocks").locator("tbody tr td:first-child a").allTextContents();
   return cells.map(numberIn);
 }
 
-/** Downloads the list's CSV and returns its rows, the header first. Cells with line breaks do not occur in what is compared. */
+/**
+ * Downloads the list's CSV and returns its rows, the header first. It does not support cells with
+ * line breaks.
+ */
 export async function downloadCsv(page: Page): Promise<{ name: string; rows: string[][] }> {
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: /CSV/ }).click();
@@ -67,13 +73,16 @@ export async function downloadCsv(page: Page): Promise<{ name: string; rows: str
   return { name: saved.suggestedFilename(), rows };
 }
 
-/** That nothing is wider than the window. */
+/** Expects that nothing is wider than the window. */
 export async function expectNoSidewaysScroll(page: Page): Promise<void> {
   const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
   expect(content, `${page.url()} is wider than its window`).toBeLessThanOrEqual(window ?? 0);
 }
 
-/** That no panel, and no cell of a table, holds more than it is wide; what does not fit is named. */
+/**
+ * Expects that the content of each panel and table cell fits its width. A failure names the
+ * elements that do not fit.
+ */
 export async function expectPanelsFit(page: Page): Promise<void> {
   const wide = await page.evaluate(() =>
     [...document.querySelectorAll("main .panel, main .panel :is(th, td)")]

@@ -1,4 +1,5 @@
-// `npm run screenshot -- URL OUT`: the overview of a running node at 1280 pixels, once its lists and charts are filled.
+// `npm run screenshot -- URL OUT` saves the overview of a running node at 1280 pixels, once its
+// lists and charts are filled.
 import { chromium } from "@playwright/test";
 import { chromiumOptions } from "./chromium";
 
@@ -12,7 +13,7 @@ const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, col
 await page.goto(url);
 await page.getByTestId("transactions-list").getByRole("link").nth(10).waitFor();
 await page.waitForFunction(() => document.querySelectorAll(".uplot canvas").length >= 2);
-// The charts fill by the second; a minute of them makes a picture.
+// The charts gain a point each second. A minute of points makes a good picture.
 await page.waitForTimeout(60_000);
 await page.screenshot({ path: out, animations: "disabled", fullPage: true });
 await browser.close();

@@ -1,4 +1,5 @@
-// A small chain with true hashes and true Merkle proofs, made up in memory, for the tests and for looking at the pages without a node.
+// A small made-up chain in memory, with real hashes and real Merkle proofs. The tests use it, and
+// it shows the pages without a node.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createHash } from "node:crypto";
 import {
@@ -63,7 +64,7 @@ export class FakeChain {
   readonly genesis = hash(encoder.encode("genesis"));
   private serial = 0;
 
-  /** The chain begins above the height `base`, so that a short one can have large heights. */
+  /** The chain begins above the height `base`, so a short chain can have large heights. */
   constructor(
     readonly base = 0n,
     readonly shard = 0,

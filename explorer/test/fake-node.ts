@@ -1,5 +1,6 @@
-// A node that is none: it serves the built explorer and answers the API from a made-up chain. It shows the states that a healthy cluster
-// does not: a proof that does not verify, members that are suspected or removed, a large digraph, a node that goes away.
+// A fake node. It serves the built explorer and answers the API from a made-up chain. It shows
+// states that a healthy cluster does not: a proof that does not verify, members that are suspected
+// or removed, a large digraph, a node that goes away.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -15,24 +16,24 @@ import { FakeShards } from "./fake-shards";
 export interface FakeOptions {
   servers?: number;
   degree?: number;
-  /** Blocks that are there at the start. */
+  /** The number of blocks at the start. */
   blocks?: number;
   /** Time between new blocks; 0 for none. */
   everyMs?: number;
-  /** Proofs with one flipped bit. */
+  /** Flip one bit of each proof. */
   damagedProofs?: boolean;
   suspected?: number[];
   removed?: number[];
   away?: number[];
-  /** Members that answer and follow, outside of the group, and those that the rounds wait for. */
+  /** Members that answer and follow outside of the group, and members that the rounds wait for. */
   following?: number[];
   slow?: number[];
-  /** The node's clock is 30 years ahead, and its disk a new one. */
+  /** The node's clock is 30 years ahead, and its disk is new. */
   wrongClock?: boolean;
   newDisk?: boolean;
   /** Names, amounts, counts and ages as long as a chain can have them, beside short ones. */
   wide?: boolean;
-  /** A book of several shards: each one's parent, the root its own. */
+  /** A book of several shards: each shard's parent. The root is its own parent. */
   parents?: number[];
   halted?: number[];
   silent?: number[];
@@ -41,7 +42,8 @@ export interface FakeOptions {
 
 const types: Readonly<{ [extension: string]: string }> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 const usual = ["northbank", "southbank", "aurora-air", "meridian-air", "clearing"];
-// The longest names that a ledger takes: 64 characters of an organisation, 128 of an account with it, 32 of an asset.
+// The longest names that a ledger accepts: 64 characters for an organisation, 128 for an account
+// with its organisation, 32 for an asset.
 const longest = ["northbank", "W".repeat(64), "aurora-air", "international-clearing-house-of-".repeat(2), "clearing"];
 const wideAssets = ["EUR", "SKYL", "W".repeat(32), "USD"];
 const wideAmounts = [137_917n, 285_489_231_269n, 1_234_567_890_123_456_789n, 170141183460469231731687303715884105727n, 7n];
@@ -86,19 +88,22 @@ export class FakeNode {
     await new Promise<void>((resolve) => this.server.close(() => resolve()));
   }
 
-  /** An organisation's account; on a wide chain with as long a path as there can be. */
+  /** Returns an organisation's account. On a wide chain its path has the greatest length. */
   settlement(organisation: string): string {
     return organisation.length === 64 ? `${organisation}:${"settlement".padEnd(63, "w")}` : `${organisation}:settlement`;
   }
 
-  /** Adds a block of made-up transactions to the chain of each shard that orders; returns that of the node's own. */
+  /**
+   * Adds a block of made-up transactions to the chain of each shard that orders. Returns the block
+   * of the node's own chain.
+   */
   grow(timeMs: number): FakeBlock {
     this.shards.step();
     for (const chain of this.shards.chains) if (chain !== this.chain && this.shards.mode(chain.shard) === "ordering") this.growChain(chain, timeMs);
     return this.growChain(this.chain, timeMs);
   }
 
-  /** The chain of a shard, or the node's own. */
+  /** Returns the chain of a shard, or the node's own. */
   private chainOf(shard: number | undefined): FakeChain {
     const chain = this.shards.chain(shard);
     if (!chain) throw new ConnectError(`there is no shard ${shard}`, Code.InvalidArgument);
@@ -216,7 +221,7 @@ export class FakeNode {
     return this.shards.chains.length > 1;
   }
 
-  /** An organisation's shard, by its place in the list. */
+  /** Returns an organisation's shard, by its place in the list. */
   private homeOf(organisation: string): number {
     return Math.max(0, this.organisations.indexOf(organisation)) % this.shards.chains.length;
   }
@@ -294,7 +299,7 @@ export class FakeNode {
       getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
       listHistory: ({ account, pageSize, pageToken }) => {
         const touching = [...chain.byId.values()].reverse().filter((transaction) => transaction.body?.postings.some((posting) => posting.account === account));
-        // The token counts from the oldest entry, so that new ones do not move it.
+        // The token counts from the oldest entry, so new entries do not move it.
         const start = pageToken === "" ? 0 : touching.length - Number(pageToken);
         const rows = touching.slice(start, start + (pageSize || 50));
         const left = touching.length - start - rows.length;

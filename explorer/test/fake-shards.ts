@@ -1,15 +1,16 @@
-// A made-up tree of shards, whose streams and heights move, and transactions that cross it in every state.
+// A made-up tree of shards with moving streams and heights, and transactions that cross it, in
+// every state.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Level, ShardPlaceSchema, TransactionState, TransactionSummarySchema, TreeSchema, type Transaction, type TransactionSummary, type Tree } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { FakeChain } from "./fake-chain";
 
 export interface ShardOptions {
-  /** Each shard's parent, the root its own. */
+  /** Each shard's parent. The root is its own parent. */
   parents: readonly number[];
   own?: number;
   halted?: readonly number[];
   silent?: readonly number[];
-  /** Numbers as large as they get. */
+  /** Use the largest possible numbers. */
   wide?: boolean;
 }
 
@@ -31,7 +32,9 @@ export class FakeShards {
     return this.chains[shard ?? this.own];
   }
 
-  /** Streams go on: `entries` enter at the root, and all shards that order carry what is theirs. */
+  /**
+   * Advances the streams: `entries` enter at the root, and each shard that orders carries its part.
+   */
   step(entries = 2): void {
     for (const shard of this.options.parents.keys()) {
       this.streamed[shard] = (this.streamed[shard] ?? 0n) + BigInt(entries);
@@ -84,7 +87,10 @@ export class FakeShards {
     return children.length === 0 ? String(shard) : `${shard}(${children.join(",")})`;
   }
 
-  /** Makes a transaction of the own chain one that entered at the root and crosses to the destinations, in the given state. */
+  /**
+   * Turns a transaction of the node's own chain into one that entered at the root and crosses to
+   * the destinations, in the given state.
+   */
   cross(transaction: Transaction, destinations: readonly number[], state: "settled" | "waiting" | "refused", blocking = destinations.at(-1) ?? 0): void {
     const { status } = transaction;
     if (!status) return;
@@ -135,7 +141,7 @@ export class FakeShards {
     ];
   }
 
-  /** The verdicts of other shards, as they stand in any block of a shard. */
+  /** Returns the verdicts of other shards, as any block of a shard shows them. */
   verdictsIn(shard: number): TransactionSummary[] {
     return this.verdicts.filter((summary) => summary.verdictShard !== shard);
   }

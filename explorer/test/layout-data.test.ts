@@ -146,7 +146,7 @@ test("keys stand in paths as people write them", () => {
 
 test("a clock, a slow member and one that follows are told in words", () => {
   const clock = (clockOffsetMs: bigint | undefined): string => clockWords({ clockOffsetMs } as unknown as NodeState);
-  expect(clock(undefined)).toBe("hears no majority's clocks");
+  expect(clock(undefined)).toBe("has no clocks from a majority");
   expect(clock(-4n)).toBe("as the members' median");
   expect(clock(-2_345n)).toBe("2.35 s behind the members' median");
   expect(clock(946_080_000_000n)).toBe("10,950 days ahead of the members' median");

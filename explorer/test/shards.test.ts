@@ -20,7 +20,7 @@ const shapes: Readonly<Record<string, number[]>> = {
 test("the walk goes from the root down, children by number, and every shard once", () => {
   expect(walk(treeOf([0, 0, 0, 1, 1])).map(({ shard, depth }) => [shard, depth])).toEqual([[0, 0], [1, 1], [3, 2], [4, 2], [2, 1]]);
   expect(walk(treeOf([2, 2, 2, 0])).map(({ shard, parent }) => [shard, parent])).toEqual([[2, undefined], [0, 2], [3, 0], [1, 2]]);
-  // What is no tree is not walked for ever.
+  // The walk ends even if the shards form no tree.
   expect(walk([{ shard: 0, parent: 1, root: false }, { shard: 1, parent: 0, root: false }])).toEqual([]);
 });
 
@@ -62,7 +62,7 @@ test("a stream lags by what its parent streamed and its child has not carried", 
   expect(streamTo(tree, tree.shards[0]!)).toBeUndefined();
   expect(streamTo(tree, tree.shards[2]!)?.behind).toBe((before?.behind ?? 0n) + 5n);
   expect(lagWord(streamTo(tree, tree.shards[2]!)!)).toBe("7 entries behind");
-  // A child that is ahead of what its parent heard of it does not lag by less than nothing.
+  // If a child is ahead of its parent's report, its lag is zero, not negative.
   tree.shards[2]!.carried = 10_000n;
   expect(streamTo(tree, tree.shards[2]!)).toEqual({ streamed: 10_000n, carried: 10_000n, behind: 0n });
   expect(lagWord(streamTo(tree, tree.shards[2]!)!)).toBe("up to date");

@@ -113,7 +113,7 @@ test("an account: its balances are the sum of its history, as the CSV has it", a
   const sums = new Map<string, bigint>();
   const add = (asset: string, amount: string): void => void sums.set(asset || "unit", (sums.get(asset || "unit") ?? 0n) + BigInt(amount));
   for (const entry of entries) if (BigInt(entry[1] ?? "0") < known) add(entry[4] ?? "", entry[5] ?? "0");
-  // What came in between the download and the balances is taken from the history itself.
+  // Entries that arrived between the download and the balances come from the history.
   for (const entry of later.entries ?? []) {
     const height = BigInt(entry.height);
     if (height >= known && height <= until) for (const change of entry.changes ?? []) add(change.asset, change.amount);

@@ -6,7 +6,7 @@ test("a stream that is cut goes on where it was, without a gap", async ({ page, 
   const asked: bigint[] = [];
   page.on("request", (request) => {
     const body = request.postDataBuffer();
-    // An enveloped protobuf message: five bytes of frame, the field's tag, then the height as a varint.
+    // An enveloped protobuf message: a frame of five bytes, the field's tag, the height as a varint.
     if (!request.url().endsWith("/Subscribe") || !body || body[5] !== 0x08) return;
     let height = 0n;
     for (let i = 6, shift = 0n; i < body.length; i++, shift += 7n) {

@@ -8,7 +8,7 @@ interface Found {
   organisation: string;
 }
 
-/** Something of every kind that the cluster holds. */
+/** Returns one object of each kind that the cluster holds. */
 async function something(): Promise<Found> {
   const base = clusterUrl();
   const { accounts } = await call<{ accounts: { account: string; organisation: string; balances?: object[] }[] }>(base, "ListAccounts", { pageSize: 50 });
@@ -38,7 +38,7 @@ test("search finds a height, a hash, an id, an account and an organisation", asy
     await expect(page.getByRole("heading", { level: 1 })).toContainText(heading);
   }
   await search.fill("nothing-is-called-this");
-  await expect(page.getByText("Nothing here is called “nothing-is-called-this”.")).toBeVisible();
+  await expect(page.getByText("Nothing matches “nothing-is-called-this”.")).toBeVisible();
 });
 
 test("everything is reached by keyboard", async ({ page }) => {
@@ -61,7 +61,7 @@ test("everything is reached by keyboard", async ({ page }) => {
   await expect(page.getByRole("heading", { level: 1 })).toBeFocused();
   await expect(page.getByTestId("proof-verdict")).toBeVisible();
 
-  // From the heading on, Tab reaches the proof's steps, and Enter opens them.
+  // Starting at the heading, Tab reaches the proof's steps, and Enter opens them.
   const steps = page.getByText(/^\d+ steps$/);
   await expect(async () => {
     await page.keyboard.press("Tab");
@@ -72,7 +72,7 @@ test("everything is reached by keyboard", async ({ page }) => {
   await page.keyboard.press("Enter");
   await expect(page.getByText("The header has the block's hash")).toBeVisible();
 
-  // The sections, in their order.
+  // The sections in order.
   for (const [name, path] of [["Blocks", "/blocks"], ["Nodes", "/nodes"]] as const) {
     await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name }).focus();
     await page.keyboard.press("Enter");
@@ -135,7 +135,7 @@ test.describe("what is not there", () => {
     await page.goto("/what/is/this");
     await expect(page.getByText("The explorer has no page at this address")).toBeVisible();
     await page.goto("/block/999999999");
-    await expect(page.getByText("The chain has not come this far")).toBeVisible();
+    await expect(page.getByText("The chain has no such block yet")).toBeVisible();
     await page.goto(`/tx/${"0".repeat(64)}`);
     await expect(page.getByText("This node does not know the transaction")).toBeVisible();
     await page.goto("/account/nobody:nothing");

@@ -22,7 +22,7 @@ test.describe("a book of several shards", () => {
       const behind = numberIn(await page.getByTestId("behind").textContent());
       await expect.poll(async () => numberIn(await page.getByTestId("behind").textContent())).toBeGreaterThan(behind);
 
-      // Who wants no motion gets none; the numbers tell the same.
+      // With reduced motion there are no marks. The numbers show the same.
       await page.emulateMedia({ reducedMotion: "reduce" });
       await page.reload();
       const still = numberIn(await page.getByTestId("behind").textContent());

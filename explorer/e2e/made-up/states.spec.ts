@@ -13,7 +13,7 @@ test.describe("states that a healthy cluster does not show", () => {
       await expect(page.getByText("Do not rely on this answer.")).toBeVisible();
       const marks = page.getByRole("region", { name: "Proof that it is in the block" }).locator("ol .mark");
       expect((await marks.allTextContents()).filter((mark) => mark.includes("✗"))).toHaveLength(1);
-      await expect(page.getByText("but has to be")).toBeVisible();
+      await expect(page.getByText("but must be")).toBeVisible();
     } finally {
       await node.stop();
     }
@@ -41,14 +41,14 @@ test.describe("states that a healthy cluster does not show", () => {
       await expect(page.getByText("Reconnecting.")).toBeVisible();
       const kept = await heightsOf(page);
       expect(kept.length).toBeGreaterThan(4);
-      // What it cannot load says so, and is loaded once the node is there again.
+      // A page that cannot load says so, and loads once the node is back.
       await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Accounts" }).click();
       await expect(page.getByText("The node does not answer", { exact: true })).toBeVisible();
-      // Slow enough that its height stays below the old one's however long the page takes.
+      // Slow enough that its height stays below the old node's, however long the page takes.
       node = await FakeNode.start({ blocks: 10, everyMs: 5000, port });
       await expect(page.getByTestId("accounts").getByText("clearing:settlement")).toBeVisible();
       await expect(page.getByText("Reconnecting.")).toBeHidden();
-      // The new node's chain is another one: nothing of the old one stays.
+      // The new node has another chain: nothing of the old chain stays.
       await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Overview" }).click();
       await expect.poll(async () => (await heightsOf(page))[0]).toBeLessThan(kept[0] ?? 0);
       const heights = await heightsOf(page);
@@ -76,10 +76,10 @@ test.describe("states that a healthy cluster does not show", () => {
     const node = await FakeNode.start({ blocks: 5, servers: 5, following: [3], slow: [2], wrongClock: true, newDisk: true });
     try {
       await page.goto(`${node.url}/nodes`);
-      await expect(page.getByRole("status").getByText("A warning about time: its clock is 30 years ahead of the members' median")).toBeVisible();
+      await expect(page.getByRole("status").getByText("Clock warning: its clock is 30 years ahead of the members' median")).toBeVisible();
       await expect(page.getByTestId("clock")).toContainText("10,950 days ahead of the members' median");
       await expect(page.getByTestId("clock").getByText("set it, and check its time service")).toBeVisible();
-      await expect(page.getByText("It may have forgotten what the one before held: its data are missing")).toBeVisible();
+      await expect(page.getByText("It may have forgotten data of the previous disk: its data are missing")).toBeVisible();
       await expect(page.getByTestId("members").getByText("following", { exact: true })).toHaveCount(1);
       await expect(page.getByTestId("digraph").locator("g.node.following")).toHaveCount(1);
       await expect(page.getByTestId("members").getByText("the rounds waited for it alone for 0.9 of the last 3 s")).toBeVisible();
@@ -165,7 +165,7 @@ test.describe("states that a healthy cluster does not show", () => {
           for (const entry of list.getEntries() as unknown as { sources: { node: Node | null }[] }[]) {
             for (const { node } of entry.sources) {
               const element = node instanceof Element ? node : (node?.parentElement ?? null);
-              // The rows of a live list move, that is what it is for; nothing else may.
+              // Only the rows of a live list may move.
               if (element && !element.closest("tbody")) state.shifted.push(`${element.tagName}.${element.className.toString()}`);
             }
           }
@@ -203,7 +203,7 @@ test.describe("states that a healthy cluster does not show", () => {
   });
 });
 
-/** The contrast of two colours such as #1b1c1e, as WCAG 2.1 defines it. */
+/** Returns the contrast of two colours such as #1b1c1e, as WCAG 2.1 defines it. */
 function contrast(a: string, b: string): number {
   const luminance = (colour: string): number => {
     const digits = colour.length === 4 ? colour.replace(/[0-9a-f]/gi, "$&$&") : colour;

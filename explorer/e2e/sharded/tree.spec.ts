@@ -1,7 +1,7 @@
 import { startDemo, type Demo } from "../demo";
 import { call, expect, heightsOf, numberIn, test } from "../fixtures";
 
-// Three shards of two nodes each, whose banks and airlines pay each other across them.
+// Three shards of two nodes each. Banks and airlines pay each other across the shards.
 let demo: Demo | undefined;
 test.beforeAll(async () => {
   test.skip(!process.env["LEDGERD_BINARY"], "a running node is tested, and there is no binary to make a sharded book with");
@@ -20,7 +20,9 @@ interface Block {
   block: { transactions?: { status: { idHex: string; destinations?: number[]; settledHeight?: string }; verdict?: string }[] };
 }
 
-/** A transaction that crossed and is settled, and a block with a verdict, both from the root's chain. */
+/**
+ * Finds a transaction that crossed and is settled, and a block with a verdict, on the root's chain.
+ */
 async function crossed(): Promise<{ id: string; verdictHeight: string }> {
   const found = { id: "", verdictHeight: "" };
   await expect

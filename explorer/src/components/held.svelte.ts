@@ -1,4 +1,7 @@
-/** Keeps a moving list still while somebody points at it or has the focus in it, so that nobody hits the wrong row. */
+/**
+ * Keeps a moving list still while the pointer or the focus is in it, so that a click does not hit
+ * the wrong row.
+ */
 export class Held<T> {
   private kept = $state.raw<T>();
   private pointed = false;

@@ -3,18 +3,18 @@ import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { LedgerService } from "../gen/ledgerd/v1/ledgerd_pb";
 
-/** A call that takes longer than this has failed; streams have no such limit. */
+/** A call that takes longer than this has failed. Streams have no such limit. */
 export const callTimeoutMs = 10_000;
 
 export const api = createClient(LedgerService, createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true }));
 
 export interface Problem {
-  /** unreachable: the node does not answer; unanswered: it does, but a shard of the book does not. */
+  /** unreachable: the node does not answer. unanswered: the node answers, but a shard does not. */
   kind: "missing" | "invalid" | "unreachable" | "unanswered" | "refused";
   message: string;
 }
 
-/** What went wrong, in words for people. */
+/** Describes what went wrong, for the reader of a page. */
 export function explain(error: unknown): Problem {
   const failure = ConnectError.from(error);
   switch (failure.code) {
@@ -24,7 +24,7 @@ export function explain(error: unknown): Problem {
     case Code.OutOfRange:
       return { kind: "invalid", message: sentence(failure.rawMessage) };
     case Code.Unavailable:
-      // Said by a node that does answer, of something that does not for now: a shard of the book.
+      // The node does answer, and reports that a shard of the book does not.
       if (failure.cause === undefined && /\bshards?\b/.test(failure.rawMessage)) return { kind: "unanswered", message: sentence(failure.rawMessage) };
       return { kind: "unreachable", message: "The node does not answer." };
     case Code.DeadlineExceeded:

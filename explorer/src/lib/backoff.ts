@@ -1,10 +1,13 @@
-/** How long to wait before an attempt, in milliseconds: doubling from half a second to ten seconds, with a random part so that pages do not come back in step. */
+/**
+ * The wait before an attempt, in milliseconds. It doubles from half a second to ten seconds. A
+ * random part keeps pages from reconnecting at the same moment.
+ */
 export function backoffMs(attempt: number, random: () => number = Math.random): number {
   const most = Math.min(10_000, 500 * 2 ** Math.min(attempt, 10));
   return Math.round(most * (0.75 + 0.25 * random()));
 }
 
-/** Waits, or ends early without an error when the signal aborts. */
+/** Waits. It ends early, without an error, when the signal aborts. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();

@@ -8,7 +8,7 @@ export function toHex(bytes: Uint8Array): string {
   return text;
 }
 
-/** Reads hexadecimal digits; undefined where the text is none. */
+/** Reads hexadecimal digits. Returns undefined if the text is not hexadecimal. */
 export function fromHex(text: string): Uint8Array | undefined {
   if (text.length % 2 !== 0 || !/^[0-9a-fA-F]*$/.test(text)) return undefined;
   const bytes = new Uint8Array(text.length / 2);

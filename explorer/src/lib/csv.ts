@@ -1,8 +1,11 @@
-// Comma-separated values after RFC 4180, safe to open in a spreadsheet.
+// Comma-separated values as in RFC 4180, safe to open in a spreadsheet.
 
 export type Cell = string | number | bigint;
 
-/** Quotes a cell where needed. A text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay numbers. */
+/**
+ * Quotes a cell if needed. A text that a spreadsheet would run as a formula gets a leading
+ * apostrophe. Numbers stay numbers.
+ */
 export function csvCell(cell: Cell): string {
   let text = String(cell);
   if (typeof cell === "string" && /^[=+\-@\t\r]/.test(text) && !/^[+-]?\d+$/.test(text)) text = `'${text}`;
@@ -13,7 +16,7 @@ export function csvLine(cells: readonly Cell[]): string {
   return `${cells.map(csvCell).join(",")}\r\n`;
 }
 
-/** Rows that a download holds at most; longer lists are for `ledgerd export`. */
+/** The most rows in a download. For longer lists there is `ledgerd export`. */
 export const maxCsvRows = 100_000;
 
 export interface Page {
@@ -21,7 +24,10 @@ export interface Page {
   next: string;
 }
 
-/** Gathers all pages of a list as CSV, in parts; progress hears the rows so far. It ends early at maxCsvRows and says so. */
+/**
+ * Gathers all pages of a list as CSV, in parts. It calls progress with the number of rows so far.
+ * At maxCsvRows it ends early, with complete false.
+ */
 export async function gatherCsv(
   header: readonly string[],
   fetchPage: (token: string, signal: AbortSignal) => Promise<Page>,
@@ -50,6 +56,6 @@ export function saveFile(name: string, parts: string[]): void {
   link.href = url;
   link.download = name;
   link.click();
-  // The browser reads the blob after the click; a minute is ample.
+  // The browser reads the blob after the click. A minute is ample.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -1,4 +1,5 @@
-// Lays the reliable digraph out: servers evenly on a circle, the first at the top, edges as arcs that bend towards the middle.
+// Lays out the reliable digraph: servers evenly on a circle, the first at the top. Edges are arcs
+// that bend towards the middle.
 
 export interface Edge {
   from: number;
@@ -21,10 +22,13 @@ export interface Layout {
   edges: LaidEdge[];
 }
 
-/** Above this many servers a picture of all edges is a blot: only the selected server's are drawn. */
+/** With more servers, all edges together are unreadable: only the selected server's are drawn. */
 export const maxServersWithAllEdges = 64;
 
-/** The servers' numbers need not be contiguous, and an edge to a server that is not listed is left out. */
+/**
+ * Lays out servers and edges. The servers' numbers need not be contiguous. An edge to a server that
+ * is not listed is left out.
+ */
 export function layOut(servers: readonly number[], edges: readonly Edge[], size = 400): Layout {
   const sorted = [...new Set(servers)].sort((a, b) => a - b);
   const count = sorted.length;
@@ -56,7 +60,10 @@ export function layOut(servers: readonly number[], edges: readonly Edge[], size 
   return { size, nodeRadius, nodes, edges: laid };
 }
 
-/** A quadratic curve between the rims of two circles. It bends to its own left, so that an edge and its reverse do not cover each other. */
+/**
+ * A quadratic curve between the rims of two circles. It bends to its own left, so an edge and its
+ * reverse do not cover each other.
+ */
 function arc(start: Point, end: Point, centre: number, nodeRadius: number): string {
   const dx = end.x - start.x;
   const dy = end.y - start.y;

@@ -1,8 +1,12 @@
 import type { MembershipChange } from "../gen/ledgerd/v1/ledgerd_pb";
 
-// How values are written for people. Amounts are exact integers of up to 128 bits and never pass through a Number.
+// Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
+// Number.
 
-/** Groups a decimal integer by thousands: "-1250000" is "-1,250,000". A text that is no integer is returned as it is. */
+/**
+ * Groups a decimal integer by thousands: "-1250000" becomes "-1,250,000". A text that is not an
+ * integer is returned unchanged.
+ */
 export function formatAmount(amount: string, options: { sign?: boolean } = {}): string {
   const match = /^([+-]?)0*(\d+)$/.exec(amount);
   if (!match) return amount;
@@ -12,7 +16,7 @@ export function formatAmount(amount: string, options: { sign?: boolean } = {}): 
   return options.sign && digits !== "0" ? `+${grouped}` : grouped;
 }
 
-/** -1, 0 or 1. */
+/** The sign of an amount: -1, 0 or 1. */
 export function signOf(amount: string): number {
   if (!/[1-9]/.test(amount)) return 0;
   return amount.startsWith("-") ? -1 : 1;
@@ -27,7 +31,7 @@ export function plural(count: bigint | number, one: string, many = `${one}s`): s
   return `${formatCount(count)} ${count == 1 ? one : many}`;
 }
 
-/** What an administrative transaction does to the members, in words: "node-4 joins", "member 2 leaves". */
+/** Describes a membership change: "node-4 joins", "member 2 leaves". */
 export function memberChange(message: MembershipChange): string {
   switch (message.change.case) {
     case "join":
@@ -41,7 +45,9 @@ export function memberChange(message: MembershipChange): string {
   }
 }
 
-/** The signer of a transaction without an organisation: a member may sign for another one's disk. */
+/**
+ * The signer of a transaction without an organisation. A member may sign for another member's disk.
+ */
 export function administrator(message: MembershipChange | undefined): string {
   return message?.change.case === "admit" ? "a member or operator" : "an operator";
 }
@@ -86,7 +92,7 @@ export function formatAge(ms: number): string {
   return `${plural(Math.floor(seconds / 86_400), "day")} ago`;
 }
 
-/** A span that has lasted: "42 s", "5 min", "3 h 20 min", "4 days 2 h". */
+/** A duration: "42 s", "5 min", "3 h 20 min", "4 days 2 h". */
 export function formatSpan(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
@@ -98,7 +104,7 @@ export function formatSpan(ms: number): string {
   return hours % 24 ? `${plural(days, "day")} ${hours % 24} h` : plural(days, "day");
 }
 
-/** The local time of day, with the date where it is not today. */
+/** The local time of day, with the date if it is not today. */
 export function formatTime(ms: number, now: number): string {
   const date = new Date(ms);
   const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
@@ -115,7 +121,10 @@ function two(value: number): string {
   return value.toString().padStart(2, "0");
 }
 
-/** A note laid out for reading: JSON is indented, with numbers as they were written; other text stays as it is. */
+/**
+ * Lays out a note for reading. JSON is indented, with numbers as they were written. Other text
+ * stays unchanged.
+ */
 export function formatNote(note: string): { text: string; json: boolean } {
   const trimmed = note.trim();
   if (!/^[[{]/.test(trimmed)) return { text: note, json: false };
@@ -127,7 +136,10 @@ export function formatNote(note: string): { text: string; json: boolean } {
   return { text: indentJson(trimmed), json: true };
 }
 
-/** A note on one line: a flat JSON object without its braces and quotes, "what: rent, flat: 4"; other text stays as it is. */
+/**
+ * A note on one line. A flat JSON object loses its braces and quotes: "what: rent, flat: 4". Other
+ * text stays unchanged.
+ */
 export function gistOfNote(note: string): string {
   const { text, json } = formatNote(note);
   const members = json ? text.split("\n").slice(1, -1) : [];
@@ -136,7 +148,7 @@ export function gistOfNote(note: string): string {
   return parts.map((part) => `${part?.[1]}: ${part?.[2] ?? part?.[3]}`).join(", ");
 }
 
-/** Indents valid JSON without reading its values, so that no digit of a large number is lost. */
+/** Indents valid JSON without reading its values, so no digit of a large number is lost. */
 function indentJson(json: string): string {
   let text = "";
   let depth = 0;
@@ -155,7 +167,7 @@ function indentJson(json: string): string {
   return text;
 }
 
-/** A record's value: text where it is text, hexadecimal otherwise. */
+/** A record's value: as text if it is text, otherwise in hexadecimal. */
 export function formatValue(value: Uint8Array): { text: string; kind: "text" | "json" | "hex" } {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(value);

@@ -1,4 +1,5 @@
-// The newest transactions for the overview, without what shards say of each other's: taken from the newest blocks, at most a few requests at a time, however fast the chain grows.
+// The newest transactions for the overview, without the verdicts of other shards. They come from
+// the newest blocks, with at most a few requests at a time, however fast the chain grows.
 import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs } from "./api";
 
@@ -13,7 +14,10 @@ export class LatestTransactions {
 
   constructor(private readonly most: number) {}
 
-  /** Takes what the blocks, newest first, hold of transactions that are not here yet. While a refresh runs another one does nothing. */
+  /**
+   * Adds the blocks' transactions that are not here yet. The blocks come newest first. While a
+   * refresh runs, another one does nothing.
+   */
   async refresh(blocks: readonly BlockHeader[], signal: AbortSignal): Promise<void> {
     if (this.busy) return;
     this.busy = true;
@@ -40,13 +44,13 @@ export class LatestTransactions {
       }
       this.loaded = true;
     } catch {
-      // The link's own banner tells; the next refresh tries again.
+      // The link's banner shows the problem. The next refresh tries again.
     } finally {
       this.busy = false;
     }
   }
 
-  /** Starts anew, after the chain turned out to be another one. */
+  /** Starts again after the chain was replaced by another one. */
   forget(): void {
     this.rows = [];
     this.seen = 0n;

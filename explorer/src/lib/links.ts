@@ -1,10 +1,11 @@
-// The paths of the pages. A key stands in its path as people write it; only what a path cannot hold is escaped.
+// The paths of the pages. A path contains its key as people write it. Only characters that a path
+// cannot hold are escaped.
 
 export function escapeKey(key: string): string {
   return encodeURIComponent(key).replaceAll("%3A", ":").replaceAll("%40", "@").replaceAll("%2B", "+").replaceAll("%3D", "=").replaceAll("%24", "$");
 }
 
-/** A block of the node's own chain, or of a shard's where the book has several. */
+/** The path of a block of the node's own chain or, in a book of several shards, of a shard's. */
 export const blockPath = (key: bigint | string, shard?: number): string => (shard === undefined ? `/block/${key}` : `/shards/${shard}/blocks/${key}`);
 export const blocksPath = (shard?: number, from?: bigint): string => `${shard === undefined ? "/blocks" : `/shards/${shard}/blocks`}${from === undefined ? "" : `?from=${from}`}`;
 export const shardPath = (shard: number): string => `/shards/${shard}`;
@@ -14,7 +15,9 @@ export const organisationPath = (name: string): string => `/organisation/${escap
 export const recordPath = (key: string): string => `/record/${escapeKey(key)}`;
 export const organisationOf = (path: string): string => path.split(":", 1)[0] ?? path;
 
-/** Where a search hit leads; shard: whose chain a block is of, where the book has several. */
+/**
+ * The page of a search hit. shard is the shard of a block, in a book of several shards.
+ */
 export function hitPath(kind: string, key: string, shard?: number): string {
   switch (kind) {
     case "block":

@@ -1,11 +1,15 @@
-// What is live: the chain's newest blocks and the cluster's state, kept current over streams for as long as the page is seen.
+// Live data: the chain's newest blocks and the cluster's state, kept current over streams while the
+// page is visible.
 //
-// One link to the node carries it all: a greeting, then the stream of blocks from the height after the last one seen, a heartbeat, and
-// the streams of the cluster's state and of the tree of shards while some page shows them. When any of them ends, the link is over and is made anew after a growing
-// wait. A page that nobody sees holds no connection: browsers allow six to an origin, and a few forgotten tabs would block a new one.
+// One link to the node carries all of it. It begins with a greeting. Then it has the stream of
+// blocks from the height after the last block seen, a heartbeat, and, while some page shows them,
+// the streams of the cluster's state and of the tree of shards. When any of them ends, the link
+// ends and is made again after a growing wait. A hidden page holds no connection: browsers allow
+// six to an origin, and a few forgotten tabs would block a new one.
 //
-// Bounds: blockCapacity headers, rateSeconds buckets and as many latency samples, however long the session. What arrives while the
-// view is paused is counted and kept, within the same bounds.
+// Bounds: blockCapacity headers, rateSeconds buckets and as many latency samples, however long the
+// session. Blocks that arrive while the view is paused are counted and kept, within the same
+// bounds.
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { BlockHeader, ClusterState, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
 import { Level } from "../gen/ledgerd/v1/ledgerd_pb";
@@ -16,9 +20,9 @@ import { RateSeries } from "./series";
 
 export const blockCapacity = 500;
 export const rateSeconds = 180;
-/** The charts begin with this much, and grow to rateSeconds. */
+/** The charts begin with this many seconds, and grow to rateSeconds. */
 const rateSecondsAtFirst = 60;
-/** A reader further behind than this starts again from the newest blocks instead of reading all that it missed. */
+/** A page further behind than this reads the newest blocks instead of all blocks that it missed. */
 const catchUpBlocks = 2_000n;
 const publishEveryMs = 500;
 const heartbeatEveryMs = 5_000;
@@ -26,7 +30,7 @@ const heartbeatTimeoutMs = 5_000;
 const hiddenGraceMs = 10_000;
 const latencyCarrySeconds = 5;
 
-/** A part of the node's state that is streamed while somebody watches it. */
+/** A part of the node's state that is streamed while it has a watcher. */
 class Watched {
   private watchers = 0;
   private changed: () => void = () => undefined;
@@ -40,7 +44,10 @@ class Watched {
     };
   }
 
-  /** Runs a stream whenever somebody watches; it returns only when the stream ends by itself, and throws when it breaks. */
+  /**
+   * Runs a stream whenever there is a watcher. It returns only when the stream ends by itself or
+   * the link is aborted, and throws when the stream breaks.
+   */
   async follow(link: AbortSignal, stream: (signal: AbortSignal) => Promise<void>): Promise<void> {
     while (!link.aborted) {
       const change = new AbortController();
@@ -74,9 +81,9 @@ export interface LatencySample {
 class Live {
   connection = $state<Connection>("connecting");
   problem = $state.raw<Problem>();
-  /** When the next attempt is made, in this browser's time. */
+  /** The time of the next attempt, by this browser's clock. */
   retryAtMs = $state(0);
-  /** Counts the links that were made; a page whose load failed tries again on the next one. */
+  /** Counts the links that were made. A page whose load failed retries on the next link. */
   links = $state(0);
 
   paused = $state(false);
@@ -85,13 +92,13 @@ class Live {
 
   /** The newest blocks, newest first, as shown. */
   blocks = $state.raw<readonly BlockHeader[]>([]);
-  /** The cluster as this node tells it, as shown. */
+  /** The cluster as this node reports it, as shown. */
   cluster = $state.raw<ClusterState>();
-  /** The tree of shards as this node tells it, as shown; undefined where the book has one shard only. */
+  /** The tree of shards as this node reports it, as shown; undefined in a book of one shard. */
   tree = $state.raw<Tree>();
   rate = $state.raw<{ seconds: number[]; rates: (number | null)[] }>({ seconds: [], rates: [] });
   latency = $state.raw<readonly LatencySample[]>([]);
-  /** False until the first blocks are here, so that an empty chain and an unknown one look different. */
+  /** False until the first blocks arrive. It distinguishes an empty chain from an unknown one. */
   seeded = $state(false);
   /** The node's time, in Unix milliseconds, to the second. */
   nowMs = $state(Date.now());
@@ -109,7 +116,10 @@ class Live {
   private session: AbortController | undefined;
   private wake = new AbortController();
 
-  /** Up to where all blocks are stored and durable: as the node told, or a later block's own level. */
+  /**
+   * The heights up to which all blocks are stored and durable: as the node reported, or from a
+   * later block's own level.
+   */
   readonly storedHeight = $derived(this.reached(Level.STORED, this.cluster?.node?.storedHeight));
   readonly durableHeight = $derived(this.reached(Level.DURABLE, this.cluster?.node?.durableHeight));
 
@@ -126,25 +136,27 @@ class Live {
     look();
   }
 
-  /** Asks for the stream of the cluster's state until the returned function is called. */
+  /** Requests the stream of the cluster's state until the returned function is called. */
   watch(): () => void {
     return this.clusterWatch.watch();
   }
 
-  /** Asks for the stream of the tree of shards until the returned function is called. */
+  /** Requests the stream of the tree of shards until the returned function is called. */
   watchTree(): () => void {
     return this.treeWatch.watch();
   }
 
-  /** The node's own shard; undefined where the book has one shard only. */
+  /** The node's own shard; undefined in a book of one shard. */
   readonly own = $derived(this.tree?.own);
 
-  /** The shard whose chain is meant where there is a choice: the given one, or else the node's own; undefined where the book has one shard only. */
+  /**
+   * The shard of a chain: the given one, or else the node's own; undefined in a book of one shard.
+   */
   chain(shard?: number): number | undefined {
     return this.tree === undefined ? undefined : (shard ?? this.tree.own);
   }
 
-  /** Whether a chain is another one than the node's own. */
+  /** Whether a shard is not the node's own. */
   elsewhere(shard: number | undefined): boolean {
     return this.tree !== undefined && shard !== undefined && shard !== this.tree.own;
   }
@@ -160,13 +172,13 @@ class Live {
     if (!paused) this.publish();
   }
 
-  /** The highest block known of a shard's chain, or of the node's own. */
+  /** The highest known block of a shard's chain, or of the node's own. */
   headOf(shard: number | undefined): bigint {
     if (this.elsewhere(shard)) return this.tree?.shards.find((each) => each.shard === shard)?.height ?? 0n;
     return this.blocks[0]?.height ?? this.cluster?.node?.orderedHeight ?? 0n;
   }
 
-  /** How far a block has come, as far as anything told so far. */
+  /** The level of a block, from everything that the node has reported so far. */
   levelOf(header: { height: bigint; level: Level; shard?: number }): Level {
     if (this.elsewhere(header.shard)) {
       const durable = this.tree?.shards.find((shard) => shard.shard === header.shard)?.durableHeight ?? 0n;
@@ -207,7 +219,7 @@ class Live {
         await Promise.race([this.followBlocks(link.signal), this.followCluster(link.signal), this.followTree(link.signal), this.beat(link.signal)]);
       } catch (error) {
         if (signal.aborted) return;
-        // A link that just ended is made again before anybody is troubled; one that cannot be made is told.
+        // A link that just ended is first made again silently. Only a failed attempt is shown.
         if (attempt > 0) {
           this.problem = explain(error);
           this.connection = "reconnecting";
@@ -225,7 +237,10 @@ class Live {
     }
   }
 
-  /** Learns where the node stands, and takes the newest blocks if there are none yet, too many were missed, or the chain is another one. */
+  /**
+   * Asks for the node's state. It fetches the newest blocks if there are none yet, too many were
+   * missed, or the chain is another one.
+   */
   private async greet(signal: AbortSignal): Promise<void> {
     const [{ cluster }, tree] = await Promise.all([api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }), this.askTree(signal)]);
     this.takeTree(tree);
@@ -284,7 +299,7 @@ class Live {
     });
   }
 
-  /** The tree of shards; none from a node that knows none. */
+  /** The tree of shards; undefined from a node whose API has none. */
   private async askTree(signal: AbortSignal): Promise<Tree | undefined> {
     try {
       return (await api.getTree({}, { signal, timeoutMs: heartbeatTimeoutMs })).tree;
@@ -294,7 +309,10 @@ class Live {
     }
   }
 
-  /** Notices a connection that is dead without saying so, and keeps the cluster's state and the tree fresh where nobody streams them. */
+  /**
+   * Detects a connection that broke silently. It also refreshes the cluster's state and the tree
+   * while no page streams them.
+   */
   private async beat(signal: AbortSignal): Promise<void> {
     for (;;) {
       await sleep(heartbeatEveryMs, signal);
@@ -328,7 +346,8 @@ class Live {
     if (!node) return;
     if (this.connection === "live") {
       const ms = (micros: number): number | null => (micros > 0 ? micros / 1000 : null);
-      // A timer that comes late skips a second now and then: the medians, which are over ten seconds, hold for it as well.
+      // A late timer sometimes skips a second. The medians are over ten seconds, so they also hold
+      // for the skipped second.
       const second = Math.floor(this.nowMs / 1000);
       const last = this.samples.at(-1)?.second ?? second - 1;
       for (let at = Math.max(last + 1, second - latencyCarrySeconds); at <= second; at++) {

@@ -5,10 +5,11 @@ import { live } from "./live.svelte";
 const unansweredAgainMs = 2_000;
 
 /**
- * A value that a page loads from the node. Made during a component's initialisation, with a function that reads what it depends on
- * before it first waits: when that changes the value is loaded again, and the older call is cancelled. The older value
- * stays until the newer one is there, so that nothing jumps. A load that failed because the node was away is tried again when it is back, and one
- * that a shard did not answer after a moment.
+ * A value that a page loads from the node. Create it during a component's initialisation, with a
+ * function that reads its dependencies before its first await. When a dependency changes, the value
+ * is loaded again, and the older call is cancelled. The older value stays until the newer one
+ * arrives, so the page does not jump. A load that failed because the node was away is retried when
+ * the node is back. A load that a shard did not answer is retried after unansweredAgainMs.
  */
 export class Load<T> {
   value = $state.raw<T>();

@@ -1,4 +1,5 @@
-// The newest blocks of a shard: the node's own come over the link's stream, those of another shard are asked for again and again.
+// The newest blocks of a shard. Those of the node's own shard come over the link's stream. Those of
+// another shard are requested again and again.
 import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs, type Problem } from "./api";
 import { live } from "./live.svelte";
@@ -7,7 +8,10 @@ import { inShard } from "./shards";
 
 export const askEveryMs = 1_000;
 
-/** Counts up every so often while the page is seen, not paused, and `wanted`; for what has no stream of its own. Made during a component's initialisation. */
+/**
+ * Counts up at an interval while the page is visible and not paused, and `wanted` returns true. It
+ * is for data without a stream. Create it during a component's initialisation.
+ */
 export class Turns {
   count = $state(0);
 
@@ -27,16 +31,19 @@ export class NewestBlocks {
   readonly rows: readonly BlockHeader[] = $derived.by(() => (live.elsewhere(this.shard()) ? this.asked() : live.blocks.slice(0, this.most)));
   readonly seeded: boolean = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.value !== undefined && this.of === this.shard() : live.seeded));
   readonly problem: Problem | undefined = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.problem : undefined));
-  /** Whose blocks the load's value has. */
+  /** The shard whose blocks the load's value has. */
   private of = $state<number>();
 
-  /** shard: whose; undefined: the node's own. While `wanted` is false nothing is asked. Made during a component's initialisation. */
+  /**
+   * Follows the blocks of a shard; undefined stands for the node's own. While `wanted` returns
+   * false nothing is requested. Create it during a component's initialisation.
+   */
   constructor(
     private readonly shard: () => number | undefined,
     private readonly most: number,
     wanted: () => boolean = () => true,
   ) {
-    // The next question waits for the last one's answer, which takes its time where a shard does not answer.
+    // The next request waits for the last answer, which takes long if a shard does not answer.
     const turns = new Turns(askEveryMs, () => live.elsewhere(shard()) && wanted() && this.load?.busy === false);
     this.load = new Load(async (signal) => {
       const asked = shard();

@@ -1,21 +1,23 @@
-// Checks a Merkle proof step by step, from a transaction's bytes to its block's hash (RFC 6962, section 2.1.1).
+// Checks a Merkle proof step by step, from a transaction's bytes to its block's hash (RFC 6962,
+// section 2.1.1).
 //
-// Nothing that the node says about the outcome is believed: every hash is computed here, the order of the siblings follows from the
-// leaf's place and the tree's size, and the domain prefixes are this ledger's own. Equal steps are shown to people.
+// It trusts nothing that the node reports about the outcome. Every hash is computed here, the order
+// of the siblings follows from the leaf's place and the tree's size, and the domain prefixes are
+// this ledger's own. The page shows the same steps.
 import type { Proof } from "../gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "./bytes";
 import { sha256 } from "./sha256";
 
 export interface ProofCheck {
-  /** What this step establishes, as a sentence. */
+  /** A sentence that states what this step proves. */
   title: string;
-  /** How: the formula in words. */
+  /** The formula in words. */
   formula: string;
   computed: string;
-  /** What it has to be equal to; undefined for a step that only computes. */
+  /** The value that computed must equal; undefined for a step that only computes. */
   expected?: string;
   ok: boolean;
-  /** Why it is not, where the hashes alone do not tell. */
+  /** Why the step fails, if the hashes alone do not show it. */
   problem?: string;
 }
 
@@ -28,7 +30,10 @@ export interface ProofResult {
 const transactionPrefix = /^ledgerd\/transaction\/\d+\0$/;
 const blockPrefix = /^ledgerd\/block\/\d+\0$/;
 
-/** Whether siblings stand left, from the leaf up, for a leaf's place in a tree of a size; undefined if there is no such place. */
+/**
+ * For each sibling from the leaf up, whether it stands on the left, given the leaf's place and the
+ * tree's size. Returns undefined if the tree has no such place.
+ */
 export function siblingSides(index: bigint, size: bigint): boolean[] | undefined {
   if (index < 0n || index >= size) return undefined;
   const sides: boolean[] = [];
@@ -48,7 +53,10 @@ function startsWith(bytes: Uint8Array, start: Uint8Array): boolean {
   return start.length > 0 && bytes.length >= start.length && equalBytes(bytes.subarray(0, start.length), start);
 }
 
-/** Checks the proof for the transaction with this id, 64 hex digits: the one that was asked for, not the one that the proof names. */
+/**
+ * Checks the proof for the transaction with this id, 64 hex digits. The id is the one that was
+ * asked for, not the one that the proof names.
+ */
 export async function verifyProof(proof: Proof, idHex: string): Promise<ProofResult> {
   const checks: ProofCheck[] = [];
   const wantedId = fromHex(idHex) ?? new Uint8Array();
@@ -78,7 +86,7 @@ export async function verifyProof(proof: Proof, idHex: string): Promise<ProofRes
       formula: left ? `SHA-256(0x01 ‖ ${toHex(step.sibling)} ‖ node)` : `SHA-256(0x01 ‖ node ‖ ${toHex(step.sibling)})`,
       computed: toHex(node),
       ok: fits,
-      ...(fits ? {} : { problem: "This neighbour is not where the transaction's place in the block says." }),
+      ...(fits ? {} : { problem: "This neighbour does not fit the transaction's place in the block." }),
     });
   }
 

@@ -1,10 +1,10 @@
-// Client-side routing over real paths: plain links work, a reload works, Back restores the place.
+// Client-side routing over real paths. Plain links and reloads work, and Back restores the place.
 
 export interface Route {
   name: "overview" | "blocks" | "block" | "transaction" | "accounts" | "account" | "organisations" | "organisation" | "record" | "nodes" | "shards" | "shard" | "search" | "nowhere";
-  /** The key that the path ends with, unescaped; empty where there is none. */
+  /** The key at the end of the path, unescaped; empty if there is none. */
   key: string;
-  /** The shard that the path names; undefined where it names none: what is meant is the node's own. */
+  /** The shard that the path names; undefined stands for the node's own. */
   shard?: number;
 }
 
@@ -50,7 +50,7 @@ class Router {
   path = $state(location.pathname);
   query = $state(new URLSearchParams(location.search));
   route = $derived(parseRoute(this.path));
-  /** Counts navigations, so that a page knows to take the focus. */
+  /** Counts navigations, so a page knows when to take the focus. */
   moves = $state(0);
 
   start(): void {
@@ -73,7 +73,9 @@ class Router {
     this.query = new URLSearchParams(location.search);
   }
 
-  /** Follows a click on a link of this application without a reload; everything else is the browser's. */
+  /**
+   * Follows a click on a link of this application without a reload. The browser handles all others.
+   */
   private follow(event: MouseEvent): void {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = event.target instanceof Element ? event.target.closest("a") : null;

@@ -1,10 +1,10 @@
-// Transactions per second from blocks, a bucket a second, over a bounded window.
+// Transactions per second, computed from blocks: one bucket a second, over a bounded window.
 
 export class RateSeries {
   private readonly buckets = new Map<number, number>();
   private firstSecond = Number.POSITIVE_INFINITY;
 
-  /** seconds: how long the window becomes; leastSeconds: how long it is before there is more to show. */
+  /** The window grows from leastSeconds to seconds as data arrives. */
   constructor(
     readonly seconds: number,
     readonly leastSeconds = seconds,
@@ -17,8 +17,8 @@ export class RateSeries {
   }
 
   /**
-   * The window that ends with the last whole second before now. A second without a block counts zero, one from before the
-   * first block that was seen is null: not known.
+   * The window that ends with the last whole second before now. A second without a block is 0. A
+   * second before the first known block is null: unknown.
    */
   window(nowMs: number): { seconds: number[]; rates: (number | null)[] } {
     const end = Math.floor(nowMs / 1000) - 1;

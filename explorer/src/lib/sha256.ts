@@ -1,6 +1,8 @@
 import { sha256 as portable } from "@noble/hashes/sha2.js";
 
-/** Whether the browser's own SHA-256 may be used: browsers offer it on https and on this very machine only. */
+/**
+ * Whether the browser's own SHA-256 is available. Browsers offer it only on https and on localhost.
+ */
 export const native: boolean = typeof globalThis.crypto?.subtle?.digest === "function";
 
 export async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {

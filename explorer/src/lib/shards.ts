@@ -1,4 +1,4 @@
-// The tree of shards, as it is drawn and told: where each shard stands, and how it and its stream do, in words.
+// The tree of shards for display: its layout, and the state of each shard and its stream in words.
 import type { ShardMember, ShardPlace, Shard, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
 import { plural } from "./format";
 
@@ -10,8 +10,8 @@ export interface Word {
 
 const modes: Readonly<{ [mode: string]: Word }> = {
   ordering: { text: "ordering", title: "A majority of its nodes orders", colour: "good" },
-  halted: { text: "halted", title: "It has no majority: what needs it waits, and goes on when it is back", colour: "bad" },
-  silent: { text: "silent", title: "No node of it was heard lately", colour: "warn" },
+  halted: { text: "halted", title: "It has no majority. Transactions that need it wait until it is back", colour: "bad" },
+  silent: { text: "silent", title: "No recent message from any of its nodes", colour: "warn" },
 };
 
 /** A shard's mode, or a member's. */
@@ -19,7 +19,7 @@ export function modeWord(mode: string): Word {
   return modes[mode] ?? { text: mode || "unknown", title: "", colour: "" };
 }
 
-/** How a member of a shard does; up: it was heard lately, whatever it says. */
+/** The state of a member of a shard. up: there was a recent message from it, whatever its mode. */
 export function memberWord(member: ShardMember): Word & { up: boolean } {
   switch (member.mode) {
     case "ordering":
@@ -32,7 +32,7 @@ export function memberWord(member: ShardMember): Word & { up: boolean } {
     case "halted":
       return { text: "halted", title: "It runs, but cannot order: its group has no majority, or its store is damaged", colour: "bad", up: true };
     default:
-      return { text: member.lastHeardMs > 0n ? "silent" : "never heard", title: "It was not heard lately", colour: "bad", up: false };
+      return { text: member.lastHeardMs > 0n ? "silent" : "never heard", title: "No recent message from it", colour: "bad", up: false };
   }
 }
 
@@ -47,7 +47,10 @@ export interface Stream {
   behind: bigint;
 }
 
-/** The stream from a shard's parent; undefined for the root. What the child tells of itself may be newer than what its parent heard of it. */
+/**
+ * The stream from a shard's parent; undefined for the root. The child's own report may be newer
+ * than its parent's.
+ */
 export function streamTo(tree: Tree, child: Shard): Stream | undefined {
   if (child.root) return undefined;
   const told = tree.shards.find((shard) => shard.shard === child.parent)?.streams.find((stream) => stream.child === child.shard);
@@ -56,7 +59,7 @@ export function streamTo(tree: Tree, child: Shard): Stream | undefined {
   return { streamed, carried, behind: streamed - carried };
 }
 
-/** How far a stream lags, in words. */
+/** The lag of a stream, in words. */
 export function lagWord(stream: Stream): string {
   return stream.behind === 0n ? "up to date" : `${plural(stream.behind, "entry", "entries")} behind`;
 }
@@ -68,7 +71,10 @@ export interface TreeNode {
   children: readonly number[];
 }
 
-/** The shards from the root down, each before its children and these by number. What hangs on no root, or twice, is left out. */
+/**
+ * The shards from the root down: each before its children, children by number. Shards that hang on
+ * no root, or appear twice, are left out.
+ */
 export function walk(shards: readonly Pick<Shard, "shard" | "parent" | "root">[]): TreeNode[] {
   const children = new Map<number, number[]>();
   for (const { shard, parent, root } of shards) if (!root) children.set(parent, [...(children.get(parent) ?? []), shard]);
@@ -96,9 +102,9 @@ export interface Box {
 export interface Edge {
   parent: number;
   child: number;
-  /** From the parent's box to the child's, as an SVG path. */
+  /** The line from the parent's box to the child's, as an SVG path. */
   path: string;
-  /** Where its words begin, at half their height. */
+  /** The start of its text, at half the text's height. */
   label: { x: number; y: number };
 }
 
@@ -109,7 +115,10 @@ export interface TreeLayout {
   boxHeight: number;
   boxes: Box[];
   edges: Edge[];
-  /** From the top down, with usual or with compact boxes, or, where the shards have no room beside each other, as an indented list. */
+  /**
+   * From the top down with usual or compact boxes. Where the shards do not fit beside each other,
+   * an indented list.
+   */
   form: "down" | "compact" | "indented";
 }
 
@@ -117,11 +126,14 @@ export interface BoxSizes {
   width: number;
   height: number;
   gap: number;
-  /** Between a level and the one below it. */
+  /** The space between a level and the level below. */
   rise: number;
 }
 
-/** Lays the tree out for a picture of the given width, in pixels: with boxes of the usual size, with compact ones where only these have room beside each other, or indented. */
+/**
+ * Lays out the tree for a picture of the given width, in pixels. It uses boxes of the usual size,
+ * or compact boxes if only these fit beside each other, or an indented list.
+ */
 export function layOutTree(nodes: readonly TreeNode[], width: number, usual: BoxSizes, compact: BoxSizes = usual): TreeLayout {
   const leaves = nodes.filter((node) => node.children.length === 0).length;
   const fits = (sizes: BoxSizes): boolean => leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
@@ -130,15 +142,16 @@ export function layOutTree(nodes: readonly TreeNode[], width: number, usual: Box
   return layOutIndented(nodes, width, usual);
 }
 
-/** Leaves side by side, each shard in the middle of its children's. */
+/** Puts leaves side by side, and each other shard above the middle of its children. */
 function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, leaves: number): TreeLayout {
   const boxWidth = sizes.width;
-  // Room that is left goes between the leaves, up to a bound, so that a small tree is not torn apart.
+  // Spare room goes between the leaves, up to a bound that keeps a small tree together.
   const gap = leaves > 1 ? Math.min((width - leaves * boxWidth) / (leaves - 1), sizes.gap * 3) : 0;
   const used = leaves * boxWidth + Math.max(0, leaves - 1) * gap;
   const at = new Map<number, { x: number; y: number }>();
   let leaf = 0;
-  // Backwards, all children come before their parent; their order from the right is kept by counting leaves down.
+  // In reverse order all children come before their parent. Counting the leaves from the right
+  // keeps their order.
   for (const node of nodes.toReversed()) {
     const y = node.depth * (sizes.height + sizes.rise);
     const below = node.children.map((child) => at.get(child)?.x ?? 0);
@@ -151,7 +164,7 @@ function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, 
     const to = at.get(node.shard);
     if (node.parent === undefined || !from || !to) return [];
     const [x1, y1, x2, y2] = [from.x + boxWidth / 2, from.y + sizes.height, to.x + boxWidth / 2, to.y];
-    // A curve to above the child, then straight down into it: the words stand beside the straight part.
+    // A curve to above the child, then straight down into it. The text is beside the straight part.
     const end = y2 - Math.min(28, sizes.rise / 2);
     const bend = (end - y1) * 0.6;
     return [{ parent: node.parent, child: node.shard, path: `M${round(x1)} ${y1}C${round(x1)} ${round(y1 + bend)} ${round(x2)} ${round(end - bend)} ${round(x2)} ${end}V${y2}`, label: { x: round(x2 + 4), y: y2 - 13 } }];
@@ -160,7 +173,7 @@ function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, 
   return { width, height: depth * (sizes.height + sizes.rise) + sizes.height, boxWidth, boxHeight: sizes.height, boxes, edges, form: "down" };
 }
 
-/** One below the other, children further right than their parent; deep trees are indented less. */
+/** Puts shards below each other, children indented under their parent. Deep trees indent less. */
 function layOutIndented(nodes: readonly TreeNode[], width: number, sizes: BoxSizes): TreeLayout {
   const depth = Math.max(0, ...nodes.map((node) => node.depth));
   const least = Math.min(sizes.width, width);
@@ -189,7 +202,7 @@ function round(value: number): number {
 const placeStates: Readonly<{ [state: string]: Word }> = {
   settled: { text: "settled", title: "It took effect here", colour: "good" },
   refused: { text: "refused", title: "It changed nothing here", colour: "bad" },
-  waiting: { text: "waiting", title: "What it touches is set aside until all verdicts are here", colour: "warn" },
+  waiting: { text: "waiting", title: "Its amounts are set aside until all verdicts are here", colour: "warn" },
   passed: { text: "passed on", title: "Only passed on to the shards below", colour: "" },
   absent: { text: "not there yet", title: "It is on its way to this shard", colour: "warn" },
   unanswered: { text: "no answer", title: "No node of this shard answers now", colour: "bad" },
@@ -199,7 +212,7 @@ export function placeWord(place: ShardPlace): Word {
   return placeStates[place.state] ?? { text: place.state || "unknown", title: "", colour: "" };
 }
 
-/** A shard's verdict in words: "good", or what its reason's code says. */
+/** A shard's verdict in words: "good", or its reason's code. */
 export function verdictText(verdict: string): string {
   return verdict.replaceAll("_", " ");
 }
@@ -221,7 +234,7 @@ export function waitsFor(places: readonly ShardPlace[]): number[] {
   return [...new Set(places.flatMap((place) => place.waitsFor))].sort((a, b) => a - b);
 }
 
-/** An optional shard, as requests take it. */
+/** An optional shard, in the form that requests take. */
 export function inShard(shard: number | undefined): { shard?: number } {
   return shard === undefined ? {} : { shard };
 }

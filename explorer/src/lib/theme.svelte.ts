@@ -1,4 +1,4 @@
-// The colours: as the system has them, or as chosen here and kept in this browser.
+// The colours: the system's, or a choice that this browser stores.
 
 export type Theme = "system" | "light" | "dark";
 const storageKey = "ledgerd.theme";
@@ -16,7 +16,10 @@ class ThemeChoice {
     if (chosen === "light" || chosen === "dark") this.choice = chosen;
   }
 
-  /** Steps from one choice to the next: the other colours than the system's first, since those are what a click asks for. */
+  /**
+   * Steps to the next choice. The opposite of the system's colours comes first, because a click
+   * most likely asks for that.
+   */
   next(): void {
     const steps: Theme[] = this.systemDark ? ["system", "light", "dark"] : ["system", "dark", "light"];
     this.choice = steps[(steps.indexOf(this.choice) + 1) % steps.length] ?? "system";
@@ -26,7 +29,7 @@ class ThemeChoice {
       if (this.choice === "system") localStorage.removeItem(storageKey);
       else localStorage.setItem(storageKey, this.choice);
     } catch {
-      // Storage is forbidden here: the choice holds until the page is closed.
+      // Storage is forbidden here. The choice lasts until the page is closed.
     }
   }
 }
