@@ -9,25 +9,24 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// moment is what a server is doing when it crashes.
+// moment is the situation in which a server crashes.
 type moment uint8
 
 const (
 	quietly moment = iota // between two inputs
-	// in the middle of what its engine wants sent; it delivers none of what was to be delivered
-	// after that
+	// in the middle of its engine's sends; it delivers nothing that was to be delivered after that
 	sending
-	delivering // everything sent, and some deliveries made
-	effecting  // between two effects that a member wants
+	delivering // after all sends and some deliveries
+	effecting  // between two effects of its member
 )
 
-// cut is which frames a server gets out of those that it sends as it crashes. Every receiver gets
-// the first few frames meant for it, as links are in order.
+// cut determines which frames a crashing server sends. Links are in order, so every receiver gets
+// the first few of the frames meant for it.
 type cut uint8
 
 const (
-	cutPrefix cut = iota // sent one by one in the engine's order, up to some point
-	cutLinks             // on each link some of them, as if each link had a thread of its own
+	cutPrefix cut = iota // frames leave one by one in the engine's order, up to some point
+	cutLinks             // some frames on each link, as if each link had a thread of its own
 	cutToOne             // all to one receiver, none to the others
 	cutAll               // none
 )
@@ -35,18 +34,17 @@ const (
 // crash is one planned crash.
 type crash struct {
 	server order.ServerID
-	// after is the planned crash that comes before this one, by its place in the plan; -1 where
-	// there is none.
+	// after is the index in the plan of the crash that precedes this one, or -1.
 	after int
 	// wait is how long after that, or after the beginning of the run, the crash becomes possible.
 	wait Instant
-	// heard makes it possible as soon as this server has received the last frame of the one that
-	// crashed before.
+	// heard makes the crash possible as soon as this server has received the last frame of the
+	// server that crashed before.
 	heard  bool
 	moment moment
-	// reliable lets only moments in reliable rounds count.
+	// reliable restricts the moment to reliable rounds.
 	reliable bool
-	// skip is how many sends or deliveries pass first, once the crash is possible.
+	// skip is how many sends or deliveries pass before the crash, once it is possible.
 	skip int
 	cut  cut
 	// favoured is the only receiver of cutToOne.
@@ -56,17 +54,17 @@ type crash struct {
 	slows slowing
 }
 
-// slowing is which links a planned crash makes slow.
+// slowing selects the links that a planned crash makes slow.
 type slowing uint8
 
 const (
-	// from this server to the favoured, from when the crash is possible
+	// from this server to the favoured, once the crash is possible
 	slowLast      slowing = iota
-	slowAll               // from this server to all, from when the crash is possible
-	slowSuccessor         // from the favoured to most others, from the crash
+	slowAll               // from this server to all, once the crash is possible
+	slowSuccessor         // from the favoured to most others, after the crash
 )
 
-// String tells the plan of a crash.
+// String describes the planned crash.
 func (c crash) String() string {
 	text := fmt.Sprintf("%d crashes %s", c.server, [...]string{"quietly", "while sending",
 		"after delivering", "between two effects"}[c.moment])
@@ -84,8 +82,8 @@ func (c crash) String() string {
 	return text
 }
 
-// adversary plans the crashes of a run. It knows the reliable digraph, and its plans aim at what
-// the proofs lean on.
+// adversary plans the crashes of a run. It knows the reliable digraph, and its plans target the
+// assumptions of the proofs.
 type adversary struct {
 	random     *rand.Rand
 	servers    int
@@ -96,7 +94,7 @@ type adversary struct {
 	used       []bool
 }
 
-// strategies are drawn from evenly.
+// strategies are drawn with equal probability.
 var strategies = []struct {
 	name string
 	plan func(*adversary)
@@ -111,12 +109,12 @@ var strategies = []struct {
 	{"last deliveries", (*adversary).lastDeliveries},
 }
 
-// planCrashes plans at most budget crashes and tells the name of the strategy.
+// planCrashes plans at most budget crashes and returns the name of the strategy.
 func planCrashes(seed uint64, options *Options, span Instant, budget int) ([]crash, string) {
 	random := stream(seed, adversaryStream)
 	chosen := strategies[random.IntN(len(strategies))]
 	if random.IntN(12) == 0 || budget == 0 {
-		return nil, "nobody crashes"
+		return nil, "no server crashes"
 	}
 	a := &adversary{random: random, servers: options.Servers, budget: budget, span: span,
 		successors: options.successors, used: make([]bool, options.Servers)}
@@ -131,7 +129,7 @@ func planCrashes(seed uint64, options *Options, span Instant, budget int) ([]cra
 	return a.plan, chosen.name
 }
 
-// left is how many more crashes may be planned.
+// left returns how many more crashes may be planned.
 func (a *adversary) left() int { return a.budget - len(a.plan) }
 
 // unused draws a server without a planned crash.
@@ -143,14 +141,14 @@ func (a *adversary) unused() order.ServerID {
 	}
 }
 
-// add adds a crash to the plan and returns its place.
+// add adds a crash to the plan and returns its index.
 func (a *adversary) add(c crash) int {
 	a.used[c.server] = true
 	a.plan = append(a.plan, c)
 	return len(a.plan) - 1
 }
 
-// any makes a crash in which everything is drawn.
+// any draws all properties of a crash.
 func (a *adversary) any(after int, wait Instant) crash {
 	c := crash{
 		server: a.unused(), after: after, wait: wait, moment: moment(a.random.IntN(3)),
@@ -162,14 +160,14 @@ func (a *adversary) any(after int, wait Instant) crash {
 	return c
 }
 
-// scattered plans crashes that have nothing to do with each other.
+// scattered plans unrelated crashes.
 func (a *adversary) scattered() {
 	for range 1 + a.random.IntN(a.budget) {
 		a.add(a.any(-1, between(0, a.span)(a.random)))
 	}
 }
 
-// together plans as many crashes as there may be, almost at once.
+// together plans as many crashes as allowed, almost at once.
 func (a *adversary) together() {
 	at := between(0, a.span)(a.random)
 	for a.left() > 0 {
@@ -177,12 +175,12 @@ func (a *adversary) together() {
 	}
 }
 
-// chain plans that a message travels along a path of the reliable digraph, each server of which
+// chain plans that a message travels along a path of the reliable digraph. Each server of the path
 // sends it to the next one only and crashes [Poke19, section 5.2.1 and Figure 5.2], until it
-// reaches a survivor. Either the hops are slow, so that everybody has heard of the failures long
-// before the message gets out; or the survivor has it soon and is slow to pass it on. Who stops
-// tracking the message too soon, misses it. A chain after another crash waits for the reliable
-// round that it leads to.
+// reaches a survivor. Either the hops are slow, so that all servers know of the failures long
+// before the message gets out, or the survivor receives it soon and is slow to forward it. A server
+// that stops tracking the message too soon misses it. A chain after another crash waits for the
+// reliable round that the crash causes.
 func (a *adversary) chain(after int) {
 	length := a.left()
 	if length == 0 {
@@ -237,7 +235,7 @@ func (a *adversary) chainInRerun() {
 	a.chain(first)
 }
 
-// twoChains plans two chains that run beside each other.
+// twoChains plans two concurrent chains.
 func (a *adversary) twoChains() {
 	whole := a.budget
 	a.budget = (whole + 1) / 2
@@ -246,8 +244,8 @@ func (a *adversary) twoChains() {
 	a.chain(-1)
 }
 
-// lastDeliveries plans crashes of servers that have delivered what others may not have the means to
-// deliver: what they sent last is slow.
+// lastDeliveries plans crashes of servers that have delivered what others may be unable to deliver:
+// the frames that they sent last are slow.
 func (a *adversary) lastDeliveries() {
 	after := -1
 	for range 1 + a.random.IntN(a.budget) {
@@ -264,7 +262,7 @@ func (a *adversary) lastDeliveries() {
 	}
 }
 
-// describePlan tells a plan on a line.
+// describePlan describes a plan on a line.
 func describePlan(plan []crash) string {
 	if len(plan) == 0 {
 		return "no crashes"
@@ -298,7 +296,7 @@ func (s *simulation) armCrash(number int) {
 	server.doom = c
 }
 
-// heardLast tells the adversary that a server has received the last frame of one that crashed.
+// heardLast tells the adversary that a server has received the last frame of a crashed one.
 func (s *simulation) heardLast(crashed, by order.ServerID) {
 	for number := range s.plan {
 		c := &s.plan[number]
@@ -308,7 +306,7 @@ func (s *simulation) heardLast(crashed, by order.ServerID) {
 	}
 }
 
-// crash ends a server.
+// crash crashes a server.
 func (s *simulation) crash(id order.ServerID) {
 	server := &s.servers[id]
 	if c := server.doom; c != nil && c.slows == slowSuccessor {
@@ -340,14 +338,14 @@ func (s *simulation) crash(id order.ServerID) {
 	}
 }
 
-// hop is one sending of a crash: the item goes to one receiver.
+// hop is one send of a crashing server: an item goes to one receiver.
 type hop struct {
 	to   order.ServerID
 	item int
 }
 
-// sendSome puts on the links what gets out as a server crashes, of some items and all their hops in
-// order.
+// sendSome puts the part of some items on the links that leaves a crashing server. hops are all
+// their sends, in order.
 func (s *simulation) sendSome(items int, hops []hop, c *crash, put func(hop)) {
 	random := s.adversary
 	switch c.cut {

@@ -7,15 +7,14 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// The faults of a run leave what the guarantees ask for: of every map of disks that may count, a
-// majority that remembers and comes back, and enough disks that can say that they did not have a
-// group that nobody holds whole.
-
+// The faults of a run leave what the guarantees require. Of every map of disks that may count, a
+// majority remembers and comes back, and enough disks can say that they did not have a group that
+// no disk holds whole.
 //
-// A server may have several disks at hand: one is in it, and the operator may put another one in
-// its place. So a fault is allowed if there is a choice of disks that leaves enough of them.
+// A server may have several disks at hand. One of them is inserted, and the operator may insert
+// another one instead. A fault is therefore allowed if some choice of disks leaves enough of them.
 
-// nobody is no server.
+// nobody stands for no server.
 const nobody order.ServerID = ^order.ServerID(0)
 
 // inserted lists the disks that are in the servers.
@@ -27,8 +26,9 @@ func (s *simulation) inserted() []*disk {
 	return in
 }
 
-// choose looks for a choice of disks at hand of which something holds, from a first one on; nil for
-// none. It is among those that are in the servers, or will be again, or among all disks.
+// choose looks for a choice of disks at hand for which holds returns true, starting with first. It
+// returns nil if there is none. It tries the disks that are in the servers or will be again or, if
+// all is set, all disks.
 func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool) []*disk {
 	if holds(first) {
 		return first
@@ -65,9 +65,9 @@ func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool
 }
 
 // effective returns the newest membership that a disk knows to be in force if one server's disk is
-// struck. Disks that the operator would take out, and those that he leaves on the shelf, know
-// nothing. asked leaves out servers that are not members under what they know: a server may hold
-// the chain while its join is yet to be ordered. No proposer asks it for a promise.
+// struck. Disks that the operator would take out, and disks left on the shelf, do not count. asked
+// leaves out servers that are not members under what their disks know: a server may hold the chain
+// while its join is yet to be ordered, and no proposer asks it for a promise.
 func (s *simulation) effective(struck order.ServerID, in []*disk, asked bool) *membership {
 	effective := s.life.genesis.members
 	for id, d := range in {
@@ -83,8 +83,8 @@ func (s *simulation) effective(struck order.ServerID, in []*disk, asked bool) *m
 }
 
 // maps lists the memberships that may count if one server's disk is struck: those at the ends of
-// all chains, but for what is older than the newest one that the disk of another member knows to be
-// durable.
+// all chains, except memberships older than the newest one that the disk of another member knows to
+// be durable.
 func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
 	effective := s.effective(struck, in, true)
 	all := []*membership{effective}
@@ -101,7 +101,7 @@ func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
 	}
 	look := func(d *disk) {
 		add(d.blocks[len(d.blocks)-1])
-		// A generation needs a majority of the disks that counted in the newest run as well.
+		// A generation also needs a majority of the disks that counted in the newest run.
 		if shard := d.state.Shard; len(shard.Members) > 0 && d.state.Activated == newest {
 			all = append(all, &membership{number: shard.Number, members: shard.Members,
 				disks: shard.Disks})
@@ -135,11 +135,11 @@ const (
 	gone    fate = iota // it is lost, or does not come back
 	torn                // the last record may be there in part
 	damaged             // the last group is damaged
-	spared              // nothing
+	spared              // nothing happens to it
 )
 
-// remembers reports whether a disk of a server counts under a membership, and comes back. Where
-// another one of the server's disks may be about to count, it is unknown which of them it is to be.
+// remembers reports whether a disk of a server counts under a membership, and comes back. If
+// another disk of the server may be about to count, it is unknown which of them will.
 func (s *simulation) remembers(id order.ServerID, m *membership, d *disk, f fate) bool {
 	v := &s.servers[id]
 	if v.away || v.leaves || !m.counts(id, d.id, d.original) {
@@ -149,7 +149,7 @@ func (s *simulation) remembers(id order.ServerID, m *membership, d *disk, f fate
 		m.counts(id, v.proposed, false)
 }
 
-// ambiguous reports whether a server says that its disk had perhaps more.
+// ambiguous reports whether a server says that its disk perhaps had more.
 func (s *simulation) ambiguous(id order.ServerID, d *disk) bool {
 	v := &s.servers[id]
 	return d.state.Activated != 0 && (d.perhaps || d == v.disk && v.process != nil &&
@@ -173,9 +173,9 @@ func (s *simulation) allSound(struck order.ServerID, f fate, in []*disk) bool {
 	return true
 }
 
-// sound reports whether enough of a membership's disks are left if a fate befalls one of them: a
-// majority remembers, whole to the last group; and the others can tell that nobody had the group of
-// which no disk has more than a part.
+// sound reports whether enough of a membership's disks are left if a fate befalls one of them. A
+// majority must remember everything up to the last group. The others must be able to tell that no
+// disk had the whole of a group of which no disk has more than a part.
 func (s *simulation) sound(m *membership, struck order.ServerID, f fate, in []*disk) bool {
 	remember, whole, had := 0, 0, 0
 	for _, id := range m.members {
@@ -196,8 +196,8 @@ func (s *simulation) sound(m *membership, struck order.ServerID, f fate, in []*d
 	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent <= tolerated)
 }
 
-// mayForget reports whether the disk that is in a server may be lost. One whose admission is under
-// way may not.
+// mayForget reports whether the disk that is in a server may be lost. A disk whose admission is
+// under way may not.
 func (s *simulation) mayForget(id order.ServerID) bool {
 	v := &s.servers[id]
 	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id,
@@ -222,11 +222,11 @@ func (s *simulation) mayGoAway(id order.ServerID) bool {
 	return s.mayBe(nobody, gone)
 }
 
-// mayLeave reports whether the operator may take a server out of the membership.
+// mayLeave reports whether the operator may remove a server from the membership.
 func (s *simulation) mayLeave(id order.ServerID) bool {
 	v := &s.servers[id]
 	if v.leaves {
-		return true // it was asked for
+		return true // the operator asked for it before
 	}
 	v.leaves = true
 	defer func() { v.leaves = false }()
@@ -241,10 +241,10 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 	}) != nil
 }
 
-// clash reports whether the shard cannot go on with any choice of disks at hand, since different
-// disks of one server count under memberships that may both count. That takes an old disk that came
-// back for so long that its admission was asked for, which is ordered after the newer disk is there
-// again, and before it is durable another disk is lost. Nothing is lost then, but the shard waits.
+// clash reports whether the shard cannot go on with any choice of disks at hand, because different
+// disks of one server count under memberships that may both count. This happens if an old disk came
+// back for long enough to request its admission, the admission is ordered after the newer disk is
+// back, and another disk is lost before it is durable. Nothing is lost then, but the shard waits.
 func (s *simulation) clash() bool {
 	if s.choose(s.inserted(), true, func(in []*disk) bool {
 		return s.allSound(nobody, spared, in)

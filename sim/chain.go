@@ -12,12 +12,12 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// changeRounds is how many rounds, from that of a change on, hold no further change that counts, as
-// in the ledger.
+// changeRounds is the number of rounds, from that of a change on, in which no further change takes
+// effect, as in the ledger.
 const changeRounds = 3
 
-// block is what a round with entries makes of a chain. It knows nothing of runs and generations. It
-// is never changed, and all servers share it: two blocks are the same if their pointers are.
+// block is the result of a round with entries. It does not contain runs or generations. It never
+// changes, and all servers share it: two blocks are equal if and only if their pointers are.
 type block struct {
 	height  uint64
 	hash    [32]byte
@@ -26,7 +26,7 @@ type block struct {
 	epoch   order.Epoch
 	time    clock.Milliseconds
 	entries []order.Message // in the order of their origins
-	// members are those after the block, and changed is the height of the newest change.
+	// members is the membership after the block. changed is the height of the newest change.
 	members *membership
 	changed uint64
 	former  []shard.Former
@@ -40,7 +40,7 @@ func (b *block) ancestor(height uint64) *block {
 	return b
 }
 
-// blocks makes every block once.
+// blocks holds every block once.
 type blocks map[[32]byte]*block
 
 // newGenesis returns block 0, with the first members.
@@ -84,7 +84,7 @@ func (all blocks) next(
 	return b
 }
 
-// change takes an ordered change, unless it makes no sense or comes too soon after the one before.
+// change applies an ordered change, unless it is invalid or comes too soon after the one before.
 func (b *block) change(c change) {
 	if b.changed == b.height || b.changed > 0 &&
 		b.round < b.ancestor(b.changed).round+changeRounds {
@@ -108,22 +108,22 @@ func (b *block) change(c change) {
 	}
 }
 
-// chain is a server's own chain, as its process has it: what is executed. How much of it the disk
-// holds, the disk says.
+// chain is a server's own chain in its process: the executed blocks. The disk records how much of
+// it the disk holds.
 type chain struct {
 	all    blocks
 	blocks []*block // by height; the first is the genesis
-	// round is the last one that was executed, as far as the process knows.
+	// round is the last executed round, as far as the process knows.
 	round order.Round
-	// placed are the entries of users in the blocks.
+	// placed holds the heights of the users' entries in the blocks.
 	placed map[string]uint64
-	// stored is the height that the disk holds, and durable the one that is known to be durable.
+	// stored is the height that the disk holds, and durable the height that is known to be durable.
 	stored, durable uint64
-	// fault is planted in how blocks get their times.
+	// fault is a planted bug in the times of blocks.
 	fault clock.Fault
 }
 
-// newChain returns the chain of a process that begins, with the blocks of its disk.
+// newChain returns the chain of a process that starts with the blocks of its disk.
 func newChain(all blocks, held []*block) *chain {
 	c := &chain{all: all, blocks: slices.Clone(held), placed: make(map[string]uint64)}
 	for _, b := range c.blocks {
@@ -141,8 +141,8 @@ func (c *chain) place(b *block) {
 	}
 }
 
-// execute takes the next round. Entries that the chain has are left out, and a round without any
-// other makes no block: then it returns nil.
+// execute executes the next round. Entries that the chain already has are left out. A round without
+// other entries makes no block, and execute returns nil.
 func (c *chain) execute(epoch order.Epoch, round order.Round, messages []order.Message) *block {
 	var entries []order.Message
 	times := clock.Round{Parent: c.head().time, Members: c.head().members.indexes, Fault: c.fault}
@@ -166,14 +166,14 @@ func (c *chain) execute(epoch order.Epoch, round order.Round, messages []order.M
 	return b
 }
 
-// append takes the next block.
+// append appends the next block.
 func (c *chain) append(b *block) {
 	c.blocks = append(c.blocks, b)
 	c.place(b)
 	c.round = b.round
 }
 
-// cut takes the blocks above a height off the chain.
+// cut removes the blocks above a height from the chain.
 func (c *chain) cut(keep uint64) {
 	for _, b := range c.blocks[keep+1:] {
 		for _, m := range b.entries {
@@ -185,7 +185,7 @@ func (c *chain) cut(keep uint64) {
 	c.stored, c.durable = min(c.stored, keep), min(c.durable, keep)
 }
 
-// errHeight says that a machine asked for a block that is not there.
+// errHeight is returned if a machine asks for a block that does not exist.
 var errHeight = errors.New("sim: no block at this height")
 
 // The methods of shard.Chain.
@@ -217,8 +217,8 @@ func (c *chain) MembershipAt(height uint64) (generation.Membership, uint64) {
 
 func (c *chain) Former() []shard.Former { return c.head().former }
 
-// content is a round that a generation may begin with: what an engine voted for, with the chain's
-// servers for places and the chain's epoch.
+// content is a round that a generation may begin with: one that an engine voted for, with the
+// chain's servers in place of the engine's places, and the chain's epoch.
 type content struct {
 	round    order.Round
 	epoch    order.Epoch
@@ -226,7 +226,7 @@ type content struct {
 	removed  []order.ServerID
 }
 
-// hash names the content.
+// hash returns the hash that names the content.
 func (c *content) hash() [32]byte {
 	bytes := binary.LittleEndian.AppendUint64(nil, uint64(c.epoch))
 	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(c.round))

@@ -7,13 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// say makes the message of a server with an entry of a user.
+// say returns the message of a server with an entry of a user.
 func say(origin order.ServerID, text string) order.Message {
 	return order.Message{Origin: origin, Payload: encodePayload(stamp{},
 		append([]byte{entryUser}, text...), marks{})}
 }
 
-// decide makes the message of a server with a change.
+// decide returns the message of a server with a change.
 func decide(origin order.ServerID, c change) order.Message {
 	return order.Message{Origin: origin, Payload: encodePayload(stamp{}, c.encode(), marks{})}
 }

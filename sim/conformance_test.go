@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// TestMain has garbage collected less often: a run leaves much behind and holds little.
+// TestMain makes the garbage collector run less often: a run leaves much garbage and holds little
+// memory.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
@@ -22,7 +23,7 @@ var engines = []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus}
 // perfectly is the detector of runs that are one run of the engines.
 const perfectly = allconcur.DetectorPerfect
 
-// sweep runs seeds of a group and fails the test with the first that breaks a property.
+// sweep runs seeds of a group and fails the test at the first one that breaks a property.
 func sweep(t *testing.T, options Options, first uint64, count int) (rounds, crashes int) {
 	t.Helper()
 	err := Sweep(context.Background(), options, first, count, func(r Result) bool {
@@ -39,8 +40,8 @@ func sweep(t *testing.T, options Options, first uint64, count int) (rounds, cras
 	return rounds, crashes
 }
 
-// share scales a number of seeds to what the run of the tests has time for: all, or a part where
-// they are short or slowed by the race detector.
+// share scales a number of seeds to the available time: all of them, or a part if tests are short
+// or slowed by the race detector.
 func share(seeds int) int {
 	switch {
 	case raceEnabled:
@@ -51,7 +52,7 @@ func share(seeds int) int {
 	return max(seeds, 2)
 }
 
-// options returns those of a group that the test takes for granted.
+// options returns the options of a valid group.
 func (g Group) options(t *testing.T) Options {
 	t.Helper()
 	options, err := g.Options()
@@ -61,8 +62,8 @@ func (g Group) options(t *testing.T) Options {
 	return options
 }
 
-// TestEnginesConform is the conformance suite: groups of 1 to 32 servers with up to f crashes, more
-// seeds for the small ones, which are quick and have more to lose.
+// TestEnginesConform is the conformance suite: groups of 1 to 32 servers with up to f crashes.
+// Small groups get more seeds, because they are fast and break more easily.
 func TestEnginesConform(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -77,7 +78,7 @@ func TestEnginesConform(t *testing.T) {
 	}
 }
 
-// TestNonUniformEnginesConform is the same for what non-uniform broadcast promises, which is less.
+// TestNonUniformEnginesConform is the same for the weaker promises of non-uniform broadcast.
 func TestNonUniformEnginesConform(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5, 8, 16} {
@@ -90,21 +91,21 @@ func TestNonUniformEnginesConform(t *testing.T) {
 	}
 }
 
-// TestNonUniformEnginesAreNotUniform shows that uniformity is asked for and that the schedules put
-// it to the test: what a server A-delivers without waiting for the others can be wrong, if it then
-// fails.
+// TestNonUniformEnginesAreNotUniform shows that uniformity is required and that the schedules test
+// it: rounds that a server A-delivers without waiting for the others can be wrong, if the server
+// then fails.
 func TestNonUniformEnginesAreNotUniform(t *testing.T) {
 	t.Parallel()
 	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
 		Servers: 5, NonUniform: true}.options(t)
-	options.NonUniform = false // the oracles ask for more than the engines promise
+	options.NonUniform = false // the oracles require more than the engines promise
 	if seeds := seedsUntilCaught(t, options, 400); seeds == 0 {
 		t.Error("400 seeds did not show that non-uniform broadcast is not uniform")
 	}
 }
 
-// TestSurvivorsAgreeWhereTailsAreLost has crashes that lose frames under way, as a killed process
-// does: the survivors agree all the same.
+// TestSurvivorsAgreeWhereTailsAreLost makes crashes lose frames under way, like a killed process.
+// The survivors agree all the same.
 func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -120,8 +121,7 @@ func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 	}
 }
 
-// TestTooManyFailuresNeverFork asks for safety only, where more servers crash than the group
-// tolerates.
+// TestTooManyFailuresNeverFork requires safety only, with more crashes than the group tolerates.
 func TestTooManyFailuresNeverFork(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -171,7 +171,7 @@ func TestLongRuns(t *testing.T) {
 	}
 }
 
-// TestLargeGroup is one run of a group as large as an overlay is useful for.
+// TestLargeGroup is one run of a group of the largest useful size of an overlay.
 func TestLargeGroup(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("a large group takes seconds")

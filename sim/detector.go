@@ -7,18 +7,18 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// detector is the failure detector of a run: it is told of crashes and schedules suspicions. An
-// eventually perfect one would also schedule false ones, from what it sees of the network; nothing
-// else would change.
+// detector is the failure detector of a run. It is told of crashes and schedules suspicions. An
+// eventually perfect detector would also schedule false suspicions, from its view of the network;
+// nothing else would change.
 type detector interface {
-	// crash tells that a server has crashed just now.
+	// crash reports that a server has just crashed.
 	crash(s *simulation, server order.ServerID)
 }
 
 // perfect is P [Poke19, section 2.2.4]: no server is suspected before it fails (accuracy), and each
-// live successor of a failed server in the reliable digraph suspects it in the end (completeness).
-// Besides, and the proofs need it, a server that suspects another receives nothing from it any more
-// [Poke19, Proposition 5.2.1]: a suspicion waits for the last frame on the link.
+// live successor of a failed server in the reliable digraph eventually suspects it (completeness).
+// The proofs also require that a server receives nothing more from a server that it suspects
+// [Poke19, Proposition 5.2.1]. A suspicion therefore waits for the last frame on the link.
 type perfect struct {
 	random     *rand.Rand
 	successors func(order.ServerID) []order.ServerID
@@ -26,12 +26,12 @@ type perfect struct {
 	quickest, slowest Instant
 }
 
-// newPerfect draws how quick the detector of a run is.
+// newPerfect draws the speed of the detector of a run.
 func newPerfect(seed uint64, successors func(order.ServerID) []order.ServerID) *perfect {
 	random := stream(seed, detectorStream)
 	p := &perfect{random: random, successors: successors}
 	switch random.IntN(4) {
-	case 0, 1: // as quick as P can be
+	case 0, 1: // as fast as P can be
 		p.slowest = 10 * microsecond
 	case 2:
 		p.quickest, p.slowest = 1*millisecond, 3*millisecond
@@ -41,18 +41,18 @@ func newPerfect(seed uint64, successors func(order.ServerID) []order.ServerID) *
 	return p
 }
 
-// crash lets each successor notice.
+// crash schedules the suspicions of the successors.
 func (p *perfect) crash(s *simulation, server order.ServerID) {
 	for _, successor := range p.successors(server) {
 		at := s.now + between(p.quickest, p.slowest)(p.random)
-		// Of two events at one instant the one scheduled first comes first, and the last frame has
+		// Of two events at one instant, the one scheduled first happens first. The last frame has
 		// been scheduled already.
 		at = max(at, s.network.link(server, successor).last)
 		s.queue.push(event{at: at, kind: suspicion, server: successor, from: server})
 	}
 }
 
-// suspect hands a suspicion to a server.
+// suspect delivers a suspicion to a server.
 func (s *simulation) suspect(e event) {
 	v := &s.servers[e.server]
 	if v.crashed {

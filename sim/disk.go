@@ -7,65 +7,66 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 )
 
-// disk is what a server's home holds: it outlives processes, loses what is not synced when the
+// disk is the contents of a server's home. It outlives processes, loses unsynced data when the
 // power fails, and can be damaged, lost, or replaced by an older copy. A home is locked: one
-// process at a time has it.
+// process at a time uses it.
 type disk struct {
 	id       generation.DiskID
 	original bool
-	// why says why the disk is not the original one.
+	// why is the reason why the disk is not the original one.
 	why string
 
-	// blocks are those in the log, from the genesis on. Those above synced are gone when the power
-	// fails; a crash of the process keeps some of them. group is where the last synced group
-	// begins: what a damaged tail takes away.
+	// blocks are the blocks in the log, from the genesis on. Those above synced are lost when the
+	// power fails. A crash of the process keeps some of them. group is where the last synced group
+	// begins: a damaged tail loses everything above it.
 	blocks        []*block
 	synced, group uint64
-	// durable is the height known to be durable, as of the last sync; groupDurable as of the one
+	// durable is the height known to be durable as of the last sync, groupDurable as of the sync
 	// before.
 	durable, groupDurable uint64
-	// knew is what durable should be, for the oracles, and claimed the last block that the others
-	// were told the disk holds, so that it counts.
+	// knew is the value that durable should have, for the oracles. claimed is the last block that
+	// the others were told the disk holds, so that it counts.
 	knew    uint64
 	claimed *block
-	// perhaps says that something other than zeros followed the last whole record. It stays until
-	// the first sync after the member settled it.
+	// perhaps reports that something other than zeros followed the last whole record. It stays
+	// until the first sync after the member settled it.
 	perhaps, settled bool
 
-	// state is what the file of promises holds, and promises that there is one.
+	// state is the contents of the file of promises, and promises reports that the file exists.
 	state    generation.State
 	promises bool
-	// contents are the rounds that are on the disk, and held lists them.
+	// contents are the rounds on the disk, and held lists them.
 	contents map[[32]byte]*content
 	held     [][32]byte
-	// removed is the block that removed the server for good, as it noted.
+	// removed is the block that, according to the server, removed it for good.
 	removed *block
 
-	// full says that nothing more can be written.
+	// full reports that nothing more can be written.
 	full bool
-	// damaged says that the last group of the log was damaged, and no run settled that since.
+	// damaged reports that the last group of the log was damaged, and no run has settled that
+	// since.
 	damaged bool
 	// vowed is the newest generation that a process promised with this home.
 	vowed generation.Generation
 }
 
-// newDisk returns the disk of a home that was just made.
+// newDisk returns the disk of a new home.
 func newDisk(id generation.DiskID, genesis *block) *disk {
 	return &disk{id: id, original: true, blocks: []*block{genesis},
 		contents: make(map[[32]byte]*content), promises: true, state: newState(id)}
 }
 
-// newState is what the file of promises of a home holds that was just made.
+// newState returns the contents of the file of promises of a new home.
 func newState(id generation.DiskID) generation.State { return generation.State{Disk: id} }
 
 func (d *disk) height() uint64 { return uint64(len(d.blocks) - 1) }
 
-// write appends the blocks of a chain to the log; they are not synced.
+// write appends the blocks of a chain to the log, without a sync.
 func (d *disk) write(held []*block) {
 	d.blocks = held
 }
 
-// sync has the disk hold a chain up to a height, and what is known to be durable of it.
+// sync makes the disk hold a chain up to a height, and what is known to be durable of it.
 func (d *disk) sync(held []*block, height, durable uint64, forgetful bool) {
 	if height > d.synced {
 		d.group, d.groupDurable = d.synced, d.durable
@@ -80,7 +81,7 @@ func (d *disk) sync(held []*block, height, durable uint64, forgetful bool) {
 	}
 }
 
-// cut takes the blocks above a height off the disk, for good.
+// cut removes the blocks above a height from the disk, for good.
 func (d *disk) cut(keep uint64) {
 	d.blocks = slices.Clone(d.blocks[:keep+1])
 	d.synced, d.group = min(d.synced, keep), min(d.group, keep)
@@ -88,7 +89,7 @@ func (d *disk) cut(keep uint64) {
 	d.knew = min(d.knew, keep)
 }
 
-// keep has the disk hold a round's content. It reports whether there was space.
+// keep stores a round's content. It reports whether there was space.
 func (d *disk) keep(hash [32]byte, c *content) bool {
 	if d.contents[hash] != nil {
 		return true
@@ -101,7 +102,7 @@ func (d *disk) keep(hash [32]byte, c *content) bool {
 	return true
 }
 
-// clear takes the contents off the disk that are not of a decision.
+// clear removes all contents from the disk except those of a decision.
 func (d *disk) clear(but *generation.Decision) {
 	d.held = slices.DeleteFunc(d.held, func(hash [32]byte) bool {
 		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool {
@@ -114,8 +115,8 @@ func (d *disk) clear(but *generation.Decision) {
 	})
 }
 
-// crash is the end of the process: what it wrote stays as far as it left the process's memory, and
-// the last record may be torn, if that is allowed.
+// crash handles the end of the process. Of what the process wrote, the part stays that left the
+// process's memory. The last record may be torn, if torn allows it.
 func (d *disk) crash(random *rand.Rand, torn bool) {
 	lost := uint64(random.Int64N(int64(d.height()-d.synced) + 1))
 	d.truncate(d.height() - lost)
@@ -124,20 +125,19 @@ func (d *disk) crash(random *rand.Rand, torn bool) {
 	}
 }
 
-// loss is what the power takes along.
+// powerLoss is the kind of damage of a power failure.
 type powerLoss uint8
 
 const (
 	lossZeros   powerLoss = iota // nothing follows the last whole record
 	lossTorn                     // a record that was being written is there in part
-	lossDamaged                  // the last group is damaged, though it was synced
+	lossDamaged                  // the last group is damaged although it was synced
 )
 
-// losePower is a cut of the power. It returns the height from which on synced blocks are lost, 0
-// for none.
+// losePower handles a power failure.
 func (d *disk) losePower(how powerLoss, random *rand.Rand) {
 	kept := d.synced
-	if random.IntN(3) == 0 { // some of it had been written back
+	if random.IntN(3) == 0 { // some blocks had been written back
 		kept += uint64(random.Int64N(int64(d.height()-d.synced) + 1))
 	}
 	switch {
@@ -153,15 +153,15 @@ func (d *disk) losePower(how powerLoss, random *rand.Rand) {
 	d.truncate(kept)
 }
 
-// truncate takes unsynced blocks off the log.
+// truncate removes unsynced blocks from the log.
 func (d *disk) truncate(height uint64) {
 	d.blocks = slices.Clone(d.blocks[:height+1])
 }
 
-// settleDoubt is what a member says that no longer minds what the disk had perhaps.
+// settleDoubt records that the member no longer considers what the disk perhaps had.
 func (d *disk) settleDoubt() { d.settled = true }
 
-// open is what a process does with the log that it finds: it checks it, and syncs what it found.
+// open does what a process does with the log that it finds: it checks the log and syncs it.
 func (d *disk) open() {
 	d.settled = false
 	if d.height() > d.synced {
@@ -169,8 +169,8 @@ func (d *disk) open() {
 	}
 }
 
-// loseData loses the folder of the data, losePromises the file of promises. The home is another
-// disk then.
+// loseData loses the folder of the data, losePromises the file of promises. The home then counts as
+// another disk.
 func (d *disk) loseData(genesis *block) {
 	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0,
 		0, 0, 0, false
@@ -183,7 +183,7 @@ func (d *disk) losePromises() {
 	d.held = nil
 }
 
-// renew gives the home a new identity, as a process does that finds that it is not what it was.
+// renew gives the home a new identity, as a process does if it finds the home altered.
 func (d *disk) renew(id generation.DiskID, why string) {
 	d.id, d.original, d.why = id, false, why
 	if !d.promises {
@@ -202,5 +202,5 @@ func (d *disk) copy() *disk {
 	return &c
 }
 
-// holds reports whether the synced blocks have a block.
+// holds reports whether the synced blocks include a block.
 func (d *disk) holds(b *block) bool { return b.height <= d.synced && d.blocks[b.height] == b }

@@ -9,42 +9,43 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// disturbance is one planned fault other than a crash. It has an end; what a detector makes of it
-// comes by itself.
+// disturbance is one planned fault other than a crash. It has an end. The detectors react to it by
+// themselves.
 type disturbance struct {
 	kind Faults
 	at   Instant
-	// until is when it ends: a partition heals, a pause is over, a suspicion is taken back, a new
-	// server gets its process, one that left comes back.
+	// until is when it ends: a partition heals, a pause is over, a suspicion is withdrawn, a new
+	// server gets its process, or crashed servers come back.
 	until Instant
-	// server is who pauses, is suspected, joins or leaves.
+	// server is the server that pauses, is suspected, joins or leaves.
 	server order.ServerID
-	// links are those that a partition cuts or, to the observer, a false suspicion concerns.
+	// links are the links that a partition cuts. For a false suspicion, they lead from the suspect
+	// to the observer.
 	links [][2]order.ServerID
-	// servers are those that crash, or lose their power, together.
+	// servers are the servers that crash, or lose their power, together.
 	servers []order.ServerID
 	// disk is what happens to the server's home.
 	disk diskFault
 	// clock is what happens to the server's clock.
 	clock clockFault
-	// Where until is zero, the disturbance begins at the first moment from at to patience at which
-	// it can, if there is one, and lasts for while.
+	// If until is zero, the disturbance begins at the first moment from at to patience at which it
+	// can, if there is one, and lasts for while.
 	patience, while Instant
-	// begun says that it began, again that the others lost their power a second time, and met that
-	// a member was alone with the stray that it made.
+	// begun reports that it began, again that the others lost their power a second time, and met
+	// that a member was alone with the stray that it made.
 	begun, again, met bool
-	// stray is what it does with servers whose blocks are given up. Its links are chosen as it
+	// stray is what it does with servers whose blocks are given up. Its links are chosen when it
 	// begins.
 	stray stray
 	// before is the disk that was in the server before.
 	before *disk
-	// beyond says that it happens although a majority of the disks has forgotten then.
+	// beyond makes it happen even if a majority of the disks has then forgotten.
 	beyond bool
 	text   string
 }
 
-// disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving
-// one kind out leaves the others alone.
+// disturber plans the disturbances of a run. Each kind has a stream of its own, so leaving out one
+// kind does not change the others.
 type disturber struct {
 	options *Options
 	random  *rand.Rand
@@ -52,7 +53,7 @@ type disturber struct {
 	plan    []disturbance
 }
 
-// planDisturbances plans what the options allow.
+// planDisturbances plans the disturbances that the options allow.
 func planDisturbances(options *Options, span Instant) []disturbance {
 	d := &disturber{options: options, span: span}
 	for bit, kind := range []struct {
@@ -83,7 +84,7 @@ func (d *disturber) server() order.ServerID {
 	return order.ServerID(d.random.IntN(d.options.Servers))
 }
 
-// add plans a disturbance from a drawn moment on, for a while that is short, middling or long.
+// add plans a disturbance from a drawn moment on, for a short, medium or long while.
 func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID,
 	text string) {
 	at := between(0, d.span)(d.random)
@@ -99,8 +100,8 @@ func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.Ser
 		text:  fmt.Sprintf("%s from %v for %v", text, at, while)})
 }
 
-// suspicions plans that a server is suspected though it works: by one other, by all, or by many of
-// each other.
+// suspicions plans that a working server is suspected: by one other server, by all, or as one of
+// many pairs.
 func (d *disturber) suspicions() {
 	if d.options.group.EngineAlone {
 		d.flickers()
@@ -128,9 +129,9 @@ func (d *disturber) suspicions() {
 	}
 }
 
-// flickers plans that one server is suspected by another again and again, each time for a moment,
-// and that other one by a third: what the third holds back of the second is overtaken by the
-// second's notifications.
+// flickers plans that an observer suspects one server again and again, each time briefly, and that
+// a third server suspects the observer. Notifications of the observer then overtake what the third
+// server holds back from it.
 func (d *disturber) flickers() {
 	begins := between(0, d.span)(d.random)
 	server, observer, third := d.server(), d.server(), d.server()
@@ -148,7 +149,7 @@ func (d *disturber) flickers() {
 }
 
 // partitions plans cuts: a server is isolated, or cannot be heard, or hears nothing; one link
-// breaks; the servers fall into two or three parts.
+// breaks; or the servers fall into two or three parts.
 func (d *disturber) partitions() {
 	if !d.options.alone() && d.random.IntN(2) == 0 {
 		d.strays()
@@ -183,8 +184,8 @@ func (d *disturber) partitions() {
 	}
 }
 
-// strays plans that a member is alone with one that holds blocks of a branch that was given up, if
-// ever there is one.
+// strays plans that a member is alone with a server that holds blocks of a branch that was given
+// up, if there is ever one.
 func (d *disturber) strays() {
 	for range 1 + d.random.IntN(3) {
 		d.wait(FaultPartition, "a member alone with a stray").stray = strayMet
@@ -218,7 +219,7 @@ func (d *disturber) breaks() {
 	}
 }
 
-// pauses plans that servers stand still.
+// pauses plans that servers pause.
 func (d *disturber) pauses() {
 	for range 1 + d.random.IntN(3) {
 		server := d.server()
@@ -226,8 +227,7 @@ func (d *disturber) pauses() {
 	}
 }
 
-// joins plans that new servers are taken into the membership; each gets its process a while
-// afterwards.
+// joins plans that new servers join the membership. Each gets its process a while later.
 func (d *disturber) joins() {
 	for number := range 1 + d.random.IntN(joinersMax) {
 		server := order.ServerID(d.options.Servers + number)
@@ -249,7 +249,7 @@ func (d *disturber) leaves() {
 	}
 }
 
-// all lists all servers, those that may join too.
+// all lists all servers, including those that may join.
 func (d *disturber) all() []order.ServerID {
 	var all []order.ServerID
 	for s := range d.options.slots() {
@@ -258,7 +258,7 @@ func (d *disturber) all() []order.ServerID {
 	return all
 }
 
-// parts puts each server into one of some parts.
+// parts assigns each server to one of several parts.
 func (d *disturber) parts(number int) [][]order.ServerID {
 	parts := make([][]order.ServerID, number)
 	for _, s := range d.all() {
@@ -268,7 +268,7 @@ func (d *disturber) parts(number int) [][]order.ServerID {
 	return parts
 }
 
-// between lists the links from some servers to others, and back where both ways are asked for.
+// between lists the links from some servers to others, and back if both is set.
 func (d *disturber) between(from, to []order.ServerID, both bool) [][2]order.ServerID {
 	var links [][2]order.ServerID
 	for _, f := range from {
@@ -285,7 +285,7 @@ func (d *disturber) between(from, to []order.ServerID, both bool) [][2]order.Ser
 	return links
 }
 
-// describeDisturbances tells a plan on a line.
+// describeDisturbances describes a plan on a line.
 func describeDisturbances(plan []disturbance) string {
 	lines := make([]string, len(plan))
 	for i := range plan {

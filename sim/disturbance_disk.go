@@ -9,21 +9,21 @@ import (
 // crashes plans that servers crash and come back, again and again, also all at once.
 func (d *disturber) crashes() {
 	if d.options.Crashes > (d.options.Servers-1)/2 {
-		return // those that crash stay away
+		return // crashed servers stay away
 	}
 	for range d.random.IntN(5) {
 		d.addTo(FaultCrash, d.some(), "crash")
 	}
 }
 
-// powerCuts plans that servers lose their power, one, some, or all.
+// powerCuts plans that one, some or all servers lose their power.
 func (d *disturber) powerCuts() {
 	for range 1 + d.random.IntN(4) {
 		d.addTo(FaultPower, d.some(), "without power")
 	}
 }
 
-// disks plans what happens to disks.
+// disks plans faults of disks.
 func (d *disturber) disks() {
 	if d.random.IntN(2) == 0 {
 		d.oldDisks()
@@ -39,8 +39,8 @@ func (d *disturber) disks() {
 	}
 }
 
-// oldDisks plans that servers get new disks, one after the other, and that old ones come back
-// later, of one server or of several at once, for a while.
+// oldDisks plans that servers get new disks, one after the other, and that old ones come back later
+// for a while, of one server or of several at once.
 func (d *disturber) oldDisks() {
 	at := between(0, d.span/2)(d.random)
 	for range 1 + d.random.IntN(d.options.Servers) {

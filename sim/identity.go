@@ -12,7 +12,7 @@ import (
 // diskIDSize is the size of a disk's identity in an entry.
 const diskIDSize = len(generation.DiskID{})
 
-// newDiskID draws the identity of a disk that is made.
+// newDiskID draws the identity of a new disk.
 func newDiskID(random *rand.Rand) (id generation.DiskID) {
 	binary.LittleEndian.PutUint64(id[:], random.Uint64()|1)
 	binary.LittleEndian.PutUint64(id[8:], random.Uint64())
@@ -30,7 +30,7 @@ func diskAt(b []byte) generation.DiskID {
 // noDisk is the identity that names no disk.
 var noDisk generation.DiskID
 
-// membership is the chain's members and their disks, as of a block. It is never changed.
+// membership is the chain's members and their disks, as of a block. It never changes.
 type membership struct {
 	number  uint64
 	members []order.ServerID // ascending
@@ -44,19 +44,19 @@ func (m *membership) has(server order.ServerID) bool {
 	return found
 }
 
-// counts reports whether a disk counts for a member: it is the one that the chain names, or the
-// chain names none and the disk is the one that was made with the member's home.
+// counts reports whether a disk counts for a member: the chain names it, or the chain names none
+// and the disk was made with the member's home.
 func (m *membership) counts(server order.ServerID, id generation.DiskID, original bool) bool {
 	at, found := slices.BinarySearch(m.members, server)
 	return found && (m.disks[at] == id || m.disks[at] == noDisk && original)
 }
 
-// generation returns the membership as the machines take it.
+// generation returns the membership in the form of the machines.
 func (m *membership) generation() generation.Membership {
 	return generation.Membership{Number: m.number, Members: m.members, Disks: m.disks}
 }
 
-// after returns the membership after a change, nil where the change makes no sense.
+// after returns the membership after a change, nil if the change is invalid.
 func (m *membership) after(c change) *membership {
 	at, found := slices.BinarySearch(m.members, c.server)
 	next := &membership{number: m.number + 1}

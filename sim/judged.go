@@ -7,39 +7,39 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// judged is what the oracles of a shard's life remember.
+// judged is the state of the oracles of a shard's life.
 type judged struct {
-	// lines are the generations that began, all in the order in which they did, and newest the last
-	// one.
+	// lines are the generations that began. all lists them in the order in which they began. newest
+	// is the newest one.
 	lines  map[generation.Generation]*line
 	all    []*line
 	newest *line
 	// runs counts the runs that delivered something.
 	runs int
-	// durable are the blocks that anybody knew to be durable, by height.
+	// durable are the blocks that any server knew to be durable, by height.
 	durable []*block
-	// ordered are the blocks that an engine A-delivered and that no generation gave up so far.
+	// ordered are the blocks that an engine A-delivered and that no generation has given up.
 	ordered []*orderedBlock
-	// vows are what servers held as they promised a generation last, and proposals the values that
-	// were accepted, with the vows that they were made of.
+	// vows are the states of servers when they last promised a generation. proposals are the values
+	// that were accepted, with the vows that they were based on.
 	vows      map[vowKey]*vow
 	proposals map[generation.Generation][]proposal
 	// decided are all decisions that a disk held, whether their generations began or not.
 	decided map[generation.Generation]*generation.Decision
 }
 
-// line is what a generation A-delivers after where it begins.
+// line is the sequence of rounds that a generation A-delivers.
 type line struct {
 	generation generation.Generation
 	base, tip  *block
 	first      order.Round
-	// members are those that the decision names: they promised, and their disks counted.
+	// members are the members that the decision names: they promised, and their disks counted.
 	members []order.ServerID
 	rounds  []*lineRound
 	runs    []*lineRun
 }
 
-// lineRun is a run of a generation, with those of its members that are not removed.
+// lineRun is a run of a generation. remaining are its members that are not removed.
 type lineRun struct {
 	run       generation.Run
 	first     order.Round
@@ -69,19 +69,19 @@ type vowKey struct {
 	generation generation.Generation
 }
 
-// vow is what a server was as it promised a generation: the runs that its process took part in, and
-// what its disk held.
+// vow is the state of a server when it promised a generation: the runs in which its process took
+// part, and the contents of its disk.
 type vow struct {
 	ballot   generation.Ballot
 	runs     []generation.Run
 	held     []*block
 	id       generation.DiskID
 	original bool
-	// activated is the newest run that the disk took part in.
+	// activated is the newest run in which the disk took part.
 	activated generation.Run
 }
 
-// proposal is a value that a server accepted first, and what its members had vowed by then. A later
+// proposal is a value that a server accepted first, and the vows of its members by then. A later
 // ballot may propose the value again, after they fetched more.
 type proposal struct {
 	value *generation.Decision
@@ -92,7 +92,8 @@ type proposal struct {
 func (v *vow) took(r generation.Run) bool { return slices.Contains(v.runs, r) }
 
 // holds reports whether the disk of the server that promised had a block of a run, and the server
-// took part in its generation or a later one: only then it knows what the block is worth.
+// took part in the run's generation or a later one. Only then does it know the generation of the
+// block.
 func (v *vow) holds(b *block, r generation.Run) bool {
 	return v.activated.Generation() >= r.Generation() && b.height < uint64(len(v.held)) &&
 		v.held[b.height] == b

@@ -7,24 +7,24 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// letterKind says what processes say to each other.
+// letterKind is the kind of a letter between processes.
 type letterKind uint8
 
 const (
-	// a frame of an engine, with its run: an outgoing or an event without a letter
+	// a frame of an engine, with its run: an arrival without a letter
 	letterFrame    letterKind = iota
 	letterSynod               // a message of the synod
-	letterAnnounce            // what a member says of itself
-	letterWish                // what a member wants that is outside of the group
+	letterAnnounce            // an announcement of a member about itself
+	letterWish                // a member outside of the group asks for something
 	letterStored              // the sender's disk holds the chain up to a height
-	letterAsk                 // the receiver is asked for blocks
-	letterBlocks              // the answer
-	letterWant                // the receiver is asked for the content of a round
-	letterContent             // the answer
+	letterAsk                 // asks the receiver for blocks
+	letterBlocks              // the answer to letterAsk
+	letterWant                // asks the receiver for the content of a round
+	letterContent             // the answer to letterWant
 )
 
-// letter is what travels between processes, frames apart. Only the fields of its kind are set. It
-// is never changed once it is sent.
+// letter is a message between processes, other than a frame. Only the fields of its kind are set.
+// It never changes once it is sent.
 type letter struct {
 	kind         letterKind
 	synod        generation.Message
@@ -32,22 +32,23 @@ type letter struct {
 	// sent is when an announcement was sent.
 	sent Instant
 	wish shard.Wish
-	// number tells questions apart, and is repeated in answers.
+	// number identifies a question. The answer repeats it.
 	number int
-	// height is, of a letterStored, what is stored in run; of a letterAsk, the last that is wanted.
+	// height is the height that is stored in run (letterStored), or the last height wanted
+	// (letterAsk).
 	height uint64
 	run    generation.Run
-	// blocks are, of a letterAsk, the asker's; of a letterBlocks, those to append. forked says that
-	// the chains part after common.
+	// blocks are the asker's blocks (letterAsk), or the blocks to append (letterBlocks). forked
+	// reports that the chains part after common.
 	blocks []*block
 	forked bool
 	common uint64
-	// hash names the content that is wanted, and content is it, nil where the sender has it not.
+	// hash names the wanted content. content is that content, nil if the sender does not have it.
 	hash    [32]byte
 	content *content
 }
 
-// describeLetter names a letter, or the frame of a run, in a trace.
+// describeLetter describes a letter, or the frame of a run, in a trace.
 func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) string {
 	if l == nil {
 		return fmt.Sprintf("run %v, %s", run(r), s.describe(frame))
@@ -75,15 +76,15 @@ func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) s
 	}
 }
 
-// run shows a generation.Run.
+// run formats a generation.Run.
 type run generation.Run
 
-// String shows a run as its generation and its eon.
+// String formats a run as its generation and its eon.
 func (r run) String() string {
 	return fmt.Sprintf("%d.%d", generation.Run(r).Generation(), generation.Run(r).Eon())
 }
 
-// describeSynod shows a message of the synod in a trace.
+// describeSynod describes a message of the synod in a trace.
 func describeSynod(m *generation.Message) string {
 	kind := [...]string{"?", "prepare", "promise", "accept", "accepted", "decided",
 		"refuse"}[min(int(m.Kind), 6)]

@@ -11,20 +11,20 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// life is what a run has besides where the shard lives on past the run of an engine: processes in
-// the place of bare engines, disks, more kinds of fault, and a membership that changes.
+// life is the additional state of a run in which the shard lives on past the run of an engine:
+// processes in place of bare engines, disks, more kinds of fault, and a membership that changes.
 type life struct {
 	setting      *setting
 	disturbances []disturbance
-	// quickest and slowest bound how long a detector takes to notice something, either way.
+	// quickest and slowest bound how long a detector takes to notice a change in either direction.
 	quickest, slowest Instant
 	detector          *rand.Rand
-	// slander counts the false suspicions that last, by suspect and observer.
+	// slander counts the false suspicions in effect, by suspect and observer.
 	slander map[[2]order.ServerID]int
-	// linkTicks is for how many ticks a link is down before the fabric says so.
+	// linkTicks is for how many ticks a link is down before the fabric reports it.
 	linkTicks int
-	// disks draws how long disks take, what they lose, and their identities; tickets what processes
-	// draw at random.
+	// disks draws how long disks take, what they lose, and their identities. tickets draws the
+	// random numbers of processes.
 	disks, tickets *rand.Rand
 	// olds draws which old disks come back, and which servers meet.
 	olds             *rand.Rand
@@ -32,25 +32,25 @@ type life struct {
 	blocks           blocks
 	genesis          *block
 	nonce            uint64
-	// asked are the entries that users submitted; asks lists them.
+	// asked are the entries that users submitted. asks lists them.
 	asked map[string]*ask
 	asks  []*ask
 	// wishes are the operator's changes.
 	wishes []*wish
-	// pending counts what is planned and has not happened yet.
+	// pending counts the planned events that have not happened yet.
 	pending int
-	// restful counts how often in a row there was rest.
+	// restful counts the consecutive checks that found rest.
 	restful int
-	// insertedAt is when an old disk was put in last, 0 for never.
+	// insertedAt is when an old disk was last inserted, 0 for never.
 	insertedAt Instant
 	// restarts counts the processes that came back.
 	restarts int
-	// broken are the runs in which a connection broke: its two ends are suspected for the rest of
-	// it.
+	// broken are the runs in which a connection broke. Its two ends are suspected for the rest of
+	// the run.
 	broken []generation.Run
 	// pace stretches the workload, which begins at delay.
 	pace, delay Instant
-	// hopeless says why not even rest is asked of the run.
+	// hopeless is the reason why not even rest is required of the run.
 	hopeless string
 	// dawn is the true time of day at the beginning.
 	dawn clock.Milliseconds
@@ -58,30 +58,30 @@ type life struct {
 	timed
 }
 
-// livingServer is what a server is besides where the shard lives on: a disk, and processes that
-// come and go.
+// livingServer is the additional state of a server if the shard lives on: a disk, and processes
+// that come and go.
 type livingServer struct {
 	process *process
 	disk    *disk
-	// number counts the processes; crashes those that crashed.
+	// number counts the processes, crashes those that crashed.
 	number, crashes int
 	// proposed is the disk of the server that was proposed last.
 	proposed generation.DiskID
-	// away says that the server does not come back, and leaves that the operator asked for its
-	// leave.
+	// away reports that the server does not come back, and leaves that the operator asked for its
+	// removal.
 	away, leaves bool
-	// pauses counts the pauses that last, and backlog is what has come meanwhile.
+	// pauses counts the pauses in effect. backlog holds the events that came meanwhile.
 	pauses  int
 	backlog []event
-	// shelf are disks that were taken out and may come back, and copied is an older copy of the
-	// home.
+	// shelf are disks that were taken out and may come back. copied is an older copy of the home.
 	shelf  []*disk
 	copied *disk
-	// usual is the disk that was in the server as an old one took its place for a while, else nil.
+	// usual is the disk that was in the server before an old one took its place for a while, or
+	// nil.
 	usual *disk
-	// acked is the last block that the server said its disk holds.
+	// acked is the last block that the server claimed its disk holds.
 	acked *block
-	// wall is its clock.
+	// wall is the server's clock.
 	wall wallClock
 }
 
@@ -92,20 +92,21 @@ type ask struct {
 	entry  string
 }
 
-// wish is a change of the membership that the operator wants ordered; it is asked for until it is.
+// wish is a change of the membership that the operator wants. The operator asks for it until it is
+// ordered.
 type wish struct {
 	change change
 	tries  int
-	// done says that there is no more to ask for.
+	// done reports that there is no more to ask for.
 	done bool
 }
 
 const (
-	// wishEvery is how long the operator waits before asking again, and wishTries how often it
-	// asks.
+	// wishEvery is how long the operator waits before asking again, and wishTries how often the
+	// operator asks.
 	wishEvery = 1500 * millisecond
 	wishTries = 60
-	// restEvery is the time between two looks at whether there is rest.
+	// restEvery is the time between two checks for rest.
 	restEvery = 250 * millisecond
 	// restWithin bounds the time from the last fault to rest.
 	restWithin = 180 * second
@@ -168,7 +169,7 @@ func (s *simulation) newLife() {
 	}
 }
 
-// begin plans the disturbances and begins the first processes.
+// begin plans the disturbances and starts the first processes.
 func (s *simulation) begin(span Instant) {
 	l := s.life
 	if l.disturbances = s.options.script; l.disturbances == nil {
@@ -194,7 +195,7 @@ func (o *Options) alone() bool {
 	return o.group.EngineAlone || o.Detector == allconcur.DetectorEventualPaper
 }
 
-// bear begins a process of a server, if it has none.
+// bear starts a process of a server, if it has none.
 func (s *simulation) bear(id order.ServerID) {
 	v := &s.servers[id]
 	if v.away || v.process != nil && v.process.up() {
@@ -224,14 +225,14 @@ func (s *simulation) bear(id order.ServerID) {
 	p.pump()
 }
 
-// only is the group of a run of engines that are alone.
+// only returns the group of a run of engines alone.
 func (l *life) only(servers int) *shard.Group {
 	m := l.genesis.members
 	return &shard.Group{Run: generation.NewRun(1, 0), First: 1, Members: m.members,
 		Shard: m.generation()}
 }
 
-// live lets one event happen.
+// live handles one event.
 func (s *simulation) live(e event) {
 	switch e.kind {
 	case beginning, ending:
@@ -270,7 +271,7 @@ func (s *simulation) live(e event) {
 	}
 }
 
-// liveNow has a server's process take an input.
+// liveNow makes a server's process take an input.
 func (s *simulation) liveNow(e event) {
 	p := s.servers[e.server].process
 	v := &s.servers[e.server]

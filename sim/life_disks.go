@@ -6,35 +6,34 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// diskFault is what happens to a server's home.
+// diskFault is a fault of a server's home.
 type diskFault uint8
 
 const (
 	diskFull         diskFault = iota // it is full for a while
-	diskDataLost                      // the data are gone
-	diskPromisesLost                  // the promises are gone
-	diskBothLost                      // both are
-	diskExchanged                     // both are gone, and later the old disk is put back
-	diskReplaced                      // both are gone, and the old disk stays at hand
-	// an older copy of the home takes its place, and the node sees that
+	diskDataLost                      // the data are lost
+	diskPromisesLost                  // the promises are lost
+	diskBothLost                      // both are lost
+	diskExchanged                     // both are lost, and later the old disk is inserted again
+	diskReplaced                      // both are lost, and the old disk stays at hand
+	// an older copy of the home takes its place, and the node detects that
 	diskCopied
 	diskFaultsEnd
-	// diskRolledBack is an older copy that takes the home's place, and nobody sees that.
+	// diskRolledBack is an older copy that takes the home's place undetected.
 	diskRolledBack
-	// diskReturned is an old disk that takes the place of the one that is in the server, for a
-	// while.
+	// diskReturned is an old disk that takes the place of the inserted one for a while.
 	diskReturned
 )
 
-// String says what happens to the home.
+// String describes the fault.
 func (f diskFault) String() string {
 	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises",
 		"has another disk", "gets a new disk for good", "gets an older copy back",
 		"", "is rolled back", "has old disks back"}[f]
 }
 
-// disksFail begins or ends what a disturbance does to a home. A home that is damaged or exchanged
-// is so while no process runs; the next one finds out.
+// disksFail begins or ends a disturbance of a home. A home is damaged or exchanged while no process
+// runs; the next process finds out.
 func (s *simulation) disksFail(d *disturbance, begins bool) {
 	v := &s.servers[d.server]
 	switch {
@@ -76,7 +75,7 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 	}
 }
 
-// lose takes a part of a home away. The next process makes a new identity.
+// lose removes a part of a home. The next process makes a new identity.
 func (s *simulation) lose(id order.ServerID, fault diskFault) {
 	v := &s.servers[id]
 	s.trace.note(s.now, 113, uint64(id), uint64(fault))
@@ -96,12 +95,12 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 	}
 	v.acked = nil
 	if s.life.setting.plant == PlantIdentityBeside && fault == diskDataLost {
-		return // what is beside the data says that all is well
+		return // the identity beside the data hides the loss
 	}
 	v.disk.renew(newDiskID(s.life.disks), why)
 }
 
-// counted reports whether a server's disk counts under any membership that may.
+// counted reports whether a server's disk counts under any membership that may count.
 func (s *simulation) counted(id order.ServerID) bool {
 	v := &s.servers[id]
 	return slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool {
@@ -109,7 +108,7 @@ func (s *simulation) counted(id order.ServerID) bool {
 	})
 }
 
-// restore puts an older copy in a home's place.
+// restore replaces a home by an older copy.
 func (s *simulation) restore(d *disturbance) {
 	id := d.server
 	v := &s.servers[id]
@@ -142,7 +141,7 @@ func (s *simulation) hasOther(id order.ServerID) bool {
 	return len(v.shelf) > 0 && v.process != nil && v.process.ended == nil && !v.away && !v.leaves
 }
 
-// insert puts a disk that is at hand in a server's place. The next process finds it.
+// insert replaces the disk in a server by one at hand. The next process finds it.
 func (s *simulation) insert(id order.ServerID, d *disk) {
 	v := &s.servers[id]
 	if v.disk == d {
@@ -157,8 +156,8 @@ func (s *simulation) insert(id order.ServerID, d *disk) {
 	s.life.insertedAt = s.now
 }
 
-// oldDisks has old disks come back, and others after a while: the ones that were there before, or
-// others with which the shard can go on.
+// oldDisks inserts old disks, and others after a while: the disks that were there before, or others
+// with which the shard can go on.
 func (s *simulation) oldDisks(d *disturbance, begins bool) {
 	if begins {
 		for _, id := range d.servers {
@@ -187,8 +186,8 @@ func (s *simulation) oldDisks(d *disturbance, begins bool) {
 	s.insertSound(first)
 }
 
-// insertSound has the operator put in disks with which the shard can go on, rather those that he
-// has in mind.
+// insertSound makes the operator insert disks with which the shard can go on, preferably the given
+// ones.
 func (s *simulation) insertSound(first []*disk) {
 	in := s.choose(first, true, func(in []*disk) bool { return s.allSound(nobody, spared, in) })
 	if in == nil {

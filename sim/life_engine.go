@@ -20,8 +20,8 @@ func (s *simulation) intact(e event) bool {
 	return false
 }
 
-// settleSoon lets a process act on its input: at once or, where the seed made servers lazy,
-// sometimes after more input.
+// settleSoon makes a process act on its input: at once or, if the seed made servers lazy, sometimes
+// after more input.
 func (s *simulation) settleSoon(id order.ServerID) {
 	v := &s.servers[id]
 	if v.acts || v.process == nil || !v.process.up() {
@@ -52,7 +52,7 @@ func (s *simulation) settle(id order.ServerID) {
 	s.breach(id, fmt.Sprintf("it takes %d turns without any input", actionsMax))
 }
 
-// takeTurn takes a turn of a process, and reports whether another one may find more to do.
+// takeTurn takes a turn of a process, and reports whether another turn may find more to do.
 func (s *simulation) takeTurn(p *process) bool {
 	machine := p.turn
 	frames, opinions := p.gate.Take(p.arrivals)
@@ -72,8 +72,8 @@ func (s *simulation) takeTurn(p *process) bool {
 	return p.turn != machine || machine.Again()
 }
 
-// carryOutLife does what a process wants done in a turn, unless its time has come. A delivery may
-// have the member freeze the engine, and start another one.
+// carryOutLife executes the actions of a process's turn, unless its planned crash is due. A
+// delivery may make the member freeze the engine and start another one.
 func (s *simulation) carryOutLife(p *process) {
 	machine, g := p.turn, p.group
 	for do := machine.Next(); do.Kind != turn.Done; do = machine.Next() {
@@ -121,7 +121,7 @@ func (s *simulation) carryOutLife(p *process) {
 }
 
 // deliverRounds hands rounds to the chain, or crashes after some of them. All are handed over
-// before any is executed: what they change may freeze the engine.
+// before any is executed, because a change in them may freeze the engine.
 func (s *simulation) deliverRounds(p *process, deliveries []order.Delivery) {
 	last, doomed := s.delivers(p.self, p.engine, len(deliveries))
 	for _, d := range deliveries[:last] {
@@ -141,7 +141,7 @@ func (s *simulation) deliverRounds(p *process, deliveries []order.Delivery) {
 func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, frame []byte) {
 	v := &s.servers[to]
 	if v.process == nil {
-		return // nobody ever listened there
+		return // the receiver never had a process
 	}
 	sum := crc32.Checksum(frame, checksums)
 	at := s.network.put(p.self, to, s.now)
@@ -155,7 +155,7 @@ func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, fr
 		sum: sum, process: v.number, incarnation: p.number})
 }
 
-// post puts a letter on a link. A link that is cut loses it.
+// post puts a letter on a link. A cut link loses it.
 func (s *simulation) post(from, to order.ServerID, l *letter) {
 	v := &s.servers[to]
 	if from == to || v.process == nil || s.network.link(from, to).cuts > 0 {
@@ -170,7 +170,8 @@ func (s *simulation) post(from, to order.ServerID, l *letter) {
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, process: v.number})
 }
 
-// diesBefore ends a process between two effects, where its time has come.
+// diesBefore crashes a process before an effect if its planned crash is due. It reports whether it
+// did.
 func (s *simulation) diesBefore(p *process, effect shard.Effect) bool {
 	c := s.servers[p.self].doom
 	if c == nil || c.moment != effecting || s.now > s.faultsEnd {
@@ -189,7 +190,7 @@ func (s *simulation) diesBefore(p *process, effect shard.Effect) bool {
 	return true
 }
 
-// crashProcess ends a server's process. Some stay away for good.
+// crashProcess ends a server's process. Some servers stay away for good.
 func (s *simulation) crashProcess(id order.ServerID) {
 	v := &s.servers[id]
 	v.pauses, v.backlog = 0, nil
@@ -209,8 +210,8 @@ func (s *simulation) crashProcess(id order.ServerID) {
 	s.comeBack(id, awhile(s.adversary))
 }
 
-// awhile draws how long something lasts in the life of a shard: for a moment, for less than anybody
-// waits, or for longer.
+// awhile draws how long a fault lasts in the life of a shard: for a moment, for less than any
+// timeout, or for longer.
 func awhile(random *rand.Rand) Instant {
 	return []func(*rand.Rand) Instant{
 		between(1*millisecond, 60*millisecond), between(60*millisecond, 2*second),
@@ -224,7 +225,7 @@ func (s *simulation) comeBack(id order.ServerID, after Instant) {
 	s.queue.push(event{at: s.now + after, kind: restarting, server: id})
 }
 
-// stop ends a server's process without any crash of its disk: what follows takes care of that.
+// stop ends a server's process without a crash of its disk, which the caller handles.
 func (s *simulation) stop(id order.ServerID) {
 	v := &s.servers[id]
 	v.pauses, v.backlog, v.doom = 0, nil, nil
@@ -238,6 +239,6 @@ func (s *simulation) stop(id order.ServerID) {
 	s.reviewBy(id)
 }
 
-// beyond reports that more servers may crash than a minority: then only safety is asked, and those
-// that crashed stay away.
+// beyond reports whether more servers may crash than a minority. Only safety is required then, and
+// crashed servers stay away.
 func (s *simulation) beyond() bool { return s.options.Crashes > (s.options.Servers-1)/2 }

@@ -67,7 +67,7 @@ func (s *simulation) slander(d *disturbance, begins bool) {
 	}
 }
 
-// joins has the operator take a new server into the membership; it gets its process a while later.
+// joins makes the operator add a new server to the membership. It gets its process a while later.
 func (s *simulation) joins(d *disturbance, begins bool) {
 	if begins {
 		s.want(change{kind: entryJoin, server: d.server})
@@ -99,7 +99,7 @@ func (s *simulation) crashes(d *disturbance, begins bool) {
 	}
 }
 
-// powerFails cuts the power of servers, and gives it back.
+// powerFails cuts the power of servers, and restores it.
 func (s *simulation) powerFails(d *disturbance, begins bool) {
 	for _, id := range d.servers {
 		v := &s.servers[id]
@@ -131,7 +131,8 @@ func (l powerLoss) String() string {
 	return [...]string{"zeros follow", "the last record is torn", "the last group is damaged"}[l]
 }
 
-// cut cuts a link, or heals it: then the frames that came to its end meanwhile arrive, in order.
+// cut cuts a link, or heals it. After it heals, the frames that came to its end meanwhile arrive in
+// order.
 func (s *simulation) cut(from, to order.ServerID, begins bool) {
 	l := s.network.link(from, to)
 	if begins {
@@ -153,7 +154,7 @@ func (s *simulation) cut(from, to order.ServerID, begins bool) {
 	}
 }
 
-// pause stops a server, or lets it go on: then it takes all that came meanwhile.
+// pause pauses a server, or resumes it. A resumed server takes everything that came meanwhile.
 func (s *simulation) pause(id order.ServerID, begins bool) {
 	v := &s.servers[id]
 	if begins {
@@ -181,7 +182,7 @@ func (s *simulation) pause(id order.ServerID, begins bool) {
 	}
 }
 
-// want has the operator ask for a change.
+// want makes the operator ask for a change.
 func (s *simulation) want(c change) {
 	if s.life.setting.alone {
 		return
@@ -190,7 +191,7 @@ func (s *simulation) want(c change) {
 	s.wish(s.life.wishes[len(s.life.wishes)-1], len(s.life.wishes)-1)
 }
 
-// wish asks some server that works to have a change ordered, again and again until it is.
+// wish asks some working server to get a change ordered, again and again until it is.
 func (s *simulation) wish(w *wish, number int) {
 	s.trace.note(s.now, uint64(wishing), uint64(number))
 	tip := s.life.tip()
@@ -203,7 +204,7 @@ func (s *simulation) wish(w *wish, number int) {
 	w.tries++
 	if w.change.kind == entryLeave && !s.mayLeave(w.change.server) {
 		if s.now > s.faultsEnd {
-			w.done = true // no operator takes a majority away
+			w.done = true // no operator removes a majority
 			return
 		}
 		s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
@@ -232,7 +233,7 @@ func (s *simulation) wish(w *wish, number int) {
 	s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
 }
 
-// tooFew says why a server refuses to have a change ordered, as a node does.
+// tooFew returns why a server refuses to get a change ordered, as a node does.
 func (s *simulation) tooFew(p *process, c change) error {
 	if p.member == nil {
 		return nil
@@ -259,8 +260,8 @@ func was(b *block, server order.ServerID) bool {
 	return false
 }
 
-// bad reports whether an observer has reason to suspect another server in its run: what it sees of
-// the other's heartbeats, which name the run.
+// bad reports whether an observer has reason to suspect another server in its run. The observer
+// judges by the other's heartbeats, which name the run.
 func (s *simulation) bad(observer, target order.ServerID) bool {
 	v := &s.servers[target]
 	g := s.servers[observer].process.group
@@ -273,7 +274,7 @@ func (s *simulation) bad(observer, target order.ServerID) bool {
 		s.life.slander[[2]order.ServerID{target, observer}] > 0
 }
 
-// watches reports whether an observer's engine has the other as a predecessor.
+// watches reports whether an observer's engine has the other server as a predecessor.
 func (s *simulation) watches(observer, target order.ServerID) bool {
 	v := &s.servers[observer]
 	if v.process == nil || !v.process.works() {
@@ -285,7 +286,7 @@ func (s *simulation) watches(observer, target order.ServerID) bool {
 	return known && s.life.setting.reliable[len(g.Members)].HasEdge(int(from), int(to))
 }
 
-// review has a detector suspect or trust.
+// review makes a detector suspect or trust.
 func (s *simulation) review(observer, target order.ServerID) {
 	if !s.watches(observer, target) {
 		return
@@ -304,7 +305,7 @@ func (s *simulation) review(observer, target order.ServerID) {
 	p.suspect(target, bad)
 }
 
-// lifeSuspects has a detector suspect a server that said that it left the run.
+// lifeSuspects makes a detector suspect a server that announced that it left the run.
 func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
 	if s.watches(p.self, target) && s.bad(p.self, target) {
 		s.trace.say(s.now, "%d hears that %d left the run", p.self, target)
@@ -313,7 +314,7 @@ func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
 	}
 }
 
-// reviewSoon has a detector look at another server, after the while that it takes to notice.
+// reviewSoon makes a detector check another server after the time that it takes to notice.
 func (s *simulation) reviewSoon(observer, target order.ServerID) {
 	s.reviewIn(observer, target, 0)
 }
@@ -327,15 +328,15 @@ func (s *simulation) reviewIn(observer, target order.ServerID, atLeast Instant) 
 		process: s.servers[observer].number})
 }
 
-// reviewBy has all look at a server.
+// reviewBy makes all servers check a server.
 func (s *simulation) reviewBy(target order.ServerID) {
 	for observer := range s.servers {
 		s.reviewSoon(order.ServerID(observer), target)
 	}
 }
 
-// reviewAll has a server look at all others. A group that begins gets a while until its members
-// have all begun.
+// reviewAll makes a server check all others. A new group gets some time until its members have all
+// begun.
 func (s *simulation) reviewAll(observer order.ServerID) {
 	atLeast := 500 * millisecond
 	if s.life.setting.alone {
@@ -346,7 +347,7 @@ func (s *simulation) reviewAll(observer order.ServerID) {
 	}
 }
 
-// tip is where the shard is: the end of the newest generation's chain.
+// tip returns the end of the newest generation's chain.
 func (l *life) tip() *block {
 	if l.newest == nil {
 		return l.genesis
@@ -354,14 +355,15 @@ func (l *life) tip() *block {
 	return l.newest.tip
 }
 
-// losesSight has a detector suspect a server to which frames are lost, as long as it has reason to.
+// losesSight makes a detector suspect a server to which frames are lost, as long as it has reason
+// to.
 func (s *simulation) losesSight(p *process, target order.ServerID) {
 	p.suspect(target, true)
 	s.reviewSoon(p.self, target)
 }
 
-// breakLink breaks the connection of two servers: the frames that are under way are lost, both
-// ways, and both ends find out. Letters come again by themselves.
+// breakLink breaks the connection between two servers. The frames under way are lost in both
+// directions, and both ends find out. Letters are sent again by themselves.
 func (s *simulation) breakLink(a, b order.ServerID) {
 	for _, way := range [][2]order.ServerID{{a, b}, {b, a}} {
 		from, to := way[0], way[1]

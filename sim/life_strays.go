@@ -7,26 +7,27 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Some disturbances wait for their moment: that a disk may be lost, that an old one is at hand, or
-// that a server is ahead of the others, or on a branch that the shard gave up.
+// Some disturbances wait for their moment: a disk may be lost, an old one is at hand, or a server
+// is ahead of the others or on a branch that the shard gave up.
 
-// stray is what a disturbance does with a stray, a server with blocks that the shard gave up; 0 for
-// nothing.
+// stray is what a disturbance does with a stray, which is a server with blocks that the shard gave
+// up. 0 is nothing.
 type stray uint8
 
 const (
-	// strayMade makes one: a server that stored a block first is cut off, and the others lose their
-	// power.
+	// strayMade makes a stray: a server that stored a block first is cut off, and the others lose
+	// their power.
 	strayMade stray = iota + 1
-	// strayMet leaves a member alone with one, rather one that asks for blocks at that moment.
+	// strayMet leaves a member alone with a stray, preferably a member that asks for blocks at that
+	// moment.
 	strayMet
 )
 
-// ripeEvery is the time between two looks at whether a disturbance can begin.
+// ripeEvery is the time between two checks whether a disturbance can begin.
 const ripeEvery = 150 * millisecond
 
-// ripe reports whether a disturbance that waits for its moment begins now. Else it is looked at
-// later, or given up.
+// ripe reports whether a waiting disturbance begins now. Otherwise it is checked again later, or
+// given up.
 func (s *simulation) ripe(d *disturbance, number int) bool {
 	can := false
 	switch {
@@ -53,8 +54,7 @@ func (s *simulation) ripe(d *disturbance, number int) bool {
 	return false
 }
 
-// moment begins the disturbances that wait for what a server does now: it asks for blocks, or
-// stored some.
+// moment begins the disturbances that wait for a server to ask for blocks, or to store some.
 func (s *simulation) moment(what stray, id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
@@ -76,9 +76,9 @@ func (s *simulation) moment(what stray, id order.ServerID) {
 	}
 }
 
-// strandAgain cuts the power of all but a stray as soon as one of them stored a block that is as
-// high as a block of the stray's: those that lack it take part in the next generation, and have to
-// ask for it.
+// strandAgain cuts the power of all servers but a stray as soon as one of them stored a block at a
+// height at which the stray has another block. The servers that lack the new block take part in the
+// next generation, and must ask for it.
 func (s *simulation) strandAgain(id order.ServerID) {
 	b := s.servers[id].disk.blocks[s.servers[id].disk.synced]
 	for number := range s.life.disturbances {
@@ -103,7 +103,7 @@ func (s *simulation) strandAgain(id order.ServerID) {
 	}
 }
 
-// addNow has a disturbance begin now, for a while.
+// addNow begins a disturbance now, for a while.
 func (s *simulation) addNow(d disturbance, while Instant) {
 	d.at, d.until = s.now, s.now+while
 	s.life.pending++
@@ -114,8 +114,7 @@ func (s *simulation) addNow(d disturbance, while Instant) {
 	s.queue.push(event{at: d.until, kind: ending, number: number})
 }
 
-// meetMade leaves a member that asks for blocks alone with a server that was made a stray a while
-// ago.
+// meetMade leaves a member that asks for blocks alone with a server that was made a stray before.
 func (s *simulation) meetMade(id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
@@ -132,7 +131,7 @@ func (s *simulation) meetMade(id order.ServerID) {
 	}
 }
 
-// isStray reports whether a server that runs holds blocks that the shard gave up.
+// isStray reports whether a running server holds blocks that the shard gave up.
 func (s *simulation) isStray(id order.ServerID) bool {
 	v := &s.servers[id]
 	tip, head := s.life.tip(), v.disk.blocks[len(v.disk.blocks)-1]
@@ -140,8 +139,8 @@ func (s *simulation) isStray(id order.ServerID) bool {
 		tip.ancestor(head.height) != head)
 }
 
-// meetStray looks for a stray, and for the member that is to be alone with it: one that is given,
-// or any that lags.
+// meetStray looks for a stray, and for the member that will be alone with it: a given member, or
+// any that lags.
 func (s *simulation) meetStray(d *disturbance, member order.ServerID) bool {
 	var strays, members []order.ServerID
 	for id := range s.servers {
@@ -176,7 +175,7 @@ func (s *simulation) apart(some ...order.ServerID) (links [][2]order.ServerID) {
 	return links
 }
 
-// rejoin ends that a server is cut off from all others since it became a stray.
+// rejoin reconnects a server that is cut off since it became a stray.
 func (s *simulation) rejoin(id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
@@ -189,8 +188,8 @@ func (s *simulation) rejoin(id order.ServerID) {
 	}
 }
 
-// findAhead looks for a server that stored a block that too few others stored: one that is given,
-// or any.
+// findAhead looks for a server that stored a block that too few others stored: a given server, or
+// any.
 func (s *simulation) findAhead(d *disturbance, server order.ServerID) bool {
 	m := s.life.tip().members
 	for _, id := range m.members {
@@ -212,7 +211,8 @@ func (s *simulation) findAhead(d *disturbance, server order.ServerID) bool {
 	return false
 }
 
-// strand cuts the power of all but the server that is ahead. They come back before it is heard.
+// strand cuts the power of all servers but the one that is ahead. They come back before they hear
+// from it.
 func (s *simulation) strand(d *disturbance) {
 	for id := range s.servers {
 		id, v := order.ServerID(id), &s.servers[id]

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// livingSeeds are the seeds of TestShardsLiveOn: by default what about a minute of two processors
-// has time for, else what SIM_SEEDS says.
+// livingSeeds returns the number of seeds of TestShardsLiveOn: by default as many as two processors
+// run in about a minute, else SIM_SEEDS.
 func livingSeeds() int {
 	if seeds, err := strconv.Atoi(os.Getenv("SIM_SEEDS")); err == nil {
 		return seeds
@@ -22,8 +22,8 @@ func livingSeeds() int {
 }
 
 // TestShardsLiveOn is the conformance suite of the whole protocol: shards of 1 to 16 servers with
-// production's timing and all kinds of fault, more lives for the small ones, safety first and then
-// liveness.
+// production's timing and all kinds of fault. Small shards get more lives. Each life has a safety
+// phase and then a liveness phase.
 func TestShardsLiveOn(t *testing.T) {
 	t.Parallel()
 	const smallest, largest = 1, 16
@@ -47,7 +47,7 @@ func TestShardsLiveOn(t *testing.T) {
 	}
 }
 
-// weight is how many of the lives are of shards of a size.
+// weight returns which share of the lives are of shards of a size.
 func weight(servers int) float64 {
 	if servers < 3 {
 		return 1.0 / 9
@@ -55,7 +55,7 @@ func weight(servers int) float64 {
 	return 1 / float64(servers*servers)
 }
 
-// TestEachKindOfFault has each kind alone.
+// TestEachKindOfFault runs each kind alone.
 func TestEachKindOfFault(t *testing.T) {
 	t.Parallel()
 	for bit, name := range faultNames {
@@ -92,7 +92,7 @@ func TestLivingReplay(t *testing.T) {
 	}
 }
 
-// TestBlocksSetAside has lives in which servers set blocks aside that they may.
+// TestBlocksSetAside runs lives in which servers set blocks aside that they may.
 func TestBlocksSetAside(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -100,16 +100,16 @@ func TestBlocksSetAside(t *testing.T) {
 		seed  uint64
 	}{
 		// A generation replays the tail of the one before, which four of six servers had executed
-		// already. The last of them sets the block aside and makes it anew after the others made it
-		// durable.
+		// already. The last of them sets the block aside and makes it again after the others made
+		// it durable.
 		"the tail makes it anew": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 			Faults: FaultsAll}, 226},
-		// A learner hears but one member, which lags in an earlier eon and lacks a durable block
+		// A learner hears only one member, which lags in an earlier eon and lacks a durable block
 		// that the learner holds.
 		"one that lags is no majority": {Group{Engine: allconcur.EngineAllConcur, Servers: 6,
 			Faults: FaultsAll &^ FaultBreak}, 9_003_443},
-		// A member whose damaged disk lacks the block that let it in hears but one that holds
-		// blocks that were given up.
+		// A member whose damaged disk lacks the block that admitted the member hears only one
+		// server, which holds blocks that were given up.
 		"a damaged disk, and a stray": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 			Faults: FaultsAll &^ FaultBreak}, 233},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes
@@ -126,7 +126,7 @@ func TestBlocksSetAside(t *testing.T) {
 	}
 }
 
-// TestReasonsOfLives has lives in which members once gave a reason that was false.
+// TestReasonsOfLives runs lives in which members once gave a false reason.
 func TestReasonsOfLives(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -135,10 +135,10 @@ func TestReasonsOfLives(t *testing.T) {
 	}{
 		// A member restarted, and found its disk in order.
 		"had perhaps more, and has not": {6, 2_006_650},
-		// A member goes on fetching from others that are away by now.
+		// A member continues to fetch from members that are away by now.
 		"those that it fetches from are away": {8, 3_001_472},
 		// A member whose disk is full cannot promise, and may hold a durable block that the others
-		// lack: it is not said that too few disks remember.
+		// lack. It is not claimed that too few disks remember.
 		"a full disk may hold what is durable": {2, 2_017_315},
 		// A member holds the base of a decided generation, and waits for its rounds.
 		"rounds are fetched, not blocks": {5, 2_009_543},
@@ -148,8 +148,8 @@ func TestReasonsOfLives(t *testing.T) {
 		"two that joined know that list": {2, 13_004_520},
 		// The chain named an old disk again, by a block that neither of two members has.
 		"an old disk counts again": {6, 14_003_904},
-		// One of a group of two whose disk is full begins no round, and never says that it is
-		// stalled.
+		// A member of a group of two whose disk is full begins no round, and never reports that it
+		// is stalled.
 		"a full disk alone in a group": {2, 13_003_628},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
@@ -164,8 +164,8 @@ func TestReasonsOfLives(t *testing.T) {
 	}
 }
 
-// TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol,
-// out.
+// TestPlantedBugsOfTheWholeProtocolAreCaught plants bugs that remove a remedy, or a part of the
+// protocol.
 func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -198,8 +198,8 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 	}
 }
 
-// TestEnginesAlone has links suspected again and again, and no generations to help: the engines
-// come to rest by themselves, unless a revocation takes more back than it names.
+// TestEnginesAlone suspects links again and again, without generations. The engines come to rest by
+// themselves, unless a revocation revokes more than it names.
 func TestEnginesAlone(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 4, 5, 8} {
@@ -223,8 +223,8 @@ func TestEnginesAlone(t *testing.T) {
 	}
 }
 
-// TestThePublishedProtocolForks runs ◇P as the dissertation has it: there are schedules in which
-// two servers A-deliver different rounds.
+// TestThePublishedProtocolForks runs ◇P as in the dissertation. There are schedules in which two
+// servers A-deliver different rounds.
 func TestThePublishedProtocolForks(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -234,7 +234,7 @@ func TestThePublishedProtocolForks(t *testing.T) {
 	}
 }
 
-// mustBreak runs seeds until one breaks one of some properties, any where there are none.
+// mustBreak runs seeds until one breaks one of the properties, or any property if none is given.
 func mustBreak(t *testing.T, group Group, limit int, properties []order.Property) {
 	t.Helper()
 	mustBreakWith(t, group.options(t), limit, properties)
@@ -282,9 +282,9 @@ func TestFaultsByName(t *testing.T) {
 	}
 }
 
-// TestLivesThatStoodStill has lives that never came to rest. In the first ones, after a member
-// left, the others had to wait for its memory as well, since its leave was not known to be durable,
-// but nobody asked it.
+// TestLivesThatStoodStill runs lives that once never came to rest. In the first ones, after a
+// member left, the others also had to wait for its memory, since its leave was not known to be
+// durable, but no server asked it.
 func TestLivesThatStoodStill(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -296,14 +296,15 @@ func TestLivesThatStoodStill(t *testing.T) {
 		{3, FaultPartition | FaultLeave | FaultPause | FaultPower | FaultDisk, 1, 101440},
 		{3, FaultCrash | FaultPartition | FaultJoin | FaultLeave | FaultDisk, 1, 100467},
 		{4, FaultCrash | FaultJoin | FaultLeave | FaultPower | FaultDisk, 1, 100701},
-		// A server had accepted a base that no disk held after a loss of power: the copy of an old
-		// disk, and one that was damaged after the membership had changed.
+		// A server had accepted a base that no disk held after a loss of power. The disks were the
+		// copy of an old disk, and one that was damaged after the membership had changed.
 		{2, FaultCrash | FaultJoin | FaultPause | FaultPower | FaultDisk, 4, 3_000_293},
 		{5,
-			FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPower | FaultDisk, 3,
+			FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave |
+				FaultPower | FaultDisk, 3,
 			3_003_786},
-		// A server followed a generation with a block that it had before, and took empty rounds
-		// that it had executed after that block for the generation's.
+		// A server followed a generation with a block that it had before. It took empty rounds that
+		// it had executed after that block for the generation's rounds.
 		{3, FaultSuspect | FaultJoin | FaultPause | FaultPower, 8, 3_005_325},
 	} {
 		options := Group{

@@ -12,12 +12,12 @@ import (
 // climate is a kind of network weather: how long frames take on each link of a run.
 type climate struct {
 	name string
-	// links draws a link's own base and spread, once a run.
+	// base and spread draw a link's own base and spread, once a run.
 	base, spread func(*rand.Rand) Instant
-	// tail is the chance, of 1,000, that a frame takes a multiple of its time; there are halvings
-	// of it for each further doubling.
+	// tail is the chance in 1,000 that a frame takes a multiple of its time. Each further doubling
+	// has half the chance.
 	tail int
-	// laggards is how many servers have links that are slow both ways.
+	// laggards is how many servers have links that are slow in both directions.
 	laggards int
 }
 
@@ -28,7 +28,7 @@ func between(low, high Instant) func(*rand.Rand) Instant {
 	}
 }
 
-// climates are drawn from evenly.
+// climates are drawn with equal probability.
 var climates = []climate{
 	{name: "calm", base: between(50*microsecond, 60*microsecond),
 		spread: between(10*microsecond, 20*microsecond)},
@@ -50,20 +50,20 @@ const (
 	doublings = 9
 )
 
-// link carries frames from one server to another: reliable, in order, each frame as late as its
-// delay or the frame before it. Frames on different links overtake each other. What a server has
-// put on a link arrives, even if the server crashes; a frame that it has not put there is lost with
-// it.
+// link carries frames from one server to another, reliably and in order. Each frame arrives after
+// its delay, and after the frame before it. Frames on different links overtake each other. A frame
+// on a link arrives even if its sender crashes. A frame that is not on the link yet is lost in the
+// crash.
 type link struct {
 	base, spread Instant
-	// extra is what the adversary adds.
+	// extra is the delay that the adversary adds.
 	extra Instant
 	// last is when the latest frame arrives.
 	last Instant
 	// sent and received count frames.
 	sent, received int
-	// cuts counts the partitions that cut the link; held is what has come to its end meanwhile and
-	// waits for the heal.
+	// cuts counts the partitions that cut the link. held are the frames that came to its end
+	// meanwhile and wait for the cut to heal.
 	cuts int
 	held []event
 }
@@ -74,8 +74,8 @@ type network struct {
 	climate climate
 	servers int
 	links   []link
-	// extraLast keeps a tail from multiplying what the adversary adds, so that there is a bound on
-	// how long a frame takes that detectors and synods can work with.
+	// extraLast keeps a tail from multiplying the adversary's delay. This gives a bound on how long
+	// a frame takes, with which detectors and synods can work.
 	extraLast bool
 }
 
@@ -130,7 +130,7 @@ func (n *network) put(from, to order.ServerID, now Instant) Instant {
 	return l.last
 }
 
-// slowest bounds how long a frame may take in this climate, the adversary's delays left out.
+// slowest bounds how long a frame may take in this climate, without the adversary's delays.
 func (n *network) slowest() Instant {
 	longest := Instant(0)
 	for i := range n.links {
@@ -153,8 +153,8 @@ func (s *simulation) send(from, to order.ServerID, frame []byte) {
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
 }
 
-// loseTails loses the last frames under way from a server that crashes: on each link, those that
-// would arrive after a random instant.
+// loseTails loses the last frames under way from a crashing server: on each link, those that would
+// arrive after a random instant.
 func (s *simulation) loseTails(from order.ServerID) {
 	cuts := make([]Instant, len(s.servers))
 	for to := range cuts {

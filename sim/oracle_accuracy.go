@@ -6,11 +6,11 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Accuracy is the property that only servers which have failed are removed. It holds under a
-// perfect detector only.
+// Accuracy is the property that only failed servers are removed. It holds under a perfect detector
+// only.
 const Accuracy order.Property = "accuracy"
 
-// judgeAccuracy looks for a server that is removed alive.
+// judgeAccuracy checks that no live server is removed.
 func (s *simulation) judgeAccuracy(id order.ServerID, d order.Delivery) {
 	for _, removed := range d.Removed {
 		if int(removed) < len(s.servers) && !s.servers[removed].crashed {

@@ -9,11 +9,11 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// The reason that a server gives is held against what the simulator knows. A server learns what
-// changed only after a while, so a claim is a breach once it has been false for longer than that
-// takes, without a break. Each claim has its own bound, in ticks of the server.
+// The reason that a server gives is compared with the simulator's knowledge. A server learns of
+// changes only after a while, so a claim is a breach once it has been false continuously for longer
+// than that takes. Each claim has its own bound, in ticks of the server.
 
-// claim is one thing that a reason claims.
+// claim is one kind of claim that a reason makes.
 type claim uint8
 
 const (
@@ -21,24 +21,24 @@ const (
 	// base, a round that waits. It is reported with the next tick, and a disk is tried again every
 	// Announce ticks.
 	claimOwn claim = iota
-	// claimMoment says that something else is about to be said.
+	// claimMoment says that another reason will follow soon.
 	claimMoment
-	// claimNames is about the members that are named: unreachable, silent, forgetful, restarted.
+	// claimNames is about the named members: unreachable, silent, forgetful, restarted.
 	claimNames
-	// claimHelp says that the shard goes on if those that are named come back, and that nobody
+	// claimHelp says that the shard goes on if the named members come back, and that no group
 	// orders.
 	claimHelp
 	// claimEnter says that the server enters the group as soon as it holds the chain.
 	claimEnter
-	// claimRecover says that too few disks remember, so that an operator is to stop all nodes. It
-	// is never to be said while it is false: an operator may act on it at once.
+	// claimRecover says that too few disks remember, so an operator must stop all nodes. It must
+	// never be false, because an operator may act on it at once.
 	claimRecover
 	claimsEnd
 )
 
-// within is for how many ticks a claim may be false.
+// within returns for how many ticks a claim may be false.
 func (c claim) within(t shard.Timing) int {
-	// What a member says of itself counts for Hearsay, and is said every Announce; a link that is
+	// A member's announcement counts for Hearsay, and is repeated every Announce. A link that is
 	// cut or mended is noticed after linkTicksMax.
 	news := t.Hearsay + 2*t.Announce + linkTicksMax
 	switch c {
@@ -47,15 +47,15 @@ func (c claim) within(t shard.Timing) int {
 	case claimMoment, claimNames, claimHelp:
 		return news
 	case claimEnter:
-		// A wish every Enter, a mark every Mark, and a member with many troubles waits for Steady
-		// each.
+		// A wish takes up to Enter, a mark up to Mark, and a member with many troubles waits for
+		// Steady for each.
 		return news + t.Enter + t.Mark + 4*t.Steady
 	}
 	return 0
 }
 
-// within is for how many ticks a claim may be false now: a disk that the operator put in is heard
-// of late.
+// within returns for how many ticks a claim may be false now. Servers learn late of a disk that the
+// operator inserted.
 func (s *simulation) within(c claim) int {
 	t := s.life.setting.timing
 	if at := s.life.insertedAt; c == claimRecover && at > 0 {
@@ -69,21 +69,21 @@ func (s *simulation) within(c claim) int {
 // linkTicksMax bounds life.linkTicks.
 const linkTicksMax = 12
 
-// falsehood is a claim that is false, the truth, and since when it is.
+// falsehood is a false claim, the truth, and since when it is false.
 type falsehood struct {
 	claim claim
 	truth string
 	since Instant
 }
 
-// claims are what is false of what a process says, and when that was found out last.
+// claims are the false claims of a process, and when they were last judged.
 type claims struct {
 	false  []falsehood
 	judged Instant
 }
 
-// judgeClaims judges what a server says, at each of its ticks. A server that paused starts anew: it
-// could not learn anything.
+// judgeClaims judges a server's claims, at each of its ticks. A server that paused starts anew,
+// because it could not learn anything.
 func (s *simulation) judgeClaims(p *process) {
 	if p.member == nil || !p.up() || s.over() {
 		return
@@ -111,7 +111,7 @@ func (s *simulation) judgeClaims(p *process) {
 	}
 }
 
-// falsehoods says what is false of a reason.
+// falsehoods lists the false claims of a reason.
 func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 	wrong := s.wrongOfOwn(p, r)
 	says := func(c claim, holds bool, format string, arguments ...any) {
@@ -131,7 +131,7 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		wrong = append(wrong, s.wrongHelp(p, r)...)
 		if r.Recover {
 			maps := []*membership{s.effectiveFor(p)}
-			// old disks may be in the place of those that a later one needs
+			// old disks may be in the place of those that a later membership needs
 			if s.life.insertedAt != 0 {
 				maps = append(maps, s.maps(p.self, s.inserted())...)
 			}
@@ -144,7 +144,7 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		}
 	case shard.Entering, shard.Benched, shard.Learning:
 		ordered := s.orderedBy(p, r)
-		says(claimHelp, ordered, "nobody that it can reach orders")
+		says(claimHelp, ordered, "no server that it can reach orders")
 		says(claimEnter, !ordered || r.Kind != shard.Entering ||
 			!s.holdsChain(p), "it holds the chain")
 	case shard.Outside, shard.EngineStopped:
@@ -162,11 +162,10 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 	return wrong
 }
 
-// effectiveFor returns the newest membership of which a server can know that it is in force: one
-// that a disk shows to be durable, or that the server knows to be durable without its disk showing
-// it yet. What is durable stays, and every generation goes on from it. So the majority that a
-// generation takes is one of this membership, or of a later one, also if the server forgets that it
-// knew.
+// effectiveFor returns the newest membership that a server can know to be in force: one that a disk
+// shows to be durable, or that the server knows to be durable although its disk does not show it
+// yet. Durable blocks stay, and every generation goes on from them. The majority of a generation is
+// therefore one of this membership, or of a later one, even if the server forgets that it knew.
 func (s *simulation) effectiveFor(p *process) *membership {
 	shown, known := s.effective(p.self, s.inserted(), false),
 		p.chain.head().ancestor(p.chain.durable).members
@@ -176,7 +175,7 @@ func (s *simulation) effectiveFor(p *process) *membership {
 	return shown
 }
 
-// wrongOfOwn says what is false of what a server says of its own disk, chain and engine.
+// wrongOfOwn lists the false claims of a server about its own disk, chain and engine.
 func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood) {
 	head := p.chain.head()
 	says := func(holds bool, truth string) {
@@ -224,7 +223,7 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 	return wrong
 }
 
-// wrongNames says which members are not what a server that forms a generation says of them.
+// wrongNames lists the members that do not match the claims of a server that forms a generation.
 func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood) {
 	m := p.chain.head().members
 	w := &r.Waiting
@@ -243,7 +242,8 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 				s.takesItsWord(p, id)
 		}},
 		{"restarted", w.Restarted, func(id order.ServerID) bool {
-			// It cannot know what happened where it does not get to, here and above.
+			// Here and above, the server cannot know what happened to a member that it does not
+			// hear.
 			return !s.hears(p, id) || !slices.Contains(s.servers[id].process.runs, newest)
 		}},
 		{"one that had perhaps more", w.Perhaps, func(id order.ServerID) bool {
@@ -274,10 +274,11 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 	return append(wrong, falsehood{claim: claimNames, truth: truth})
 }
 
-// takesItsWord reports whether a server can only repeat what another one says: that its disk does
-// not count. The chain of the other one names another disk for it, while that of the server names
-// none, and cannot know better. Both are wrong only where an old disk came back and was admitted
-// again, by a block that neither of them has: the chain names a disk a second time only then.
+// takesItsWord reports whether a server can only repeat the claim of another one that its disk does
+// not count. The chain of the other one names another disk for it. The chain of the server itself
+// names none, so it cannot know better. Both are wrong only if an old disk came back and was
+// admitted again by a block that neither of them has: only then does the chain name a disk a second
+// time.
 func (s *simulation) takesItsWord(p *process, id order.ServerID) bool {
 	own, m := s.servers[id].process.chain.head().members, p.chain.head().members
 	at, found := slices.BinarySearch(m.members, id)
@@ -285,8 +286,9 @@ func (s *simulation) takesItsWord(p *process, id order.ServerID) bool {
 		!s.disksCount(own, id)
 }
 
-// wrongHelp says why it is not so that a server waits for the members that it names: a group
-// orders, or more are needed. Only a server that knows the newest membership can know the latter.
+// wrongHelp lists the ways in which a server's claim to wait for the named members is false: a
+// group orders, or more members are needed. Only a server that knows the newest membership can know
+// the latter.
 func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	if s.orderedBy(p, &shard.Reason{Generation: s.newestRun().Generation()}) {
 		return []falsehood{{claim: claimHelp, truth: "a group that it can reach orders"}}
@@ -303,11 +305,11 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 			return []falsehood{{claim: claimHelp, truth: "no majority is there that remembers"}}
 		}
 	}
-	var unnamed []order.ServerID // that remember, and are not there
+	var unnamed []order.ServerID // members that remember and are not there
 	there := s.count(m.members, func(id order.ServerID) bool {
 		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) ||
 			slices.Contains(r.Full, id)
-		// A link may lead one way: for the server, one that it heard a moment ago is there.
+		// A link may lead one way: the server considers a member that it heard recently as there.
 		hearsay := Instant(s.life.setting.timing.Hearsay) * tick
 		heard := p.heardAt[id] > 0 && s.now-p.heardAt[id] < hearsay
 		is := named || heard || s.answers(p, id)
@@ -318,15 +320,15 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	})
 	remember := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) })
 	if there >= m.quorum() || remember < m.quorum() {
-		return nil // or the operator has disks on the shelf that are needed
+		return nil // otherwise the operator has disks on the shelf that are needed
 	}
 	truth := fmt.Sprintf("with those that it names no majority remembers, and it does not name %v",
 		unnamed)
 	return []falsehood{{claim: claimHelp, truth: truth}}
 }
 
-// orderedBy reports whether somebody that a server can reach orders in the generation that it
-// names, or a later one.
+// orderedBy reports whether a server can reach another one that orders in the generation that the
+// reason names, or a later one.
 func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
@@ -335,10 +337,9 @@ func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	})
 }
 
-// alone reports whether another server's disk is full, and a server left the two that their group
-// was. One that has no space begins no round. So it does not notice that it waits for the server
-// that left, and never says that it is stalled. But one of two is no majority, so that it cannot
-// order.
+// alone reports whether the disk of q is full and p left a group of these two. A server without
+// space begins no round. It therefore does not notice that it waits for the server that left, and
+// never reports that it is stalled. One of two is no majority, so it cannot order.
 func alone(p, q *process) bool {
 	left := q.engine.Status().Members
 	return q.disk.full && !p.works() && len(left) <= 2 &&
@@ -348,7 +349,7 @@ func alone(p, q *process) bool {
 }
 
 // holdsChain reports whether a server holds the chain of the newest run, and can reach a member of
-// it that would take it in.
+// it that would admit it.
 func (s *simulation) holdsChain(p *process) bool {
 	newest := s.newestRun()
 	return slices.ContainsFunc(s.servers, func(v server) bool {
@@ -368,21 +369,21 @@ func (s *simulation) answers(p *process, id order.ServerID) bool {
 	return id == p.self || s.reaches(p, id) && s.servers[id].pauses == 0
 }
 
-// hears reports whether what another server says gets to a process.
+// hears reports whether messages of another server reach a process.
 func (s *simulation) hears(p *process, id order.ServerID) bool {
 	v := &s.servers[id]
 	return v.process != nil && v.process.up() && v.pauses == 0 &&
 		s.network.link(id, p.self).cuts == 0
 }
 
-// disksCount reports whether the disk of a server counts under a membership, wherever the server
-// is.
+// disksCount reports whether the disk of a server counts under a membership, even if the server is
+// unreachable.
 func (s *simulation) disksCount(m *membership, id order.ServerID) bool {
 	v := &s.servers[id]
 	return m.counts(id, v.disk.id, v.disk.original)
 }
 
-// count counts the servers of which something holds.
+// count returns how many of the servers satisfy holds.
 func (s *simulation) count(servers []order.ServerID, holds func(id order.ServerID) bool) int {
 	count := 0
 	for _, id := range servers {

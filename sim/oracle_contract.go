@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Contract is what order.Broadcaster asks of an engine apart from its deliveries: no panic, no
-// refusal of what is right, no frame to nobody.
+// Contract is the contract of order.Broadcaster apart from deliveries: an engine does not panic,
+// does not refuse valid input, and sends no frame to itself or to an unknown server.
 const Contract order.Property = "contract"
 
 // breach records a breach of the contract by a server's engine.
@@ -19,7 +19,7 @@ func (s *simulation) breach(id order.ServerID, what string) {
 		Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
 }
 
-// halted reports whether an engine refuses something because it has halted, which is its right; the
+// halted reports whether an engine refuses something because it has halted, which is allowed. The
 // liveness phase judges whether it had reason to.
 func (s *simulation) halted(id order.ServerID, err error) bool {
 	if !errors.Is(err, order.ErrHalted) {
@@ -37,8 +37,8 @@ func (s *simulation) recoverPanic() {
 	}
 	s.breach(s.current, fmt.Sprintf("panic: %v", cause))
 	evidence := &s.broken[len(s.broken)-1].Evidence
-	// The frames of the stack that matter are in pairs of lines, function and place, after those of
-	// the panic itself.
+	// The relevant frames of the stack follow those of the panic itself. Each is a pair of lines,
+	// function and place.
 	lines := strings.Split(string(debug.Stack()), "\n")
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") && i+2 < len(lines) {

@@ -6,14 +6,14 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Durable is the property that a block that anybody knew to be durable is in every later
+// Durable is the property that a block that any server knew to be durable is in every later
 // generation, that there is one such block at each height, and that no server ever sets it aside.
-// It holds unless a majority of the disks of the map forgot without notice, which the seed does
-// only where a bug is planted. What a server itself knew to be durable it never sets aside,
-// whatever the others forgot.
+// It holds unless a majority of the disks of the map forgot unnoticed, which only happens if a bug
+// is planted. A server never sets aside what it knew itself to be durable, whatever the others
+// forgot.
 const Durable order.Property = "durable"
 
-// judgeDurable judges a height that a server takes for durable.
+// judgeDurable judges a height that a server considers durable.
 func (s *simulation) judgeDurable(p *process, height uint64) {
 	s.trace.note(s.now, 115, uint64(p.self), height)
 	s.trace.say(s.now, "%d knows block %d to be durable", p.self, height)
@@ -48,7 +48,7 @@ func (s *simulation) judgeDurable(p *process, height uint64) {
 	}
 }
 
-// judgeLine judges where a generation begins: with everything that is durable, and everything
+// judgeLine judges the base of a generation: it must have everything durable, and everything
 // ordered that may not be given up.
 func (s *simulation) judgeLine(l *line) {
 	if !s.lossExcused() {
@@ -64,7 +64,7 @@ func (s *simulation) judgeLine(l *line) {
 	s.judgeGivenUp(l)
 }
 
-// judgeSetAside judges which blocks a server takes off its chain.
+// judgeSetAside judges which blocks a server removes from its chain.
 func (s *simulation) judgeSetAside(p *process, keep uint64) {
 	if known := max(p.disk.knew, p.chain.durable); keep < known {
 		s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep),
@@ -84,9 +84,9 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 }
 
 // unclaimed reports whether a server that is about to begin a generation holds a block that it
-// never told the others to have stored: its disk counts for none of them. It fetched the block
-// before it knew where the generation begins, and executes the tail of the decision in its place,
-// which may make the same one.
+// never reported as stored, so its disk does not count for it. It fetched the block before it knew
+// where the generation begins. It executes the tail of the decision in place of the block, which
+// may make the same block.
 func (s *simulation) unclaimed(p *process, height uint64) bool {
 	d := p.disk.state.Decided
 	if d == nil || p.disk.state.Activated.Generation() >= d.Generation {

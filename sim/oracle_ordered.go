@@ -9,21 +9,21 @@ import (
 )
 
 // Ordered is the property that a block that an engine A-delivered survives every failure that
-// leaves the group working. A later generation may give it up in one case alone: of the servers
-// whose promises it was made of, none that took part in the block's generation, or a later one, had
-// the block on its disk, and fewer than a majority of the run's shard were still the process that
-// took part in the run: the others restarted, or came with another disk, and had forgotten their
-// votes. A generation that never began hands on what it gave up: the next one begins where it would
-// have.
+// leaves the group working. A later generation may give it up in one case only. Of the servers
+// whose promises the generation is based on, none that took part in the block's generation or a
+// later one had the block on its disk. And fewer than a majority of the run's shard were still the
+// process that took part in the run: the others restarted, or came with another disk, and had
+// forgotten their votes. If a generation never began, the next one begins where it would have, and
+// gives up the same blocks.
 const Ordered order.Property = "ordered"
 
-// noteOrdered notes a block that an engine A-delivered first. Where later generations have begun
-// already, the block must be in them, but for those after one that may do without it.
+// noteOrdered records a block that an engine A-delivered first. If later generations have begun
+// already, they must have the block, up to the first one that may give it up.
 func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 	o := &orderedBlock{block: b, run: l.run(p.group.Run), by: p.self}
 	for number := l.generation + 1; number <= s.life.newest.generation; number++ {
 		if later := s.life.lines[number]; later != nil && s.judgeOrdered(later, o) {
-			return // it was given up before it was there
+			return // it was given up before it was recorded
 		}
 	}
 	s.life.ordered = append(s.life.ordered, o)
@@ -66,8 +66,9 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	return true
 }
 
-// gaveUp returns the generation whose promises decided where a line begins, and its members: the
-// first of those since an older one that never began and from whose base and tail it goes on.
+// gaveUp returns the generation whose promises decided where a line begins, and its members. It
+// goes back from the line's generation to older ones that never began, as long as their base and
+// tail are the same, and not before since.
 func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Generation,
 	[]order.ServerID) {
 	number, members := l.generation, l.members
@@ -83,7 +84,8 @@ func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Ge
 	return number, members
 }
 
-// vowed returns what a member of a decided generation vowed, as its value was first proposed.
+// vowed returns the vow of a member of a decided generation, as of the first proposal of the
+// decided value.
 func (s *simulation) vowed(number generation.Generation, member order.ServerID) *vow {
 	decided := s.life.decided[number]
 	for _, proposed := range s.life.proposals[number] {

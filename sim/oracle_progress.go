@@ -10,7 +10,7 @@ import (
 // within bounded time after the last fault and submission, and with nothing left to do.
 const Progress order.Property = "progress"
 
-// judgeProgress looks for survivors with work left. It is asked when nothing more happens, or when
+// judgeProgress looks for survivors with work left. It is called when no event is left, or when
 // time is up.
 func (s *simulation) judgeProgress(timeUp bool) {
 	var evidence []string
@@ -38,7 +38,7 @@ func (s *simulation) judgeProgress(timeUp bool) {
 	}
 }
 
-// describeStatus shows where a server stands.
+// describeStatus describes the state of a server.
 func describeStatus(status order.Status, pool int) string {
 	mode := "unreliable"
 	if status.Reliable {

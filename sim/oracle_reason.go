@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// Reason is the property that a server that does not order says why, and that what it says is so.
+// Reason is the property that a server that does not order gives a reason, and that the reason is
+// true.
 const Reason order.Property = "reason"
 
 // judgeView judges what people see of a server.
@@ -41,7 +42,7 @@ func (s *simulation) judgeView(p *process) {
 	}
 }
 
-// starts reports whether the start of an engine is yet to be carried out.
+// starts reports whether the start of an engine is yet to be executed.
 func (p *process) starts() bool {
 	return slices.ContainsFunc(p.effects, func(e shard.Effect) bool {
 		_, start := e.(shard.Start)

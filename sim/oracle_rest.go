@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// look is the liveness phase: faults are over, so that after a while every member that comes back
-// is in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and
-// all blocks are everywhere, on disks, and durable. Then the run is over.
+// look is the liveness phase. Faults are over. After a while every member that comes back is in the
+// group with a disk that counts, unreliable rounds are back, nothing is left to do, and all blocks
+// are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
 	if !s.life.setting.alone && s.life.pending == 0 && s.now >= s.faultsEnd &&
 		!s.allSound(nobody, spared, s.inserted()) {
@@ -67,7 +67,7 @@ func (s *simulation) restless() []string {
 	return evidence
 }
 
-// restlessAt says what keeps one member from rest.
+// restlessAt returns what keeps one member from rest.
 func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) string {
 	p := v.process
 	if p == nil || !p.up() || !p.works() {
@@ -97,7 +97,8 @@ func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) st
 	return ""
 }
 
-// judgeBlocks: what was submitted to a process that is still there is in the chain.
+// judgeBlocks checks that every entry is in the chain that was submitted to a process that is still
+// there.
 func (s *simulation) judgeBlocks() {
 	for _, a := range s.life.asks {
 		v := &s.servers[a.server]
@@ -113,7 +114,7 @@ func (s *simulation) judgeBlocks() {
 	}
 }
 
-// judgeRestless is judgeProgress for a shard that lives on.
+// judgeRestless is like judgeProgress, for a shard that lives on.
 func (s *simulation) judgeRestless() {
 	if s.clash() {
 		s.trace.say(s.now,

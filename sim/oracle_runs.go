@@ -13,8 +13,8 @@ import (
 // engine of an earlier one.
 const Freeze order.Property = "freeze"
 
-// judgeStart: all members of a run begin it alike: after the same block and round, with the same
-// group. The first run of a generation begins with everything that has to be in it (judgeLine).
+// judgeStart checks that all members of a run begin it alike: after the same block and round, with
+// the same group. The first run of a generation must begin with everything that judgeLine requires.
 func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	number := g.Run.Generation()
 	l := s.life.lines[number]
@@ -27,7 +27,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 		s.life.lines[number] = l
 		s.life.all = append(s.life.all, l)
 		// A server that stood still may begin a generation that the others left for a later one
-		// before anybody acted in it. It gets nowhere there.
+		// before any of them acted in it. It makes no progress there.
 		if s.life.newest == nil || s.life.newest.generation < number {
 			s.life.newest = l
 			s.judgeLine(l)
@@ -62,7 +62,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 }
 
 // judgeDelivery judges a round that a server A-delivers: by set agreement, which holds within a
-// generation; by the form of the round; and by what the server promised.
+// generation; by the form of the round; and by the server's promises.
 func (s *simulation) judgeDelivery(p *process, c *content) {
 	g := p.group
 	s.trace.note(s.now, 102, uint64(p.self), uint64(g.Run), uint64(c.epoch), uint64(c.round),
@@ -88,8 +88,9 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 		return
 	}
 	if at > len(l.rounds) {
-		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s, nobody delivered round %d",
-			p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
+		s.broke(order.RoundForm,
+			fmt.Sprintf("server %d A-delivers %s, no server delivered round %d",
+				p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
 		return
 	}
 	if wrong := r.wrongForm(c); wrong != "" {
@@ -112,8 +113,8 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 	l.rounds = append(l.rounds, &lineRound{run: g.Run, by: p.self, round: c})
 }
 
-// wrongForm says what is wrong with a round's form: origins and removed servers together are those
-// of the group that were left, each once.
+// wrongForm returns what is wrong with a round's form. Origins and removed servers together must be
+// the remaining members of the group, each once.
 func (r *lineRun) wrongForm(c *content) string {
 	var all []order.ServerID
 	for _, m := range c.messages {
@@ -130,7 +131,7 @@ func (r *lineRun) wrongForm(c *content) string {
 	return ""
 }
 
-// same reports whether two rounds are one.
+// same reports whether two rounds are equal.
 func (c *content) same(other *content) bool {
 	return c == other || c.round == other.round && c.epoch == other.epoch &&
 		slices.Equal(c.removed, other.removed) &&
@@ -139,8 +140,8 @@ func (c *content) same(other *content) bool {
 		})
 }
 
-// judgeBlock judges a block that a server's chain takes: by integrity; and, where the server's
-// engine A-delivered it, by the chain of its generation.
+// judgeBlock judges a block that a server's chain takes: by integrity and, if the server's engine
+// A-delivered it, by the chain of its generation.
 func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	s.judgeIntegrity(p.self, b)
 	if s.trace.text != nil {
@@ -166,7 +167,7 @@ func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	s.noteOrdered(p, l, b)
 }
 
-// judgeIntegrity: each entry of a user is one that a user submitted to its origin.
+// judgeIntegrity checks that each user's entry was submitted to its origin.
 func (s *simulation) judgeIntegrity(id order.ServerID, b *block) {
 	for _, m := range b.entries {
 		if m.Payload[0] != entryUser {
@@ -175,13 +176,13 @@ func (s *simulation) judgeIntegrity(id order.ServerID, b *block) {
 		if a := s.life.asked[string(m.Payload)]; a == nil || a.server != m.Origin {
 			s.broke(order.Integrity,
 				fmt.Sprintf("server %d has block %d with an entry of server %d", id, b.height,
-					m.Origin), "nobody submitted it there")
+					m.Origin), "no user submitted it there")
 			return
 		}
 	}
 }
 
-// describeRound shows a round in evidence.
+// describeRound describes a round in evidence.
 func describeRound(r generation.Run, c *content) string {
 	text := fmt.Sprintf("round %d in [run %v, epoch %d]: messages of", c.round, run(r), c.epoch)
 	for _, m := range c.messages {

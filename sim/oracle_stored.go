@@ -8,25 +8,25 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// Stored is the property that what a server says that it stored is on its disk, also after a loss
-// of power there. Only a damaged or lost disk, or the shard that goes on without the blocks, takes
-// it away.
+// Stored is the property that everything that a server claims to have stored is on its disk, even
+// after a loss of power there. Only a damaged or lost disk, or a shard that goes on without the
+// blocks, removes it.
 const Stored order.Property = "stored"
 
-// Persistence is the property that what a server says is on its disk before it says so: a promise,
-// an acceptance, the blocks that it reports.
+// Persistence is the property that a server's claims are on its disk before it makes them: a
+// promise, an acceptance, the blocks that it reports.
 const Persistence order.Property = "persistence"
 
-// Branch is the property that the head that a server reports as it promises is not on another
-// branch than the generation that it names with it.
+// Branch is the property that the head that a server reports with a promise is not on another
+// branch than the generation that it names with the head.
 const Branch order.Property = "branch"
 
-// judgeStored notes which blocks a server says that it stored.
+// judgeStored records which blocks a server claims to have stored.
 func (s *simulation) judgeStored(p *process, height uint64) {
 	s.servers[p.self].acked = p.chain.blocks[height]
 }
 
-// judgeRestart looks at the disk of a server that begins anew.
+// judgeRestart checks the disk of a server that starts again.
 func (s *simulation) judgeRestart(id order.ServerID) {
 	v := &s.servers[id]
 	if v.acked == nil {
@@ -38,7 +38,7 @@ func (s *simulation) judgeRestart(id order.ServerID) {
 	}
 }
 
-// judgeAnnouncement: a server announces what is so.
+// judgeAnnouncement checks that a server's announcement is true.
 func (s *simulation) judgeAnnouncement(p *process, a *shard.Announcement) {
 	if before := p.before; a.Heights.Ordered < uint64(len(before)) &&
 		before[a.Heights.Ordered].hash == a.Tip {
@@ -52,7 +52,7 @@ func (s *simulation) judgeAnnouncement(p *process, a *shard.Announcement) {
 	}
 }
 
-// judgeSynod: a server's disk holds what its message rests on.
+// judgeSynod checks that a server's disk holds what its message is based on.
 func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	d := p.disk
 	settled := d.state.Decided != nil && d.state.Decided.Generation >= m.Generation
@@ -78,10 +78,10 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	}
 }
 
-// judgeHead: the head that a server reports is not on another branch than the generation that it
-// names and all later ones. Heads compare by generation first, so that blocks of a branch that was
-// given up, fetched and reported under a later generation, could take the place of durable ones. A
-// head that is further, on the chain of a later generation, does no harm.
+// judgeHead checks that the head that a server reports is not on another branch than the generation
+// that it names and all later ones. Heads compare by generation first. Blocks of a branch that was
+// given up, fetched and reported under a later generation, could therefore replace durable ones. A
+// head that is further, on the chain of a later generation, is harmless.
 func (s *simulation) judgeHead(p *process, m *generation.Message) {
 	h := m.Report.Head
 	l := s.life.lines[h.Generation]
@@ -104,8 +104,8 @@ func (s *simulation) judgeHead(p *process, m *generation.Message) {
 			b.height, b.hash[:4], h.Generation, l.base.height, l.tip.height, l.tip.hash[:4]))
 }
 
-// noteVow notes what a server's disk holds from now on: what it promised, and what the server was
-// as it did; what it accepted; and what it knows to be decided.
+// noteVow records what a server's disk holds from now on: its promise and the server's state at
+// that time, its acceptance, and the decision that it knows.
 func (s *simulation) noteVow(p *process, state *generation.State) {
 	l := s.life
 	if d := state.Decided; d != nil {
@@ -127,7 +127,7 @@ func (s *simulation) noteVow(p *process, state *generation.State) {
 	}
 }
 
-// noteProposal notes a value that is accepted, with what its members vowed.
+// noteProposal records an accepted value, with the vows of its members.
 func (s *simulation) noteProposal(value *generation.Decision) {
 	proposals := s.life.proposals[value.Generation]
 	for i := range proposals {
@@ -142,6 +142,6 @@ func (s *simulation) noteProposal(value *generation.Decision) {
 	s.life.proposals[value.Generation] = append(proposals, proposal{value, vows})
 }
 
-// judgesPersistence reports whether persistence is judged as it happens, and not only by what comes
-// of it.
+// judgesPersistence reports whether persistence is judged as it happens, and not only by the
+// consequences.
 func (s *simulation) judgesPersistence() bool { return !s.options.group.ByConsequence }

@@ -15,10 +15,10 @@ import (
 //   - It is more than clock.MaxStep younger only if its time is that of a batch that shows the
 //     clocks of a majority of the parent's members.
 //   - Servers that execute the same round after the same block give it the same time.
-//   - While the clocks that are ever wrong are fewer than a majority of the members, no block is
-//     dated later than accuracy + clock.Bound after the true time.
-//   - With the same condition, a node proposes a time that is between A + accuracy + clock.Bound
-//     before the true time and accuracy + clock.Bound after it, where A is the age of the oldest
+//   - While fewer than a majority of the members ever have wrong clocks, no block is dated later
+//     than accuracy + clock.Bound after the true time.
+//   - Under the same condition, a node proposes a time between A + accuracy + clock.Bound before
+//     the true time and accuracy + clock.Bound after it, where A is the age of the oldest
 //     announcement that any node heard so far.
 //   - At rest, if a majority of the members run and their clocks were always right, each of them
 //     proposes its time and warns of nothing, and a block that it alone proposes is dated no more
@@ -28,36 +28,37 @@ import (
 // So the time comes back with the first such block. It is never later than accuracy + clock.Bound
 // after the true time, which therefore reaches it within that time.
 //
-// The bounds follow from the rules of package clock. A node proposes its clock if those of a
-// majority seem to be within the bound of it. One of these is right: it showed a time within
-// accuracy of the true one when it was announced. Since then it went on, and the node counts that
-// from when it heard the announcement, which is at most A later. So the clock seems to show what
-// is between A + accuracy before the true time and accuracy after it, and the proposal is within
-// the bound of that. A block has its parent's time or a time that was proposed, or less than
-// that, and true time goes on; so the upper bound holds for each block after it holds for its
-// parent.
+// The bounds follow from the rules of package clock. A node proposes its clock if the clocks of a
+// majority seem to be within the bound of it. One of these clocks is right: it showed a time within
+// accuracy of the true one when it was announced. It has advanced since then, and the node counts
+// that from when it heard the announcement, which is at most A later. So the clock seems to show a
+// time between A + accuracy before the true time and accuracy after it, and the proposal is within
+// the bound of that. A block has its parent's time or at most a proposed time, and true time
+// advances. So if the upper bound holds for the parent, it holds for the block.
 const Time order.Property = "time"
 
-// rounding is what whole milliseconds may add up to.
+// rounding is the maximum sum of rounding errors to whole milliseconds.
 const rounding clock.Milliseconds = 2
 
-// heardSince is after how long what nodes know of clocks is from after the last fault.
+// heardSince is the time after the last fault when everything that nodes know about clocks was
+// heard after that fault.
 const heardSince = Instant(clock.HeardLasts/time.Nanosecond) + 2_000*millisecond
 
-// probeNumber numbers the entries of probes, far from the users'.
+// probeNumber numbers the entries of probes, far from the users' numbers.
 const probeNumber = 1 << 20
 
-// timed is what the oracle of the time remembers.
+// timed is the state of the oracle of the time.
 type timed struct {
-	// wrong are the servers whose clocks are wrong at some time, and unsure says that they were a
-	// majority of some membership: then they may keep the time.
+	// wrong are the servers whose clocks are wrong at some time. unsure reports that they were a
+	// majority of some membership, so that they may decide the time.
 	wrong  []bool
 	unsure bool
 	// oldest is the age of the oldest announcement that a node heard.
 	oldest Instant
 	// children are the blocks after each block, with the rounds that they were made of.
 	children map[*block][]dated
-	// probed is the true time at which the right server was asked for a block at rest.
+	// probes counts the probes. probed is the true time at which a server with a right clock was
+	// asked for a block at rest.
 	probes int
 	probed clock.Milliseconds
 }
@@ -71,7 +72,7 @@ func (s *simulation) newTimed() timed {
 	return timed{wrong: make([]bool, len(s.servers)), children: make(map[*block][]dated)}
 }
 
-// noteMembers notes whether a majority of a membership may have wrong clocks.
+// noteMembers records whether a majority of a membership may have wrong clocks.
 func (s *simulation) noteMembers(m *membership) {
 	wrong := 0
 	for _, id := range m.members {
@@ -82,7 +83,7 @@ func (s *simulation) noteMembers(m *membership) {
 	s.life.unsure = s.life.unsure || wrong >= clock.Majority(len(m.members))
 }
 
-// noteAge notes how old an announcement is that is heard.
+// noteAge records the age of an announcement that is heard.
 func (s *simulation) noteAge(l *letter) { s.life.oldest = max(s.life.oldest, s.now-l.sent) }
 
 // judgeProposal judges the time that a server may propose.
@@ -101,7 +102,7 @@ func (s *simulation) judgeProposal(p *process, v *clock.View) {
 	}
 }
 
-// judgeTime judges the time of a block when the first server makes it of a round.
+// judgeTime judges the time of a block when the first server makes it from a round.
 func (s *simulation) judgeTime(p *process, b *block, c *content) {
 	if b.members != b.parent.members {
 		s.noteMembers(b.members)
@@ -152,15 +153,15 @@ func shows(m *membership, clocks []clock.MemberClock) bool {
 	return 2*len(shown) > len(m.members)
 }
 
-// probe has servers propose blocks at rest, first one whose clock is wrong and then one whose clock
-// was always right, and judges what came of that. It reports whether there is more to wait for.
+// probe makes servers propose blocks at rest, first one whose clock is wrong and then one whose
+// clock was always right, and judges the results. It reports whether there is more to wait for.
 func (s *simulation) probe() (waits bool) {
 	if !s.options.Faults.Has(FaultClock) || s.life.setting.alone || s.over() {
 		return false
 	}
 	l := s.life
 	if s.now < s.faultsEnd+heardSince {
-		return s.options.Seed%8 == 0 // only some lives wait until clocks are heard that count
+		return s.options.Seed%8 == 0 // only some lives wait until they hear clocks that count
 	}
 	right, wrong := s.keepers()
 	judged := !l.unsure && 2*len(right) > len(l.tip().members.members)
@@ -181,8 +182,8 @@ func (s *simulation) probe() (waits bool) {
 	return false
 }
 
-// keepers lists the members that run: those with clocks that were always right, and those with
-// clocks that are far off now.
+// keepers lists the running members with clocks that were always right, and those with clocks that
+// are far off now.
 func (s *simulation) keepers() (right, wrong []order.ServerID) {
 	for _, id := range s.life.tip().members.members {
 		v := &s.servers[id]
@@ -198,7 +199,7 @@ func (s *simulation) keepers() (right, wrong []order.ServerID) {
 	return right, wrong
 }
 
-// judgeViews judges what nodes know of their clocks at rest.
+// judgeViews judges what nodes know about their clocks at rest.
 func (s *simulation) judgeViews(right, wrong []order.ServerID) {
 	for _, id := range right {
 		if view := s.servers[id].process.ownView(); view.Time == clock.NoTime ||
@@ -216,19 +217,19 @@ func (s *simulation) judgeViews(right, wrong []order.ServerID) {
 	}
 }
 
-// ask has a user submit an entry to a server.
+// ask makes a user submit an entry to a server.
 func (s *simulation) ask(id order.ServerID) {
 	entry := payload(s.adversary, int(id), probeNumber+s.life.probes, payloadMin)
 	s.trace.say(s.now, "a user submits to %d at rest", id)
 	s.liveNow(event{at: s.now, kind: submission, server: id, frame: entry})
 }
 
-// span shows a span of the time of blocks.
+// span converts a span of the time of blocks, for output.
 func span(ms clock.Milliseconds) time.Duration {
 	return time.Duration(min(max(ms, -200*yearMs), 200*yearMs)) * time.Millisecond
 }
 
-// markWrong notes which servers the plan gives wrong clocks.
+// markWrong records which servers the plan gives wrong clocks.
 func (s *simulation) markWrong() {
 	for i := range s.life.disturbances {
 		if d := &s.life.disturbances[i]; d.kind == FaultClock {
@@ -238,7 +239,7 @@ func (s *simulation) markWrong() {
 	s.noteMembers(s.life.genesis.members)
 }
 
-// indexes are the members as package clock numbers them.
+// indexes returns the members with the numbers of package clock.
 func (m *membership) indexes() []clock.MemberIndex {
 	indexes := make([]clock.MemberIndex, len(m.members))
 	for i, id := range m.members {

@@ -7,10 +7,10 @@ import (
 )
 
 // Tolerance is the property that a group goes on only while no more servers have failed than it
-// tolerates: then it halts.
+// tolerates. After that it halts.
 const Tolerance order.Property = "tolerance"
 
-// judgeTolerance looks for a delivery past the end of a group.
+// judgeTolerance looks for a delivery after too many failures.
 func (s *simulation) judgeTolerance(id order.ServerID, d order.Delivery) {
 	v := &s.servers[id]
 	v.removed += len(d.Removed)

@@ -10,14 +10,14 @@ import (
 )
 
 // A payload is what a server A-broadcasts in a round: at most one entry for the chain, before it
-// what its server says of the time, and behind it the marks that an eon or a generation ends with.
-// An empty payload has none of these.
+// the server's stamp of the time, and behind it the marks that end an eon or a generation. An empty
+// payload has none of these.
 
-// The first byte of an entry says what it is.
+// The first byte of an entry is its kind.
 const (
-	entryUser  byte = 'u' // what a user submitted
-	entryJoin  byte = 'j' // the operator takes a server into the membership
-	entryLeave byte = 'l' // the operator takes a server out of it
+	entryUser  byte = 'u' // a user submitted it
+	entryJoin  byte = 'j' // the operator adds a server to the membership
+	entryLeave byte = 'l' // the operator removes a server from it
 	entryAdmit byte = 'a' // a member counts with another disk from here on
 )
 
@@ -25,9 +25,10 @@ const (
 type change struct {
 	kind   byte
 	server order.ServerID
-	// disk is the one that the member counts with, of an entryAdmit.
+	// disk is the disk that the member counts with (entryAdmit).
 	disk generation.DiskID
-	// by is the member that signed it, and nonce tells two such entries of it apart.
+	// by is the member that signed the entry. nonce distinguishes two such entries of the same
+	// member.
 	by    order.ServerID
 	nonce uint64
 }
@@ -62,11 +63,11 @@ const (
 	flagBench   = 0x40
 	flagStamp   = 0x20
 	clockSize   = 4 + 4
-	// overhead bounds what a payload has besides its entry.
+	// overhead bounds the size of a payload besides its entry.
 	overhead = marksMax*markSize + 4 + 1 + changeSize + 8 + 1 + clocksMax*clockSize
 )
 
-// marks are the wishes to change the group that a payload carries.
+// marks are the requests to change the group that a payload carries.
 type marks struct {
 	entrants []shard.Entrant
 	benched  []order.ServerID // at most one in a payload
@@ -75,8 +76,8 @@ type marks struct {
 
 func (m *marks) any() bool { return m.regroup || len(m.entrants)+len(m.benched) > 0 }
 
-// stamp is what a payload with an entry says of the time: its server's, and the clocks that prove
-// it.
+// stamp is what a payload with an entry says about the time: its server's time, and the clocks that
+// prove it.
 type stamp struct {
 	time   clock.Milliseconds
 	clocks []clock.MemberClock
@@ -166,7 +167,8 @@ func stampOf(payload []byte) stamp {
 	return said
 }
 
-// changes is allconcur.Config.Change: whether a round holds a mark or a change of the membership.
+// changes implements allconcur.Config.Change: it reports whether a round holds a mark or a change
+// of the membership.
 func changes(d order.Delivery) bool {
 	for _, m := range d.Messages {
 		entry, marked := splitPayload(m.Payload)

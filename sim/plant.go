@@ -5,18 +5,18 @@ import (
 	"github.com/ledgerd/ledgerd/clock"
 )
 
-// Plant is a bug to plant in the life of a shard, to prove that an oracle finds it: in the machine,
-// or in what surrounds it.
+// Plant is a bug to plant in the life of a shard, in the machine or around it, to prove that an
+// oracle finds it.
 type Plant uint8
 
 // The bugs.
 const (
 	PlantNone Plant = iota
-	// PlantPromiseNotPersisted has the disk forget what was promised.
+	// PlantPromiseNotPersisted makes the disk forget promises.
 	PlantPromiseNotPersisted
-	// PlantSaveAfterSend writes what was promised only after the promise is sent.
+	// PlantSaveAfterSend writes a promise only after it is sent.
 	PlantSaveAfterSend
-	// PlantIdentityBeside keeps a disk's identity beside the data only: lost data go unnoticed.
+	// PlantIdentityBeside keeps a disk's identity beside the data only, so lost data go unnoticed.
 	PlantIdentityBeside
 	// PlantDurableNotPersisted forgets with the process which blocks are durable.
 	PlantDurableNotPersisted
@@ -26,13 +26,14 @@ const (
 	PlantPromiseNotFrozen
 	// PlantLostDiskIgnored counts disks that were lost.
 	PlantLostDiskIgnored
-	// PlantOwnMedian dates a block by the proposers' clocks alone: one proposer is its own median.
+	// PlantOwnMedian dates a block by the proposers' clocks alone, so one proposer is its own
+	// median.
 	PlantOwnMedian
 	// PlantUnboundedStep takes a step of any size without the clocks of a majority.
 	PlantUnboundedStep
-	// PlantOwnClockCounts lets a server propose its clock, whatever the others' show.
+	// PlantOwnClockCounts lets a server propose its clock, whatever the others' clocks show.
 	PlantOwnClockCounts
-	// The others have servers give false reasons (plant_reason.go).
+	// The following bugs make servers give false reasons (plant_reason.go).
 	PlantReasonUnreachable
 	PlantReasonSilent
 	PlantReasonForgot
@@ -50,7 +51,7 @@ const (
 	plantsEnd
 )
 
-// plantNames are the names on a command line.
+// plantNames are the names on the command line.
 var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside",
 	"durable-not-persisted",
 	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored",
@@ -59,7 +60,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering"}
 
-// String names the bug as a command line would.
+// String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
 
 // Plants lists the bugs.
@@ -71,7 +72,7 @@ func Plants() []Plant {
 	return all
 }
 
-// clock is the bug in how blocks get their times, if it is there.
+// clock returns the bug in the times of blocks, if it is one.
 func (p Plant) clock() clock.Fault {
 	switch p {
 	case PlantOwnMedian:
@@ -84,7 +85,7 @@ func (p Plant) clock() clock.Fault {
 	return clock.FaultNone
 }
 
-// synod is the bug in the synod, if it is there.
+// synod returns the bug in the synod, if it is one.
 func (p Plant) synod() generation.Fault {
 	switch p {
 	case PlantPromiseNotFrozen:

@@ -8,7 +8,7 @@ import (
 )
 
 // TestPlantsAreCaught plants each bug of the life around the engines, and each false reason, and
-// bounds the lives until an oracle sees it. Those that take a schedule of their own are in
+// bounds the lives until an oracle finds it. Bugs that need a schedule of their own are in
 // TestScenarios.
 func TestPlantsAreCaught(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // seedsUntilCaught runs seeds from 1 on until one breaks a property, and returns how many that
-// took: 0 if none of limit does.
+// took, or 0 if none of limit does.
 func seedsUntilCaught(t *testing.T, options Options, limit int) int {
 	t.Helper()
 	caught := 0
@@ -40,8 +40,8 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		limit   int
 	}{
 		{allconcur.FaultDroppedForward, allconcur.EngineAllConcur, []int{3, 5, 6, 8, 16, 32}, 30},
-		// In a group of three all are neighbours, and one failure only starts the reliable round in
-		// which a second one would need the relays.
+		// In a group of three, all servers are neighbours, and one failure only starts the reliable
+		// round in which a second one would need the relays.
 		{allconcur.FaultDroppedForward, allconcur.EngineAllConcurPlus, []int{5, 6, 8, 16, 32}, 30},
 		// AllConcur has no unreliable rounds to deliver early.
 		{allconcur.FaultEarlyDelivery, allconcur.EngineAllConcurPlus, []int{3, 5, 6, 8, 16, 32},
@@ -121,7 +121,7 @@ func (s sabotage) Ready() order.Ready {
 
 func (s sabotage) Undelivered() bool { return s.forever || s.Broadcaster.Undelivered() }
 
-// TestOraclesCanFail sabotages server 2 of 5 so that each oracle of this room has something to say.
+// TestOraclesCanFail sabotages server 2 of 5 so that each oracle of this package finds a violation.
 func TestOraclesCanFail(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -208,7 +208,7 @@ func TestOraclesCanFail(t *testing.T) {
 	}
 }
 
-// TestProgressTellsWhereServersStand looks at the evidence beside a broken liveness property.
+// TestProgressTellsWhereServersStand checks the evidence of a broken liveness property.
 func TestProgressTellsWhereServersStand(t *testing.T) {
 	t.Parallel()
 	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
@@ -226,8 +226,8 @@ func TestProgressTellsWhereServersStand(t *testing.T) {
 	t.Errorf("no word of who awaits whom: %v", result.Violations)
 }
 
-// TestPlantedBugsOfTurnsAreCaught plants bugs in what drives the engines. They show in reliable
-// rounds, which AllConcur+ has few of.
+// TestPlantedBugsOfTurnsAreCaught plants bugs in the driver of the engines. They show in reliable
+// rounds, of which AllConcur+ has few.
 func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []turn.Fault{turn.FaultDeliverFirst, turn.FaultOpinionsFirst} {
@@ -254,8 +254,8 @@ func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
 	}
 }
 
-// TestPlantedBugsOfTurnsAreCaughtInLives plants the same bugs in what drives the engines of a life.
-// A silenced server that is trusted again takes a connection that broke.
+// TestPlantedBugsOfTurnsAreCaughtInLives plants the same bugs in the driver of the engines of a
+// life. Trusting a silenced server again needs a broken connection.
 func TestPlantedBugsOfTurnsAreCaughtInLives(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,15 +12,15 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// process is one process of a server: the machine that production runs (shard.Member) and a driver
-// around it, which does what a node does.
+// process is one process of a server: the machine that production runs (shard.Member), and a driver
+// around it that does what a node does.
 //
 //	process.go         the loop: inputs in, effects out
-//	process_engine.go  the engine of the run at hand
-//	process_chain.go   what changes the chain: rounds, fetched blocks, replays
+//	process_engine.go  the engine of the current run
+//	process_chain.go   changes of the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
-//	process_clock.go   what it knows of the time
-//	process_disk.go    what the disk is asked for, and which heights are durable
+//	process_clock.go   what it knows about the time
+//	process_disk.go    writes to the disk, and which heights are durable
 //	process_links.go   which servers the fabric reaches
 type process struct {
 	sim    *simulation
@@ -28,28 +28,28 @@ type process struct {
 	number int // of this server's processes, from 1
 	disk   *disk
 	chain  *chain
-	// member is the machine; nil where engines run alone.
+	// member is the machine, nil if engines run alone.
 	member *shard.Member
-	// dead says that the process crashed, and ended why it ended by itself.
+	// dead reports that the process crashed. ended is why it ended by itself.
 	dead  bool
 	ended error
 
-	// effects are those that are yet to be carried out, answers what they were answered with, and
-	// inputs what came from outside. busy says that the disk works on an effect.
+	// effects are yet to be executed, answers are the answers to earlier effects, and inputs came
+	// from outside. busy reports that the disk works on an effect.
 	effects  []shard.Effect
 	answers  []shard.Input
 	inputs   []shard.Input
 	stepping bool
 	busy     bool
-	// settling says that the driver acts on the engine.
+	// settling reports that the driver acts on the engine.
 	settling bool
-	// before is the chain before the blocks that were set aside since the last input: what the
-	// member says next may still be of it.
+	// before is the chain as it was before blocks were set aside since the last input. The member's
+	// next announcement may still be about it.
 	before []*block
-	// perhaps says that the member was told that the disk had perhaps more, and took part in no run
-	// since.
+	// perhaps reports that the member was told that the disk perhaps had more, and took part in no
+	// run since.
 	perhaps bool
-	// runs are those that the process took part in.
+	// runs are the runs in which the process took part.
 	runs []generation.Run
 
 	running
@@ -67,14 +67,14 @@ type setting struct {
 	engine   string
 	detector allconcur.Detector
 	fault    allconcur.Fault
-	// turnFault is planted in what drives the engines.
+	// turnFault is a planted bug in the driver of the engines.
 	turnFault turn.Fault
 	plant     Plant
-	// slots bounds the servers.
+	// slots is the maximum number of servers.
 	slots int
 	// reliable are the reliable digraphs by their order.
 	reliable []*digraph.Digraph
-	// alone says that an engine runs without the life around it.
+	// alone reports that an engine runs without the life around it.
 	alone  bool
 	timing shard.Timing
 }
@@ -117,7 +117,7 @@ func (p *process) works() bool { return p.engine != nil && p.retired == "" && p.
 // up reports whether the process runs.
 func (p *process) up() bool { return !p.dead && p.ended == nil }
 
-// step hands the member an input, and carries out what it wants done.
+// step hands the member an input, and executes its effects.
 func (p *process) step(input shard.Input) {
 	if p.member == nil {
 		return
@@ -159,7 +159,7 @@ func (p *process) pump() {
 	}
 }
 
-// ready takes the effects that the member wants next, and reports whether there are any.
+// ready takes the member's next effects, and reports whether there are any.
 func (p *process) ready() bool {
 	p.effects = p.member.Ready()
 	return len(p.effects) > 0
@@ -172,7 +172,7 @@ func (p *process) take(from *[]shard.Input) {
 	p.member.Step(input)
 }
 
-// carryOut does what the member wants done.
+// carryOut executes an effect of the member.
 func (p *process) carryOut(effect shard.Effect) {
 	s := p.sim
 	switch e := effect.(type) {
@@ -226,7 +226,7 @@ func (p *process) carryOut(effect shard.Effect) {
 	}
 }
 
-// announce says to all that are linked what the member says of itself.
+// announce sends the member's announcement to all linked servers.
 func (p *process) announce(e shard.Announce) {
 	p.sim.judgeAnnouncement(p, &e.Announcement)
 	if e.Announcement.Follows != 0 {
@@ -241,7 +241,7 @@ func (p *process) announce(e shard.Announce) {
 	}
 }
 
-// end is the end of the member's part.
+// end ends the member's part.
 func (p *process) end(err error) {
 	p.ended = err
 	if err == nil {
@@ -250,7 +250,7 @@ func (p *process) end(err error) {
 	p.sim.judgeEnd(p, err)
 }
 
-// timePasses is a tick: what the driver reports regularly, and the tick itself.
+// timePasses handles a tick: the driver's regular reports, and the member's tick.
 func (p *process) timePasses() {
 	p.checkLinks()
 	p.execute()
@@ -266,7 +266,7 @@ func (p *process) timePasses() {
 	p.sim.judgeClaims(p)
 }
 
-// receive takes a letter.
+// receive handles a letter.
 func (p *process) receive(from order.ServerID, l *letter) {
 	switch l.kind {
 	case letterSynod:
@@ -291,7 +291,7 @@ func (p *process) receive(from order.ServerID, l *letter) {
 	}
 }
 
-// view is what people see of the process.
+// view returns what people see of the process.
 func (p *process) view() shard.View {
 	if p.member == nil {
 		return shard.View{Mode: shard.Ordering, Group: p.group}
@@ -299,7 +299,7 @@ func (p *process) view() shard.View {
 	return p.sim.life.setting.plant.lie(p, p.member.View())
 }
 
-// describe shows where a process stands.
+// describe describes the state of a process.
 func (p *process) describe() string {
 	v := p.view()
 	text := fmt.Sprintf("process %d, %v (%s), decided %d, heights %+v, learner %v", p.number,

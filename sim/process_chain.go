@@ -8,27 +8,28 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// executing is what waits to change the chain: a full disk holds it up.
+// executing holds the work that waits to change the chain. A full disk delays it.
 type executing struct {
 	queue []work
-	// told is what the member was told last about the disk.
+	// told is what the member was last told about the disk.
 	told string
 }
 
-// work is a round of the engine, a block of a peer, or what is due when all before is done.
+// work is a round of the engine, a block of a peer, or a function to call when all earlier work is
+// done.
 type work struct {
 	round *content
 	block *block
 	then  func()
 }
 
-// then does something as soon as everything before is executed.
+// then calls a function as soon as everything before is executed.
 func (p *process) then(do func()) {
 	p.executing.queue = append(p.executing.queue, work{then: do})
 	p.execute()
 }
 
-// execute does what waits, as far as the disk has room.
+// execute does the waiting work, as far as the disk has room.
 func (p *process) execute() {
 	for len(p.executing.queue) > 0 && p.up() && !p.sim.over() {
 		w := p.executing.queue[0]
@@ -58,7 +59,7 @@ func (c *content) entries() int {
 	return count
 }
 
-// executeRound executes a round, of the run at hand or one that is replayed.
+// executeRound executes a round of the current run, or one that is replayed.
 func (p *process) executeRound(c *content, own bool) {
 	s := p.sim
 	for _, m := range c.messages {
@@ -86,7 +87,7 @@ func (p *process) executeRound(c *content, own bool) {
 	p.written()
 }
 
-// append takes a block of a peer. What members stored counts no more.
+// append appends a block of a peer. What members stored no longer counts.
 func (p *process) append(b *block) {
 	if p.chain.head() != b.parent {
 		return // the chain was cut meanwhile
@@ -98,8 +99,8 @@ func (p *process) append(b *block) {
 	p.written()
 }
 
-// placed takes what a block holds out of the pool. Changes that were proposed leave it as well
-// where they make no sense any more.
+// placed removes a block's entries from the pool. It also removes proposed changes that are no
+// longer valid.
 func (p *process) placed(b *block) {
 	kept := p.pool.entries[:0]
 	next := p.pool.next
@@ -134,8 +135,8 @@ func (p *process) replay(rounds []generation.TailRound) {
 	})
 }
 
-// setAside takes blocks off the chain. What users submitted here and the blocks held is submitted
-// anew.
+// setAside removes blocks from the chain. Entries of these blocks that users submitted here are
+// submitted again.
 func (p *process) setAside(keep uint64) {
 	s := p.sim
 	if p.disk.full {
@@ -148,7 +149,7 @@ func (p *process) setAside(keep uint64) {
 	}
 	s.judgeSetAside(p, keep)
 	if v := &s.servers[p.self]; v.acked != nil && v.acked.height > keep {
-		v.acked = p.chain.blocks[keep] // the shard goes on without what was stored above
+		v.acked = p.chain.blocks[keep] // the shard goes on without the blocks stored above
 	}
 	cut := p.chain.blocks[keep+1:]
 	p.before = p.chain.blocks
@@ -171,7 +172,7 @@ func (p *process) setAside(keep uint64) {
 	p.answer(shard.WasSetAside{})
 }
 
-// find finds the content of a round: among what was voted for, or on the disk.
+// find returns the content of a round, from the votes in memory or from the disk.
 func (p *process) find(hash [32]byte) *content {
 	if c := p.memory[hash]; c != nil {
 		return c
@@ -179,7 +180,7 @@ func (p *process) find(hash [32]byte) *content {
 	return p.disk.contents[hash]
 }
 
-// reportDisk tells the member whether the disk holds something up.
+// reportDisk tells the member when the disk becomes full, or no longer is.
 func (p *process) reportDisk() {
 	reason := ""
 	if p.disk.full {

@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// telling is what a process knows of the time: its own clock, and what members say of theirs.
+// telling is what a process knows about the time: its own clock, and the announced clocks of
+// members.
 type telling struct {
 	began  Instant
 	clocks *clock.Clocks
@@ -15,7 +16,7 @@ type telling struct {
 	counted *membership
 }
 
-// clocksMax bounds the clocks that a payload has room for.
+// clocksMax is the maximum number of clocks in a payload.
 const clocksMax = 64
 
 func (p *process) newTelling() telling {
@@ -24,10 +25,10 @@ func (p *process) newTelling() telling {
 		s.life.setting.plant.clock())}
 }
 
-// sinceStart is the process's monotonic clock.
+// sinceStart returns the process's monotonic clock.
 func (p *process) sinceStart() time.Duration { return time.Duration(p.sim.now - p.telling.began) }
 
-// countMembers has the members of the chain count.
+// countMembers makes the clocks of the chain's members count.
 func (p *process) countMembers() {
 	if now := p.chain.head().members; p.counted != now {
 		p.counted = now
@@ -35,7 +36,7 @@ func (p *process) countMembers() {
 	}
 }
 
-// heardClock takes what a member says that its time of day is.
+// heardClock takes a member's announced time of day.
 func (p *process) heardClock(from order.ServerID, l *letter) {
 	p.countMembers()
 	p.sim.noteAge(l)
@@ -43,13 +44,13 @@ func (p *process) heardClock(from order.ServerID, l *letter) {
 		p.sinceStart())
 }
 
-// ownView is how the process's clock stands among the members'.
+// ownView returns how the process's clock compares with the members' clocks.
 func (p *process) ownView() clock.View {
 	p.countMembers()
 	return p.clocks.View(p.sim.timeOfDay(p.self), p.sinceStart())
 }
 
-// stamp is what the next batch says of the time.
+// stamp returns the next batch's stamp of the time.
 func (p *process) stamp() stamp {
 	if p.member == nil {
 		return stamp{} // an engine alone

@@ -6,22 +6,22 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// fullDisk is why a disk takes no writes.
+// fullDisk is the reason why a disk takes no writes.
 const fullDisk = "the disk is full: free some space"
 
-// syncing is what is on its way to the disk, and what is known of the other disks.
+// syncing is what is on its way to the disk, and what is known about the other disks.
 type syncing struct {
-	// under says that a sync is under way, of the blocks up to height; cuts counts what was set
-	// aside.
+	// under reports that a sync is under way, of the blocks up to height. cuts counts how often
+	// blocks were set aside.
 	under  bool
 	height uint64
 	cuts   int
 	cutsAt int
-	// durability counts what the members of the run at hand stored in it.
+	// durability counts what the members of the current run stored in it.
 	durability shard.Durability
 }
 
-// save has the disk hold everything that was executed, and the state.
+// save makes the disk hold everything that was executed, and the state.
 func (p *process) save(state generation.State) {
 	s := p.sim
 	if p.disk.full {
@@ -37,7 +37,7 @@ func (p *process) save(state generation.State) {
 	p.saved(state)
 }
 
-// saved is when the disk holds the state.
+// saved is called when the disk holds the state.
 func (p *process) saved(state generation.State) {
 	s := p.sim
 	p.syncNow()
@@ -56,7 +56,7 @@ func (p *process) saved(state generation.State) {
 	p.answer(shard.Saved{})
 }
 
-// written is told that blocks were executed: they are on their way to the disk.
+// written is called after blocks were executed. It puts them on their way to the disk.
 func (p *process) written() {
 	p.disk.write(p.chain.blocks)
 	if !p.syncing.under {
@@ -72,7 +72,7 @@ func (p *process) syncSoon() {
 		process: p.number})
 }
 
-// syncEnds is the end of a sync.
+// syncEnds ends a sync.
 func (p *process) syncEnds() {
 	p.syncing.under = false
 	if p.disk.full {
@@ -87,10 +87,11 @@ func (p *process) syncEnds() {
 	}
 }
 
-// syncNow has the disk hold everything that was executed.
+// syncNow makes the disk hold everything that was executed.
 func (p *process) syncNow() { p.synced(p.chain.head().height) }
 
-// synced is told that the disk holds the chain up to a height. The others of the run are told.
+// synced records that the disk holds the chain up to a height, and tells the other members of the
+// run.
 func (p *process) synced(height uint64) {
 	if height < p.chain.stored {
 		return
@@ -128,10 +129,10 @@ func (p *process) beginStored(former []generation.Former) {
 	}
 }
 
-// claim notes up to which block the others are told that this disk holds the chain.
+// claim records up to which block the others are told that this disk holds the chain.
 func (p *process) claim(height uint64) { p.disk.claimed = p.chain.blocks[height] }
 
-// heardStored is told what a member of the run at hand stored in it: what a majority stored is
+// heardStored records what a member of the current run stored in it. What a majority stored is
 // durable.
 func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {
 	if p.durability.Stored(r, from, height) {
@@ -139,7 +140,7 @@ func (p *process) heardStored(from order.ServerID, r generation.Run, height uint
 	}
 }
 
-// knowDurable takes note of a height that is durable.
+// knowDurable records that a height is durable.
 func (p *process) knowDurable(height uint64) {
 	height = min(height, p.chain.head().height)
 	if height > p.chain.durable {

@@ -13,27 +13,28 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// running is a process's engine and what belongs to its run.
+// running is a process's engine and the state of its run.
 type running struct {
-	// gate decides for the process's whole life whose frames are taken, and turn what happens in
-	// the run at hand.
+	// gate decides, during the process's whole life, whose frames are accepted. turn drives the
+	// current run.
 	gate     *turn.Gate
 	turn     *turn.Machine
-	arrivals []turn.Arrival // the last ones taken, empty, for the gate to fill again
+	arrivals []turn.Arrival // the last frames taken, emptied for reuse by the gate
 	watched  *watched
-	// engine is that of group, nil before the first; retired says why it is not driven any more.
+	// engine is the engine of group, nil before the first one. retired is the reason why it is no
+	// longer driven.
 	engine  *allconcur.Engine
 	group   *shard.Group
 	retired string
-	// baseEpoch is the chain's epoch before the run: those of the engine count on from it.
+	// baseEpoch is the chain's epoch before the run. The engine's epochs count on from it.
 	baseEpoch order.Epoch
-	// remaining are the members of the group that were not removed, and marked what its rounds
-	// held.
+	// remaining are the members of the group that were not removed. marked are the marks in its
+	// rounds.
 	remaining []order.ServerID
 	marked    marks
-	// suspects is what the detector said, by server.
+	// suspects is the output of the detector, by server.
 	suspects []bool
-	// waits says since how many ticks the engine has reached nothing new.
+	// waits counts the ticks since the engine last advanced.
 	waits struct {
 		ticks int
 		epoch order.Epoch
@@ -41,7 +42,8 @@ type running struct {
 	}
 }
 
-// newGate makes the gate of a process. Its lanes never wait: a run of the simulator is short.
+// newGate returns the gate of a process. Its lanes never wait, because a run of the simulator is
+// short.
 func newGate(set *setting) *turn.Gate {
 	gate := turn.NewGate(turn.GateConfig{
 		Frames: math.MaxInt, Bytes: math.MaxInt, Held: math.MaxInt, Fault: set.turnFault,
@@ -56,7 +58,8 @@ func newGate(set *setting) *turn.Gate {
 
 // pool is what is to be ordered.
 type pool struct {
-	// entries are those that no block here holds; those before next are A-broadcast in this run.
+	// entries are the entries that no block here holds. Those before next are A-broadcast in this
+	// run.
 	entries [][]byte
 	next    int
 	// own are the entries that were submitted here.
@@ -65,7 +68,7 @@ type pool struct {
 	due marks
 }
 
-// place is a member's place in its group.
+// place returns a member's place in its group.
 func place(g *shard.Group, server order.ServerID) (order.ServerID, bool) {
 	if int(server) < len(g.Members) && g.Members[server] == server {
 		return server, true // as in the first group
@@ -74,7 +77,7 @@ func place(g *shard.Group, server order.ServerID) (order.ServerID, bool) {
 	return order.ServerID(at), found
 }
 
-// start starts the engine of a run, with the frames that came too early.
+// start starts the engine of a run, and gives it the frames that came too early.
 func (p *process) start(g *shard.Group, former []generation.Former) {
 	s := p.sim
 	setting := s.life.setting
@@ -133,8 +136,8 @@ func (p *process) retire(why string) {
 	}
 }
 
-// freeze stops the engine, between two turns; it is answered when all that it A-delivered is
-// executed.
+// freeze stops the engine between two turns. The answer comes when everything that it A-delivered
+// is executed.
 func (p *process) freeze() {
 	p.retire("frozen")
 	p.then(func() {
@@ -152,7 +155,8 @@ func (p *process) freeze() {
 	})
 }
 
-// vote is an engine's vote with the chain's numbers. Its content stays here, for whoever needs it.
+// vote converts an engine's vote to the chain's numbers. It keeps the content here for servers that
+// need it.
 func (p *process) vote(v allconcur.Vote) generation.Vote {
 	c := p.content(v.Delivery)
 	vote := generation.Vote{Confirmed: v.Confirmed, TailRound: generation.TailRound{
@@ -168,7 +172,7 @@ func (p *process) vote(v allconcur.Vote) generation.Vote {
 	return vote
 }
 
-// knownVote is a vote of another server with the chain's numbers.
+// knownVote converts a known vote of another server to the chain's numbers.
 func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
 	known := generation.KnownVote{
 		Voter: p.group.Members[k.Voter], Round: k.Round, Epoch: p.baseEpoch + k.Epoch,
@@ -180,7 +184,7 @@ func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
 	return known
 }
 
-// content is a round of the engine with the chain's numbers.
+// content converts a round of the engine to the chain's numbers.
 func (p *process) content(d order.Delivery) *content {
 	c := &content{round: d.Round, epoch: p.baseEpoch + d.Epoch,
 		messages: make([]order.Message, len(d.Messages))}
@@ -193,13 +197,13 @@ func (p *process) content(d order.Delivery) *content {
 	return c
 }
 
-// receiveFrame has the gate judge a frame.
+// receiveFrame passes a frame to the gate.
 func (p *process) receiveFrame(e *event) {
 	sender := p.gate.Sender(e.from)
 	p.gate.Admit(sender, turn.Incarnation(e.incarnation), uint64(e.run), e.frame)
 }
 
-// suspect takes what the detector says about a member.
+// suspect takes the detector's output about a member.
 func (p *process) suspect(server order.ServerID, suspected bool) {
 	if !p.works() || p.suspects[server] == suspected {
 		return
@@ -212,7 +216,7 @@ func (p *process) suspect(server order.ServerID, suspected bool) {
 	}
 }
 
-// breaks is told that a connection broke, and frames that were sent in a run are lost with it.
+// breaks handles a broken connection. Frames that were sent in a run are lost with it.
 func (p *process) breaks(server order.ServerID, r generation.Run) {
 	if at, known := place(p.group, server); known && p.works() && p.group.Run == r {
 		p.turn.Break(at, errBroken)
@@ -222,7 +226,7 @@ func (p *process) breaks(server order.ServerID, r generation.Run) {
 
 var errBroken = errors.New("the connection broke")
 
-// submit takes what a user submits.
+// submit takes a user's submission.
 func (p *process) submit(entry []byte) {
 	if p.pool.own == nil {
 		p.pool.own = make(map[string]bool)
@@ -247,7 +251,7 @@ func (p *process) mark(e shard.Mark) {
 	p.sim.settleSoon(p.self)
 }
 
-// admit proposes the entry with which a member counts with another disk, unless it is under way.
+// admit proposes the entry by which a member counts with another disk, unless it is under way.
 func (p *process) admit(e shard.Admit) {
 	for _, entry := range p.pool.entries {
 		if c, is := decodeChange(entry); is && c.kind == entryAdmit && c.server == e.Server &&
@@ -262,7 +266,7 @@ func (p *process) admit(e shard.Admit) {
 	p.sim.settleSoon(p.self)
 }
 
-// broadcast A-broadcasts what is due.
+// broadcast A-broadcasts a message if one is due.
 func (p *process) broadcast() {
 	if !p.turn.MayBroadcast() {
 		if p.engine.Solicited() && !p.engine.CanBroadcast() {
@@ -300,13 +304,14 @@ func (p *process) broadcast() {
 	p.sim.trace.note(p.sim.now, 101, uint64(p.self), uint64(len(payload)))
 }
 
-// executingMax bounds the rounds that wait for the disk: a server with more says nothing.
+// executingMax is the maximum number of rounds that wait for the disk. A server with more does not
+// A-broadcast.
 const executingMax = 16
 
-// withheld reports whether the disk holds up so much that the server says nothing more.
+// withheld reports whether so much work waits for the disk that the server does not A-broadcast.
 func (p *process) withheld() bool { return len(p.executing.queue) >= executingMax }
 
-// progress is what the driver reports of the engine with each tick.
+// progress returns the driver's report about the engine for a tick.
 func (p *process) progress() (shard.Progressed, bool) {
 	if !p.works() {
 		return shard.Progressed{}, false
@@ -331,7 +336,7 @@ func (p *process) progress() (shard.Progressed, bool) {
 	return progress, true
 }
 
-// eonOver is why an engine retires whose run ended in order.
+// eonOver is why an engine retires after a regular end of its run.
 const eonOver = "its eon is over"
 
 // reportEnd tells the member that its engine halted, or that its eon is over.

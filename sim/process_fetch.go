@@ -9,16 +9,16 @@ import (
 type asking struct {
 	// memory has the contents of the rounds that the last engine voted for.
 	memory map[[32]byte]*content
-	// number tells questions apart.
+	// number identifies questions.
 	number int
 	blocks *question
 	rounds *question
 }
 
-// question is one effect that peers have to answer, one after the other.
+// question is one effect that needs answers of peers, asked one after the other.
 type question struct {
 	number int
-	// at is the peer that is asked, and ticks how long ago.
+	// at is the index of the asked peer, and ticks how long ago it was asked.
 	at    int
 	ticks int
 	fetch shard.Fetch
@@ -26,13 +26,13 @@ type question struct {
 }
 
 const (
-	// answerTicks is how long an answer is waited for.
+	// answerTicks is how many ticks the process waits for an answer.
 	answerTicks = 8
-	// blocksMax bounds the blocks of an answer.
+	// blocksMax is the maximum number of blocks in an answer.
 	blocksMax = 256
 )
 
-// fetch appends the blocks of a peer.
+// fetch fetches and appends the blocks of a peer.
 func (p *process) fetch(e shard.Fetch) {
 	p.sim.moment(strayMet, p.self)
 	p.asking.blocks = &question{fetch: e, at: -1}
@@ -66,7 +66,7 @@ func (p *process) fetched(answer shard.Fetched) {
 	p.answer(answer)
 }
 
-// answerAsk sends the blocks that another server lacks, or says where the chains part.
+// answerAsk sends the blocks that another server lacks, or reports where the chains part.
 func (p *process) answerAsk(from order.ServerID, l *letter) {
 	own := p.chain.blocks
 	common := min(len(own), len(l.blocks)) - 1
@@ -74,7 +74,7 @@ func (p *process) answerAsk(from order.ServerID, l *letter) {
 		common--
 	}
 	answer := &letter{kind: letterBlocks, number: l.number, common: uint64(common)}
-	wanted := l.hash != [32]byte{} // a base, that this chain may not have
+	wanted := l.hash != [32]byte{} // a base that this chain may not have
 	switch {
 	case wanted && (uint64(len(own)) <= l.height || own[l.height].hash != l.hash):
 	case common == len(l.blocks)-1:
@@ -91,7 +91,7 @@ func (p *process) answerAsk(from order.ServerID, l *letter) {
 	p.sim.post(p.self, from, answer)
 }
 
-// receiveBlocks takes an answer: the blocks are executed as far as the disk has room.
+// receiveBlocks handles an answer. The blocks are executed as far as the disk has room.
 func (p *process) receiveBlocks(from order.ServerID, l *letter) {
 	q := p.asking.blocks
 	if q == nil || q.number != l.number || q.fetch.From[q.at].Server != from {
@@ -104,7 +104,7 @@ func (p *process) receiveBlocks(from order.ServerID, l *letter) {
 	for _, b := range l.blocks {
 		p.executing.queue = append(p.executing.queue, work{block: b})
 	}
-	q.ticks = -1 << 20 // the answer is here; the disk may hold it up
+	q.ticks = -1 << 20 // the answer is here; the disk may delay it
 	p.then(func() {
 		source := q.fetch.From[q.at]
 		head := p.chain.head()
@@ -122,7 +122,7 @@ func (p *process) receiveBlocks(from order.ServerID, l *letter) {
 	})
 }
 
-// fetchRound has the content of a round on the disk.
+// fetchRound stores the content of a round on the disk, and asks peers for it if necessary.
 func (p *process) fetchRound(e shard.FetchRound) {
 	if c := p.find(e.ID); c != nil {
 		p.keepRound(e.ID, c)
@@ -179,7 +179,7 @@ func (p *process) receiveContent(from order.ServerID, l *letter) {
 	p.keepRound(l.hash, l.content)
 }
 
-// askAgain gives up peers that do not answer.
+// askAgain gives up on peers that do not answer.
 func (p *process) askAgain() {
 	if q := p.asking.blocks; q != nil {
 		if q.ticks++; q.ticks > answerTicks {

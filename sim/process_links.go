@@ -7,13 +7,14 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// links are the servers that the fabric reaches, as a process was told last.
+// links are the servers that the fabric reaches, as the process was last told.
 type links struct {
 	linked []bool
-	// processes are those that were reached last, and missing for how many ticks each was not.
+	// processes are the processes that were reached last. missing counts for how many ticks each
+	// server was not reached.
 	processes []int
 	missing   []int
-	// heardAt is when each said of itself last what it does; 0 for never.
+	// heardAt is when each server last announced its state, 0 for never.
 	heardAt []Instant
 }
 
@@ -24,9 +25,9 @@ func newLinks(slots int) links {
 	}
 }
 
-// knows reports whether a process talks to another server: it is a member of its chain, or a
-// leaver; or the process is not yet in the chain that it has, or lost it, and knows the others from
-// its operator.
+// knows reports whether a process talks to another server. It does if the server is a member of its
+// chain, or a leaver. A process that is not in its own chain, or lost its chain, knows the others
+// from its operator.
 func (p *process) knows(server order.ServerID) bool {
 	head := p.chain.head()
 	return !p.disk.original || head.members.has(server) || !head.members.has(p.self) ||
@@ -41,7 +42,7 @@ func (s *simulation) reaches(p *process, server order.ServerID) bool {
 		p.knows(server) && other.knows(p.self)
 }
 
-// checkLinks tells the member what changed.
+// checkLinks tells the member which links changed.
 func (p *process) checkLinks() {
 	s := p.sim
 	for id := range s.servers {

@@ -5,8 +5,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Instant is a point in virtual time, in nanoseconds since the beginning of a run; also a span of
-// it.
+// Instant is a point in virtual time, in nanoseconds since the beginning of a run, or a span of
+// virtual time.
 type Instant int64
 
 // Spans of virtual time.
@@ -16,7 +16,7 @@ const (
 	second              = 1000 * millisecond
 )
 
-// eventKind tells events apart.
+// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
@@ -24,41 +24,41 @@ const (
 	suspicion                   // the detector of a server suspects another
 	submission                  // a user submits a payload to a server
 	lingering                   // a server has lingered with undelivered messages
-	acting                      // a lazy server gets round to what it has received
+	acting                      // a lazy server acts on what it has received
 	arming                      // a planned crash becomes possible
-	loss                        // nothing: it was the arrival of a frame that is lost
-	ticking                     // a member's clock ticks, where it has something to wait for
-	reviewing                   // a detector looks again whether to suspect or to trust
+	loss                        // nothing: the arrival of a frame that was lost
+	ticking                     // a member's clock ticks
+	reviewing                   // a detector checks again whether to suspect or to trust
 	beginning                   // a planned disturbance begins
-	ending                      // and ends
-	settling                    // the liveness phase is looked at: is there rest?
-	restarting                  // a server that crashed comes back, or a new one comes
+	ending                      // a planned disturbance ends
+	settling                    // the liveness phase checks for rest
+	restarting                  // a crashed server comes back, or a new one starts
 	wishing                     // the operator asks for a change of the membership
-	saving                      // the disk has what a member wanted saved
-	savingLate                  // and has it too late: a planted bug
+	saving                      // the disk has what a member saved
+	savingLate                  // the disk has it too late: a planted bug
 	synced                      // the disk has the blocks that were written
 )
 
-// event is something that happens to one server.
+// event is an event at one server.
 type event struct {
 	at          Instant
 	kind        eventKind
 	server      order.ServerID
-	from        order.ServerID    // of an arrival; the suspect of a suspicion
-	number      int               // the planned crash of an arming; the generation of a lingering
-	sum         uint32            // of an arrival: the frame's checksum as it was sent
-	frame       []byte            // of an arrival, and the payload of a submission
-	letter      *letter           // of an arrival among members; nil where it is a frame
+	from        order.ServerID    // the sender of an arrival; the suspect of a suspicion
+	number      int               // the planned crash of an arming; the number of a lingering
+	sum         uint32            // of an arrival: the frame's checksum when it was sent
+	frame       []byte            // of an arrival; the payload of a submission
+	letter      *letter           // of an arrival among members; nil for a frame
 	run         generation.Run    // of a frame among members
 	state       *generation.State // of a saving
 	incarnation int               // of a frame among members: the sender's process
-	// of an arrival among members, a ticking, a lingering: the receiver's process; another one does
-	// not take it
+	// of an arrival among members, a ticking or a lingering: the receiver's process; another
+	// process ignores it
 	process int
 }
 
-// queue is a binary heap of events, the earliest first. The heap has only what orders them, so that
-// sifting moves little and no pointers; the events stay where they are.
+// queue is a binary heap of events, the earliest first. The heap only has the events' order, so
+// sifting moves little memory and no pointers. The events stay where they are.
 type queue struct {
 	heap     []queued
 	events   []event
@@ -78,7 +78,7 @@ func (a *queued) before(b *queued) bool {
 	return a.at < b.at || (a.at == b.at && a.sequence < b.sequence)
 }
 
-// size is how many events are scheduled.
+// size returns the number of scheduled events.
 func (q *queue) size() int { return len(q.heap) }
 
 // push schedules an event.
@@ -105,7 +105,7 @@ func (q *queue) push(e event) {
 	q.heap[child] = own
 }
 
-// pop takes the earliest event; there must be one.
+// pop removes and returns the earliest event. There must be one.
 func (q *queue) pop() event {
 	slot := q.heap[0].slot
 	first := q.events[slot]
@@ -135,7 +135,7 @@ func (q *queue) pop() event {
 	return first
 }
 
-// scheduled calls visit with each event that is scheduled, in no order of meaning, but always the
+// scheduled calls visit with each scheduled event. The order has no meaning, but is always the
 // same.
 func (q *queue) scheduled(visit func(*event)) {
 	for i := range q.heap {

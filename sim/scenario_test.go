@@ -10,26 +10,26 @@ import (
 
 // Schedules that once lost acknowledged blocks. Users submit from 6 s to about 12 s.
 
-// down has servers without a process from one second to another.
+// down leaves servers without a process from one second to another.
 func down(from, to Instant, servers ...order.ServerID) disturbance {
 	return disturbance{kind: FaultCrash, at: from * second, until: to * second, server: servers[0],
 		servers: servers, text: "down"}
 }
 
-// home has something happen to a server's home. A copy is made at from, and put in place at to;
-// everything else happens at from, and the server comes back at to.
+// home applies a fault to a server's home. A copy is made at from, and inserted at to. Any other
+// fault happens at from, and the server comes back at to.
 func home(server order.ServerID, from, to Instant, fault diskFault) disturbance {
 	return disturbance{kind: FaultDisk, at: from * second, until: to * second, server: server,
 		disk: fault, text: fault.String()}
 }
 
-// beyond has a disturbance happen whatever the others forgot.
+// beyond makes a disturbance happen whatever the other disks forgot.
 func beyond(d disturbance) disturbance {
 	d.beyond = true
 	return d
 }
 
-// scenario is a schedule, and what a planted bug makes of it.
+// scenario is a schedule, and the effect of a planted bug on it.
 type scenario struct {
 	name    string
 	servers int
@@ -41,8 +41,8 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{
-		// 0 loses its data after 0 and 1 made blocks durable; it starts with 2, which was down, and
-		// 1 comes later, with the only copy.
+		// 0 loses its data after 0 and 1 made blocks durable. It starts with 2, which was down. 1
+		// comes later, with the only copy.
 		name: "data lost, and started with the one that was behind", servers: 3,
 		script: []disturbance{down(5, 22, 2), down(20, 40, 1), home(0, 20, 22, diskDataLost)},
 		plant:  PlantIdentityBeside, properties: []order.Property{Durable, Ordered},
@@ -120,7 +120,7 @@ func TestScenarios(t *testing.T) {
 }
 
 // TestRestartsForkNothing crashes servers again and again, which once made a generation forget
-// rounds that had been A-delivered.
+// A-delivered rounds.
 func TestRestartsForkNothing(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5} {
@@ -129,8 +129,8 @@ func TestRestartsForkNothing(t *testing.T) {
 	}
 }
 
-// TestLostVotersAreUnknown has disks lost under partitions and crashes: a server that lost its disk
-// is not one that is known not to have voted.
+// TestLostVotersAreUnknown loses disks under partitions and crashes: a server that lost its disk
+// must not count as one that did not vote.
 func TestLostVotersAreUnknown(t *testing.T) {
 	t.Parallel()
 	sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,

@@ -8,33 +8,33 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// server is one server of a run: an engine and the driver around it, whose decisions are the
-// turn's.
+// server is one server of a run: an engine and the driver around it. Package shard/turn makes the
+// driver's decisions.
 type server struct {
 	engine order.Broadcaster
 	turn   *turn.Machine
-	// frames and opinions have come since the last turn.
+	// frames and opinions have arrived since the last turn.
 	frames   []turn.Arrival
 	opinions []turn.Opinion
-	// pool is what users submitted and the engine has not taken yet.
+	// pool are the payloads that users submitted and the engine has not taken yet.
 	pool    [][]byte
 	crashed bool
 	// doom is the planned crash that waits for its moment.
 	doom *crash
-	// acts tells that an acting is scheduled: the server is lazy and lets inputs gather.
+	// acts reports that an acting event is scheduled: the server is lazy and lets inputs gather.
 	acts bool
-	// lingering numbers the lingers: only the end of the last one counts.
+	// lingering numbers the lingers. Only the end of the last one counts.
 	lingering int
-	// removed counts the servers that this one has seen removed.
+	// removed counts the servers that were removed according to this one.
 	removed int
 	livingServer
 }
 
-// actionsMax bounds the A-broadcasts of one server in a row without any input.
+// actionsMax bounds the turns of one server in a row without any input.
 const actionsMax = 10_000
 
-// actSoon lets a server act on its input: at once, or where the seed has made servers lazy,
-// sometimes after more input.
+// actSoon makes a server act on its input: at once or, if the seed made servers lazy, sometimes
+// after more input.
 func (s *simulation) actSoon(id order.ServerID) {
 	v := &s.servers[id]
 	if v.crashed || v.acts {
@@ -74,7 +74,7 @@ func (s *simulation) act(id order.ServerID) {
 	s.breach(id, fmt.Sprintf("it takes %d turns without any input", actionsMax))
 }
 
-// broadcast A-broadcasts what is due.
+// broadcast A-broadcasts a message if one is due.
 func (s *simulation) broadcast(id order.ServerID) {
 	v := &s.servers[id]
 	if !v.turn.MayBroadcast() {
@@ -101,7 +101,7 @@ func (s *simulation) broadcast(id order.ServerID) {
 	s.history.Broadcast(id, payload)
 }
 
-// carryOut does what a server wants done in a turn, unless its time has come.
+// carryOut executes the actions of a server's turn, unless its planned crash is due.
 func (s *simulation) carryOut(id order.ServerID) {
 	v := &s.servers[id]
 	for do := v.turn.Next(); do.Kind != turn.Done; do = v.turn.Next() {
@@ -129,7 +129,7 @@ func (s *simulation) carryOut(id order.ServerID) {
 	}
 }
 
-// due is the planned crash of a server, nil where it cannot come now.
+// due returns the planned crash of a server, nil if it cannot happen now.
 func (s *simulation) due(id order.ServerID, engine order.Broadcaster) *crash {
 	c := s.servers[id].doom
 	if c != nil && (s.now > s.faultsEnd || c.reliable && !engine.Status().Reliable) {
@@ -138,7 +138,7 @@ func (s *simulation) due(id order.ServerID, engine order.Broadcaster) *crash {
 	return c
 }
 
-// sendAll sends to members of a group by their places, or crashes amid it.
+// sendAll sends to members of a group by their places, or crashes in the middle of it.
 func (s *simulation) sendAll(
 	id order.ServerID, engine order.Broadcaster, members []order.ServerID, sends []order.Send,
 	put func(at order.ServerID, frame []byte),
@@ -175,7 +175,7 @@ func (s *simulation) sendAll(
 	}
 }
 
-// delivers is how many of some rounds a server A-delivers, and whether it crashes then.
+// delivers returns how many of some rounds a server A-delivers, and whether it crashes after that.
 func (s *simulation) delivers(
 	id order.ServerID, engine order.Broadcaster, rounds int,
 ) (last int, doomed bool) {
@@ -190,7 +190,7 @@ func (s *simulation) delivers(
 	return 1 + s.adversary.IntN(rounds), true
 }
 
-// deliverAll A-delivers, or crashes after some of it.
+// deliverAll A-delivers rounds, or crashes after some of them.
 func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) {
 	last, doomed := s.delivers(id, s.servers[id].engine, len(deliveries))
 	for _, d := range deliveries[:last] {
@@ -204,7 +204,7 @@ func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) 
 	}
 }
 
-// deliver records an A-delivered round and asks the oracles that judge at once.
+// deliver records an A-delivered round and runs the oracles that judge at once.
 func (s *simulation) deliver(id order.ServerID, d order.Delivery) {
 	s.trace.note(s.now, 102, uint64(id), uint64(d.Epoch), uint64(d.Round), uint64(len(d.Messages)),
 		uint64(len(d.Removed)))
@@ -226,7 +226,7 @@ func (s *simulation) lingerOver(e event) {
 	s.act(e.server)
 }
 
-// contents shows a round in a trace.
+// contents describes a round in a trace.
 func contents(d order.Delivery) string {
 	text := "messages of"
 	for _, m := range d.Messages {

@@ -2,12 +2,13 @@ package sim
 
 import "github.com/ledgerd/ledgerd/order"
 
-// shrinkRuns bounds the runs that Shrink makes.
+// shrinkRuns is the maximum number of runs that Shrink makes after leaving out kinds of fault.
 const shrinkRuns = 80
 
 // Shrink looks for a smaller run with the same seed that breaks the same property first as result,
-// which options led to: without some kinds of fault, then with fewer crashes before fewer payloads.
-// It returns that run's options and result, or the given ones where it finds none.
+// which is the result of options. It first leaves out kinds of fault, then tries fewer crashes
+// before fewer payloads. It returns that run's options and result, or the given ones if it finds
+// none.
 func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result
@@ -45,7 +46,7 @@ func Shrink(options Options, result Result) (Options, Result) {
 	return options, result
 }
 
-// breaks tells whether a run broke a property first of all.
+// breaks reports whether the first broken property of a run is the given one.
 func breaks(result Result, property order.Property) bool {
 	return len(result.Violations) > 0 && result.Violations[0].Property == property
 }

@@ -12,50 +12,52 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// ServersMax is the largest group that a run may have.
+// ServersMax is the maximum number of servers of a run.
 const ServersMax = 1024
 
 // AsTolerated, as Options.Crashes, plans as many crashes as the group tolerates.
 const AsTolerated = -1
 
-// Options says what is run. The same options give the same run, event for event.
+// Options describe a run. The same options give the same run, event for event.
 type Options struct {
 	// Servers is the size of the group, 1 to ServersMax.
 	Servers int
-	// Seed draws everything else: the network, the workload, the crashes, how quick the detector
-	// and the drivers are.
+	// Seed draws everything else: the network, the workload, the crashes, and the speed of the
+	// detector and the drivers.
 	Seed uint64
-	// New makes the engine of a server.
+	// New returns the engine of a server.
 	New func(self order.ServerID) (order.Broadcaster, error)
-	// Reliable is the reliable digraph: who detects whose failure. Its order is Servers.
+	// Reliable is the reliable digraph, which determines the servers that detect a failure. Its
+	// order is Servers.
 	Reliable *digraph.Digraph
-	// NonUniform tells that the engines promise non-uniform broadcast only.
+	// NonUniform declares that the engines promise non-uniform broadcast only.
 	NonUniform bool
 	// LoseTails makes a crash lose the last frames that the server has put on each link, as many as
-	// the seed says, as a killed process or a machine without power does. That is outside the
-	// papers' model: what the server A-delivered last may be gone with it, so only non-uniform
-	// broadcast is asked.
+	// the seed draws, like a killed process or a machine without power. That is outside of the
+	// papers' model: the server's last A-deliveries may be lost with it, so only non-uniform
+	// broadcast is required.
 	LoseTails bool
-	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0. Those
-	// that New makes know crashes only.
+	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0.
+	// Engines that New returns support crashes only.
 	Faults Faults
-	// Detector is what the engines take their detector for. Under another than
-	// allconcur.DetectorPerfect the shard lives on past the runs of its engines, with generations,
-	// eons, new and returning members; see the package comment. It takes options that a Group made.
+	// Detector is the class of detector that the engines assume. Under any other than
+	// allconcur.DetectorPerfect, the shard lives on past the runs of its engines, with generations,
+	// eons, new and returning members; see the package comment. This requires options that a Group
+	// returned.
 	Detector allconcur.Detector
-	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than
-	// the group tolerates; then only safety is asked.
+	// Crashes is the maximum number of planned crashes, up to Servers: AsTolerated, none (0), or
+	// more than the group tolerates. In the last case only safety is required.
 	Crashes int
-	// Rounds bounds the payloads that a server submits; 0 leaves that to the seed.
+	// Rounds is the maximum number of payloads that a server submits. 0 lets the seed choose.
 	Rounds int
-	// PayloadMax bounds a payload in bytes; 0 is 4,096, which is what a Group takes.
+	// PayloadMax is the maximum size of a payload in bytes. 0 is 4,096, the default of a Group.
 	PayloadMax int
-	// Trace, where it is not nil, is told what happens, an event a line.
+	// Trace receives the events, one a line, unless it is nil.
 	Trace io.Writer
-	// Describe, where it is not nil, names a frame in the trace.
+	// Describe, unless it is nil, describes a frame in the trace.
 	Describe func(frame []byte) string
 
-	// script, where it is not nil, takes the place of the disturbances that a seed draws.
+	// script, unless it is nil, replaces the disturbances that a seed draws.
 	script    []disturbance
 	tolerated int
 	group     Group
@@ -63,28 +65,29 @@ type Options struct {
 	reliable []*digraph.Digraph
 }
 
-// Result is what a run came to.
+// Result is the result of a run.
 type Result struct {
 	Seed uint64
-	// Violations are what the oracles found broken, safety first; none if the run passed.
+	// Violations are the broken properties that the oracles found, safety first. It is empty if the
+	// run passed.
 	Violations []*order.Violation
 	// Schedule describes the run on a line: the network's weather and the plan of the crashes.
 	Schedule string
 	// Crashed are the servers that crashed, ascending.
 	Crashed []order.ServerID
-	// Rounds is how many rounds the furthest server A-delivered.
+	// Rounds is how many rounds the most advanced server A-delivered.
 	Rounds int
-	// Disturbances counts the faults other than crashes; Runs the engines' runs that delivered
-	// something, and Generations is the last one.
+	// Disturbances counts the faults other than crashes. Runs counts the engines' runs that
+	// delivered something. Generations is the last generation.
 	Disturbances, Runs, Generations int
-	// Events counts what happened, and Elapsed is the virtual time that it took.
+	// Events counts the events, and Elapsed is the virtual time of the run.
 	Events  int
 	Elapsed Instant
-	// Hash is over all events; two runs with one hash went alike.
+	// Hash covers all events. Two runs with the same hash went alike.
 	Hash uint64
 }
 
-// ErrOptions says that options make no run.
+// ErrOptions is returned for options that describe no run.
 var ErrOptions = errors.New("sim: bad options")
 
 // simulation is one run.
@@ -105,18 +108,19 @@ type simulation struct {
 	current order.ServerID
 	// lingerFor is how long a driver lingers, and laziness how long it may let inputs gather.
 	lingerFor, laziness Instant
-	// faultsEnd is the end of the safety phase: no crash is begun and nothing is submitted past it.
+	// faultsEnd is the end of the safety phase: no crash begins and nothing is submitted after it.
+	// timeUp is the end of the liveness phase.
 	faultsEnd, timeUp Instant
 	history           *order.RoundHistory
 	broken            []*order.Violation
 	trace             trace
-	// life is set where the shard lives on, and done that it has come to rest.
+	// life is set if the shard lives on. done reports that it has come to rest.
 	life *life
 	done bool
 }
 
-// The streams of random numbers that a seed gives: one each, so that fewer crashes leave the
-// network alone.
+// The streams of random numbers that a seed gives, one for each purpose, so that fewer crashes do
+// not change the network.
 const (
 	networkStream uint64 = iota << 32
 	workloadStream
@@ -131,13 +135,13 @@ const (
 // stream returns one of a seed's streams.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, number)) }
 
-// eventsMax bounds the events of a run, for each submission and crash and each link that they may
-// have to travel.
+// eventsMax bounds the events of a run, for each submission and crash and for each link that they
+// may have to travel.
 const eventsMax = 2_000
 
-// Check runs one schedule and judges it. An error says that there was no run (ErrOptions, or an
-// engine that cannot be made), or that the trace could not be written; what the engines did wrong
-// is in the result.
+// Check runs one schedule and judges it. It returns an error if there was no run (ErrOptions, or an
+// engine that cannot be made), or if the trace could not be written. Violations by the engines are
+// in the result.
 func Check(options Options) (Result, error) {
 	s, err := newSimulation(options)
 	if err != nil {
@@ -188,13 +192,13 @@ func newSimulation(options Options) (*simulation, error) {
 	return s, nil
 }
 
-// complete checks the options and fills in what follows from them.
+// complete checks the options and fills in the fields that follow from them.
 func (o *Options) complete() error {
 	switch {
 	case o.Servers < 1 || o.Servers > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrOptions, o.Servers, ServersMax)
 	case o.New == nil || o.Reliable == nil:
-		return fmt.Errorf("%w: no engine or no reliable digraph", ErrOptions)
+		return fmt.Errorf("%w: New or Reliable is missing", ErrOptions)
 	case o.Reliable.Order() != o.Servers:
 		return fmt.Errorf("%w: a reliable digraph of %d for %d servers", ErrOptions,
 			o.Reliable.Order(), o.Servers)
@@ -219,15 +223,15 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// joinersMax bounds the servers that join in a run.
+// joinersMax is the maximum number of servers that join in a run.
 const joinersMax = 2
 
-// lives tells whether the shard lives on past the run of an engine.
+// lives reports whether the shard lives on past the run of an engine.
 func (o *Options) lives() bool {
 	return o.group.Engine != "" && o.Detector != allconcur.DetectorPerfect
 }
 
-// slots is how many servers a run may come to have.
+// slots returns the maximum number of servers in a run.
 func (o *Options) slots() int {
 	if o.Faults.Has(FaultJoin) {
 		return o.Servers + joinersMax
@@ -235,7 +239,7 @@ func (o *Options) slots() int {
 	return o.Servers
 }
 
-// successors are a server's in the reliable digraph.
+// successors returns a server's successors in the reliable digraph.
 func (o *Options) successors(server order.ServerID) []order.ServerID {
 	var all []order.ServerID
 	for _, successor := range o.Reliable.Successors(int(server)) {
@@ -262,8 +266,8 @@ func (s *simulation) schedule() {
 		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server,
 			frame: submitted.payload})
 	}
-	// Crashes are planned from a stream of their own; what they need drawn while they happen comes
-	// from its rest.
+	// Crashes are planned from a stream of their own. This stream draws what they need while they
+	// happen.
 	s.adversary = stream(s.options.Seed, adversaryStream+1)
 	var strategy string
 	s.plan, strategy = planCrashes(s.options.Seed, &s.options, span, s.options.Crashes)
@@ -273,8 +277,8 @@ func (s *simulation) schedule() {
 		}
 	}
 	s.faultsEnd = span + 300*millisecond
-	// A round is a few broadcasts, a broadcast at most as many hops as there are servers; slow hops
-	// are few, so this is far more than is needed.
+	// A round takes a few broadcasts, and a broadcast at most as many hops as there are servers.
+	// Slow hops are few, so this is far more than necessary.
 	s.timeUp = s.faultsEnd + 10*second + Instant(len(submissions)+10)*20*s.network.slowest()
 	if s.life != nil {
 		s.begin(span)
@@ -284,11 +288,11 @@ func (s *simulation) schedule() {
 		s.network.climate.name, strategy, s.describePlans())
 }
 
-// over tells that something is broken for good, and the run need not go on.
+// over reports whether a property is broken, so that the run need not go on.
 func (s *simulation) over() bool { return len(s.broken) > 0 }
 
-// run lets everything happen: the safety phase with submissions and crashes, and then, with
-// neither, the liveness phase until there is rest.
+// run handles all events: the safety phase with submissions and crashes, and then the liveness
+// phase without them, until there is rest.
 func (s *simulation) run() {
 	defer s.recoverPanic()
 	submitted := s.queue.size()
@@ -332,7 +336,7 @@ func (s *simulation) judgeTimeUp() {
 	}
 }
 
-// describePlans tells all that is planned on a line.
+// describePlans describes all plans on a line.
 func (s *simulation) describePlans() string {
 	text := describePlan(s.plan)
 	if s.life != nil && len(s.life.disturbances) > 0 {
@@ -341,7 +345,7 @@ func (s *simulation) describePlans() string {
 	return text
 }
 
-// handle lets one event happen.
+// handle handles one event.
 func (s *simulation) handle(e event) {
 	switch e.kind {
 	case arrival:
@@ -366,7 +370,7 @@ func (s *simulation) handle(e event) {
 	}
 }
 
-// result sums a run up.
+// result summarises a run.
 func (s *simulation) result() Result {
 	result := Result{
 		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now,

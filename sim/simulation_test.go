@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash;
-// and other seeds to have other hashes.
+// TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash.
+// Other seeds must have other hashes.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -47,7 +47,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// witness is an engine that checks what P and the links promise.
+// witness is an engine that checks the promises of P and of the links.
 type witness struct {
 	order.Broadcaster
 	suspected map[order.ServerID]bool
@@ -66,8 +66,9 @@ func (w witness) Suspect(server order.ServerID) error {
 	return w.Broadcaster.Suspect(server)
 }
 
-// TestDetectorIsPerfect: nobody is suspected who has not failed, each live successor in the
-// reliable digraph suspects who has, and nothing of a server is received after its suspicion.
+// TestDetectorIsPerfect: no server is suspected that has not failed, each live successor in the
+// reliable digraph suspects a failed server, and nothing of a server is received after its
+// suspicion.
 func TestDetectorIsPerfect(t *testing.T) {
 	t.Parallel()
 	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
@@ -111,7 +112,7 @@ func TestDetectorIsPerfect(t *testing.T) {
 	}
 }
 
-// TestTailsAreLost shows that crashes do lose frames, and only where they are to.
+// TestTailsAreLost shows that crashes lose frames, and only if they should.
 func TestTailsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, tails := range []bool{false, true} {
@@ -173,7 +174,7 @@ func TestQueueIsInOrder(t *testing.T) {
 		}
 		before = e
 		if number < 1500 {
-			// into the place of one that has happened
+			// into the place of an event that has happened
 			q.push(event{at: e.at + Instant(random.IntN(50)), number: number})
 		}
 	}
@@ -301,7 +302,7 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 	}
 }
 
-// BenchmarkRun is one run of a group of 8.
+// BenchmarkRun measures one run of a group of 8.
 func BenchmarkRun(b *testing.B) {
 	for _, engine := range engines {
 		b.Run(engine, func(b *testing.B) {

@@ -7,16 +7,16 @@ import (
 	"github.com/ledgerd/ledgerd/clock"
 )
 
-// TestTimeIsJudged has lives with wrong clocks, and expects that the oracle of the time had
+// TestTimeIsJudged runs lives with wrong clocks, and expects that the oracle of the time had
 // something to judge in most of them: servers that propose at rest with wrong and with right
-// clocks, blocks that go far beyond their parents, and some lives in which the wrong clocks are a
-// majority.
+// clocks, blocks with times far after their parents', and some lives in which the wrong clocks are
+// a majority.
 func TestTimeIsJudged(t *testing.T) {
 	t.Parallel()
 	options := Group{Engine: engines[1], Servers: 4, Faults: FaultClock | FaultCrash}.options(t)
 	lives, probed, twice, unsure, far := share(300), 0, 0, 0, 0
 	for seed := range uint64(lives) {
-		options.Seed = 8 * (seed + 1) // these wait until clocks are heard that count
+		options.Seed = 8 * (seed + 1) // these wait until they hear clocks that count
 		s, err := newSimulation(options)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestTimeIsJudged(t *testing.T) {
 	}
 }
 
-// TestWallClock has a clock that is moved, and one that gains.
+// TestWallClock moves one clock, and lets one gain.
 func TestWallClock(t *testing.T) {
 	t.Parallel()
 	w := wallClock{skew: 5, wrong: 30 * yearMs, moved: second}
@@ -60,7 +60,7 @@ func TestWallClock(t *testing.T) {
 	}
 }
 
-// TestStampsOfPayloads encodes what a payload says of the time.
+// TestStampsOfPayloads encodes stamps of the time in payloads.
 func TestStampsOfPayloads(t *testing.T) {
 	t.Parallel()
 	clocks := []clock.MemberClock{{Member: 1, Offset: -7}, {Member: 300, Offset: clock.Bound}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// trace is what happened, as a hash always and as text on demand.
+// trace records the events: always as a hash, and as text on demand.
 type trace struct {
 	hash uint64
 	text *bufio.Writer
@@ -40,7 +40,7 @@ func (t *trace) mix(word uint64) {
 	t.hash ^= t.hash >> 29
 }
 
-// say writes a line of text, where text is wanted.
+// say writes a line of text, if text is wanted.
 func (t *trace) say(at Instant, format string, arguments ...any) {
 	if t.text == nil {
 		return
@@ -50,7 +50,7 @@ func (t *trace) say(at Instant, format string, arguments ...any) {
 	t.text.WriteByte('\n')
 }
 
-// close writes out what is left and returns the first error of writing.
+// close flushes the text and returns the first error of writing.
 func (t *trace) close() error {
 	if t.text == nil {
 		return nil
@@ -58,10 +58,10 @@ func (t *trace) close() error {
 	return t.text.Flush()
 }
 
-// String shows an instant as a duration.
+// String formats an instant as a duration.
 func (i Instant) String() string { return time.Duration(i).String() }
 
-// describe names a frame in a trace.
+// describe describes a frame in a trace.
 func (s *simulation) describe(frame []byte) string {
 	if s.trace.text == nil {
 		return ""

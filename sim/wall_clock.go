@@ -9,12 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// wallClock is the time of day that a server's machine shows. It goes on while no process runs.
+// wallClock is the time of day of a server's machine. It advances while no process runs.
 type wallClock struct {
-	// skew is how far the clock is from the true time while it is right, up to accuracy.
+	// skew is the difference between the clock and the true time while the clock is right, up to
+	// accuracy.
 	skew clock.Milliseconds
-	// wrong is how far it was moved from that at moved, and gains how many milliseconds it gains in
-	// each second since then.
+	// wrong is by how much the clock was moved at the instant moved. gains is how many milliseconds
+	// it gains in each second since then.
 	wrong clock.Milliseconds
 	moved Instant
 	gains clock.Milliseconds
@@ -23,7 +24,7 @@ type wallClock struct {
 const (
 	// genesisTime is the time of the genesis block.
 	genesisTime clock.Milliseconds = 1_700_000_000_000
-	// accuracy is how far a right clock may be from the true time.
+	// accuracy is the maximum difference between a right clock and the true time.
 	accuracy clock.Milliseconds = 2_000
 
 	minuteMs = 60_000
@@ -31,44 +32,44 @@ const (
 	yearMs   = 365 * dayMs
 )
 
-// drawDawn draws the true time at the beginning of a run: the shard was just made, or nobody
-// wrote for a while.
+// drawDawn draws the true time at the beginning of a run: the shard is new, or nothing was written
+// for a while.
 func drawDawn(random *rand.Rand) clock.Milliseconds {
 	return genesisTime + []clock.Milliseconds{0, 5_000, 10 * minuteMs, 7 * dayMs,
 		2 * yearMs}[random.IntN(5)]
 }
 
-// drawSkew draws how far a right clock is from the true time.
+// drawSkew draws the difference between a right clock and the true time.
 func drawSkew(random *rand.Rand) clock.Milliseconds {
 	return clock.Milliseconds(random.Int64N(int64(2*accuracy))) - accuracy
 }
 
-// trueTime is the time of day that a perfect clock shows now.
+// trueTime returns the time of day that a perfect clock shows now.
 func (s *simulation) trueTime() clock.Milliseconds {
 	return s.life.dawn + clock.Milliseconds(s.now/millisecond)
 }
 
-// timeOfDay is what a server's clock shows now.
+// timeOfDay returns what a server's clock shows now.
 func (s *simulation) timeOfDay(id order.ServerID) clock.Milliseconds {
 	w := &s.servers[id].wall
 	return s.trueTime() + w.skew + w.off(s.now)
 }
 
-// off is how far the clock is from where it is while it is right.
+// off returns the difference between the clock and its right reading.
 func (w *wallClock) off(now Instant) clock.Milliseconds {
 	return w.wrong + w.gains*clock.Milliseconds((now-w.moved)/millisecond)/1000
 }
 
-// clockFault is what happens to a server's clock. The zero value sets it right.
+// clockFault is a fault of a server's clock. The zero value sets the clock right.
 type clockFault struct {
 	wrong, gains clock.Milliseconds
-	// stays says that nobody sets the clock right afterwards.
+	// stays reports that the clock is not set right afterwards.
 	stays bool
-	// down says that the clock is moved while the server is down, between beginning and end.
+	// down reports that the clock is moved while the server is down, between beginning and end.
 	down bool
 }
 
-// String says what happens to the clock.
+// String describes the fault.
 func (f clockFault) String() string {
 	text := fmt.Sprintf("clock moved by %v", time.Duration(f.wrong)*time.Millisecond)
 	if f.gains != 0 {
@@ -83,8 +84,8 @@ func (f clockFault) String() string {
 	return text
 }
 
-// clockFails moves a server's clock, and sets it right. One that is moved while its server is down
-// is wrong from the next process on.
+// clockFails moves a server's clock, and sets it right. A clock that is moved while its server is
+// down is wrong from the next process on.
 func (s *simulation) clockFails(d *disturbance, begins bool) {
 	switch {
 	case !d.clock.down && begins:
@@ -113,8 +114,8 @@ func (s *simulation) moveClock(id order.ServerID, f clockFault) {
 		id, time.Duration(f.wrong)*time.Millisecond)
 }
 
-// clocks plans that clocks are wrong: mostly of fewer than a majority, so that the others keep the
-// time. Several may agree on the wrong time.
+// clocks plans wrong clocks, mostly of fewer than a majority, so that the others decide the time.
+// Several may agree on the wrong time.
 func (d *disturber) clocks() {
 	most := d.options.Servers / 2
 	if most == 0 || d.random.IntN(8) == 0 {
@@ -134,7 +135,7 @@ func (d *disturber) clocks() {
 			d.swings(server)
 			continue
 		}
-		// Servers that crash stay away where more may crash than a minority.
+		// Crashed servers stay away if more than a minority may crash.
 		f.down = d.random.IntN(4) == 0 && d.options.Crashes <= (d.options.Servers-1)/2
 		d.addClock(server, f)
 	}
@@ -154,8 +155,8 @@ func (d *disturber) addClock(server order.ServerID, f clockFault) {
 	d.plan[len(d.plan)-1].clock = f
 }
 
-// drawMove draws how far a clock is moved: by decades, by little more or less than what others
-// still confirm, or by something between.
+// drawMove draws by how much a clock is moved: by decades, by slightly more or less than what other
+// clocks still confirm, or by something between.
 func (d *disturber) drawMove() clock.Milliseconds {
 	size := []clock.Milliseconds{
 		30 * yearMs, 60 * yearMs, clock.Milliseconds(d.random.Int64N(int64(7 * dayMs))),

@@ -15,9 +15,10 @@ type submit struct {
 	payload []byte
 }
 
-// workload draws what users submit: bursts with quiet spells between them, in which a group comes
-// to rest; some servers busy, some idle; at most rounds payloads a server, where 0 leaves that to
-// the seed. Payloads are unique, so that evidence is clear; most are small and a few are large.
+// workload draws what users submit. Submissions come in bursts with quiet spells between them, in
+// which a group comes to rest. Some servers are busy, some idle. A server submits at most rounds
+// payloads; 0 lets the seed choose. Payloads are unique, so that evidence is clear. Most are small
+// and a few are large.
 func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 	random := stream(seed, workloadStream)
 	drawn := 1 + random.IntN(roundsMax)
@@ -35,8 +36,8 @@ func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 	}
 	var all []submit
 	for server := range servers {
-		// Each server has a random source of its own, so that one server's submissions do not
-		// depend on how many another makes.
+		// Each server has a random source of its own, so one server's submissions do not depend on
+		// the number of another's.
 		own := rand.New(rand.NewPCG(seed, workloadStream+uint64(server)+1))
 		count := rounds
 		if own.IntN(4) == 0 {
@@ -46,7 +47,7 @@ func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 			count = 0
 		}
 		if count == 0 && server == 0 {
-			count = 1 // somebody says something
+			count = 1 // at least one server submits something
 		}
 		times := make([]Instant, count)
 		for i := range times {
@@ -65,13 +66,13 @@ func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 // payloadMin is room for the numbers that make a payload unique.
 const payloadMin = 16
 
-// payloadMaxDefault bounds payloads where the options do not.
+// payloadMaxDefault is the maximum payload size if the options set none.
 const payloadMaxDefault = 4096
 
-// roundsMax bounds the submissions of a server where the options leave it to the seed.
+// roundsMax is the maximum number of submissions of a server if the options let the seed choose.
 const roundsMax = 12
 
-// payload makes the payload of a server with a number: both, and random bytes.
+// payload returns the payload of a server with a number: both of these, and random bytes.
 func payload(random *rand.Rand, server, number, limit int) []byte {
 	size := random.IntN(32)
 	if random.IntN(20) == 0 {

@@ -9,36 +9,38 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrState: bytes are not a Relay's state, or not one of this group in this tree.
+// ErrState is returned for bytes that are not a Relay's state, or not the state of this group in
+// this tree.
 var ErrState = errors.New("bad relay state")
 
-// Item is an entry of a group's log, as the relay wants it.
+// Item is an entry of a group's log, as the relay reads it.
 type Item struct {
-	// Number is 0 for a message that entered here, from a client; else its number in the parent's
-	// stream, the first being 1.
+	// Number is 0 for a message that a client entered at this group. Otherwise it is the message's
+	// number in the parent's stream, which starts at 1.
 	Number uint64
-	// Message is what is ordered. The relay keeps none of its slices.
+	// Message is the message to order. The relay keeps none of its slices.
 	Message order.Multicast
 }
 
-// Skip says why an item does nothing.
+// Skip is the reason why an item has no effect.
 type Skip uint8
 
 const (
-	// SkipNone: it does something.
+	// SkipNone means that the item took effect.
 	SkipNone Skip = iota
-	// SkipDuplicate: the item of this number was taken before.
+	// SkipDuplicate means that the item with this number was taken before.
 	SkipDuplicate
-	// SkipGap: an item with a smaller number was not taken yet. The item has to be put into the log
-	// again, behind that.
+	// SkipGap means that an item with a smaller number has not been taken yet. The item must be put
+	// into the log again, behind the missing ones.
 	SkipGap
-	// SkipUncovered: the message is not this group's business: it entered here and has a
-	// destination out of reach, it came down and has none within reach, or it came down to the
-	// root, which has no parent. The number of what came down is used up all the same.
+	// SkipUncovered means that the message does not concern this group. It entered here and has a
+	// destination out of reach, or it came from the parent and has no destination within reach, or
+	// it claims to come from a parent although this group is the root. Except at the root, an item
+	// from the parent uses up its number all the same.
 	SkipUncovered
 )
 
-// String names the reason.
+// String returns the name of the reason.
 func (s Skip) String() string {
 	switch s {
 	case SkipNone:
@@ -61,22 +63,23 @@ type Forward struct {
 	Number uint64
 }
 
-// Outcome is what the order of an item means for its group.
+// Outcome is the effect of an item on its group.
 type Outcome struct {
-	// Delivered: the group is a destination; its replicas A-deliver the message now [TRAM,
-	// Algorithm 2, step 2.4].
+	// Delivered reports whether the group is a destination. If so, its replicas A-deliver the
+	// message now [TRAM, Algorithm 2, step 2.4].
 	Delivered bool
 	// Forwards are the message's places in the children's streams, by ascending child [TRAM,
-	// Algorithm 2, step 2.5]. The slice is the relay's and valid until the next call of Order.
+	// Algorithm 2, step 2.5]. The relay owns the slice. It is valid until the next call of Order.
 	Forwards []Forward
-	// Skipped says why nothing happens; both other fields are empty unless it is SkipNone.
+	// Skipped is the reason why the item had no effect. Both other fields are empty unless it is
+	// SkipNone.
 	Skipped Skip
 }
 
-// Relay is one group's part of TRAM over any log of the group: fed with what the log orders, item
-// by item, it says what the group A-delivers and what goes into the numbered stream of each child.
-// It is a pure state machine, so all replicas of a group that feed the same log into it hold the
-// same streams. It is not for several goroutines at once.
+// Relay is one group's part of TRAM over any log of the group. Its caller feeds it the items that
+// the log orders, one by one. The relay returns what the group A-delivers and what goes into the
+// numbered stream of each child. It is a pure state machine: all replicas of a group that feed it
+// the same log produce the same streams. It is not safe for concurrent use.
 type Relay struct {
 	tree     *Tree
 	self     order.GroupID
@@ -87,8 +90,8 @@ type Relay struct {
 	forwards []Forward
 }
 
-// NewRelay makes the relay of a group, with nothing ordered yet. It panics for a group that the
-// tree does not have.
+// NewRelay returns the relay of a group, with nothing ordered yet. It panics if the tree does not
+// have the group.
 func NewRelay(tree *Tree, self order.GroupID) *Relay {
 	if !tree.Has(self) {
 		panic(fmt.Sprintf("tram: group %d is not one of the tree's %d", self, tree.Groups()))
@@ -96,7 +99,8 @@ func NewRelay(tree *Tree, self order.GroupID) *Relay {
 	return &Relay{tree: tree, self: self, issued: make([]uint64, len(tree.Children(self)))}
 }
 
-// Order takes the log's next item. It allocates nothing once every number of children was seen.
+// Order takes the next item of the log. It stops allocating once it has seen every number of
+// children.
 func (r *Relay) Order(item Item) Outcome {
 	to := item.Message.To
 	if item.Number == 0 {
@@ -113,7 +117,7 @@ func (r *Relay) Order(item Item) Outcome {
 		if item.Number > r.position+1 {
 			return Outcome{Skipped: SkipGap}
 		}
-		// Whatever it holds, the number is used up: otherwise the stream would wait for ever.
+		// The number is used up whatever the item holds. Otherwise the stream would wait forever.
 		r.position = item.Number
 	}
 	delivered := slices.Contains(to, r.self)
@@ -130,7 +134,7 @@ func (r *Relay) Order(item Item) Outcome {
 	return Outcome{Delivered: delivered, Forwards: r.forwards}
 }
 
-// place is a child's place among the children.
+// place returns the index of a child among the children. It panics if the group is not a child.
 func (r *Relay) place(child order.GroupID) int {
 	at, exact := slices.BinarySearch(r.tree.children[r.self], child)
 	if !exact {
@@ -140,14 +144,15 @@ func (r *Relay) place(child order.GroupID) int {
 	return at
 }
 
-// Self is the relay's group.
+// Self returns the relay's group.
 func (r *Relay) Self() order.GroupID { return r.self }
 
-// Position is the number of the last item taken from the parent's stream, 0 for none: the next to
-// take is one more.
+// Position returns the number of the last item taken from the parent's stream, or 0 if there is
+// none. The next item to take has this number plus 1.
 func (r *Relay) Position() uint64 { return r.position }
 
-// Issued is the last number of a child's stream, 0 for none, also for a group that is no child.
+// Issued returns the last number of a child's stream. It returns 0 if the stream is empty or the
+// group is not a child.
 func (r *Relay) Issued(child order.GroupID) uint64 {
 	at, exact := slices.BinarySearch(r.tree.children[r.self], child)
 	if !exact {
@@ -156,14 +161,14 @@ func (r *Relay) Issued(child order.GroupID) uint64 {
 	return r.issued[at]
 }
 
-// Clone gives an independent relay in the same state. The tree is shared.
+// Clone returns an independent relay in the same state. Both share the tree.
 func (r *Relay) Clone() *Relay {
 	return &Relay{tree: r.tree, self: r.self, position: r.position, issued: slices.Clone(r.issued)}
 }
 
-// AppendState appends all that the relay's further behaviour depends on, for a snapshot or to
-// compare: the group, the number of children, the position, and each child's last number, as 4, 4,
-// 8 and 8 bytes, big-endian.
+// AppendState appends everything that the relay's further behaviour depends on, for a snapshot or a
+// comparison: the group, the number of children, the position and each child's last number, as 4,
+// 4, 8 and 8 bytes, big-endian.
 func (r *Relay) AppendState(state []byte) []byte {
 	state = binary.BigEndian.AppendUint32(state, uint32(r.self))
 	state = binary.BigEndian.AppendUint32(state, uint32(len(r.issued)))
@@ -174,8 +179,8 @@ func (r *Relay) AppendState(state []byte) []byte {
 	return state
 }
 
-// RestoreRelay makes the relay of a group with a state that AppendState gave. ErrState with the
-// reason.
+// RestoreRelay returns the relay of a group in a state that AppendState wrote. It returns ErrState
+// with the reason if the state does not fit.
 func RestoreRelay(tree *Tree, self order.GroupID, state []byte) (*Relay, error) {
 	const fixed = 16
 	if !tree.Has(self) {

@@ -53,7 +53,7 @@ func TestRelayStory(t *testing.T) {
 	}
 }
 
-// describe writes an outcome in a line.
+// describe formats an outcome in a line.
 func describe(o Outcome) string {
 	if o.Skipped != SkipNone {
 		return o.Skipped.String()
@@ -116,8 +116,8 @@ func FuzzRestoreRelay(f *testing.F) {
 	})
 }
 
-// network is a tree of groups of one ideal replica each: logs are slices, streams are carried in
-// any order, with repeats.
+// network is a tree of groups of one ideal replica each. Logs are slices, and streams are carried
+// in any order, with repeats.
 type network struct {
 	tree    *Tree
 	history *order.History
@@ -126,7 +126,7 @@ type network struct {
 	streams   [][]order.Multicast
 	submitted []order.Multicast
 	ordered   []map[order.MessageID]bool
-	// forgetful plants a bug: a relay that takes whatever comes.
+	// forgetful plants a bug: a relay that accepts any number.
 	forgetful bool
 }
 
@@ -142,7 +142,7 @@ func newNetwork(tree *Tree) *network {
 	return n
 }
 
-// submit has a message enter at a group.
+// submit makes a message enter at a group.
 func (n *network) submit(at order.GroupID, to []order.GroupID) string {
 	m := order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: at},
 		Sequence: uint64(len(n.submitted) + 1)}, To: to}
@@ -156,7 +156,7 @@ func (n *network) carry(to order.GroupID, number uint64) string {
 	return n.put(to, Item{Number: number, Message: n.streams[to][number-1]})
 }
 
-// put appends to a group's log. It says what is wrong, or nothing.
+// put appends to a group's log. It returns what is wrong, or "".
 func (n *network) put(at order.GroupID, item Item) string {
 	relay := n.relays[at]
 	if n.forgetful && item.Number > 0 {
@@ -192,14 +192,14 @@ func (n *network) rest() string {
 	return ""
 }
 
-// run drives a network at random and gives what is broken in the end.
+// run drives a network at random and returns what is broken at the end.
 func (n *network) run(t *rapid.T) string {
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		wrong := ""
 		if g := order.GroupID(rapid.IntRange(0, n.tree.Groups()-1).Draw(t,
 			"group")); rapid.Bool().Draw(t, "carry") {
 			if length := len(n.streams[g]); length > 0 {
-				// Any number, but mostly one that is due: out of turn ones are skipped.
+				// Any number, but mostly a due one: out of turn, entries are skipped.
 				number := rapid.Uint64Range(1, uint64(length)).Draw(t, "number")
 				if due := n.relays[g].Position() + 1; due <= uint64(length) &&
 					rapid.Bool().Draw(t, "due") {
@@ -229,7 +229,8 @@ func (n *network) run(t *rapid.T) string {
 	return ""
 }
 
-// Whatever a group's log makes of the streams, atomic multicast is what comes out.
+// TestRelaysMulticast: whatever a group's log does with the streams, the result is atomic
+// multicast.
 func TestRelaysMulticast(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -254,7 +255,7 @@ func TestRelaysMulticast(t *testing.T) {
 	})
 }
 
-// A relay that takes numbers out of turn is found out.
+// TestForgetfulRelay: a relay that takes numbers out of turn is detected.
 func TestForgetfulRelay(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(Breadth(3))

@@ -12,20 +12,21 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// GroupsMax bounds the groups of one tree.
+// GroupsMax is the maximum number of groups in a tree.
 const GroupsMax = 1024
 
-// ErrTree: the groups and their parents are no tree, or no description of one.
+// ErrTree is returned if the groups and their parents do not form a tree, or a description does not
+// describe one.
 var ErrTree = errors.New("no tree of groups")
 
-// ErrDestinations: a destination set is empty, not ascending, or names a group that the tree does
-// not have.
+// ErrDestinations is returned for a destination set that is empty, not ascending, or names a group
+// that the tree does not have.
 var ErrDestinations = errors.New("bad destination set")
 
 // Tree is the static overlay of groups [TRAM, section 4]: every group but the root has one parent.
-// It never changes, and any number of goroutines may ask it.
+// It never changes and is safe for concurrent use.
 //
-// A group that the tree does not have has no parent and no children, is nobody's descendant, and
+// A group that the tree does not have has no parent and no children, is no group's descendant, and
 // reaches nothing.
 type Tree struct {
 	root     order.GroupID
@@ -33,16 +34,16 @@ type Tree struct {
 	children [][]order.GroupID
 	depths   []int
 	// first and last number the groups in the order of a walk that visits a group before its
-	// children, and these in ascending order: the descendants of a group, itself included, are
-	// those whose first number is from the group's first to its last.
+	// children, and the children in ascending order. The descendants of a group, itself included,
+	// are the groups whose first number lies between the group's first and last numbers.
 	first, last []int
-	// walk holds the groups in that order: walk[first[g]] is g.
+	// walk holds the groups in the order of that walk: walk[first[g]] is g.
 	walk []order.GroupID
 }
 
-// NewTree makes the tree in which parents[g] is the parent of group g; the root is its own parent.
-// ErrTree with the reason: no group or more than GroupsMax, a parent that is not there, no root,
-// two roots, or a circle.
+// NewTree returns the tree in which parents[g] is the parent of group g. The root is its own
+// parent. It returns ErrTree with the reason for no groups or more than GroupsMax, a parent that
+// does not exist, no root, two roots, or a cycle.
 func NewTree(parents []order.GroupID) (*Tree, error) {
 	groups := len(parents)
 	if groups < 1 || groups > GroupsMax {
@@ -74,21 +75,22 @@ func NewTree(parents []order.GroupID) (*Tree, error) {
 		}
 	}
 	if roots == 0 {
-		return nil, fmt.Errorf("%w: no group is its own parent; the root is", ErrTree)
+		return nil, fmt.Errorf("%w: no group is its own parent; make the root its own parent",
+			ErrTree)
 	}
 	t.visit()
 	if len(t.walk) < groups {
 		stray := slices.IndexFunc(parents, func(parent order.GroupID) bool {
 			return !slices.Contains(t.walk, parent)
 		})
-		return nil, fmt.Errorf("%w: from group %d the way through the parents never ends at the "+
-			"root, group %d", ErrTree, stray, t.root)
+		return nil, fmt.Errorf("%w: from group %d the path through the parents never ends at the "+
+			"root, group %d; remove the cycle", ErrTree, stray, t.root)
 	}
 	return t, nil
 }
 
-// visit numbers the groups that the root reaches. It has its own stack: a chain of GroupsMax groups
-// is deep.
+// visit numbers the groups that the root reaches. It keeps its own stack because a chain of
+// GroupsMax groups is deep.
 func (t *Tree) visit() {
 	pending := []order.GroupID{t.root}
 	for len(pending) > 0 {
@@ -110,25 +112,25 @@ func (t *Tree) visit() {
 	}
 }
 
-// Breadth is the tree in which all groups are children of group 0. It panics unless groups is 1 to
-// GroupsMax.
+// Breadth returns the tree in which all other groups are children of group 0. It panics unless
+// groups is 1 to GroupsMax.
 func Breadth(groups int) *Tree {
 	return shape(groups, func(int) int { return 0 })
 }
 
-// Binary is the tree in which group g has the children 2g+1 and 2g+2. It panics unless groups is 1
-// to GroupsMax.
+// Binary returns the tree in which group g has the children 2g+1 and 2g+2. It panics unless groups
+// is 1 to GroupsMax.
 func Binary(groups int) *Tree {
 	return shape(groups, func(group int) int { return (group - 1) / 2 })
 }
 
-// Chain is the tree in which group g has the one child g+1. It panics unless groups is 1 to
+// Chain returns the tree in which group g has the single child g+1. It panics unless groups is 1 to
 // GroupsMax.
 func Chain(groups int) *Tree {
 	return shape(groups, func(group int) int { return group - 1 })
 }
 
-// shape makes the tree with root 0 and the given parents of the other groups.
+// shape returns the tree with root 0 and the given parents of the other groups.
 func shape(groups int, parent func(group int) int) *Tree {
 	parents := make([]order.GroupID, max(groups, 0))
 	for group := 1; group < groups; group++ {
@@ -141,8 +143,8 @@ func shape(groups int, parent func(group int) int) *Tree {
 	return t
 }
 
-// ParseTree makes the tree of a shape's name: "breadth", "binary" or "chain". ErrTree for any other
-// name, or a number of groups that is not 1 to GroupsMax.
+// ParseTree returns the tree of a named shape: "breadth", "binary" or "chain". It returns ErrTree
+// for any other name, and for a number of groups that is not 1 to GroupsMax.
 func ParseTree(text string, groups int) (*Tree, error) {
 	if groups < 1 || groups > GroupsMax {
 		return nil, fmt.Errorf("%w: %d groups, want 1 to %d", ErrTree, groups, GroupsMax)
@@ -159,15 +161,16 @@ func ParseTree(text string, groups int) (*Tree, error) {
 	}
 }
 
-// ReadTree reads a tree of that many groups: one line a group, in any order, with the group's
-// number and its parent's, such as "3 1"; the root's line names itself twice. Empty lines, and what
-// follows a #, mean nothing. ErrTree with the line and what to do about it, or the reader's error.
+// ReadTree reads a tree with the given number of groups. The input has one line a group, in any
+// order: the group's number and its parent's, such as "3 1". The root's line names itself twice.
+// Empty lines are ignored, as is the rest of a line after a #. ReadTree returns ErrTree with the
+// line and how to correct it, or the reader's error.
 func ReadTree(r io.Reader, groups int) (*Tree, error) {
 	if groups < 1 || groups > GroupsMax {
 		return nil, fmt.Errorf("%w: %d groups, want 1 to %d", ErrTree, groups, GroupsMax)
 	}
 	parents := make([]order.GroupID, groups)
-	lines := make([]int, groups) // where each group's parent is, 0 while it is nowhere
+	lines := make([]int, groups) // the line that gives each group's parent, 0 if not seen yet
 	scanner := bufio.NewScanner(r)
 	line := 0
 	for scanner.Scan() {
@@ -215,19 +218,20 @@ func readGroup(word string, groups, line int) (order.GroupID, error) {
 	return order.GroupID(number), nil
 }
 
-// Groups is how many groups the tree has; they are numbered from 0.
+// Groups returns the number of groups. They are numbered from 0.
 func (t *Tree) Groups() int { return len(t.parents) }
 
-// Root is the group without a parent.
+// Root returns the group without a parent.
 func (t *Tree) Root() order.GroupID { return t.root }
 
-// Parents gives each group's parent, the root its own: NewTree makes the same tree of it.
+// Parents returns each group's parent. The root is its own parent, so NewTree makes the same tree
+// from the result.
 func (t *Tree) Parents() []order.GroupID { return slices.Clone(t.parents) }
 
-// Has tells whether g is a group of the tree.
+// Has reports whether g is a group of the tree.
 func (t *Tree) Has(g order.GroupID) bool { return int64(g) < int64(len(t.parents)) }
 
-// Parent gives a group's parent; the root has none.
+// Parent returns a group's parent. The root has none.
 func (t *Tree) Parent(g order.GroupID) (order.GroupID, bool) {
 	if !t.Has(g) || g == t.root {
 		return 0, false
@@ -235,7 +239,8 @@ func (t *Tree) Parent(g order.GroupID) (order.GroupID, bool) {
 	return t.parents[g], true
 }
 
-// Children gives a group's children, ascending. The slice is the tree's; nobody may change it.
+// Children returns a group's children, ascending. The tree owns the slice; callers must not change
+// it.
 func (t *Tree) Children(g order.GroupID) []order.GroupID {
 	if !t.Has(g) {
 		return nil
@@ -243,8 +248,8 @@ func (t *Tree) Children(g order.GroupID) []order.GroupID {
 	return t.children[g]
 }
 
-// Depth is how many steps lead from the root to a group: 0 for the root, and for a group that the
-// tree does not have.
+// Depth returns the number of steps from the root to a group. It is 0 for the root, and for a group
+// that the tree does not have.
 func (t *Tree) Depth(g order.GroupID) int {
 	if !t.Has(g) {
 		return 0
@@ -252,16 +257,17 @@ func (t *Tree) Depth(g order.GroupID) int {
 	return t.depths[g]
 }
 
-// CheckDestinations gives ErrDestinations, with the reason, unless to is a destination set as
-// order.Multicast wants it: ascending without repeats, not empty, and of groups of this tree.
+// CheckDestinations returns ErrDestinations with the reason unless to is a destination set as
+// order.Multicast requires: ascending without repeats, not empty, and with groups of this tree
+// only.
 func (t *Tree) CheckDestinations(to []order.GroupID) error {
 	if len(to) == 0 {
 		return fmt.Errorf("%w: it is empty", ErrDestinations)
 	}
 	for i, group := range to {
 		if i > 0 && to[i-1] >= group {
-			return fmt.Errorf("%w: group %d comes behind group %d, want them ascending and each "+
-				"once", ErrDestinations, group, to[i-1])
+			return fmt.Errorf("%w: group %d follows group %d; list the groups in ascending order, "+
+				"each once", ErrDestinations, group, to[i-1])
 		}
 	}
 	if last := to[len(to)-1]; !t.Has(last) {
@@ -271,10 +277,10 @@ func (t *Tree) CheckDestinations(to []order.GroupID) error {
 	return nil
 }
 
-// LCA is the lowest common ancestor of a destination set: the group furthest from the root that
-// reaches them all [TRAM, section 4]. It does not depend on the order of to, nor on repeats. For
-// the empty set, and for one that no group reaches because the tree does not have all of it, it is
-// the root.
+// LCA returns the lowest common ancestor of a destination set: the group furthest from the root
+// that reaches all of them [TRAM, section 4]. The result does not depend on the order of to or on
+// repeats. For the empty set, and for a set with a group that the tree does not have, it is the
+// root.
 func (t *Tree) LCA(to []order.GroupID) order.GroupID {
 	low, high := len(t.walk), -1
 	for _, group := range to {
@@ -286,7 +292,8 @@ func (t *Tree) LCA(to []order.GroupID) order.GroupID {
 	if high < 0 {
 		return t.root
 	}
-	// Who reaches the first and the last of a walk reaches all between them.
+	// A group that reaches the first and the last group of a range of the walk reaches all groups
+	// between them.
 	ancestor := t.walk[low]
 	for t.last[ancestor] < high {
 		ancestor = t.parents[ancestor]
@@ -294,8 +301,8 @@ func (t *Tree) LCA(to []order.GroupID) order.GroupID {
 	return ancestor
 }
 
-// Reach gives the groups that a group reaches by walking down the tree, itself included, ascending
-// [TRAM, section 4].
+// Reach returns the groups that a group reaches by walking down the tree, itself included,
+// ascending [TRAM, section 4].
 func (t *Tree) Reach(g order.GroupID) []order.GroupID {
 	if !t.Has(g) {
 		return nil
@@ -305,12 +312,12 @@ func (t *Tree) Reach(g order.GroupID) []order.GroupID {
 	return reach
 }
 
-// Reaches tells whether g reaches the group d, which may be itself.
+// Reaches reports whether g reaches the group d. A group reaches itself.
 func (t *Tree) Reaches(g, d order.GroupID) bool {
 	return t.Has(g) && t.Has(d) && t.first[g] <= t.first[d] && t.first[d] <= t.last[g]
 }
 
-// Covers tells whether g reaches all of to, and to is not empty.
+// Covers reports whether g reaches all of to, and to is not empty.
 func (t *Tree) Covers(g order.GroupID, to []order.GroupID) bool {
 	for _, d := range to {
 		if !t.Reaches(g, d) {
@@ -320,13 +327,13 @@ func (t *Tree) Covers(g order.GroupID, to []order.GroupID) bool {
 	return len(to) > 0
 }
 
-// Route gives the children of g whose reach meets to, ascending: those to which g hands a message
-// on [TRAM, Algorithm 2, step 2.5].
+// Route returns the children of g whose reach meets to, ascending. These are the children to which
+// g forwards a message [TRAM, Algorithm 2, step 2.5].
 func (t *Tree) Route(g order.GroupID, to []order.GroupID) []order.GroupID {
 	return t.AppendRoute(nil, g, to)
 }
 
-// AppendRoute is Route that appends to a slice, so that it need not allocate.
+// AppendRoute is like Route but appends to a slice, to avoid an allocation.
 func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID,
 	to []order.GroupID) []order.GroupID {
 	start := len(route)
@@ -335,8 +342,8 @@ func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID,
 			continue
 		}
 		child := t.towards(g, d)
-		// Destinations that follow each other are often below the same child, and children often
-		// follow each other as their destinations do.
+		// The children are mostly found in ascending order, and consecutive destinations often
+		// share a child. The search and the insertion are then cheap.
 		if found, exact := slices.BinarySearch(route[start:], child); !exact {
 			route = slices.Insert(route, start+found, child)
 		}
@@ -344,9 +351,10 @@ func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID,
 	return route
 }
 
-// towards is the child of g that reaches d, which g reaches and is not.
+// towards returns the child of g that reaches d. The caller ensures that g reaches d and that g is
+// not d.
 func (t *Tree) towards(g, d order.GroupID) order.GroupID {
-	// The walk visits children in ascending order: the child sought is the last one whose first
+	// The walk visits children in ascending order. The child sought is the last one whose first
 	// number is not past d's.
 	children := t.children[g]
 	low, high := 0, len(children)
@@ -361,8 +369,8 @@ func (t *Tree) towards(g, d order.GroupID) order.GroupID {
 	return children[low]
 }
 
-// Span gives the groups that order a message on its way: its destinations, their lca, and those
-// between, ascending. It is empty where the lca does not reach all of to.
+// Span returns the groups that order a message on its way: its destinations, their lca, and the
+// groups between, ascending. It is empty if the lca does not reach all of to.
 func (t *Tree) Span(to []order.GroupID) []order.GroupID {
 	top := t.LCA(to)
 	if !t.Covers(top, to) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// groups makes a set of groups.
+// groups returns a set of groups.
 func groups(ids ...order.GroupID) []order.GroupID { return ids }
 
 func TestShapes(t *testing.T) {
@@ -147,7 +147,7 @@ func TestDestinations(t *testing.T) {
 	if err := tree.CheckDestinations(groups(0, 2)); err != nil {
 		t.Error(err)
 	}
-	// Groups that are not there harm nobody.
+	// Unknown groups are harmless.
 	if tree.LCA(groups(1, 9)) != 0 || tree.LCA(nil) != 0 || tree.Covers(0, groups(9)) ||
 		tree.Covers(9, groups(0)) || tree.Covers(0, nil) ||
 		tree.Route(0, groups(9)) != nil || tree.Route(9, groups(1)) != nil ||
@@ -196,7 +196,8 @@ func drawDestinations(t *rapid.T, tree *Tree) []order.GroupID {
 	return to
 }
 
-// The tree's measures are those of their definitions, worked out by walking through the parents.
+// TestTreeAgainstDefinitions compares the tree's measures with their definitions, computed by
+// walking through the parents.
 func TestTreeAgainstDefinitions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

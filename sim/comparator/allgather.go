@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// AllGather is one server of AllGather: every message travels down the binomial tree of its origin,
-// and a round is complete when all its messages are here [Poke19, section 6.5]. Make it with
+// AllGather is one server of AllGather. Every message travels down the binomial tree of its origin,
+// and a round is complete when all its messages have arrived [Poke19, section 6.5]. Create it with
 // NewAllGather.
 type AllGather struct {
 	member
@@ -19,7 +19,7 @@ type AllGather struct {
 
 var _ order.Broadcaster = (*AllGather)(nil)
 
-// NewAllGather makes a server of AllGather. The error wraps ErrConfig.
+// NewAllGather returns a server of AllGather. The error wraps ErrConfig.
 func NewAllGather(config Config) (*AllGather, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func NewAllGather(config Config) (*AllGather, error) {
 	if config.Fault == FaultEarlyDelivery {
 		a.rounds.missing = 1
 	}
-	// A server has n-1 children in all, each over the same distance in many trees: the lists share
-	// one array.
+	// A server has n-1 different children in all, and the same children in many trees. The lists
+	// share one array.
 	flat := make([]order.ServerID, 0, max(0, config.Servers-1))
 	var places []int
 	for origin := range a.children {
@@ -60,7 +60,7 @@ func (a *AllGather) Broadcast(payload []byte) error {
 	return nil
 }
 
-// Receive takes one frame and sends it on.
+// Receive takes one frame and forwards it.
 func (a *AllGather) Receive(from order.ServerID, frame []byte) error {
 	k, err := kindOf(frame)
 	if err != nil {

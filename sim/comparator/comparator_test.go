@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// algorithm is one of the four, as the tests make it.
+// algorithm is one of the four, as the tests create it.
 type algorithm struct {
 	name   string
 	make   func(Config) (order.Broadcaster, error)
@@ -40,12 +40,13 @@ var algorithms = []algorithm{
 	{"paxos", maker(NewPaxos), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0},
 }
 
-// network runs a group in one goroutine over reliable FIFO channels, with a seed's interleaving.
+// network runs a group in one goroutine over reliable FIFO channels, with the interleaving of a
+// seed.
 type network struct {
 	random   *rand.Rand
 	engines  []order.Broadcaster
 	channels [][][]byte // from*n+to
-	busy     []int      // channels that hold something
+	busy     []int      // channels that are not empty
 	rounds   *order.RoundHistory
 	stream   *order.History
 	submits  []int
@@ -134,8 +135,8 @@ func (w *network) receive(pick int) error {
 	return nil
 }
 
-// run makes random steps until every server has A-broadcast so many payloads, empty ones where only
-// those are asked for, and all is quiet.
+// run makes random steps until every server has A-broadcast the given number of payloads, with
+// empty ones where only those are requested, and everything is quiet.
 func (w *network) run(messages int) error {
 	left := slices.Repeat([]int{messages}, w.n())
 	for {
@@ -203,7 +204,7 @@ func TestAllDeliverTheSame(t *testing.T) {
 	}
 }
 
-// TestPlantedBugs shows that the judge of this room can say no.
+// TestPlantedBugs shows that the judge of this package can reject a run.
 func TestPlantedBugs(t *testing.T) {
 	t.Parallel()
 	for _, a := range algorithms {
@@ -248,7 +249,7 @@ func (w *network) round(payload []byte) error {
 	return nil
 }
 
-// quickPump is pump without a judge; it counts rounds in submits.
+// quickPump is like pump without a judge. It counts rounds in submits.
 func (w *network) quickPump(s int) {
 	ready := w.engines[s].Ready()
 	for _, send := range ready.Sends {
@@ -265,7 +266,7 @@ func (w *network) quickPump(s int) {
 	w.submits[s] += len(ready.Deliveries)
 }
 
-// TestTraffic counts the frames and bytes of a round against the algorithms' own arithmetic.
+// TestTraffic compares the frames and bytes of a round with the algorithms' own arithmetic.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	const size = 1000
@@ -283,7 +284,7 @@ func TestTraffic(t *testing.T) {
 		{"ring: n-1 steps", algorithms[2], 15, 15 * 14, 15 * 14 * (16 + 4 + size)},
 		{"lcr: n-1 hops of a message with its clock, n-1 of its acknowledgement", algorithms[3], 16,
 			16 * (15 + 15), 16 * 15 * (8 + 4*16 + size + 16)},
-		// The first round's phase 1 is for its 16 instances and for the 128 of the window.
+		// The first round's phase 1 covers its 16 instances and the 128 of the window.
 		{"paxos: submit, accept, and five times accepted to all", algorithms[4], 16,
 			15 + 16*(4+5*15) + 2*4*(128+16),
 			(15+16*(4+5*15))*(32+size) + 2*4*(128+16)*16},
@@ -302,7 +303,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// TestLargeGroups runs rounds among many servers and bounds what a message costs in memory.
+// TestLargeGroups runs rounds among many servers and bounds the memory that a message costs.
 func TestLargeGroups(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large groups take a second or two each")
@@ -409,7 +410,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRing has LCR run along a ring of its own.
+// TestRing runs LCR along a given ring.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -427,7 +428,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestScheduleMatches pairs up all sends and receives of MPI_Allgather, and follows every block to
+// TestScheduleMatches pairs all sends and receives of MPI_Allgather, and follows every block to
 // every rank.
 func TestScheduleMatches(t *testing.T) {
 	t.Parallel()
@@ -497,7 +498,7 @@ func TestAlgorithmOf(t *testing.T) {
 	}
 }
 
-// FuzzReceive feeds bytes to all four: no panic, and what is not refused as a frame harms nobody's
+// FuzzReceive feeds bytes to all four. They do not panic, and accepted frames do not use unbounded
 // memory.
 func FuzzReceive(f *testing.F) {
 	for _, a := range algorithms {

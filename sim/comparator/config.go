@@ -8,62 +8,62 @@ import (
 )
 
 const (
-	// ServersMax is the largest group.
+	// ServersMax is the maximum number of servers in a group.
 	ServersMax = 1 << 14
-	// MaxPayloadDefault is the bound on one message's payload where Config.MaxPayload is 0, in
+	// MaxPayloadDefault is the maximum size of a message's payload if Config.MaxPayload is 0, in
 	// bytes.
 	MaxPayloadDefault = 4 << 20
-	// AcceptorsDefault is how many acceptors Paxos has [Poke19, section 6.5], as far as there are
-	// servers.
+	// AcceptorsDefault is the number of acceptors of Paxos [Poke19, section 6.5], if there are that
+	// many servers.
 	AcceptorsDefault = 5
-	// acceptorsMax is how many acceptors fit the sets of this room.
+	// acceptorsMax is how many acceptors fit the sets of this package.
 	acceptorsMax = 64
 )
 
-// ErrConfig says that a Config describes no comparator; match it with errors.Is.
+// ErrConfig is returned for a Config that describes no comparator. Match it with errors.Is.
 var ErrConfig = errors.New("comparator: wrong configuration")
 
-// Config describes one server. All servers of a group agree on all of it but Self.
+// Config describes one server. All servers of a group have the same Config except for Self.
 type Config struct {
 	// Self is this server, below Servers.
 	Self order.ServerID
 	// Servers is n, 1 to ServersMax. Servers are numbered 0 to n-1.
 	Servers int
-	// MaxPayload bounds one message's payload, in bytes; 0 means MaxPayloadDefault.
+	// MaxPayload is the maximum size of a message's payload, in bytes. 0 means MaxPayloadDefault.
 	MaxPayload int
-	// Ring is the order of the servers in LCR's ring, each once; nil is 0 to n-1. Between
+	// Ring is the order of the servers in LCR's ring, each once. nil is 0 to n-1. Between
 	// datacentres the paper orders them so that few edges of the ring leave one. The slice is kept
 	// and not changed.
 	Ring []order.ServerID
-	// Acceptors is how many servers, from 0 on, are acceptors of Paxos, up to 64; 0 means
-	// AcceptorsDefault, or all servers where there are fewer.
+	// Acceptors is how many servers, from 0 on, are acceptors of Paxos, up to 64. 0 means
+	// AcceptorsDefault, or all servers if there are fewer.
 	Acceptors int
-	// BlockSize is how many bytes each server contributes to a round of unreliable agreement:
-	// MPI_Allgather wants everybody to know, and chooses its algorithm by it. Payloads of other
-	// sizes work too. The other three do not look at it.
+	// BlockSize is how many bytes each server contributes to a round of unreliable agreement. All
+	// ranks of MPI_Allgather must know it, and it decides the algorithm. Payloads of other sizes
+	// work too. The other three comparators ignore it.
 	BlockSize int
 	// Fault plants a bug, to prove that a checker finds it. Measurements leave it FaultNone.
 	Fault Fault
 }
 
-// Fault is a bug to plant on purpose.
+// Fault is a bug that is planted on purpose.
 type Fault uint8
 
 const (
-	// FaultNone is the algorithm as it should be.
+	// FaultNone is the correct algorithm.
 	FaultNone Fault = iota
-	// FaultDroppedRelay does not send on what others need; all four can have it.
+	// FaultDroppedRelay does not forward what other servers need. All four comparators support it.
 	FaultDroppedRelay
 	// FaultEarlyDelivery delivers a round without its last message (AllGather, unreliable
-	// agreement), a message before it is stable (LCR), or the own message before it has an instance
-	// (Paxos).
+	// agreement), a message before it is stable (LCR), or the server's own message before it has an
+	// instance (Paxos).
 	FaultEarlyDelivery
-	// FaultUnordered sequences messages as they come and not by their clocks (LCR).
+	// FaultUnordered sequences messages in the order of arrival instead of by their clocks (LCR).
 	FaultUnordered
 	faultEnd
 )
 
-// String names the fault.
+// String returns the name of the fault.
 func (f Fault) String() string {
 	names := [faultEnd]string{"none", "dropped-relay", "early-delivery", "unordered"}
 	if f < faultEnd {
@@ -72,7 +72,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("fault(%d)", uint8(f))
 }
 
-// validate says what is wrong with the configuration; the error wraps ErrConfig.
+// validate returns an error that wraps ErrConfig if the configuration is wrong.
 func (c Config) validate() error {
 	switch {
 	case c.Servers < 1 || c.Servers > ServersMax:
@@ -88,7 +88,7 @@ func (c Config) validate() error {
 	case c.BlockSize < 0:
 		return fmt.Errorf("%w: blocks of %d bytes", ErrConfig, c.BlockSize)
 	case c.Fault >= faultEnd:
-		return fmt.Errorf("%w: no such fault, %d", ErrConfig, c.Fault)
+		return fmt.Errorf("%w: no such fault as %d", ErrConfig, c.Fault)
 	case c.Ring != nil && len(c.Ring) != c.Servers:
 		return fmt.Errorf("%w: a ring of %d for %d servers", ErrConfig, len(c.Ring), c.Servers)
 	}
@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// can refuses a fault that an algorithm cannot have.
+// can returns an error for a fault that an algorithm does not support.
 func (c Config) can(algorithm string, faults ...Fault) error {
 	if c.Fault == FaultNone {
 		return nil
@@ -122,5 +122,5 @@ func (c Config) can(algorithm string, faults ...Fault) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s has no use for the fault %v", ErrConfig, algorithm, c.Fault)
+	return fmt.Errorf("%w: %s does not support the fault %v", ErrConfig, algorithm, c.Fault)
 }

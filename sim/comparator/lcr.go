@@ -8,30 +8,31 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// LCR is one server of LCR. Servers stand in a ring and send to their successors only; n and places
-// are counted along it. Make it with NewLCR.
+// LCR is one server of LCR. Servers form a ring and send to their successors only. n and places are
+// counted along the ring. Create it with NewLCR.
 //
-//   - A message goes from its origin to the predecessor of its origin, each server passing it on.
-//     There it has been everywhere, so it is stable, and an acknowledgement follows it round to the
-//     predecessor of where that began.
-//   - The order is that in which the server at the last place gets the messages. A vector clock
-//     lets everybody know it: each message carries how many messages of each server its origin had,
-//     and between an origin and the last place stand exactly the servers of higher places.
+//   - A message goes from its origin to the origin's predecessor, and each server forwards it. At
+//     the predecessor, all servers have it, so it is stable. An acknowledgement follows it around
+//     the ring, to the predecessor of the server that sent the acknowledgement.
+//   - The order of messages is the order in which the server at the last place receives them. All
+//     servers derive it from the vector clock: each message carries how many messages of each
+//     server its origin had, and the servers between an origin and the last place are exactly those
+//     of higher places.
 //   - A message is A-delivered when it and all messages before it are stable.
 type LCR struct {
 	member
-	// ring holds the servers by place, and place is its inverse; at is this server's place.
+	// ring holds the servers by place, and place is its inverse. at is this server's place.
 	ring  []order.ServerID
 	place []int
 	at    int
 	next  []order.ServerID
-	// clock counts the messages of the server at each place that are here.
+	// clock counts the messages of the server at each place that have arrived.
 	clock []uint32
-	// pending are the messages that are not A-delivered, in their order, from head on.
+	// pending are the messages that are not A-delivered yet, in their order, from head on.
 	pending []*pendingMessage
 	head    int
 	free    []*pendingMessage
-	// delivered counts the messages of each place that are A-delivered.
+	// delivered counts the A-delivered messages of each place.
 	delivered           []uint32
 	sequence, sequenced []order.ServerID
 }
@@ -46,7 +47,7 @@ type pendingMessage struct {
 
 var _ Sequencer = (*LCR)(nil)
 
-// NewLCR makes a server of LCR. The error wraps ErrConfig.
+// NewLCR returns a server of LCR. The error wraps ErrConfig.
 func NewLCR(config Config) (*LCR, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -73,10 +74,10 @@ func NewLCR(config Config) (*LCR, error) {
 	return l, nil
 }
 
-// before gives the place that is so many before another.
+// before returns the place that lies the given number of steps before another.
 func (l *LCR) before(place, steps int) int { return ((place-steps)%l.n + l.n) % l.n }
 
-// header is the size of what stands before a payload.
+// header returns the size of the header before a payload.
 func (l *LCR) header() int { return clockOffset + entrySize*l.n }
 
 // entry reads a place's entry of the clock in a frame.
@@ -84,7 +85,7 @@ func entry(frame []byte, place int) uint32 {
 	return binary.LittleEndian.Uint32(frame[clockOffset+entrySize*place:])
 }
 
-// Broadcast sends this server's next message on its way round.
+// Broadcast sends this server's next message around the ring.
 func (l *LCR) Broadcast(payload []byte) error {
 	if l.sent == math.MaxUint32 {
 		return order.ErrHalted
@@ -125,7 +126,7 @@ func (l *LCR) Receive(from order.ServerID, frame []byte) error {
 	}
 }
 
-// message takes a message, and passes it on or begins its acknowledgement.
+// message takes a message, and forwards it or begins its acknowledgement.
 func (l *LCR) message(place int, frame []byte) error {
 	if len(frame) < l.header() || len(frame) > l.header()+l.config.MaxPayload || place == l.at {
 		return fmt.Errorf("%w: a message of %d bytes from place %d", order.ErrFrame, len(frame),
@@ -155,7 +156,7 @@ func (l *LCR) message(place int, frame []byte) error {
 	return l.deliver()
 }
 
-// acknowledgement takes the news that a message is stable, and passes it on.
+// acknowledgement takes the announcement that a message is stable, and forwards it.
 func (l *LCR) acknowledgement(place int, frame []byte) error {
 	number := binary.LittleEndian.Uint32(frame[8:])
 	if len(frame) != shortHeaderSize || number > l.clock[place] {
@@ -204,9 +205,9 @@ func (l *LCR) insert(frame []byte, place int, number uint32, stable bool) {
 	}
 }
 
-// precedes tells which of two messages the server at the last place gets first. The message from
-// the lower place passes the origin of the other one on its way there: it is first if that origin
-// had it when it sent its own.
+// precedes reports whether the server at the last place receives a before b. The message from the
+// lower place passes the origin of the other one on its way there. It is first if that origin had
+// it when it sent its own.
 func precedes(a, b *pendingMessage) bool {
 	switch {
 	case a.place == b.place:
@@ -243,7 +244,7 @@ func (l *LCR) deliver() error {
 	return nil
 }
 
-// Ready returns what is to be done since the last call, and forgets it.
+// Ready returns the actions since the last call, and forgets them.
 func (l *LCR) Ready() order.Ready {
 	l.sequenced, l.sequence = l.sequence, l.sequenced[:0]
 	return l.member.Ready()

@@ -6,39 +6,40 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Sequencer is what the comparators have that A-deliver messages one by one, in a sequence that is
-// the same everywhere: *LCR and *Paxos.
+// Sequencer is implemented by the comparators that A-deliver messages one by one, in a sequence
+// that is the same at all servers: *LCR and *Paxos.
 type Sequencer interface {
 	order.Broadcaster
 	// Sequence returns the origins of the messages that this server A-delivered one by one between
-	// the last two calls of Ready, in their order; the k-th message of an origin is its message of
+	// the last two calls of Ready, in their order. The k-th message of an origin is its message of
 	// round k. The slice is valid until the next call of Ready.
 	Sequence() []order.ServerID
 }
 
-// ahead is how many rounds a server's messages may be ahead of the last round that it delivered,
-// where they are sequenced one by one.
+// ahead is how many rounds a server's messages may be ahead of the last round that it delivered, if
+// they are sequenced one by one.
 const ahead = 4
 
-// member is what every comparator is made of: the state of one server that does not depend on how
+// member is the common part of all comparators: the state of one server that does not depend on how
 // messages travel.
 type member struct {
 	config Config
 	self   order.ServerID
 	n      int
-	// sent counts this server's A-broadcasts, and ordered how many of its messages are A-delivered,
+	// sent counts this server's A-broadcasts. ordered counts its messages that are A-delivered,
 	// alone or with their round.
 	sent, ordered order.Round
-	// heard is the newest round that another server has A-broadcast in, as far as is known here.
+	// heard is the newest round in which another server has A-broadcast, as far as this server
+	// knows.
 	heard  order.Round
 	rounds collector
-	// sends is for the next Ready; handed was the last one's.
+	// sends holds the sends for the next Ready, handed those of the last one.
 	sends, handed []order.Send
 	suspected     []bool
 }
 
-// newMember makes what is common; window is how many rounds, from the first one that is not
-// complete, may have messages here.
+// newMember returns the common part. window is how many rounds, from the first incomplete one, may
+// have messages here.
 func newMember(config Config, window int) member {
 	return member{
 		config: config, self: config.Self, n: config.Servers,
@@ -53,17 +54,17 @@ func (m *member) CanBroadcast() bool {
 	return m.sent == m.ordered && m.sent < m.rounds.first-1+ahead
 }
 
-// Solicited reports whether CanBroadcast holds and another server is in a round that this one has
-// no message in yet.
+// Solicited reports whether CanBroadcast holds and another server is in a round in which this
+// server has no message yet.
 func (m *member) Solicited() bool { return m.heard > m.sent && m.CanBroadcast() }
 
-// Undelivered reports false: no message waits for a later round.
+// Undelivered returns false: no message waits for a later round.
 func (m *member) Undelivered() bool { return false }
 
-// Suspect notes a suspicion for Status. Nothing else comes of it.
+// Suspect records a suspicion for Status. It has no other effect.
 func (m *member) Suspect(server order.ServerID) error { return m.suspect(server, true) }
 
-// Trust takes a suspicion back.
+// Trust withdraws a suspicion.
 func (m *member) Trust(server order.ServerID) error { return m.suspect(server, false) }
 
 func (m *member) suspect(server order.ServerID, is bool) error {
@@ -74,7 +75,7 @@ func (m *member) suspect(server order.ServerID, is bool) error {
 	return nil
 }
 
-// Ready returns what is to be done since the last call, and forgets it.
+// Ready returns the actions since the last call, and forgets them.
 func (m *member) Ready() order.Ready {
 	clear(m.handed)
 	m.handed, m.sends = m.sends, m.handed[:0]
@@ -97,7 +98,7 @@ func (m *member) Status() order.Status {
 	return status
 }
 
-// begin counts an A-broadcast, or says why there is none now.
+// begin counts an A-broadcast, or returns why none is possible now.
 func (m *member) begin(payload []byte) error {
 	if !m.CanBroadcast() {
 		return order.ErrNotNow
@@ -110,32 +111,32 @@ func (m *member) begin(payload []byte) error {
 	return nil
 }
 
-// send puts a frame into the next Ready. The list is never changed.
+// send puts a frame into the next Ready. It never changes the list.
 func (m *member) send(to []order.ServerID, frame []byte) {
 	if len(to) > 0 {
 		m.sends = append(m.sends, order.Send{To: to, Frame: frame})
 	}
 }
 
-// collector makes rounds of messages. A round is complete when all servers' messages are here, and
-// rounds are handed out in order.
+// collector assembles rounds of messages. A round is complete when the messages of all servers have
+// arrived, and rounds are handed out in order.
 type collector struct {
 	n int
-	// first is the first round that is not complete.
+	// first is the first incomplete round.
 	first order.Round
-	// slots hold rounds first to first+len(slots)-1, each at its number modulo their count.
+	// slots hold rounds first to first+len(slots)-1, each at its number modulo the number of slots.
 	slots []slot
-	// missing is how many messages a complete round lacks: none but for a planted bug.
+	// missing is how many messages a complete round lacks. It is 0 except for a planted bug.
 	missing int
-	// free are slices of messages for use again.
+	// free are slices of messages for reuse.
 	free [][]order.Message
-	// ready are the complete rounds for the next Ready; handed were the last one's.
+	// ready are the complete rounds for the next Ready, handed those of the last one.
 	ready, handed []order.Delivery
 }
 
 // slot is a round under way.
 type slot struct {
-	messages []order.Message // nil before the first one
+	messages []order.Message // nil before the first message
 	have     []bool
 	count    int
 }
@@ -152,18 +153,18 @@ func (c *collector) slot(round order.Round) *slot {
 	return &c.slots[uint64(round)%uint64(len(c.slots))]
 }
 
-// beyond tells that a round is further ahead than any server can be.
+// beyond reports whether a round is further ahead than any server can be.
 func (c *collector) beyond(round order.Round) bool {
 	return round >= c.first+order.Round(len(c.slots)) || round == 0
 }
 
-// has tells whether the message of an origin in a round is here, or the round is complete.
+// has reports whether the message of an origin in a round has arrived, or the round is complete.
 func (c *collector) has(origin order.ServerID, round order.Round) bool {
 	return round < c.first || c.slot(round).have[origin]
 }
 
-// put takes a message that is not here, of a round that is not beyond, and completes what it
-// completes.
+// put takes a message that has not arrived before, of a round that is not beyond, and completes
+// rounds.
 func (c *collector) put(origin order.ServerID, round order.Round, payload []byte) {
 	s := c.slot(round)
 	if s.messages == nil {
@@ -184,7 +185,7 @@ func (c *collector) put(origin order.ServerID, round order.Round, payload []byte
 	}
 }
 
-// grab makes an empty round.
+// grab returns an empty round.
 func (c *collector) grab() []order.Message {
 	if last := len(c.free) - 1; last >= 0 {
 		messages := c.free[last]
@@ -198,7 +199,7 @@ func (c *collector) grab() []order.Message {
 	return messages
 }
 
-// take hands out the complete rounds. Those of the last time are nobody's any more.
+// take hands out the complete rounds. It reuses the rounds of the last call.
 func (c *collector) take() []order.Delivery {
 	for _, d := range c.handed {
 		for s := range d.Messages {

@@ -11,44 +11,44 @@ import (
 const (
 	// proposer is the server that proposes.
 	proposer order.ServerID = 0
-	// ballot is the only one, since nobody competes with the proposer.
+	// ballot is the only ballot, since no server competes with the proposer.
 	ballot uint32 = 1
 	// preparedWindow is how many instances phase 1 runs ahead, as in Libpaxos's default
 	// configuration.
 	preparedWindow = 128
 )
 
-// Paxos is one server of leader-based Paxos as Libpaxos has it: one proposer, a few acceptors, and
-// every server learns [Poke19, section 6.5]. Make it with NewPaxos.
+// Paxos is one server of leader-based Paxos as in Libpaxos: one proposer, a few acceptors, and
+// every server learns [Poke19, section 6.5]. Create it with NewPaxos.
 //
-//   - A server sends its message to the proposer, which gives it the next instance for which a
-//     majority of the acceptors has promised, and asks the acceptors to accept it.
-//   - An acceptor that accepts tells everybody, with the message.
-//   - A message is learned when a majority of the acceptors told it, and A-delivered when the
+//   - A server sends its message to the proposer. The proposer gives it the next instance for which
+//     a majority of the acceptors has promised, and asks the acceptors to accept it.
+//   - An acceptor that accepts tells all servers, and sends the message along.
+//   - A message is learned when a majority of the acceptors accepted it, and A-delivered when the
 //     instances before it are.
 type Paxos struct {
 	member
 	proposing proposing
-	// acceptors and everybody are lists without this server; leader is the proposer alone, or
-	// nobody at the proposer.
+	// acceptors and everybody are lists of servers without this one. leader is the proposer alone,
+	// or empty at the proposer.
 	acceptors, everybody, leader []order.ServerID
 	accepts                      bool
 	majority                     int
-	// instances are those from next on, up to the newest that somebody accepted.
+	// instances are the instances from next on, up to the newest that some acceptor accepted.
 	instances           []instance
 	next                uint64
 	sequence, sequenced []order.ServerID
 }
 
-// instance is what a learner knows of one.
+// instance is what a learner knows about an instance.
 type instance struct {
-	frame    []byte // of the first acceptor
-	accepted uint64 // a bit for each acceptor
+	frame    []byte // from the first acceptor
+	accepted uint64 // one bit for each acceptor
 }
 
 // proposing is the proposer's state.
 type proposing struct {
-	// values are submitted messages that have no instance yet, as their frames.
+	// values are the frames of submitted messages that have no instance yet.
 	values [][]byte
 	// promised[i] are the acceptors that promised for instance open+i.
 	promised []uint64
@@ -57,7 +57,7 @@ type proposing struct {
 
 var _ Sequencer = (*Paxos)(nil)
 
-// NewPaxos makes a server of Paxos. The error wraps ErrConfig.
+// NewPaxos returns a server of Paxos. The error wraps ErrConfig.
 func NewPaxos(config Config) (*Paxos, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func NewPaxos(config Config) (*Paxos, error) {
 	return p, nil
 }
 
-// valueFrame makes a frame that carries a message.
+// valueFrame returns a frame that carries a message.
 func valueFrame(k kind, acceptor order.ServerID, number uint64, origin order.ServerID,
 	round order.Round, payload []byte) []byte {
 	frame := newFrame(valueHeaderSize+len(payload), k, uint16(acceptor), ballot)
@@ -157,14 +157,14 @@ func (p *Paxos) Receive(from order.ServerID, frame []byte) error {
 	return fmt.Errorf("%w: kind %d of instance %d from %d", order.ErrFrame, k, number, from)
 }
 
-// phaseOne makes a frame of phase 1.
+// phaseOne returns a frame of phase 1.
 func phaseOne(k kind, acceptor order.ServerID, number uint64) []byte {
 	frame := newFrame(shortHeaderSize, k, uint16(acceptor), ballot)
 	binary.LittleEndian.PutUint64(frame[8:], number)
 	return frame
 }
 
-// propose takes a message into the queue of the proposer.
+// propose appends a message to the queue of the proposer.
 func (p *Paxos) propose(frame []byte) error {
 	if len(p.proposing.values) >= ahead*p.n {
 		return fmt.Errorf("%w: server %d submits more than it may", order.ErrFrame, originOf(frame))
@@ -180,7 +180,7 @@ func (p *Paxos) propose(frame []byte) error {
 func (p *Paxos) prepare() error {
 	for len(p.proposing.promised) < preparedWindow {
 		number := p.proposing.open + uint64(len(p.proposing.promised))
-		p.proposing.promised = append(p.proposing.promised, 1<<proposer) // it is an acceptor itself
+		p.proposing.promised = append(p.proposing.promised, 1<<proposer) // it accepts itself
 		p.send(p.acceptors, phaseOne(kindPrepare, 0, number))
 	}
 	return nil
@@ -220,14 +220,14 @@ func (p *Paxos) openInstances() error {
 	return nil
 }
 
-// dropFirst takes the first item out of a queue, in place.
+// dropFirst removes the first item of a queue, in place.
 func dropFirst[Item any](queue []Item) []Item {
 	last := copy(queue, queue[1:])
 	clear(queue[last:])
 	return queue[:last]
 }
 
-// accept accepts a message and tells everybody.
+// accept accepts a message and tells all servers.
 func (p *Paxos) accept(frame []byte) error {
 	accepted := valueFrame(kindAccepted, p.self, wideOf(frame), originOf(frame), roundOf(frame),
 		rest(frame, valueHeaderSize))
@@ -239,7 +239,7 @@ func (p *Paxos) accept(frame []byte) error {
 	return p.learn(p.self, accepted)
 }
 
-// learn takes the news that an acceptor accepted a message.
+// learn takes the announcement that an acceptor accepted a message.
 func (p *Paxos) learn(from order.ServerID, frame []byte) error {
 	number := wideOf(frame)
 	if number < p.next {
@@ -284,7 +284,7 @@ func (p *Paxos) deliver(frame []byte) {
 	}
 }
 
-// Ready returns what is to be done since the last call, and forgets it.
+// Ready returns the actions since the last call, and forgets them.
 func (p *Paxos) Ready() order.Ready {
 	p.sequenced, p.sequence = p.sequence, p.sequenced[:0]
 	return p.member.Ready()

@@ -2,14 +2,14 @@ package comparator
 
 import "github.com/ledgerd/ledgerd/order"
 
-// allgatherSwitch is from how many bytes in all Open MPI's fixed decision has blocks go from
+// allgatherSwitch is the total size in bytes from which Open MPI's fixed decision sends blocks from
 // neighbour to neighbour.
 const allgatherSwitch = 50_000
 
 // step is one step of MPI_Allgather at one rank: it sends some blocks to one rank and then awaits
-// others from one. Blocks are named by their origins.
+// others from one rank. Blocks are named by their origins.
 type step struct {
-	to            []order.ServerID // one
+	to            []order.ServerID // one rank
 	from          order.ServerID
 	send, receive []order.ServerID
 }
@@ -22,7 +22,7 @@ const (
 	algorithmRing              = "ring"
 )
 
-// algorithmOf is the fixed decision.
+// algorithmOf returns the fixed decision.
 func algorithmOf(n, blockSize int) string {
 	switch {
 	case n*blockSize < allgatherSwitch && n&(n-1) == 0:
@@ -36,8 +36,8 @@ func algorithmOf(n, blockSize int) string {
 	}
 }
 
-// rank is one of n, with the numbers 0 to n-1 twice in a row, from which all lists of its schedule
-// are cut.
+// rank is one of n ranks. circle has the numbers 0 to n-1 twice in a row; all lists of the schedule
+// are slices of it.
 type rank struct {
 	n, self int
 	circle  []order.ServerID
@@ -64,19 +64,19 @@ func schedule(n, self int, algorithm string) []step {
 	}
 }
 
-// around lists count numbers from one on, which may be below 0 or past n.
+// around lists count numbers from first on. first may be below 0 or past n.
 func (r rank) around(first, count int) []order.ServerID {
 	first = (first%r.n + r.n) % r.n
 	return r.circle[first : first+count : first+count]
 }
 
-// step is a step towards to and from from.
+// step returns a step that sends to to and receives from from.
 func (r rank) step(to, from int, send, receive []order.ServerID) step {
 	return step{to: r.around(to, 1), from: r.around(from, 1)[0], send: send, receive: receive}
 }
 
-// recursiveDoubling: in step k ranks whose numbers differ in bit k exchange all that they have. n
-// is a power of two.
+// recursiveDoubling: in step k, ranks whose numbers differ in bit k exchange everything that they
+// have. n is a power of two.
 func (r rank) recursiveDoubling() []step {
 	var steps []step
 	for have := 1; have < r.n; have *= 2 {
@@ -87,8 +87,8 @@ func (r rank) recursiveDoubling() []step {
 	return steps
 }
 
-// bruck: in step k a rank sends the blocks that it has, its own first, to the rank 2^k below and
-// gets as many from the rank 2^k above.
+// bruck: in step k, a rank sends the blocks that it has, its own first, to the rank 2^k below and
+// receives as many from the rank 2^k above.
 func (r rank) bruck() []step {
 	var steps []step
 	for have := 1; have < r.n; have *= 2 {
@@ -108,18 +108,18 @@ func (r rank) ring() []step {
 	return steps
 }
 
-// neighbourExchange: a rank exchanges its block with one neighbour, and from then on, in turns, the
-// two newest blocks with the other neighbour and with this one; n is even. It is done after n/2
-// steps. Blocks travel in pairs from the second step on, the even one first.
+// neighbourExchange: a rank exchanges its block with one neighbour. After that, it exchanges the
+// two newest blocks, in turns with the other neighbour and with this one. n is even. It ends after
+// n/2 steps. Blocks travel in pairs from the second step on, the even one first.
 func (r rank) neighbourExchange() []step {
-	// Even ranks begin with the one above, odd ones with the one below.
+	// Even ranks begin with the rank above, odd ones with the rank below.
 	toward := 1 - 2*(r.self%2)
 	steps := make([]step, r.n/2)
 	steps[0] = r.step(r.self+toward, r.self+toward, r.around(r.self, 1), r.around(r.self+toward, 1))
 	newest := r.self - r.self%2
 	for k := 1; k < r.n/2; k++ {
-		// It turns to the other side. An even rank's first new pair comes from below and is the
-		// next one there, then one comes from above, then the second from below.
+		// The rank turns to the other side. An even rank's first new pair comes from below and is
+		// the next one there, then one comes from above, then the second from below.
 		toward = -toward
 		distance := (k + 1) / 2 * 2
 		if (r.self%2 == 0) == (k%2 == 1) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/comparator"
 )
 
-// TestSimulator has the conformance simulator judge the four, without crashes.
+// TestSimulator lets the conformance simulator judge the four, without crashes.
 func TestSimulator(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(comparator.Config) (order.Broadcaster, error){

@@ -8,23 +8,23 @@ import (
 )
 
 // Unreliable is one server of unreliable agreement: every round is an MPI_Allgather, by a schedule
-// of steps [Poke19, section 5.7.4]. Make it with NewUnreliable.
+// of steps [Poke19, section 5.7.4]. Create it with NewUnreliable.
 type Unreliable struct {
 	member
 	algorithm string
 	steps     []step
-	// done is how many steps of the current round are over; the blocks of the next one are sent as
-	// soon as this server has A-broadcast.
+	// done is how many steps of the current round are complete. The blocks of the next step are
+	// sent as soon as this server has A-broadcast.
 	done int
-	// early[k] is the frame of step k of the current round, and next[k] of the round after it, that
-	// came before this server got there.
+	// early[k] is the frame of step k of the current round, and next[k] that of the round after it,
+	// if it arrived before this server reached that step.
 	early, next [][]byte
 	blocks      [][]byte
 }
 
 var _ order.Broadcaster = (*Unreliable)(nil)
 
-// NewUnreliable makes a server of unreliable agreement. The error wraps ErrConfig.
+// NewUnreliable returns a server of unreliable agreement. The error wraps ErrConfig.
 func NewUnreliable(config Config) (*Unreliable, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -41,7 +41,8 @@ func NewUnreliable(config Config) (*Unreliable, error) {
 	return u, nil
 }
 
-// Algorithm names the allgather algorithm: recursive doubling, bruck, neighbour exchange or ring.
+// Algorithm returns the name of the allgather algorithm: recursive doubling, bruck, neighbour
+// exchange or ring.
 func (u *Unreliable) Algorithm() string { return u.algorithm }
 
 // Broadcast A-broadcasts this server's message of the current round.
@@ -89,7 +90,7 @@ func (u *Unreliable) Receive(from order.ServerID, frame []byte) error {
 	return u.advance()
 }
 
-// checkBlocks tells whether a frame is made of so many blocks.
+// checkBlocks returns an error unless a frame consists of the given number of blocks.
 func (u *Unreliable) checkBlocks(frame []byte, count int) error {
 	left := frame[shortHeaderSize:]
 	for range count {
@@ -109,7 +110,7 @@ func (u *Unreliable) checkBlocks(frame []byte, count int) error {
 	return nil
 }
 
-// advance goes through the steps whose blocks are here, and from round to round.
+// advance goes through the steps whose blocks have arrived, and from round to round.
 func (u *Unreliable) advance() error {
 	for u.sent == u.rounds.first && u.done < len(u.steps) && u.early[u.done] != nil {
 		left := u.early[u.done][shortHeaderSize:]
@@ -140,7 +141,7 @@ func (u *Unreliable) advance() error {
 
 func (u *Unreliable) take(origin order.ServerID, payload []byte) { u.blocks[origin] = payload }
 
-// sendStep sends the blocks of the step that is due.
+// sendStep sends the blocks of the next step.
 func (u *Unreliable) sendStep() {
 	if u.done == len(u.steps) || u.done > 0 && u.config.Fault == FaultDroppedRelay {
 		return

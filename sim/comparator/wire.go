@@ -7,23 +7,23 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// The frames. All numbers are little-endian; every frame begins with its version (1 byte) and kind
-// (1 byte).
+// The frames. All numbers are little-endian. Every frame begins with its version (1 byte) and kind
+// (1 byte). The columns are the offset, the size and the contents.
 //
-//	AllGather's message                 LCR's message                       LCR's acknowledgement
-//	2      2    zero                    2      2    zero                    2      2    zero
-//	4      4    origin                  4      4    origin                  4      4    origin
-//	8      8    round                   8      4n   clock, by ring place    8      4    sequence number
-//	16     -    payload                 8+4n   -    payload                 12     4    zero
+//	AllGather's message         LCR's message                   LCR's acknowledgement
+//	2   2   zero                2     2   zero                  2   2   zero
+//	4   4   origin              4     4   origin                4   4   origin
+//	8   8   round               8     4n  clock, by ring place  8   4   sequence number
+//	16  -   payload             8+4n  -   payload               12  4   zero
 //
-//	Paxos, phase 1: prepare, promise    Paxos: submit, accept, accepted     unreliable agreement
-//	2      2    acceptor                2      2    acceptor                2      2    step
-//	4      4    ballot                  4      4    ballot                  4      4    number of blocks
-//	8      8    instance                8      8    instance, 0 in submit   8      8    round
-//	                                    16     4    origin                  16     -    blocks, each with its
-//	                                    20     4    zero                                length (4) before it
-//	                                    24     8    round
-//	                                    32     -    payload
+//	Paxos: prepare, promise     Paxos: submit, accept, accepted unreliable agreement
+//	2   2   acceptor            2   2   acceptor                2   2   step
+//	4   4   ballot              4   4   ballot                  4   4   number of blocks
+//	8   8   instance            8   8   instance, 0 in submit   8   8   round
+//	                            16  4   origin                  16  -   blocks, each behind its
+//	                            20  4   zero                            length (4)
+//	                            24  8   round
+//	                            32  -   payload
 const (
 	frameVersion    = 1
 	shortHeaderSize = 16
@@ -33,7 +33,7 @@ const (
 	blockHeaderSize = 4
 )
 
-// kind tells what a frame carries.
+// kind is the kind of a frame.
 type kind uint8
 
 const (
@@ -49,7 +49,7 @@ const (
 	kindEnd
 )
 
-// newFrame makes a frame with the first eight bytes filled in.
+// newFrame returns a frame with the first eight bytes filled in.
 func newFrame(size int, k kind, small uint16, number uint32) []byte {
 	frame := make([]byte, size)
 	frame[0], frame[1] = frameVersion, byte(k)
@@ -58,7 +58,7 @@ func newFrame(size int, k kind, small uint16, number uint32) []byte {
 	return frame
 }
 
-// kindOf reads what a frame carries. The error wraps order.ErrFrame.
+// kindOf reads the kind of a frame. The error wraps order.ErrFrame.
 func kindOf(frame []byte) (kind, error) {
 	if len(frame) < shortHeaderSize {
 		return 0, fmt.Errorf("%w: %d bytes are too few", order.ErrFrame, len(frame))
@@ -73,8 +73,8 @@ func smallOf(frame []byte) uint16  { return binary.LittleEndian.Uint16(frame[2:]
 func numberOf(frame []byte) uint32 { return binary.LittleEndian.Uint32(frame[4:]) }
 func wideOf(frame []byte) uint64   { return binary.LittleEndian.Uint64(frame[8:]) }
 
-// rest is the payload of a frame behind its header, nil where it is empty. Nobody can append into
-// the frame through it.
+// rest returns the payload of a frame behind its header, nil if it is empty. Appending to it does
+// not write into the frame.
 func rest(frame []byte, header int) []byte {
 	if len(frame) <= header {
 		return nil

@@ -1,25 +1,25 @@
-// Package fabric is one-sided memory in virtual time: hosts that implement rdmanet.RegionHost over
-// a network that a seed makes slow, uneven and hostile. What stands on regions (TRAM) runs on it
-// unchanged, in one goroutine, and every run can be repeated.
+// Package fabric simulates one-sided memory in virtual time: hosts that implement
+// rdmanet.RegionHost over a network that a seed makes slow, uneven and hostile. Code that uses
+// regions (TRAM) runs on it unchanged, in one goroutine, and every run can be repeated.
 //
 // # What it does to its users
 //
 // It keeps rdmanet's memory contract and uses every liberty that the contract leaves:
 //
-//   - Each operation takes a time of its own; operations of one attachment take place in order,
+//   - Each operation takes a time of its own. Operations of one attachment take place in order,
 //     those to different peers in any order.
-//   - A write lands in pieces, from its first word to its last; others read, and the owner revokes,
-//     between two pieces.
-//   - The bytes of a write that are longer than rdmanet.InlineMax are looked at as it lands, not as
-//     it is posted.
-//   - A crashed host's operations that are under way land or get lost, by chance, without a gap.
-//     Its memory answers nobody: operations on it end with ErrUnreachable after the operation
-//     timeout, or with ErrReset once its next life answers.
-//   - What is cut off by Cut waits. What timed out meanwhile may land when the wire is whole again,
-//     unless its permission changed.
-//   - A program that hangs just makes no calls; its memory stays readable and writable (DARE's
+//   - A write lands in pieces, from its first word to its last. Reads, and a revocation by the
+//     owner, may come between two pieces.
+//   - If a write is longer than rdmanet.InlineMax, its bytes are read as it lands, not as it is
+//     posted.
+//   - A crashed host's operations under way land or get lost, by chance, without a gap. Its memory
+//     does not answer: operations on it end with ErrUnreachable after the operation timeout, or
+//     with ErrReset once its next incarnation answers.
+//   - Cut holds operations back. An operation that timed out meanwhile may land when the wire is
+//     mended, unless its permission changed.
+//   - A program that hangs just makes no calls. Its memory stays readable and writable (DARE's
 //     zombie).
-//   - Attach is decided at once and takes no time. It is the control plane, which is not what is
+//   - Attach is decided at once and takes no time. It belongs to the control plane, which is not
 //     tested here.
 //
 // # The loop
@@ -31,12 +31,12 @@
 //		poll() // the programs: Load, Post, Poll; none of these waits
 //	}
 //
-// What waits (Queue.Wait, Region.Await) takes steps itself until what it waits for is there, and
-// gives ErrIdle when nothing is left that could happen. With Options.Paced a goroutine takes the
-// steps, each when its virtual time has come by the machine's clock, and what waits parks: so the
-// suite of package fabrictest runs on it, which is written for real providers. Only runs without it
-// can be repeated.
+// Calls that wait (Queue.Wait, Region.Await) take steps themselves until their condition holds, and
+// return ErrIdle when no event is left. With Options.Paced, a goroutine takes each step when the
+// machine's clock has reached its virtual time, and waiting calls park. The suite of package
+// fabrictest, which is written for real providers, runs in this mode. Only runs without it can be
+// repeated.
 //
-// Hosts have regions only: Lane and Receive give ErrNoLanes. Engines that send messages are
-// simulated by package sim.
+// Hosts have regions only: Lane and Receive return ErrNoLanes. Package sim simulates engines that
+// send messages.
 package fabric

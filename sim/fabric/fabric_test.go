@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// members is a paced network as the suite wants it.
+// members is a paced network in the form that the suite needs.
 type members struct {
 	network *fabric.Network
 }
@@ -33,8 +33,8 @@ func (m members) Stranger() (rdmanet.Host, error)   { return m.network.Start("st
 func (m members) Hang(int)                          {} // a program that hangs makes no calls
 func (m members) Resume(int)                        {}
 
-// TestSuite runs the suite that every provider passes, but for the case that has a program hang in
-// a lane: there are none, and a program that hangs is one that makes no calls.
+// TestSuite runs the suite that every provider passes, except the case of a program that hangs in a
+// lane. This fabric has no lanes, and a program that hangs just makes no calls.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	for _, c := range fabrictest.RegionCases() {
@@ -60,8 +60,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// life is a run of several writers and owners in virtual time, with revocations, crashes and cuts,
-// that checks the contract as it goes.
+// life is a run of several writers and owners in virtual time, with revocations, crashes and cuts.
+// It checks the contract all the time.
 type life struct {
 	network *fabric.Network
 	random  *rand.Rand
@@ -77,15 +77,16 @@ const (
 	regionSize = entrySize * entries
 )
 
-// owner has a region that is one writer's at a time.
+// owner has a region that one writer at a time may write.
 type owner struct {
 	host   *fabric.Host
 	region rdmanet.Region
-	holder *writer // nil while nobody is granted
-	fenced []byte  // what the region held when it was revoked last
+	holder *writer // nil while no writer has the permission
+	fenced []byte  // the region's contents when it was last revoked
 }
 
-// writer writes numbered entries to all owners: 7 words that tell entry and word, then the mark.
+// writer writes numbered entries to all owners: 7 words that hold the entry's and the word's
+// number, then the mark.
 type writer struct {
 	host        *fabric.Host
 	number      int
@@ -93,8 +94,8 @@ type writer struct {
 	attachments []rdmanet.Attachment // by owner, nil for none
 	next        []int                // by owner: the next entry
 	posted      map[rdmanet.PeerID][]uint64
-	// astray has the owners to which writes may be on their way that were given up: nothing can be
-	// written there anew before these are fenced.
+	// astray has the owners to which abandoned writes may be under way. Nothing can be written
+	// there again before these writes are fenced.
 	astray  map[rdmanet.PeerID]bool
 	crashed bool
 }
@@ -140,7 +141,7 @@ func (l *life) act() {
 	}
 	o := l.owners[l.random.IntN(len(l.owners))]
 	switch l.random.IntN(12) {
-	case 0: // it is taken from its holder
+	case 0: // revoke it from its holder
 		if o.holder != nil {
 			if err := o.region.Revoke(o.holder.host.Peer()); err != nil {
 				l.failf("revoke: %v", err)
@@ -148,7 +149,7 @@ func (l *life) act() {
 			delete(o.holder.astray, o.host.ID())
 			o.holder, o.fenced = nil, slices.Clone(o.region.Bytes())
 		}
-	case 1: // and granted
+	case 1: // grant it
 		w := l.writers[l.random.IntN(len(l.writers))]
 		if o.holder == nil && !w.crashed {
 			if err := o.region.Grant(w.host.Peer(), rdmanet.PermissionReadWrite); err != nil {
@@ -216,7 +217,7 @@ func (l *life) write(w *writer) {
 	}
 }
 
-// live runs a life and gives the hash of all that was seen.
+// live runs a life and returns the hash of everything that was seen.
 func live(seed uint64, fault fabric.Fault) (uint64, error) {
 	hash := fnv.New64a()
 	network := fabric.New(fabric.Options{Seed: seed, OperationTimeout: time.Millisecond,
@@ -291,7 +292,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestPlantedFaults: the checks find what breaks the contract.
+// TestPlantedFaults checks that breaches of the contract are found.
 func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	for fault := fabric.FaultLandsAfterRevoke; fault <= fabric.FaultCompletionLost; fault++ {
@@ -309,7 +310,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// TestIdle: who waits for what will never come hears so.
+// TestIdle checks that a wait that can never end returns an error.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	network := fabric.New(fabric.Options{})

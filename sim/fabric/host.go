@@ -11,13 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// Host is one process on the network. It implements rdmanet.RegionHost, but for lanes.
+// Host is one process on the network. It implements rdmanet.RegionHost, except for lanes.
 type Host struct {
 	network     *Network
 	id          rdmanet.PeerID
 	incarnation rdmanet.Incarnation
 
-	// The rest is under the network's lock.
+	// The network's lock guards the rest.
 	ended   bool
 	regions map[string]*Region
 	queues  []*Queue
@@ -25,25 +25,25 @@ type Host struct {
 
 var _ rdmanet.RegionHost = (*Host)(nil)
 
-// ID is the host's identity.
+// ID returns the host's identity.
 func (h *Host) ID() rdmanet.PeerID { return h.id }
 
-// Incarnation counts the host's lives, from 1.
+// Incarnation returns the number of the host's incarnation, from 1.
 func (h *Host) Incarnation() rdmanet.Incarnation { return h.incarnation }
 
-// Peer is the host as its peers know it.
+// Peer returns the host as its peers know it.
 func (h *Host) Peer() rdmanet.Peer { return rdmanet.Peer{ID: h.id, Incarnation: h.incarnation} }
 
-// Receive gives ErrNoLanes.
+// Receive returns ErrNoLanes.
 func (h *Host) Receive(string, rdmanet.ReceiveFunc) error { return ErrNoLanes }
 
-// Lane gives ErrNoLanes.
+// Lane returns ErrNoLanes.
 func (h *Host) Lane(rdmanet.PeerID, string) (rdmanet.Lane, error) { return nil, ErrNoLanes }
 
 // Watch does nothing: without lanes there are no events.
 func (h *Host) Watch(func(rdmanet.PeerEvent)) {}
 
-// Close ends the host as Crash does, with its regions and queues.
+// Close ends the host with its regions and queues, as Crash does.
 func (h *Host) Close(context.Context) error {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *Host) Close(context.Context) error {
 	return nil
 }
 
-// end ends the host, with the lock held.
+// end ends the host. The caller holds the lock.
 func (h *Host) end() {
 	n := h.network
 	if h.ended {
@@ -68,7 +68,7 @@ func (h *Host) end() {
 		}
 		q.end()
 	}
-	// Last: what a queue held may have been about to be written from there.
+	// Free the regions last: operations in a queue may write from them.
 	for _, r := range h.regions {
 		r.end()
 	}
@@ -83,7 +83,7 @@ func (h *Host) admits(peer rdmanet.PeerID) error {
 	return nil
 }
 
-// Expose makes a region.
+// Expose creates a region.
 func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 	if err := rdmanet.CheckRegion(name, size); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 	return r, nil
 }
 
-// Attach gives access to a peer's region, as its owner grants it now. Unless the network is paced,
-// it does not wait for a peer that is not there.
+// Attach gives access to a peer's region under the permission that its owner grants now. Unless the
+// network is paced, it does not wait for an absent peer.
 func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment,
 	error) {
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
@@ -154,7 +154,7 @@ func (h *Host) attach(owner *Host, name string) (rdmanet.Attachment, error) {
 	return &Attachment{host: h, region: r, number: g.number, permission: g.permission}, nil
 }
 
-// Queue makes a completion queue.
+// Queue creates a completion queue.
 func (h *Host) Queue(depth int) (rdmanet.Queue, error) {
 	if depth < 1 || depth > rdmanet.QueueDepthMax {
 		return nil, fmt.Errorf("%w: a queue of %d operations, want 1 to %d", rdmanet.ErrTooLarge,

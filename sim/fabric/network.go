@@ -10,27 +10,28 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Errors of the simulated fabric, beside rdmanet's.
+// Errors of the simulated fabric, in addition to rdmanet's.
 var (
-	// ErrNoLanes: this fabric has regions only.
+	// ErrNoLanes is returned for lanes: this fabric has regions only.
 	ErrNoLanes = errors.New("fabric: the simulated fabric has no lanes")
-	// ErrIdle: nothing is left that could happen, so what is waited for will never come.
-	ErrIdle = errors.New("fabric: waiting for ever: no event is left")
+	// ErrIdle is returned if no event is left, so that the condition of a wait can never hold.
+	ErrIdle = errors.New("fabric: the wait can never end: no event is left")
 )
 
 // Options of a network. Zero values mean the defaults.
 type Options struct {
 	Seed uint64
-	// Members get in; nil admits everyone.
+	// Members may join; nil admits every host.
 	Members []rdmanet.PeerID
-	// Delay is the longest that an operation takes one way, in virtual time: 10 microseconds. One
-	// in 16 takes up to 32 times that.
+	// Delay is the longest time that an operation takes one way, in virtual time. The default is 10
+	// microseconds. One operation in 16 takes up to 32 times that.
 	Delay time.Duration
-	// OperationTimeout is when an operation completes at the latest: 10 milliseconds.
+	// OperationTimeout is the time after which an operation completes at the latest. The default is
+	// 10 milliseconds.
 	OperationTimeout time.Duration
-	// Fault breaks the contract, to show that who checks it notices.
+	// Fault breaks the contract, to show that a checker notices.
 	Fault Fault
-	// Paced has the network take its own steps by the machine's clock.
+	// Paced makes the network take its own steps by the machine's clock.
 	Paced bool
 }
 
@@ -40,13 +41,13 @@ type Fault uint8
 // The planted bugs.
 const (
 	FaultNone Fault = iota
-	// FaultLandsAfterRevoke: what is under way lands although the permission changed.
+	// FaultLandsAfterRevoke makes operations under way land although the permission changed.
 	FaultLandsAfterRevoke
-	// FaultMarkFirst: the last word of a write lands before the rest.
+	// FaultMarkFirst makes the last word of a write land before the rest.
 	FaultMarkFirst
-	// FaultCompletionsReordered: operations complete as their answers come.
+	// FaultCompletionsReordered makes operations complete in the order of their answers.
 	FaultCompletionsReordered
-	// FaultCompletionLost: an operation now and then never completes.
+	// FaultCompletionLost makes some operations never complete.
 	FaultCompletionLost
 )
 
@@ -60,8 +61,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Network is the hosts and what is under way between them. All methods may be called from several
-// goroutines.
+// Network is the hosts and the operations under way between them. It is safe for concurrent use.
 type Network struct {
 	options Options
 
@@ -70,26 +70,26 @@ type Network struct {
 	now      time.Duration
 	sequence uint64
 	events   events
-	hosts    map[rdmanet.PeerID]*Host // the living ones
+	hosts    map[rdmanet.PeerID]*Host // the live ones
 	lives    map[rdmanet.PeerID]rdmanet.Incarnation
 	cuts     map[[2]rdmanet.PeerID]bool
-	held     []*operation // at a cut wire, in the order in which they came there
+	held     []*operation // at a cut wire, in the order of arrival
 
-	began   time.Time // with Paced
+	began   time.Time // for Paced
 	changed chan struct{}
 	stop    chan struct{}
 	stopped sync.WaitGroup
 	closing sync.Once
 }
 
-// event is something that happens at an instant.
+// event is an event at an instant.
 type event struct {
 	at       time.Duration
 	sequence uint64
 	happen   func()
 }
 
-// events are a heap: the next one first.
+// events is a heap, the next event first.
 type events []event
 
 func (e events) before(i, j int) bool {
@@ -110,7 +110,7 @@ func (e *events) push(x event) {
 	}
 }
 
-// pop takes the next event.
+// pop removes and returns the next event.
 func (e *events) pop() event {
 	own := *e
 	next, last := own[0], len(own)-1
@@ -133,7 +133,7 @@ func (e *events) pop() event {
 	}
 }
 
-// New makes a network without hosts.
+// New returns a network without hosts.
 func New(options Options) *Network {
 	n := &Network{
 		options: options.withDefaults(), random: rand.New(rand.NewPCG(options.Seed,
@@ -149,12 +149,12 @@ func New(options Options) *Network {
 	return n
 }
 
-// Start starts a host: again, as its next incarnation, after Crash or its Close.
+// Start starts a host. After Crash or its Close, it starts the host again as its next incarnation.
 func (n *Network) Start(id rdmanet.PeerID) (*Host, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hosts[id] != nil {
-		return nil, fmt.Errorf("%w: host %s lives", rdmanet.ErrDuplicate, id)
+		return nil, fmt.Errorf("%w: host %s is running", rdmanet.ErrDuplicate, id)
 	}
 	n.lives[id]++
 	h := &Host{network: n, id: id, incarnation: n.lives[id], regions: map[string]*Region{}}
@@ -163,7 +163,7 @@ func (n *Network) Start(id rdmanet.PeerID) (*Host, error) {
 	return h, nil
 }
 
-// Crash ends a host: its memory answers nobody any more, and of its own operations under way some
+// Crash ends a host. Its memory does not answer any more, and of its own operations under way some
 // land and some do not.
 func (n *Network) Crash(id rdmanet.PeerID) {
 	n.mu.Lock()
@@ -173,14 +173,14 @@ func (n *Network) Crash(id rdmanet.PeerID) {
 	}
 }
 
-// Cut has the wire between two hosts hold everything until Mend.
+// Cut makes the wire between two hosts hold everything until Mend.
 func (n *Network) Cut(a, b rdmanet.PeerID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cuts[wire(a, b)] = true
 }
 
-// Mend takes Cut back. What was held goes on, also what timed out meanwhile.
+// Mend reverts Cut. Everything that was held goes on, even if it timed out meanwhile.
 func (n *Network) Mend(a, b rdmanet.PeerID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,14 +204,15 @@ func wire(a, b rdmanet.PeerID) [2]rdmanet.PeerID {
 	return [2]rdmanet.PeerID{a, b}
 }
 
-// Now is the virtual time since New.
+// Now returns the virtual time since New.
 func (n *Network) Now() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.now
 }
 
-// After has something happen in virtual time, in Step: a program's tick, say. It must not wait.
+// After schedules a function in virtual time, such as a program's tick. Step calls it. It must not
+// wait.
 func (n *Network) After(span time.Duration, happen func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -222,7 +223,7 @@ func (n *Network) After(span time.Duration, happen func()) {
 	})
 }
 
-// Step lets the next event happen; false when there is none.
+// Step runs the next event. It returns false if there is none.
 func (n *Network) Step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,7 +252,7 @@ func (n *Network) Close() {
 	}
 }
 
-// schedule has something happen after a span, with the lock held.
+// schedule schedules a function after a span. The caller holds the lock.
 func (n *Network) schedule(span time.Duration, happen func()) {
 	n.sequence++
 	n.events.push(event{n.now + span, n.sequence, happen})
@@ -267,7 +268,7 @@ func (n *Network) delay() time.Duration {
 	return time.Duration(1 + n.random.Int64N(longest))
 }
 
-// wake has everyone look again who waits for a change. The lock is held.
+// wake makes all waiting callers check their conditions again. The caller holds the lock.
 func (n *Network) wake() {
 	if n.options.Paced {
 		close(n.changed)
@@ -275,8 +276,8 @@ func (n *Network) wake() {
 	}
 }
 
-// wait waits for a change: by a step, or, paced, for whatever happens. The lock is held, but while
-// it waits.
+// wait waits for a change: it takes a step or, if the network is paced, waits for any change. The
+// caller holds the lock, which wait releases while it waits.
 func (n *Network) wait(done <-chan struct{}) error {
 	if !n.options.Paced {
 		if !n.step() {
@@ -289,7 +290,7 @@ func (n *Network) wait(done <-chan struct{}) error {
 	defer n.mu.Lock()
 	select {
 	case <-changed:
-	case <-done: // the caller sees why
+	case <-done: // the caller sees the reason
 	}
 	return nil
 }

@@ -13,31 +13,31 @@ import (
 type Attachment struct {
 	host       *Host
 	region     *Region
-	number     uint64 // of the grant that it was made under
+	number     uint64 // of the grant under which it was made
 	permission rdmanet.Permission
 
-	// The rest is under the network's lock.
+	// The network's lock guards the rest.
 	err     error         // what ended it, as its holder knows
-	refused error         // what ended it, as the owner's side knows: nothing later takes place
-	lost    bool          // its holder crashed, and one of its operations did not get out
-	arrival time.Duration // of the last operation that was posted
-	answer  time.Duration // of the last one that took place
-	inbox   []*operation  // arrived; the first takes place
+	refused error         // what ended it, as the owner's side knows; nothing later takes place
+	lost    bool          // its holder crashed, and one of its operations was lost
+	arrival time.Duration // of the operation that was posted last
+	answer  time.Duration // of the operation that took place last
+	inbox   []*operation  // arrived operations; the first one takes place
 }
 
-// Peer is the owner's life.
+// Peer returns the owner's incarnation.
 func (a *Attachment) Peer() rdmanet.Peer { return a.region.host.Peer() }
 
-// Name is the region's name.
+// Name returns the region's name.
 func (a *Attachment) Name() string { return a.region.name }
 
-// Size is the region's, in bytes.
+// Size returns the region's size in bytes.
 func (a *Attachment) Size() int { return a.region.Size() }
 
-// Permission is what was granted when the attachment was made.
+// Permission returns the permission that was granted when the attachment was made.
 func (a *Attachment) Permission() rdmanet.Permission { return a.permission }
 
-// Err is what ended the attachment.
+// Err returns the error that ended the attachment.
 func (a *Attachment) Err() error {
 	a.host.network.mu.Lock()
 	defer a.host.network.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *Attachment) Close() error {
 	return nil
 }
 
-// end ends the attachment for its holder, and completes what is outstanding.
+// end ends the attachment for its holder, and completes its outstanding operations.
 func (a *Attachment) end(err error) {
 	if a.err != nil {
 		return
@@ -69,25 +69,25 @@ func (a *Attachment) end(err error) {
 
 func (a *Attachment) wire() [2]rdmanet.PeerID { return wire(a.host.id, a.region.host.id) }
 
-// operation is one that was posted.
+// operation is an operation that was posted.
 type operation struct {
 	rdmanet.Operation
 	attachment *Attachment
 	queue      *Queue
-	bytes      []byte // what is written: a copy, or the caller's where that is long
-	landed     int    // bytes
+	bytes      []byte // the bytes to write: a copy, or the caller's bytes if they are long
+	landed     int    // bytes that have landed
 	done       bool
 	err        error
 }
 
-// Queue takes a host's operations and gives their completions.
+// Queue takes a host's operations and returns their completions.
 type Queue struct {
 	host  *Host
 	depth int
 
-	// The rest is under the network's lock.
+	// The network's lock guards the rest.
 	closed bool
-	posted map[rdmanet.PeerID][]*operation // per peer, in the order of posting
+	posted map[rdmanet.PeerID][]*operation // by peer, in the order of posting
 	ready  []rdmanet.Completion
 	count  int // outstanding
 }
@@ -140,22 +140,23 @@ func (q *Queue) post(posted rdmanet.Operation) {
 	n.schedule(a.arrival-n.now, func() { n.travel(o) })
 	n.schedule(n.options.OperationTimeout, func() {
 		if !o.done {
-			a.fail(fmt.Errorf("%w: %s completed nothing for %s", rdmanet.ErrUnreachable, peer,
+			a.fail(fmt.Errorf("%w: %s completed no operation within %s", rdmanet.ErrUnreachable,
+				peer,
 				n.options.OperationTimeout))
 		}
 	})
 }
 
-// fail ends an attachment as seen by its holder.
+// fail ends an attachment for its holder.
 func (a *Attachment) fail(err error) {
 	if owner := a.region.host; owner.ended && owner.network.hosts[owner.id] != nil &&
 		!owner.network.cuts[a.wire()] {
-		err = fmt.Errorf("%w: %s lives anew", rdmanet.ErrReset, owner.id)
+		err = fmt.Errorf("%w: %s has restarted", rdmanet.ErrReset, owner.id)
 	}
 	a.end(err)
 }
 
-// travel brings an operation to its owner, where nothing hinders it.
+// travel brings an operation to its owner, unless something prevents that.
 func (n *Network) travel(o *operation) {
 	a := o.attachment
 	if a.host.ended && n.random.IntN(4) == 0 {
@@ -165,7 +166,7 @@ func (n *Network) travel(o *operation) {
 	case a.lost:
 	case n.cuts[a.wire()]:
 		n.held = append(n.held, o)
-	case a.region.host.ended && n.hosts[a.region.host.id] == nil: // nobody answers
+	case a.region.host.ended && n.hosts[a.region.host.id] == nil: // no host answers
 	default:
 		a.inbox = append(a.inbox, o)
 		if len(a.inbox) == 1 {
@@ -174,12 +175,12 @@ func (n *Network) travel(o *operation) {
 	}
 }
 
-// land lets a piece of an operation take place.
+// land makes a piece of an operation take place.
 func (n *Network) land(o *operation) {
 	a := o.attachment
 	r := a.region
 	if r.host.ended && n.hosts[r.host.id] == nil {
-		a.inbox = nil // the owner died meanwhile
+		a.inbox = nil // the owner crashed meanwhile
 		return
 	}
 	err := r.judge(a)
@@ -195,7 +196,8 @@ func (n *Network) land(o *operation) {
 		r.CopyIn(o.Offset+o.landed, o.bytes[o.landed:o.landed+length])
 		o.landed += length
 	} else if !o.done {
-		// From the last to the first, so that who sees a mark sees what was written before it.
+		// Read from the last word to the first, so that a reader that sees a mark sees everything
+		// written before it.
 		end := len(o.Bytes) - o.landed
 		r.CopyOut(o.Offset+end-length, o.Bytes[end-length:end])
 		o.landed += length
@@ -218,7 +220,7 @@ func (n *Network) land(o *operation) {
 	}
 }
 
-// piece is how many bytes take place next: all that is left, or up to a word's end.
+// piece returns how many bytes take place next: all that are left, or up to a word's end.
 func (n *Network) piece(o *operation) int {
 	left := len(o.Bytes) - o.landed
 	if left <= rdmanet.WordSize || n.random.IntN(3) == 0 {
@@ -235,11 +237,11 @@ func (n *Network) piece(o *operation) int {
 	return length
 }
 
-// answer brings the owner's word to the holder, if that can be.
+// answer brings the owner's answer to the holder, if possible.
 func (n *Network) answer(o *operation, err error) {
 	a := o.attachment
 	if a.host.ended || n.cuts[a.wire()] || o.done {
-		return // the timeout tells
+		return // the timeout reports it
 	}
 	if err != nil {
 		a.end(err)
@@ -248,7 +250,7 @@ func (n *Network) answer(o *operation, err error) {
 	o.queue.finish(o, nil)
 }
 
-// finish completes an operation, and gives the completions that waited for it.
+// finish completes an operation, and releases the completions that waited for it.
 func (q *Queue) finish(o *operation, err error) {
 	if o.done {
 		return
@@ -259,7 +261,7 @@ func (q *Queue) finish(o *operation, err error) {
 	}
 	o.done, o.err = true, err
 	if err != nil {
-		// what is still to land does not change, though its owner may use it again
+		// bytes still to land must not change, though the owner may now reuse its memory
 		o.bytes = slices.Clone(o.bytes)
 	}
 	peer := o.attachment.region.host.id
@@ -276,7 +278,7 @@ func (q *Queue) finish(o *operation, err error) {
 	q.host.network.wake()
 }
 
-// Poll gives completions that are there.
+// Poll returns the available completions.
 func (q *Queue) Poll(into []rdmanet.Completion) int {
 	q.host.network.mu.Lock()
 	defer q.host.network.mu.Unlock()
@@ -290,7 +292,7 @@ func (q *Queue) poll(into []rdmanet.Completion) int {
 	return count
 }
 
-// Wait is Poll that waits for the first one.
+// Wait is like Poll, but waits for the first completion.
 func (q *Queue) Wait(ctx context.Context, into []rdmanet.Completion) (int, error) {
 	n := q.host.network
 	n.mu.Lock()
@@ -311,7 +313,7 @@ func (q *Queue) Wait(ctx context.Context, into []rdmanet.Completion) (int, error
 	}
 }
 
-// Outstanding is how many completions were not taken.
+// Outstanding returns how many completions have not been taken.
 func (q *Queue) Outstanding() int {
 	q.host.network.mu.Lock()
 	defer q.host.network.mu.Unlock()

@@ -8,31 +8,31 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// Region is memory of a host.
+// Region is a region of a host's memory.
 type Region struct {
 	*segment.Segment // Load, Store, Bytes, Size
 	host             *Host
 	name             string
 
-	// The rest is under the network's lock.
+	// The network's lock guards the rest.
 	closed bool
 	grants map[rdmanet.PeerID]grant
 	number uint64 // of the last change of a permission
 	rings  uint64
 }
 
-// grant is what a peer may do. An attachment holds the number under which it was made.
+// grant is a peer's permission. An attachment holds the number under which it was made.
 type grant struct {
 	incarnation rdmanet.Incarnation
 	permission  rdmanet.Permission
 	number      uint64
 }
 
-// Name is the region's name.
+// Name returns the region's name.
 func (r *Region) Name() string { return r.name }
 
-// Grant sets a peer's permission. Since pieces land one by one, each under the lock, what stands
-// here when it returns is fenced.
+// Grant sets a peer's permission. Pieces land one by one under the lock, so nothing of an earlier
+// permission lands after Grant returns.
 func (r *Region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	if err := r.host.admits(peer.ID); err != nil {
 		return err
@@ -48,17 +48,17 @@ func (r *Region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 		return nil
 	}
 	if was.incarnation > peer.Incarnation {
-		return nil // a former life, which has no access anyhow
+		return nil // an earlier incarnation, which has no access anyway
 	}
 	r.number++
 	r.grants[peer.ID] = grant{peer.Incarnation, permission, r.number}
 	return nil
 }
 
-// Revoke takes a peer's permission.
+// Revoke revokes a peer's permission.
 func (r *Region) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
 
-// Await waits until ready says so.
+// Await waits until ready returns true.
 func (r *Region) Await(ctx context.Context, ready func() bool) error {
 	n := r.host.network
 	n.mu.Lock()
@@ -85,7 +85,7 @@ func (r *Region) Await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// Wake has those look again who wait in Await.
+// Wake makes the callers of Await check again.
 func (r *Region) Wake() {
 	r.host.network.mu.Lock()
 	defer r.host.network.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *Region) ring() {
 	r.host.network.wake()
 }
 
-// Close revokes all access and gives the memory back.
+// Close revokes all access and frees the memory.
 func (r *Region) Close() error {
 	n := r.host.network
 	n.mu.Lock()
@@ -115,13 +115,13 @@ func (r *Region) end() {
 	}
 }
 
-// judge tells whether an operation of an attachment may go on in this instant.
+// judge returns an error unless an operation of an attachment may proceed at this instant.
 func (r *Region) judge(a *Attachment) error {
 	switch owner := r.host; {
 	case a.refused != nil:
 		return a.refused
 	case owner.ended && owner.network.hosts[owner.id] != nil:
-		return fmt.Errorf("%w: %s lives anew", rdmanet.ErrReset, owner.id)
+		return fmt.Errorf("%w: %s has restarted", rdmanet.ErrReset, owner.id)
 	case r.closed || r.grants[a.host.id].number != a.number &&
 		r.host.network.options.Fault != FaultLandsAfterRevoke:
 		return fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, r.name, owner.id)

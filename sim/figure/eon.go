@@ -10,41 +10,41 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// eonServer is a server of a group that servers join: an engine for each eon, one after the other,
-// and what a driver does between them [Poke19, section 6.3.3.2]. A server that joins asks server 0,
-// which puts a mark into its next message. When the round of the mark is A-delivered, every engine
-// ends with the round after the next. Then the next eon's engines start, for the members that are
-// not removed and the ones that enter, over a G_R of their own, and server 0 tells the ones that
-// enter where it begins. State and connections of who enters are there before, and no matter of the
-// eon's change.
+// eonServer is a server of a group that servers join. It has one engine after another, one for each
+// eon, and does a driver's work between them [Poke19, section 6.3.3.2]. A joining server asks
+// server 0, which puts a mark into its next message. When the round of the mark is A-delivered,
+// every engine ends with the round after the next. Then the next eon's engines start, for the
+// members that are not removed and the entering servers, over a G_R of their own. Server 0 tells
+// the entering servers where the eon begins. The state and the connections of an entering server
+// are assumed to be in place, and are not part of the change of eon.
 //
-// Outside it is an order.Broadcaster among all servers that there are; an engine knows the eon's
-// members only, by their places.
+// To its caller it is an order.Broadcaster among all servers. An engine knows the eon's members
+// only, by their places.
 type eonServer struct {
 	engineName string
 	self       order.ServerID
 	overlays   *eonOverlays
-	// engine is nil before the server has joined. members are the eon's, ascending, and whole tells
-	// that they are all servers there are.
+	// engine is nil before the server has joined. members are the members of the eon, ascending.
+	// whole reports that they are all servers.
 	engine  *allconcur.Engine
 	run     uint64
 	members []order.ServerID
 	whole   bool
 	removed []order.ServerID
-	// asked are the servers that asked this one and are in no mark yet; entering those whose marks
-	// are A-delivered in this eon.
+	// asked are the servers that asked this one and are in no mark yet. entering are the servers
+	// whose marks are A-delivered in this eon.
 	asked, entering []order.ServerID
 	delivered       order.Round
-	// held are frames of the next eon that came before its time.
+	// held are early frames of the next eon.
 	held []heldFrame
-	// welcomes is for the next Ready; sends, deliveries and messages are what Ready returned.
+	// welcomes are for the next Ready. sends, deliveries and messages are what Ready returned.
 	welcomes   []order.Send
 	sends      []order.Send
 	deliveries []order.Delivery
 	messages   []order.Message
 }
 
-// heldFrame is a frame before its time.
+// heldFrame is an early frame.
 type heldFrame struct {
 	from  order.ServerID
 	frame []byte
@@ -72,25 +72,25 @@ func (o *eonOverlays) of(size int) (*digraph.Digraph, error) {
 	return g, nil
 }
 
-// Frames between servers and those that join; engines' frames begin with their version, 1.
+// Frames between servers and joining servers. Engines' frames begin with their version, 1.
 const (
 	frameAsk = 0xfe // one byte
 	// frameWelcome is followed by the run's number and its first round, 8 bytes each, and its
 	// members, 4 bytes each.
 	frameWelcome  = 0xff
 	welcomeHeader = 17
-	// markSize is the size of a mark, appended to a payload of zeros: markByte, the number of the
-	// server in 4 bytes, and zeros.
+	// markSize is the size of a mark, which is appended to a payload of zeros: markByte, the number
+	// of the server in 4 bytes, and zeros.
 	markSize = 64
 	markByte = 1
-	// heldMax bounds the frames that wait for the next eon.
+	// heldMax is the maximum number of frames that wait for the next eon.
 	heldMax = 1 << 16
 	sponsor = order.ServerID(0)
 )
 
 var _ order.Broadcaster = (*eonServer)(nil)
 
-// newEonServer makes a server of the first eon, whose members are all servers.
+// newEonServer returns a server of the first eon, whose members are all servers.
 func newEonServer(engine string, self order.ServerID, overlays *eonOverlays) (*eonServer, error) {
 	s := &eonServer{engineName: engine, self: self, overlays: overlays}
 	for p := range overlays.servers {
@@ -99,8 +99,7 @@ func newEonServer(engine string, self order.ServerID, overlays *eonOverlays) (*e
 	return s, s.start(0, 1)
 }
 
-// start starts the engine of an eon of s.members, and gives it the frames that came before its
-// time.
+// start starts the engine of an eon of s.members, and gives it the held frames.
 func (s *eonServer) start(run uint64, first order.Round) error {
 	reliable, err := s.overlays.of(len(s.members))
 	if err != nil {
@@ -127,7 +126,7 @@ func (s *eonServer) start(run uint64, first order.Round) error {
 	return nil
 }
 
-// place is a member's place in the eon, or a number past all places.
+// place returns a member's place in the eon, or a number past all places.
 func (s *eonServer) place(server order.ServerID) order.ServerID {
 	if s.whole {
 		return server
@@ -151,7 +150,7 @@ func (s *eonServer) outside(places []order.ServerID) []order.ServerID {
 	return servers
 }
 
-// successors are the server's in the eon's G_R.
+// successors returns the server's successors in the eon's G_R.
 func (s *eonServer) successors() []order.ServerID {
 	if s.engine == nil {
 		return nil
@@ -163,14 +162,14 @@ func (s *eonServer) successors() []order.ServerID {
 	return servers
 }
 
-// join makes the server one that has yet to join.
+// join turns the server into one that has yet to join.
 func (s *eonServer) join() {
 	s.engine = nil
 	s.welcomes = append(s.welcomes, order.Send{To: []order.ServerID{sponsor},
 		Frame: []byte{frameAsk}})
 }
 
-// changes finds the marks of a round.
+// changes collects the marks of a round. It reports whether there were any.
 func (s *eonServer) changes(delivery order.Delivery) bool {
 	found := false
 	for _, m := range delivery.Messages {
@@ -186,15 +185,15 @@ func (s *eonServer) changes(delivery order.Delivery) bool {
 // CanBroadcast reports whether the engine has yet to A-broadcast in its round.
 func (s *eonServer) CanBroadcast() bool { return s.engine != nil && s.engine.CanBroadcast() }
 
-// Solicited reports whether a message is due: the others wait, or a server asked to join.
+// Solicited reports whether a message is due: other servers wait, or a server asked to join.
 func (s *eonServer) Solicited() bool {
 	return s.CanBroadcast() && (s.engine.Solicited() || len(s.asked) > 0 || len(s.entering) > 0)
 }
 
-// Undelivered is the engine's.
+// Undelivered returns the engine's Undelivered.
 func (s *eonServer) Undelivered() bool { return s.engine != nil && s.engine.Undelivered() }
 
-// Broadcast A-broadcasts the payload, with a mark where somebody asked.
+// Broadcast A-broadcasts the payload, with a mark if a server asked to join.
 func (s *eonServer) Broadcast(payload []byte) error {
 	if s.engine == nil {
 		return fmt.Errorf("%w: the server has not joined", order.ErrNotNow)
@@ -209,8 +208,8 @@ func (s *eonServer) Broadcast(payload []byte) error {
 	return s.engine.Broadcast(payload)
 }
 
-// Receive takes a frame of an engine of this eon, keeps one of the next, and takes word from who
-// joins and whom it asked.
+// Receive takes a frame of an engine of this eon, holds a frame of a later one, and handles the
+// frames between a joining server and its sponsor.
 func (s *eonServer) Receive(from order.ServerID, frame []byte) error {
 	switch {
 	case len(frame) == 1 && frame[0] == frameAsk:
@@ -248,7 +247,7 @@ func (s *eonServer) welcomed(frame []byte) error {
 		order.Round(binary.LittleEndian.Uint64(frame[9:])))
 }
 
-// Suspect takes a suspicion of a member.
+// Suspect passes on the suspicion of a member.
 func (s *eonServer) Suspect(server order.ServerID) error {
 	if s.engine == nil || !slices.Contains(s.members, server) {
 		return nil
@@ -256,10 +255,10 @@ func (s *eonServer) Suspect(server order.ServerID) error {
 	return s.engine.Suspect(s.place(server))
 }
 
-// Trust takes nothing back: the detector is perfect.
+// Trust does nothing: the detector is perfect.
 func (s *eonServer) Trust(order.ServerID) error { return nil }
 
-// Ready returns what is to be done, and goes on to the next eon when this one has ended.
+// Ready returns the actions to take, and moves on to the next eon when this one has ended.
 func (s *eonServer) Ready() order.Ready {
 	s.sends, s.deliveries, s.messages = append(s.sends[:0], s.welcomes...), s.deliveries[:0],
 		s.messages[:0]
@@ -308,12 +307,12 @@ func (s *eonServer) next() {
 		s.welcomes = append(s.welcomes, order.Send{To: entering, Frame: welcome})
 	}
 	if err := s.start(run, first); err != nil {
-		// the configuration was right for the one before
+		// the configuration was valid for the previous eon
 		panic("figure: the engine of the next eon: " + err.Error())
 	}
 }
 
-// Status is the engine's, by places.
+// Status returns the engine's status, by places.
 func (s *eonServer) Status() order.Status {
 	if s.engine == nil {
 		return order.Status{}

@@ -11,27 +11,27 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// experiment is one run: a group of engines over a network, what they have to say, who fails, and
-// what is measured.
+// experiment is one run: a group of engines over a network, their load, the failures, and what is
+// measured.
 type experiment struct {
 	model network.Model
-	// engine makes the engine of a server.
+	// engine returns the engine of a server.
 	engine func(self order.ServerID) (order.Broadcaster, error)
 	load   load
-	// warmUp and window are rounds: the measuring window is from when every server has A-delivered
-	// warmUp·n messages to when every one has A-delivered (warmUp+window)·n [Poke19, section
-	// 6.5.1]. A window of 0 measures until the end.
+	// warmUp and window are numbers of rounds. The measuring window lasts from when every server
+	// has A-delivered warmUp·n messages to when every server has A-delivered (warmUp+window)·n
+	// [Poke19, section 6.5.1]. A window of 0 measures until the end.
 	warmUp, window int
-	// until bounds the run in virtual time; 0 is runMax.
+	// until bounds the run in virtual time. 0 is runMax.
 	until time.Duration
-	// failures are crashes, and detector says when their successors in reliable, or in the eon's
-	// G_R, suspect the server.
+	// failures are crashes. detector decides when the crashed server's successors in reliable, or
+	// in the eon's G_R, suspect it.
 	failures []failure
-	// joins are crashed servers that come back, with a new engine; then engines are eonServers.
+	// joins are crashed servers that come back with a new engine. Engines must then be eonServers.
 	joins    []failure
 	detector heartbeat
 	reliable *digraph.Digraph
-	// watch, where it is not nil, is told of each round that a server A-delivers.
+	// watch, unless it is nil, is called for each round that a server A-delivers.
 	watch func(at time.Duration, server order.ServerID, delivery order.Delivery)
 }
 
@@ -41,39 +41,38 @@ type failure struct {
 	server order.ServerID
 }
 
-// heartbeat is a failure detector: every server sends a heartbeat each period to its successors,
-// who suspect it when none came for the timeout [Poke19, section 5.2.1.1].
+// heartbeat is a failure detector. Every server sends a heartbeat each period to its successors,
+// which suspect it when none arrived for the timeout [Poke19, section 5.2.1.1].
 type heartbeat struct {
 	period, timeout time.Duration
 }
 
-// measurement is what an experiment found.
+// measurement is the result of an experiment.
 type measurement struct {
-	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were
-	// A-delivered in the window. Where requests come at a rate, it is that of messages with
-	// requests in them.
+	// latency is the time from A-broadcast to A-delivery of servers' own messages that were
+	// A-delivered in the window. If requests arrive at a rate, only messages with requests count.
 	latency spread
-	// messages and bytes are how many of them, the payloads' bytes, a server A-delivered a second
-	// in the window, on average.
+	// messages and bytes are how many messages and payload bytes a server A-delivered a second in
+	// the window, on average.
 	messages, bytes float64
 	// elapsed is the length of the window.
 	elapsed time.Duration
-	// unstable tells that requests came faster than they could be agreed upon.
+	// unstable reports that requests arrived faster than the group could agree on them.
 	unstable bool
-	// carried is what the network counted.
+	// carried is the network's statistics.
 	carried network.Statistics
 }
 
 const (
-	// runMax bounds a run in virtual time.
+	// runMax is the maximum length of a run in virtual time.
 	runMax = 10 * time.Minute
-	// checkEvery is how many events pass between looks at the context.
+	// checkEvery is how many events pass between checks of the context.
 	checkEvery = 1 << 14
-	// actionsMax bounds a server's A-broadcasts in a row without input.
+	// actionsMax is the maximum number of A-broadcasts of a server in a row without input.
 	actionsMax = 1 << 10
 )
 
-// errStuck says that a run ended before its window did.
+// errStuck is returned for a run that ended before its window did.
 var errStuck = errors.New("figure: the run came to a standstill")
 
 // The caller's timers, in the upper half of a token.
@@ -86,15 +85,15 @@ const (
 	timerKind = 0xffffffff << 32
 )
 
-// ownMessage is a message that a server A-broadcast and has not A-delivered. Its latency counts
-// unless it is the empty answer of a server to whom no request came.
+// ownMessage is a message that a server A-broadcast and has not A-delivered yet. Its latency counts
+// unless it is the empty answer of a server without requests.
 type ownMessage struct {
 	at     time.Duration
 	counts bool
 }
 
-// sequencer is what engines have that A-deliver messages one by one; comparator.Sequencer says
-// more.
+// sequencer is implemented by engines that A-deliver messages one by one, as comparator.Sequencer
+// describes.
 type sequencer interface {
 	Sequence() []order.ServerID
 }
@@ -104,18 +103,19 @@ type server struct {
 	engine   order.Broadcaster
 	sequence sequencer
 	crashed  bool
-	// own are the messages under way, the oldest first: they are A-delivered in this order.
+	// own are the messages under way, oldest first. They are A-delivered in this order.
 	own []ownMessage
-	// requests counts those taken; timer tells that the next one wakes the server.
+	// requests counts the requests taken. timer reports that a timer will wake the server at the
+	// next request.
 	requests int64
 	timer    bool
-	// messages and bytes count what was A-delivered, and atStart is what they were when the window
-	// began.
+	// messages and bytes count what was A-delivered. messagesAtStart and bytesAtStart are their
+	// values when the window began.
 	messages, bytes               int64
 	messagesAtStart, bytesAtStart int64
 }
 
-// run is an experiment at work.
+// run is an experiment in progress.
 type run struct {
 	experiment
 	net     *network.Network
@@ -124,7 +124,7 @@ type run struct {
 	// behind counts the servers that have not A-delivered goal messages.
 	behind int
 	goal   int64
-	// measuring tells that the window is open; it is over when done.
+	// measuring reports that the window is open, and done that it is over.
 	measuring, done bool
 	windowStart     time.Duration
 	samples         []time.Duration
@@ -220,7 +220,7 @@ func (r *run) reached() {
 	}
 }
 
-// handle acts upon one event.
+// handle handles one event.
 func (r *run) handle(event network.Event) error {
 	s := &r.servers[event.Server]
 	if s.crashed {
@@ -246,7 +246,7 @@ func (r *run) handle(event network.Event) error {
 	case timerSuspect:
 		suspect := order.ServerID(event.Token &^ timerKind)
 		if r.net.UnderWay(suspect, event.Server) {
-			// A perfect detector's suspicion comes after the last frame.
+			// A perfect detector suspects a server only after its last frame.
 			r.net.After(r.detector.period, event.Server, event.Token)
 			return nil
 		}
@@ -257,8 +257,8 @@ func (r *run) handle(event network.Event) error {
 	return r.act(event.Server)
 }
 
-// crash ends a server and schedules what its successors make of it: the last heartbeat was sent at
-// the last multiple of the period, shifted by the server.
+// crash crashes a server and schedules the suspicions of its successors. The last heartbeat was
+// sent at the last multiple of the period, shifted by the server.
 func (r *run) crash(id order.ServerID) {
 	r.servers[id].crashed = true
 	r.net.Crash(id)
@@ -271,7 +271,7 @@ func (r *run) crash(id order.ServerID) {
 	}
 }
 
-// successors are those of a server in the reliable digraph.
+// successors returns the successors of a server in the reliable digraph.
 func (r *run) successors(id order.ServerID) []order.ServerID {
 	if s, changes := r.servers[id].engine.(*eonServer); changes {
 		return s.successors()
@@ -283,8 +283,8 @@ func (r *run) successors(id order.ServerID) []order.ServerID {
 	return successors
 }
 
-// join lets a crashed server begin anew. The requests that would have come to it meanwhile went
-// elsewhere.
+// join makes a crashed server start again. The requests that would have arrived at it meanwhile
+// went elsewhere.
 func (r *run) join(id order.ServerID) error {
 	engine, err := r.engine(id)
 	if err != nil {
@@ -319,7 +319,7 @@ func (r *run) act(id order.ServerID) error {
 	return fmt.Errorf("%d A-broadcasts without any input", actionsMax)
 }
 
-// broadcast A-broadcasts what is due and tells whether anything was.
+// broadcast A-broadcasts a message if one is due. It reports whether one was.
 func (r *run) broadcast(id order.ServerID) (bool, error) {
 	s := &r.servers[id]
 	if !s.engine.CanBroadcast() {
@@ -356,7 +356,7 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 	return true, nil
 }
 
-// awaitRequest wakes a server when its next request comes.
+// awaitRequest wakes a server when its next request arrives.
 func (r *run) awaitRequest(id order.ServerID) {
 	s := &r.servers[id]
 	if s.timer {
@@ -402,7 +402,7 @@ func (r *run) deliver(id order.ServerID, deliveries []order.Delivery) {
 	}
 }
 
-// ownDelivered takes the latency of a server's oldest message under way.
+// ownDelivered records the latency of a server's oldest message under way.
 func (r *run) ownDelivered(s *server) {
 	if r.measuring && s.own[0].counts {
 		r.samples = append(r.samples, r.net.Now()-s.own[0].at)
@@ -411,7 +411,7 @@ func (r *run) ownDelivered(s *server) {
 	s.own = s.own[:len(s.own)-1]
 }
 
-// result sums up.
+// result computes the measurement.
 func (r *run) result() measurement {
 	m := measurement{latency: spreadOf(r.samples), elapsed: r.net.Now() - r.windowStart,
 		unstable: r.unstable, carried: r.net.Statistics()}
@@ -427,8 +427,8 @@ func (r *run) result() measurement {
 	if span := seconds(m.elapsed) * float64(working); span > 0 {
 		m.messages, m.bytes = float64(messages)/span, float64(bytes)/span
 	}
-	// Where many requests came in the window and clearly fewer were agreed upon, messages grow
-	// without end.
+	// If many requests arrived in the window and the group agreed on clearly fewer, messages grow
+	// without bound.
 	const many, fewer = 20, 0.85
 	if offered := r.load.offered(len(r.servers)); offered*seconds(m.elapsed) > many*float64(
 		len(r.servers)*r.load.requestBytes) && m.bytes < fewer*offered {

@@ -28,8 +28,8 @@ func mustMeasure(t testing.TB, e experiment) measurement {
 	return m
 }
 
-// Two servers that say something at once agree when each has the other's message: after L + 2o, and
-// again after as long.
+// TestTwoServers: two servers that A-broadcast at once agree when each has the other's message:
+// after L + 2o, and again after as long.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	g := mustGroup(t, 2)
@@ -44,8 +44,8 @@ func TestTwoServers(t *testing.T) {
 		m.messages > want*1.001 {
 		t.Errorf("%f messages/s, want %f", m.messages, want)
 	}
-	// AllConcur+ delivers uniformly when a majority is two rounds on: with two servers that is
-	// three rounds.
+	// AllConcur+ delivers uniformly when a majority is two rounds further. With two servers, that
+	// takes three rounds.
 	m = mustMeasure(t, experiment{model: logp.Model(2), engine: g.engines(seriesPlusEarly, 0),
 		load: load{bytes: 64}, warmUp: 2, window: 10})
 	if m.latency.median != 2*logp.Transmission() {
@@ -53,8 +53,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// Whatever the algorithm, a server A-delivers no more than its link can bring, and most of them
-// come near their own bound.
+// TestThroughputStaysWithinTheLinks: whatever the algorithm, a server A-delivers no more than its
+// link can carry, and most algorithms come near their own bound.
 func TestThroughputStaysWithinTheLinks(t *testing.T) {
 	t.Parallel()
 	const servers, batch = 32, 64
@@ -64,8 +64,8 @@ func TestThroughputStaysWithinTheLinks(t *testing.T) {
 	}
 	g := mustGroup(t, servers)
 	rate := float64(model.HostRate) / 8
-	// Each message comes over the link this often at least: AllConcur's as often as a server has
-	// predecessors, but for what goes back to where it came from.
+	// Each message comes over the link at least this often. With AllConcur, it comes once from each
+	// predecessor, except messages that go back to where they came from.
 	for series, copies := range map[string]float64{seriesAllConcur: 3, seriesPlus: 1,
 		seriesAllGather: 1, seriesLCR: 1, seriesPaxos: 1, seriesUnreliable: 1} {
 		m, err := ledgerCase{deployment: singleDatacentre, series: series, group: g, batch: batch,
@@ -85,7 +85,7 @@ func TestThroughputStaysWithinTheLinks(t *testing.T) {
 	}
 }
 
-// The ratios of figure 6.6 as sanity ranges, for one size.
+// TestRatios checks that the ratios of figure 6.6 are plausible, for one size.
 func TestRatios(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
@@ -123,7 +123,7 @@ func TestRatios(t *testing.T) {
 		latency(seriesEarlyAgree)/latency(seriesAllConcur), 1.01, 2)
 }
 
-// After a crash the group waits for the detector, and goes on without the server.
+// TestCrash: after a crash the group waits for the detector, and goes on without the server.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	const servers = 8
@@ -161,7 +161,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A server that crashed and joins is in the rounds of the next eon.
+// TestJoin: a server that crashed and joins is in the rounds of the next eon.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	const servers = 8
@@ -223,7 +223,7 @@ func TestRunsEnd(t *testing.T) {
 	}
 }
 
-// The k-th request has come when its instant is there, and not before.
+// TestRequests: the k-th request has arrived at its instant, and not before.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	const servers = 7
@@ -263,7 +263,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// The model of section 6.5.2, by hand: rounds of 1 and 3 ms.
+// TestFailureModel checks the model of section 6.5.2, by hand: rounds of 1 and 3 ms.
 func TestFailureModel(t *testing.T) {
 	t.Parallel()
 	m := failureModel{unreliable: 1, reliable: 3}

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// failures is figure 6.7.
+// failures makes figure 6.7.
 func failures(ctx context.Context, f *Figure, options Options) error {
 	const servers = 72
 	until := time.Second
@@ -65,7 +65,8 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 	}
 	averages := make([]float64, len(names))
 	for i, series := range names {
-		// A round's throughput is what was A-delivered over the time since the round before.
+		// A round's throughput is the amount A-delivered, divided by the time since the round
+		// before.
 		samples := outcomes[i].samples
 		total, last := 0, time.Duration(0)
 		for at := 0; at < len(samples); {
@@ -107,7 +108,7 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// expectation is figure 6.8: no run of its own but those of figure 6.6, and arithmetic.
+// expectation makes figure 6.8. It only uses the runs of figure 6.6, and arithmetic.
 func expectation(ctx context.Context, f *Figure, options Options) error {
 	f.panel(Panel{Name: "latency", Title: "Expected latency, AllConcur = 1", X: "servers",
 		Y: "expected latency / AllConcur's", Unit: "ratio", LogX: true})
@@ -173,26 +174,27 @@ func expectation(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// failureModel is the model of [Poke19, section 6.5.2]: the expected durations of a round, in
-// seconds.
+// failureModel is the model of [Poke19, section 6.5.2]. Its fields are the expected durations of a
+// round, in seconds.
 type failureModel struct {
 	unreliable, reliable float64
 }
 
-// latency is expected where failures leave sequences of so many unreliable rounds, 3 or more.
+// latency returns the expected latency if failures leave sequences of the given number of
+// unreliable rounds, 3 or more.
 func (m failureModel) latency(length int) float64 {
 	return 2*m.unreliable + (m.unreliable+2*m.reliable)/float64(length)
 }
 
-// throughput is the expected one, in rounds a second.
+// throughput returns the expected throughput, in rounds a second.
 func (m failureModel) throughput(length int) float64 {
 	l := float64(length)
 	return (1 - 1/l) / (m.unreliable + m.reliable/l)
 }
 
-// latencyWorst is expected where exactly two unreliable rounds, the second one not completed, are
-// between any two reliable ones.
+// latencyWorst returns the expected latency if exactly two unreliable rounds lie between any two
+// reliable ones, the second of them incomplete.
 func (m failureModel) latencyWorst() float64 { return 3*m.unreliable + 2*m.reliable }
 
-// throughputWorst is the expected one of that case, in rounds a second.
+// throughputWorst returns the expected throughput in that case, in rounds a second.
 func (m failureModel) throughputWorst() float64 { return 1 / (2*m.unreliable + m.reliable) }

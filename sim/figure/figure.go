@@ -7,67 +7,66 @@ import (
 	"slices"
 )
 
-// ErrUnknown says that there is no figure of that number; match it with errors.Is.
+// ErrUnknown is returned for an unknown figure number. Match it with errors.Is.
 var ErrUnknown = errors.New("figure: unknown")
 
-// Options says how a figure is made.
+// Options describe how to make a figure.
 type Options struct {
 	// Quick makes a smaller figure: fewer and smaller groups, shorter windows.
 	Quick bool
-	// Workers bounds the runs at a time; 0 is as many as there are processors.
+	// Workers is the maximum number of concurrent runs. 0 is the number of processors.
 	Workers int
-	// Progress, where it is not nil, is told after each run how many of how many are over, by what
-	// they cost. Calls do not overlap.
+	// Progress, unless it is nil, is called after each run with the cost of the finished runs and
+	// of all runs. Calls do not overlap.
 	Progress func(done, total float64)
 }
 
-// Point is one point of a plot, as JSON gives it, an object a line.
+// Point is one point of a plot, as JSON gives it, one object a line.
 type Point struct {
 	Figure string `json:"figure"`
 	Panel  string `json:"panel"`
 	Series string `json:"series"`
-	// X is in the panel's terms, Y in Unit.
+	// X is in the unit of the panel's X axis, Y in Unit.
 	X    float64 `json:"x"`
 	Y    float64 `json:"y"`
 	Unit string  `json:"unit"`
-	// low and high are the ends of the confidence interval where it has one.
+	// low and high are the ends of the confidence interval, if there is one.
 	low, high float64
 }
 
 // Panel is one plot of a figure.
 type Panel struct {
-	// Name is as in Point.Panel; Title, X and Y are what the plot says.
+	// Name is as in Point.Panel. Title, X and Y are the plot's title and axis labels.
 	Name, Title, X, Y string
-	// LogX and LogY ask for logarithmic axes.
+	// LogX and LogY select logarithmic axes.
 	LogX, LogY bool
-	// Unit is that of Y.
+	// Unit is the unit of Y.
 	Unit string
 	// Series are the lines in order, and Points their points, by series and ascending X.
 	Series []string
 	Points []Point
 	// Marks are instants that a vertical line shows.
 	Marks []float64
-	// Dense asks that the table leave the points out: they are samples over time, one after each
-	// round.
+	// Dense leaves the points out of the table: they are samples over time, one after each round.
 	Dense bool
 }
 
-// Figure is one figure of the dissertation, made anew.
+// Figure is a reproduced figure of the dissertation.
 type Figure struct {
-	// Number is the dissertation's, Title what it shows.
+	// Number is the figure's number in the dissertation, Title its contents.
 	Number, Title string
 	Panels        []Panel
 	// Notes say what was measured, and the ratios that the dissertation states.
 	Notes []string
 }
 
-// plan is what a figure number stands for.
+// plan describes how to make the figure with a number.
 type plan struct {
 	number, title, about string
 	make                 func(context.Context, *Figure, Options) error
 }
 
-// plans are all figures, in the dissertation's order.
+// plans returns all figures, in the dissertation's order.
 func plans() []plan {
 	return []plan{
 		{"5.10", "Agreement latency for a single (64-byte) request",
@@ -94,7 +93,7 @@ func plans() []plan {
 	}
 }
 
-// Numbers lists the figures, in the dissertation's order.
+// Numbers lists the numbers of the figures, in the dissertation's order.
 func Numbers() []string {
 	var numbers []string
 	for _, p := range plans() {
@@ -103,7 +102,7 @@ func Numbers() []string {
 	return numbers
 }
 
-// About says in a line what a figure shows; "" where there is none of that number.
+// About describes a figure in a line. It returns "" for an unknown number.
 func About(number string) string {
 	for _, p := range plans() {
 		if p.number == number {
@@ -113,7 +112,7 @@ func About(number string) string {
 	return ""
 }
 
-// Make runs a figure's experiments. The same options give the same figure, on every machine. The
+// Make runs a figure's experiments. The same options give the same figure on every machine. The
 // error wraps ErrUnknown, or is the context's.
 func Make(ctx context.Context, number string, options Options) (*Figure, error) {
 	for _, p := range plans() {
@@ -125,7 +124,7 @@ func Make(ctx context.Context, number string, options Options) (*Figure, error) 
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q, there are %v", ErrUnknown, number, Numbers())
+	return nil, fmt.Errorf("%w: %q, use one of %v", ErrUnknown, number, Numbers())
 }
 
 // panel adds a panel.
@@ -134,7 +133,7 @@ func (f *Figure) panel(p Panel) *Panel {
 	return &f.Panels[len(f.Panels)-1]
 }
 
-// find is the panel of a name, which must be there.
+// find returns the panel with a name, which must exist.
 func (f *Figure) find(name string) *Panel {
 	at := slices.IndexFunc(f.Panels, func(p Panel) bool { return p.Name == name })
 	return &f.Panels[at]
@@ -146,7 +145,7 @@ func (f *Figure) note(format string, arguments ...any) {
 }
 
 const (
-	// digits is to how many significant digits points are given.
+	// digits is the number of significant digits of points.
 	digits = 6
 )
 
@@ -166,7 +165,7 @@ func (f *Figure) addSpread(panel, series string, x, y, low, high float64) {
 	})
 }
 
-// at is a series' y for an x; false where there is none.
+// at returns a series' y for an x. It returns false if there is no point.
 func (p *Panel) at(series string, x float64) (float64, bool) {
 	for _, point := range p.Points {
 		if point.Series == series && point.X == x {
@@ -186,7 +185,8 @@ func (p *Panel) xs() []float64 {
 	return slices.Compact(xs)
 }
 
-// ratios finds the least and the largest of one series over another, over all x that both have.
+// ratios returns the least and the largest ratio of one series to another, over all x that both
+// have.
 func (p *Panel) ratios(over, under string) (least, largest float64) {
 	for _, x := range p.xs() {
 		a, hasA := p.at(over, x)

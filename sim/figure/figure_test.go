@@ -22,7 +22,7 @@ func mustMake(t testing.TB, number string, options Options) *Figure {
 	return f
 }
 
-// write gives the three forms of a figure.
+// write returns the three forms of a figure.
 func write(t testing.TB, f *Figure) (table, points, plot string) {
 	t.Helper()
 	var all [3]bytes.Buffer
@@ -34,7 +34,7 @@ func write(t testing.TB, f *Figure) (table, points, plot string) {
 	return all[0].String(), all[1].String(), all[2].String()
 }
 
-// One figure, however many runs are made at a time.
+// TestFiguresAreDeterministic: a figure does not depend on the number of concurrent runs.
 func TestFiguresAreDeterministic(t *testing.T) {
 	t.Parallel()
 	tableA, pointsA, plotA := write(t, mustMake(t, "5.10", Options{Quick: true, Workers: 1}))
@@ -44,8 +44,8 @@ func TestFiguresAreDeterministic(t *testing.T) {
 	}
 }
 
-// Points are one object a line with the six fields; the plot is well-formed XML and shows every
-// series; the table has every x.
+// TestForms: points are one object a line with the six fields. The plot is well-formed XML and
+// shows every series. The table has every x.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	f := mustMake(t, "6.8", Options{Quick: true})
@@ -87,7 +87,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Text that a plot shows is escaped.
+// TestPlotsEscape: text in a plot is escaped.
 func TestPlotsEscape(t *testing.T) {
 	t.Parallel()
 	f := &Figure{Number: "0", Title: `a < b & "c"`}
@@ -135,7 +135,8 @@ func TestFiguresCanBeCancelled(t *testing.T) {
 	}
 }
 
-// Cases are done once each, results are in their order, and the first error ends it.
+// TestSweep: each case runs once, results are in the cases' order, and the first error ends the
+// sweep.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	cases := []int{3, 1, 4, 1, 5, 9, 2, 6}
@@ -178,7 +179,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Axes have a few ticks, within them.
+// TestTicks: axes have a few ticks, within their range.
 func TestTicks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -199,7 +200,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// The figures over time have samples, marks and notes.
+// TestFiguresOverTime: the figures over time have samples, marks and notes.
 func TestFiguresOverTime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || raceEnabled {
@@ -225,8 +226,8 @@ func TestFiguresOverTime(t *testing.T) {
 // smallestGroups are the servers of the smallest group of each deployment of figure 6.6.
 var smallestGroups = map[string]int{"sdc": 8, "mdc": 30}
 
-// smallestComparison is figure 6.6 with its smallest groups only, whose points are in every panel
-// and of every series.
+// smallestComparison is figure 6.6 with its smallest groups only. Its points are in every panel and
+// of every series.
 func smallestComparison(t *testing.T) *Figure {
 	t.Helper()
 	f := &Figure{Number: "6.6"}
@@ -248,7 +249,7 @@ func smallestComparison(t *testing.T) *Figure {
 	return f
 }
 
-// unknownToScripts says what a script would not understand, or would miss, in the points of a
+// unknownToScripts lists what a script would not understand, or would miss, in the points of a
 // figure 6.6 with its smallest groups.
 func unknownToScripts(points string) (wrong []string) {
 	panels := map[string]string{"sdc-latency": "ms", "sdc-throughput": "transactions/s",
@@ -289,8 +290,8 @@ func unknownToScripts(points string) (wrong []string) {
 	return wrong
 }
 
-// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by their names. Whatever
-// is changed about those, the check says so.
+// TestNamesThatScriptsKnow: scripts find the panels of figures 6.5 and 6.6, and the series of 6.6,
+// by their names. The check detects any change of these names.
 func TestNamesThatScriptsKnow(t *testing.T) {
 	t.Parallel()
 	_, points, _ := write(t, smallestComparison(t))
@@ -342,8 +343,8 @@ func planted(t *testing.T, points string, fault func(map[string]any)) string {
 	return string(changed) + "\n" + rest
 }
 
-// What would not fit into memory or an afternoon is left out, and every group of figure 5.14 is
-// measured with some messages.
+// TestBatchingIsBounded: cases that need too much memory or time are left out, and every group of
+// figure 5.14 is measured with some messages.
 func TestBatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	const top = 1 << 15

@@ -9,12 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/sim/comparator"
 )
 
-// The series, by the names that plots and JSON give them.
+// The series, by their names in plots and JSON.
 const (
-	// seriesPlus is uniform AllConcur+ over P, as are all of the house's but these three.
+	// seriesPlus is AllConcur+, uniform and over P. The other series of ledgerd's engines are too,
+	// except the next two and seriesEarlyAgree.
 	seriesPlus = "allconcur+"
-	// seriesPlusEarly is AllConcur+ as [Poke19, section 6.2.3] has it, and seriesPlusEventual as
-	// production runs it: uniform, over ◇P.
+	// seriesPlusEarly is AllConcur+ as in [Poke19, section 6.2.3]. seriesPlusEventual is AllConcur+
+	// as production runs it: uniform, over ◇P.
 	seriesPlusEarly    = "allconcur+ non-uniform"
 	seriesPlusEventual = "allconcur+ eventual"
 	seriesAllConcur    = "allconcur"
@@ -31,7 +32,7 @@ const payloadRoom = 64 << 20
 // group is the servers of an experiment.
 type group struct {
 	servers int
-	// reliable is what a shard of this size gets: GS(n,d) for six nines over 24 hours.
+	// reliable is the digraph that a shard of this size gets: GS(n,d) for six nines over 24 hours.
 	reliable *digraph.Digraph
 }
 
@@ -43,7 +44,7 @@ func newGroup(servers int) (*group, error) {
 	return &group{servers: servers, reliable: reliable}, nil
 }
 
-// degree estimates how often a series has a message travel for each server that it reaches.
+// degree estimates how often a message of a series travels, for each server that it reaches.
 func (g *group) degree(series string) float64 {
 	switch series {
 	case seriesAllConcur:
@@ -57,8 +58,8 @@ func (g *group) degree(series string) float64 {
 	}
 }
 
-// engines returns the maker of a series' engines; blockSize is the size of the messages, where it
-// is fixed.
+// engines returns the constructor of a series' engines. blockSize is the size of the messages, if
+// it is fixed.
 func (g *group) engines(series string, blockSize int) func(order.ServerID) (order.Broadcaster,
 	error) {
 	config := allconcur.Config{

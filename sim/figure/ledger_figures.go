@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// transactionBytes is the size of a transaction [Poke19, section 6.5], and batchFixed how many
-	// a message holds where that is not the question.
+	// transactionBytes is the size of a transaction [Poke19, section 6.5]. batchFixed is how many a
+	// message holds in figures that do not vary it.
 	transactionBytes = 250
 	batchFixed       = 4
 )
 
-// deployment is where the servers stand.
+// deployment is the placement of the servers.
 type deployment struct {
 	name  string
 	model func(servers int) (network.Model, error)
@@ -31,14 +31,15 @@ type ledgerCase struct {
 	series     string
 	group      *group
 	batch      int
-	// warmUp and window are in rounds.
+	// warmUp and window are numbers of rounds.
 	warmUp, window int
 }
 
-// weight estimates what a case costs.
+// weight estimates the cost of a case.
 func (c ledgerCase) weight() float64 {
 	n := float64(c.group.servers)
-	return n * n * c.group.degree(c.series) * float64(c.warmUp+c.window) * (1 + float64(c.batch*transactionBytes)/8192)
+	return n * n * c.group.degree(c.series) * float64(c.warmUp+c.window) *
+		(1 + float64(c.batch*transactionBytes)/8192)
 }
 
 // run measures a case.
@@ -52,8 +53,8 @@ func (c ledgerCase) run(ctx context.Context) (measurement, error) {
 		load: load{bytes: bytes}, warmUp: c.warmUp, window: c.window}.measure(ctx)
 }
 
-// windowFor is how many rounds are measured: the dissertation's hundred in small groups, fewer in
-// large ones, whose rounds are alike and dear.
+// windowFor returns how many rounds are measured: the dissertation's hundred in small groups, and
+// fewer in large ones, whose rounds are alike and expensive.
 func windowFor(servers int, quick bool) int {
 	window := max(4, min(100, 1200/servers))
 	if quick {
@@ -75,7 +76,7 @@ func ledgerPanels(f *Figure, x string, logX bool) {
 	}
 }
 
-// runLedger runs cases and adds their points, each named by its series and at its x.
+// runLedger runs cases and adds their points. place returns the series and the x of a case.
 func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCase,
 	place func(ledgerCase) (string, float64)) error {
 	results, err := sweep(ctx, options, cases, ledgerCase.weight, func(ctx context.Context,
@@ -100,12 +101,12 @@ func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCa
 	return nil
 }
 
-// messageSize is figure 6.5.
+// messageSize makes figure 6.5.
 func messageSize(ctx context.Context, f *Figure, options Options) error {
 	ledgerPanels(f, "transactions in a message", true)
 	sizes := map[string][]int{"sdc": {8, 18, 32, 72, 128, 242, 450}, "mdc": {30, 75, 140, 225, 455}}
-	// Messages of large groups and messages of many transactions are both dear; at this product,
-	// links have long been full.
+	// Messages of large groups and messages of many transactions are both expensive. At this
+	// product, links have long been full.
 	product := 300_000
 	if options.Quick {
 		sizes, product = map[string][]int{"sdc": {8, 32, 72}, "mdc": {30, 75}}, 80_000
@@ -155,7 +156,7 @@ func messageSize(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// comparison is figure 6.6.
+// comparison makes figure 6.6.
 func comparison(ctx context.Context, f *Figure, options Options) error {
 	ledgerPanels(f, "servers", true)
 	cases, err := comparisonCases(options)
@@ -193,7 +194,7 @@ func comparison(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// statedRatios are the dissertation's, by deployment and series: latency, throughput.
+// statedRatios are the dissertation's ratios, by deployment and series: latency, throughput.
 var statedRatios = map[string]string{
 	"sdc" + seriesAllConcur: "3.2, 6.4", "mdc" + seriesAllConcur: "3.5, 6.5",
 	"sdc" + seriesEarlyAgree: "5, 10", "mdc" + seriesEarlyAgree: "3.7, 6.5",
@@ -201,7 +202,7 @@ var statedRatios = map[string]string{
 	"sdc" + seriesPaxos: "158, 318", "mdc" + seriesPaxos: "10, 18",
 }
 
-// comparisonCases are those of figure 6.6.
+// comparisonCases returns the cases of figure 6.6.
 func comparisonCases(options Options) ([]ledgerCase, error) {
 	sizes := map[string][]int{"sdc": {8, 18, 32, 72, 128, 242, 450}, "mdc": {30, 75, 140, 225, 455}}
 	if options.Quick {

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// load says what the servers have to say.
+// load is what the servers A-broadcast.
 type load struct {
-	// bytes is the size of the message that a server A-broadcasts as soon as it may, always; with a
-	// rate it is not looked at.
+	// bytes is the size of the message that a server A-broadcasts whenever it may. It is ignored if
+	// there is a rate.
 	bytes int
-	// perMinute, where it is not 0, is how many requests of requestBytes come to each server in a
+	// perMinute, unless it is 0, is how many requests of requestBytes arrive at each server in a
 	// minute, evenly. They gather until the server may A-broadcast, and then go in one message, up
-	// to payloadMax; a server without any is silent until somebody else's message is here.
+	// to payloadMax. A server without any is silent until another server's message arrives.
 	perMinute    int64
 	requestBytes int
 	payloadMax   int
-	// single has one server, the sender, A-broadcast one message of so many bytes, and nobody
-	// anything else.
+	// single makes one server, the sender, A-broadcast one message of bytes bytes. No server
+	// A-broadcasts anything else.
 	single bool
 	sender int
 }
 
-// isFixed tells whether all messages are of one size, and always due.
+// isFixed reports whether all messages are of one size, and always due.
 func (l *load) isFixed() bool { return l.perMinute == 0 && !l.single }
 
-// arrived counts the requests that have come to a server by an instant. The servers' requests are
-// spread over the time between two of one server.
+// arrived counts the requests that have arrived at a server by an instant. The servers' requests
+// are spread over the time between two requests of one server.
 func (l *load) arrived(at time.Duration, server, servers int) int64 {
 	high, low := bits.Mul64(uint64(at), uint64(l.perMinute))
 	low, carry := bits.Add64(low, uint64(time.Minute)/uint64(servers)*uint64(server), 0)
@@ -34,12 +34,12 @@ func (l *load) arrived(at time.Duration, server, servers int) int64 {
 	return int64(requests)
 }
 
-// offered is how many bytes of requests come to a group of so many servers in a second.
+// offered returns how many bytes of requests arrive at a group of the given size in a second.
 func (l *load) offered(servers int) float64 {
 	return float64(l.perMinute) / 60 * float64(servers) * float64(l.requestBytes)
 }
 
-// next is when a server's request of a number from 1 has come.
+// next returns when a server's request with the given number, from 1, has arrived.
 func (l *load) next(number int64, server, servers int) time.Duration {
 	high, low := bits.Mul64(uint64(number), uint64(time.Minute))
 	low, borrow := bits.Sub64(low, uint64(time.Minute)/uint64(servers)*uint64(server), 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// transport is a LogP model by the name that panels have.
+// transport is a LogP model and its name in panels.
 type transport struct {
 	name string
 	logp network.LogP
@@ -26,7 +26,7 @@ type logpCase struct {
 	series    string
 	group     *group
 	load      load
-	// x is where the point goes, and panel where to.
+	// x is the point's x, and panel its panel.
 	panel          string
 	x              float64
 	warmUp, window int
@@ -50,7 +50,7 @@ func (c logpCase) run(ctx context.Context) (measurement, error) {
 	return m, nil
 }
 
-// groups makes the groups of some sizes.
+// groups returns the groups of some sizes.
 func groups(sizes ...int) ([]*group, error) {
 	all := make([]*group, len(sizes))
 	for i, n := range sizes {
@@ -63,7 +63,7 @@ func groups(sizes ...int) ([]*group, error) {
 	return all, nil
 }
 
-// singleRequest is figure 5.10.
+// singleRequest makes figure 5.10.
 func singleRequest(ctx context.Context, f *Figure, options Options) error {
 	sizes := []int{6, 8, 11, 16, 22, 32, 45, 64, 90}
 	if options.Quick {
@@ -144,7 +144,7 @@ func singleRequest(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// decades lists the multiples of powers of ten from one to another.
+// decades lists the multiples of powers of ten in a range.
 func decades(from, to float64, steps []float64) []float64 {
 	var rates []float64
 	for decade := from; decade <= to; decade *= 10 {
@@ -157,7 +157,7 @@ func decades(from, to float64, steps []float64) []float64 {
 	return rates
 }
 
-// requestRate is figure 5.12.
+// requestRate makes figure 5.12.
 func requestRate(ctx context.Context, f *Figure, options Options) error {
 	const requestBytes = 64
 	sizes, rates := []int{8, 16, 32, 64}, decades(10, 1e8, []float64{1, 3.2})
@@ -222,7 +222,7 @@ func requestRate(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// applications is figure 5.13.
+// applications makes figure 5.13.
 func applications(ctx context.Context, f *Figure, options Options) error {
 	const requestBytes = 40
 	cray := transport{"tcp", network.Cray}
@@ -311,13 +311,13 @@ func applications(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// roundsFor is how many rounds a LogP figure measures.
+// roundsFor returns how many rounds a LogP figure measures.
 func roundsFor(servers int) int { return max(2, min(12, 1024/servers)) }
 
 // batchingRequest is the size of a request of figure 5.14, in bytes.
 const batchingRequest = 8
 
-// batching is figure 5.14.
+// batching makes figure 5.14.
 func batching(ctx context.Context, f *Figure, options Options) error {
 	cray := transport{"tcp", network.Cray}
 	sizes, top, step := []int{8, 16, 32, 64, 128, 256, 512, 1024}, 1<<15, 2
@@ -380,9 +380,9 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// batchingIsMeasured leaves out what would be too dear: most messages of large groups, a leader's
-// largest groups, and where unreliable agreement, whose servers copy every message, would take more
-// than a GiB.
+// batchingIsMeasured leaves out cases that would be too expensive: most messages of large groups, a
+// leader's largest groups, and unreliable agreement that would take more than a GiB, since its
+// servers copy every message.
 func batchingIsMeasured(series string, servers, batch, top int) bool {
 	const copiesMax = 1 << 30
 	switch {
@@ -394,7 +394,8 @@ func batchingIsMeasured(series string, servers, batch, top int) bool {
 	return series != seriesUnreliable || servers*servers*batch*batchingRequest <= copiesMax
 }
 
-// overhead notes what reliability costs beside unreliable agreement, and what a leader does.
+// overhead notes the cost of reliability compared with unreliable agreement, and the cost of a
+// leader.
 func overhead(f *Figure, all []*group, top, step int) {
 	reliable, unreliable, leader := f.find("allconcur-throughput"), f.find("unreliable-throughput"),
 		f.find("leader-throughput")

@@ -16,7 +16,7 @@ type membershipCase struct {
 	failures int
 }
 
-// events are the instants of failures and joins, and the end.
+// events returns the instants of failures and joins, and the end.
 func (c membershipCase) events() (failures, joins []failure, until time.Duration) {
 	const (
 		quiet = 30 * time.Millisecond
@@ -36,7 +36,7 @@ func (c membershipCase) events() (failures, joins []failure, until time.Duration
 	return failures, joins, at
 }
 
-// membership is figure 5.11.
+// membership makes figure 5.11.
 func membership(ctx context.Context, f *Figure, options Options) error {
 	const (
 		servers      = 32
@@ -63,7 +63,7 @@ func membership(ctx context.Context, f *Figure, options Options) error {
 	}
 	type outcome struct {
 		requests []int
-		// rounds are when server 0 A-delivered.
+		// rounds are the instants at which server 0 A-delivered.
 		rounds []time.Duration
 	}
 	results, err := sweep(ctx, options, cases, func(c membershipCase) float64 {
@@ -116,8 +116,8 @@ func membership(ctx context.Context, f *Figure, options Options) error {
 	return nil
 }
 
-// waits says how long after each event no round was A-delivered: the longest gap between rounds
-// that begins before the next event.
+// waits describes how long after each event no round was A-delivered: the longest gap between
+// rounds that begins before the next event.
 func waits(rounds []time.Duration, events []failure) string {
 	text := ""
 	for i, event := range events {

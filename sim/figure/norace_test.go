@@ -2,5 +2,5 @@
 
 package figure
 
-// raceEnabled tells that the race detector slows everything down.
+// raceEnabled reports that the race detector slows everything down.
 const raceEnabled = false

@@ -13,7 +13,8 @@ type spread struct {
 	count             int
 }
 
-// spreadOf sorts the samples and finds their median and interval; without samples all is 0.
+// spreadOf sorts the samples and returns their median and interval. Without samples, all fields are
+// 0.
 func spreadOf(samples []time.Duration) spread {
 	count := len(samples)
 	if count == 0 {
@@ -33,8 +34,8 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func seconds(d time.Duration) float64      { return float64(d) / float64(time.Second) }
 
-// significant rounds to so many significant digits, so that what is written is the same wherever it
-// was computed.
+// significant rounds to the given number of significant digits, so that the output does not depend
+// on the machine.
 func significant(x float64, digits int) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A plot's measures, in pixels.
+// The measures of a plot, in pixels.
 const (
 	panelWidth, panelHeight = 460, 330
 	marginLeft, marginRight = 68, 14
@@ -19,7 +19,7 @@ const (
 	panelsAcross            = 2
 )
 
-// colours tell series apart, also to those who see few colours (Okabe and Ito).
+// colours distinguish series, also for colour-blind readers (Okabe and Ito).
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 	"#999999", "#7a5195", "#8c564b"}
 
@@ -30,7 +30,7 @@ type scale struct {
 	start, stop float64
 }
 
-// newScale covers the values, from a round one to a round one.
+// newScale covers the values, with a margin.
 func newScale(values []float64, log bool, start, stop float64) scale {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -63,7 +63,7 @@ func (s scale) at(v float64) float64 {
 	return s.start + share*(s.stop-s.start)
 }
 
-// ticks are round values along the axis.
+// ticks returns round values along the axis.
 func (s scale) ticks() []float64 {
 	var ticks []float64
 	if !s.log {
@@ -93,7 +93,7 @@ func (s scale) ticks() []float64 {
 			}
 		}
 	}
-	if len(ticks) > 9 { // many decades: every other
+	if len(ticks) > 9 { // many decades: every other one
 		var fewer []float64
 		for i := 0; i < len(ticks); i += 2 {
 			fewer = append(fewer, ticks[i])
@@ -103,7 +103,7 @@ func (s scale) ticks() []float64 {
 	return ticks
 }
 
-// tickLabel is short.
+// tickLabel returns a short label.
 func tickLabel(v float64) string {
 	size := math.Abs(v)
 	for _, unit := range []struct {
@@ -129,14 +129,14 @@ func (d *drawing) add(format string, arguments ...any) {
 	d.text.WriteByte('\n')
 }
 
-// label adds text; its contents are escaped.
+// label adds text. It escapes the text.
 func (d *drawing) label(x, y float64, attributes, text string) {
 	fmt.Fprintf(&d.text, `<text x="%.1f" y="%.1f"%s>`, x, y, attributes)
-	_ = xml.EscapeText(&d.text, []byte(text)) // a builder takes everything
+	_ = xml.EscapeText(&d.text, []byte(text)) // writing to a builder never fails
 	d.text.WriteString("</text>\n")
 }
 
-// WriteSVG draws the figure: its panels two in a row.
+// WriteSVG draws the figure, with two panels in a row.
 func (f *Figure) WriteSVG(out io.Writer) error {
 	var d drawing
 	across := min(panelsAcross, max(1, len(f.Panels)))
@@ -180,7 +180,7 @@ func (f *Figure) WriteSVG(out io.Writer) error {
 	return nil
 }
 
-// legendColumns is how many entries stand in a line of the legend.
+// legendColumns returns how many entries stand in a line of the legend.
 func (p *Panel) legendColumns() int {
 	const long = 17
 	for _, series := range p.Series {
@@ -195,7 +195,7 @@ func (p *Panel) legendHeight() int {
 	return (len(p.Series)/p.legendColumns()+1)*legendLine + 6
 }
 
-// xTicks are the points' own places where they are few, and round values else.
+// xTicks returns the points' own places if there are few, and round values otherwise.
 func (p *Panel) xTicks(x scale) []float64 {
 	const few, apart = 9, 24.0
 	xs := p.xs()
@@ -256,7 +256,7 @@ func (p *Panel) draw(d *drawing, width float64) {
 	}
 }
 
-// dashes tells series apart whose colours are the same.
+// dashes distinguishes series that have the same colour.
 func dashes(i int) string {
 	if i >= len(colours) {
 		return ` stroke-dasharray="5 3"`
@@ -264,7 +264,7 @@ func dashes(i int) string {
 	return ""
 }
 
-// line draws one series, with markers where there are few points.
+// line draws one series, with markers unless its points are dense.
 func (p *Panel) line(d *drawing, x, y scale, series, colour string, index int) {
 	var path, markers strings.Builder
 	for _, point := range p.Points {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// sweep runs cases, several at a time and the most expensive first, and returns what came of each
-// in the cases' order. The first error ends it.
+// sweep runs cases, several at a time and the most expensive first, and returns their results in
+// the cases' order. The first error ends it.
 func sweep[Case, Result any](ctx context.Context, options Options, cases []Case,
 	weight func(Case) float64,
 	do func(context.Context, Case) (Result, error)) ([]Result, error) {

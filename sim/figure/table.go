@@ -25,8 +25,8 @@ func (f *Figure) WriteJSON(out io.Writer) error {
 	return nil
 }
 
-// WriteTable writes the figure for people: a table a panel, a line an x, a column a series, and the
-// notes.
+// WriteTable writes the figure for people: a table for each panel, with a line for each x and a
+// column for each series, and the notes.
 func (f *Figure) WriteTable(out io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Figure %s. %s\n", f.Number, f.Title)
@@ -75,7 +75,7 @@ func (p *Panel) table(text *strings.Builder) {
 	}
 }
 
-// cell shows a point, with its confidence interval where that is more than the point.
+// cell formats a point, with its confidence interval unless that equals the point.
 func (p *Panel) cell(series string, x float64) string {
 	at := slices.IndexFunc(p.Points, func(point Point) bool {
 		return point.Series == series && point.X == x
@@ -92,7 +92,8 @@ func (p *Panel) cell(series string, x float64) string {
 	return text
 }
 
-// number shows three significant digits or all before the point, with separators between thousands.
+// number formats three significant digits, or all digits before the point, with separators between
+// thousands.
 func number(x float64) string {
 	size := math.Abs(x)
 	switch {

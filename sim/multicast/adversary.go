@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// drawFaults draws what goes wrong, within what each group tolerates: crashes and hangs for good
-// count against it.
+// drawFaults draws the faults, within what each group tolerates. Crashes and permanent hangs count
+// against it.
 func (p *plan) drawFaults(options Options) {
 	if options.Faults == 0 {
 		return
@@ -19,7 +19,7 @@ func (p *plan) drawFaults(options Options) {
 	window := p.end + between(random, 50*time.Microsecond, time.Millisecond)
 	gone := make([]int, p.deployment.Groups())
 	taken := map[order.Replica]bool{}
-	// Some runs have a theme: everything happens to one group, or is of one kind.
+	// Some runs have a theme: all faults hit one group, or are of one kind.
 	theme, target := Faults(0), -1
 	if random.IntN(3) == 0 {
 		target = random.IntN(p.deployment.Groups())
@@ -60,7 +60,7 @@ func (p *plan) drawFaults(options Options) {
 	}
 }
 
-// faultWeights say how often kinds of fault are drawn, in the order of the bits.
+// faultWeights are the relative frequencies of the kinds of fault, in the order of the bits.
 var faultWeights = []int{12, 4, 9, 6, 5, 3, 1}
 
 // drawKind draws one of the allowed kinds of fault.
@@ -84,7 +84,7 @@ func drawKind(random *rand.Rand, allowed Faults) Faults {
 	panic(fmt.Sprintf("multicast: no kind of fault to draw from %b", allowed))
 }
 
-// drawFault draws the rest of a fault of a kind; false where there is no room for it.
+// drawFault draws the rest of a fault of a kind. It returns false if there is no room for it.
 func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int,
 	taken map[order.Replica]bool) bool {
 	group := f.victim.Group
@@ -158,8 +158,8 @@ func (p *plan) drawClient(random *rand.Rand) order.Replica {
 		Server: order.ServerID(random.IntN(p.deployment.Clients))}
 }
 
-// drawOthers draws the other ends of wires: one process with which the victim has to do, or
-// everybody.
+// drawOthers draws the other ends of wires: one process that the victim communicates with, or all
+// of them.
 func (p *plan) drawOthers(random *rand.Rand, victim order.Replica) []order.Replica {
 	near := slices.Clone(p.deployment.Members(victim.Group))
 	if parent, has := p.deployment.Tree.Parent(victim.Group); has {

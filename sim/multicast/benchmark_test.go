@@ -2,7 +2,7 @@ package multicast
 
 import "testing"
 
-// BenchmarkRun is what a seed costs, on average.
+// BenchmarkRun measures the average cost of a seed.
 func BenchmarkRun(b *testing.B) {
 	for _, engine := range Engines() {
 		b.Run(engine.Name, func(b *testing.B) {

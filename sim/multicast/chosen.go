@@ -14,22 +14,22 @@ import (
 )
 
 // chosen is a stage that does nothing by itself: a search chooses which letter arrives and which
-// operation takes place next. What is in it can be taken down and put back.
+// operation takes place next. Its state can be saved and restored.
 //
-// An operation takes place as a whole, together with its completion: that the two lie apart shows
-// as that its holder is not polled in between. Operations of one attachment take place in order,
-// and those of different attachments in any order.
+// An operation takes place as a whole, together with its completion. A delay between the two is
+// covered by the schedules that do not poll its holder in between. Operations of one attachment
+// take place in order, those of different attachments in any order.
 type chosen struct {
 	world  *World
 	clock  time.Duration
 	links  []chosenLink
-	linkAt map[[2]int]int // the place among links
-	hosts  []*chosenHost  // by process, nil until started
+	linkAt map[[2]int]int // the index in links
+	hosts  []*chosenHost  // by process, nil until it is started
 	// regranted counts changes of permissions.
 	regranted int
 }
 
-// chosenLink holds the letters on the way between two processes or logs.
+// chosenLink holds the letters under way between two processes or logs.
 type chosenLink struct {
 	from, to int
 	letters  []Letter
@@ -55,7 +55,7 @@ func (s *chosen) carry(from, to int, letter Letter) {
 	s.links[at].letters = append(s.links[at].letters, letter)
 }
 
-// arrive lets the first letter of a link arrive.
+// arrive delivers the first letter of a link.
 func (s *chosen) arrive(link int) {
 	l := &s.links[link]
 	letter := l.letters[0]
@@ -71,7 +71,7 @@ func (s *chosen) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
 	return s.hosts[number], nil
 }
 
-// host finds a host by its name, nil where there is none.
+// host returns the host with a name, nil if there is none.
 func (s *chosen) host(id rdmanet.PeerID) *chosenHost {
 	for _, h := range s.hosts {
 		if h != nil && h.id == id {
@@ -81,13 +81,13 @@ func (s *chosen) host(id rdmanet.PeerID) *chosenHost {
 	return nil
 }
 
-// crashed tells whether a process crashed.
+// crashed reports whether a process crashed.
 func (s *chosen) crashed(process int) bool { return s.world.processes[process].crashed }
 
-// errNoLanes: these hosts have regions only.
+// errNoLanes is returned for lanes: these hosts have regions only.
 var errNoLanes = errors.New("multicast: hosts in a search have no lanes")
 
-// chosenHost is a process's host: its memory, and its ways to that of others.
+// chosenHost is a process's host: its memory, and its attachments to the memory of others.
 type chosenHost struct {
 	stage   *chosen
 	number  int
@@ -147,7 +147,7 @@ func (h *chosenHost) Queue(depth int) (rdmanet.Queue, error) {
 	return q, nil
 }
 
-// chosenRegion is memory. Its bytes stay where they are when another state is put back.
+// chosenRegion is memory. Its bytes stay at the same address when another state is restored.
 type chosenRegion struct {
 	host   *chosenHost
 	name   string
@@ -193,7 +193,7 @@ func (r *chosenRegion) Revoke(peer rdmanet.Peer) error {
 	return r.Grant(peer, rdmanet.PermissionNone)
 }
 
-// Await does not wait: forms poll.
+// Await does not wait, because forms poll.
 func (r *chosenRegion) Await(_ context.Context, ready func() bool) error {
 	if !ready() {
 		panic("a form waits")
@@ -204,13 +204,13 @@ func (r *chosenRegion) Await(_ context.Context, ready func() bool) error {
 func (r *chosenRegion) Wake()        {}
 func (r *chosenRegion) Close() error { r.closed = true; return nil }
 
-// chosenAttachment is a process's access to a region, with what it posted and did not take place
-// yet.
+// chosenAttachment is a process's access to a region, with the operations that were posted and did
+// not take place yet.
 type chosenAttachment struct {
 	host         *chosenHost
-	number       int // among the host's
+	number       int // index among the host's attachments
 	region       *chosenRegion
-	regionNumber int // among the owner's
+	regionNumber int // index among the owner's regions
 	grant        uint32
 	permission   rdmanet.Permission
 	err          error
@@ -218,9 +218,9 @@ type chosenAttachment struct {
 }
 
 type chosenOperation struct {
-	rdmanet.Operation // Bytes of a write are a copy
+	rdmanet.Operation // the Bytes of a write are a copy
 	queue             *chosenQueue
-	number            uint64 // among those of the queue
+	number            uint64 // among the operations of the queue
 }
 
 func (a *chosenAttachment) Peer() rdmanet.Peer {
@@ -236,8 +236,8 @@ func (a *chosenAttachment) Close() error {
 	return nil
 }
 
-// end completes all that is pending with an error. What was closed may have taken place: the search
-// has closing lose it.
+// end completes all pending operations with an error. When an attachment is closed, its operations
+// may have taken place; the search treats them as lost.
 func (a *chosenAttachment) end(err error) {
 	if a.err != nil {
 		return
@@ -249,7 +249,7 @@ func (a *chosenAttachment) end(err error) {
 	a.pending = nil
 }
 
-// land lets the first operation take place.
+// land makes the first operation take place.
 func (a *chosenAttachment) land() {
 	o, r := a.pending[0], a.region
 	stage := a.host.stage
@@ -269,24 +269,24 @@ func (a *chosenAttachment) land() {
 	o.queue.complete(o, nil)
 }
 
-// live tells whether what is pending could still take place.
+// live reports whether the pending operations could still take place.
 func (a *chosenAttachment) live() bool {
 	r := a.region
 	return a.err == nil && !r.closed && r.grants[a.host.number].number == a.grant
 }
 
-// chosenQueue has the completions of a process's operations.
+// chosenQueue holds the completions of a process's operations.
 type chosenQueue struct {
 	host   *chosenHost
 	depth  int
-	count  uint64        // operations posted ever
-	posted []chosenEntry // those whose completions are not ready, in the order of posting
+	count  uint64        // operations posted so far
+	posted []chosenEntry // the operations whose completions are not ready, in the order of posting
 	ready  []rdmanet.Completion
 	closed bool
 }
 
-// chosenEntry is an operation in the order of posting: completions to one peer come in that order,
-// to whatever regions they lead.
+// chosenEntry is an operation in the order of posting. Completions of one peer come in that order,
+// whichever regions they concern.
 type chosenEntry struct {
 	number     uint64
 	done       bool
@@ -325,10 +325,10 @@ func (q *chosenQueue) Post(operations ...rdmanet.Operation) error {
 	return nil
 }
 
-// complete ends an operation, and makes ready what waited for it.
+// complete ends an operation, and makes the completions ready that waited for it.
 func (q *chosenQueue) complete(o chosenOperation, err error) {
 	at := slices.IndexFunc(q.posted, func(e chosenEntry) bool { return e.number == o.number })
-	q.posted = slices.Clone(q.posted) // states that were taken down keep theirs
+	q.posted = slices.Clone(q.posted) // saved states keep theirs
 	q.posted[at].done, q.posted[at].completion.Err = true, err
 	peer := q.posted[at].completion.Peer
 	waits := false
@@ -360,7 +360,7 @@ func (q *chosenQueue) Wait(_ context.Context, into []rdmanet.Completion) (int, e
 func (q *chosenQueue) Outstanding() int { return len(q.posted) + len(q.ready) }
 func (q *chosenQueue) Close() error     { q.closed = true; return nil }
 
-// appendLinks appends what is under way between processes and logs, but for operations.
+// appendLinks appends the letters under way between processes and logs.
 func (s *chosen) appendLinks(state []byte) []byte {
 	for _, l := range s.links {
 		for _, letter := range l.letters {
@@ -371,8 +371,8 @@ func (s *chosen) appendLinks(state []byte) []byte {
 	return state
 }
 
-// appendState appends a host's memory and its operations. An operation has the name that its
-// process gives it, nil standing for its tag.
+// appendState appends a host's memory and its operations. name appends a process's own name for an
+// operation, given by its tag.
 func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint64) []byte) []byte {
 	s := h.stage
 	crashed := s.crashed(h.number)
@@ -388,7 +388,7 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 	}
 	for _, a := range h.byRegion() {
 		if crashed && len(a.pending) == 0 {
-			continue // nobody uses it any more
+			continue // the process crashed and does not use it any more
 		}
 		if live := a.live(); live || len(a.pending) > 0 {
 			state = append(state, 3, byte(a.region.host.number), byte(a.regionNumber),
@@ -426,8 +426,7 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 	return state
 }
 
-// byRegion lists a host's ways by the regions to which they lead: which came first matters to
-// nobody.
+// byRegion lists a host's attachments by region. Their order of creation has no effect.
 func (h *chosenHost) byRegion() []*chosenAttachment {
 	compare := func(a, b *chosenAttachment) int {
 		return cmp.Or(cmp.Compare(a.region.host.number, b.region.host.number),
@@ -441,7 +440,7 @@ func (h *chosenHost) byRegion() []*chosenAttachment {
 	return ways
 }
 
-// byPeer lists what is under way peer by peer: completions of one peer come in the order of
+// byPeer lists the operations under way peer by peer. Completions of one peer come in the order of
 // posting, and nothing else depends on that order.
 func (q *chosenQueue) byPeer() []chosenEntry {
 	compare := func(a, b chosenEntry) int {
@@ -468,7 +467,7 @@ func appendBytes(state, b []byte) []byte {
 	return append(binary.AppendUvarint(state, uint64(len(b))), b...)
 }
 
-// described tells what an operation is, for people.
+// described describes the next operation, for people.
 func (a *chosenAttachment) described() string {
 	o := a.pending[0]
 	what := "lands"

@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// TestMain has garbage collected less often: a run leaves much behind and holds little.
+// TestMain makes the garbage collector run less often: a run leaves much garbage and holds little
+// memory.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// share scales a number of seeds to what the run of the tests has time for: all, or a part where
-// they are short or slowed by the race detector.
+// share scales a number of seeds to the available time: all of them, or a part if tests are short
+// or slowed by the race detector.
 func share(seeds int) int {
 	switch {
 	case raceEnabled:
@@ -25,12 +26,12 @@ func share(seeds int) int {
 	return max(seeds, 2)
 }
 
-// totals are what the seeds of a sweep came to together.
+// totals are the summed results of the seeds of a sweep.
 type totals struct {
 	seeds, messages, deliveries, faults, crashed, overwhelmed int
 }
 
-// sweep runs seeds from 1 on, and fails the test with the first that breaks a property.
+// sweep runs seeds from 1 on, and fails the test at the first one that breaks a property.
 func sweep(t *testing.T, options Options, count int) totals {
 	t.Helper()
 	var sum totals

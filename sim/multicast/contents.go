@@ -7,17 +7,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file takes down what a chosen stage holds, and puts it back: process by process, because a
-// choice changes one or two of them.
+// This file saves and restores the state of a chosen stage. It does so process by process, because
+// a choice changes only one or two of them.
 
-// contents are what the stage and its world hold for nobody in particular.
+// contents is the state of the stage and its world that belongs to no process.
 type contents struct {
 	clock   time.Duration
 	links   []chosenLink
 	ordered [][][][]byte // by log and member
 }
 
-// takeDown copies what is there.
+// takeDown copies this state.
 func (s *chosen) takeDown() contents {
 	c := contents{clock: s.clock, links: slices.Clone(s.links)}
 	for i := range c.links {
@@ -33,7 +33,7 @@ func (s *chosen) takeDown() contents {
 	return c
 }
 
-// putBack makes everything what it was. What came to be since then is gone.
+// putBack restores a state. Everything created since then is dropped.
 func (s *chosen) putBack(c contents) {
 	s.clock = c.clock
 	for i := len(c.links); i < len(s.links); i++ {
@@ -45,11 +45,11 @@ func (s *chosen) putBack(c contents) {
 	}
 }
 
-// belongings are what the stage and its world hold for a process.
+// belongings is the state of the stage and its world that belongs to one process.
 type belongings struct {
 	crashed bool
 	letters []Letter
-	memory  []byte        // of all regions, one behind the other
+	memory  []byte        // of all regions, one after the other
 	grants  []chosenGrant // likewise
 	regions []regionState
 	ways    []wayState
@@ -73,7 +73,7 @@ type queueState struct {
 	closed bool
 }
 
-// belongings copies what is there of a process.
+// belongings copies the state of a process.
 func (s *chosen) belongings(number int) *belongings {
 	p := s.world.processes[number]
 	b := &belongings{crashed: p.crashed, letters: slices.Clone(p.letters)}
@@ -103,8 +103,8 @@ func (s *chosen) belongings(number int) *belongings {
 	return b
 }
 
-// giveBack makes a process's belongings what they were. Regions and queues stay where they are;
-// ways that came to be since then are gone.
+// giveBack restores a process's state. Regions and queues stay where they are. Attachments created
+// since then are dropped.
 func (s *chosen) giveBack(number int, b *belongings) {
 	p := &s.world.processes[number]
 	p.crashed, p.letters = b.crashed, slices.Clone(b.letters)
@@ -127,7 +127,7 @@ func (s *chosen) giveBack(number int, b *belongings) {
 	}
 }
 
-// redirect has a read that is under way lead to where a process has its memory now.
+// redirect makes a read under way lead to the current memory of a process.
 func (s *chosen) redirect(number int, tag uint64, into []byte) {
 	for _, a := range s.hosts[number].ways {
 		for i := range a.pending {

@@ -9,33 +9,31 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// Deployment says what groups there are, and what a form has to make do with. It does not change
-// during a run.
+// Deployment describes the groups, and the resources of a form. It does not change during a run.
 type Deployment struct {
-	// Sizes are the numbers of replicas of the groups 0, 1, ...
+	// Sizes are the numbers of replicas of the groups 0, 1, and so on.
 	Sizes []int
 	// Tree connects the groups.
 	Tree *tram.Tree
-	// Clients counts the clients.
+	// Clients is the number of clients.
 	Clients int
-	// Slots is how many entries a finite buffer of the form holds, at least 2: small, so that
-	// buffers wrap around in a run. A form that needs more for a kind of buffer takes a small
+	// Slots is how many entries a finite buffer of the form holds, at least 2. It is small, so that
+	// buffers wrap around in a run. A form that needs more for some kind of buffer takes a small
 	// multiple.
 	Slots int
-	// PayloadMax bounds the payloads, in bytes.
+	// PayloadMax is the maximum size of a payload, in bytes.
 	PayloadMax int
-	// Patience is how long a process waits for another before it does something about it, in
-	// virtual time: retries, takes over, sends a no-op. It may be less than what an operation
-	// takes.
+	// Patience is how long a process waits for another before it acts, in virtual time: it retries,
+	// takes over or sends a no-op. It may be shorter than an operation takes.
 	Patience time.Duration
-	// OperationTimeout is when an operation on a region completes at the latest.
+	// OperationTimeout is the time after which an operation on a region completes at the latest.
 	OperationTimeout time.Duration
 }
 
-// Groups counts the groups.
+// Groups returns the number of groups.
 func (d *Deployment) Groups() int { return len(d.Sizes) }
 
-// Tolerated is how many replicas of a group may fail: f of 2f+1 [TRAM, section 2.2].
+// Tolerated returns how many replicas of a group may fail: f of 2f+1 [TRAM, section 2.2].
 func (d *Deployment) Tolerated(group order.GroupID) int { return (d.Sizes[group] - 1) / 2 }
 
 // Members lists a group's replicas, ascending.
@@ -47,7 +45,7 @@ func (d *Deployment) Members(group order.GroupID) []order.Replica {
 	return members
 }
 
-// Processes lists all replicas, group by group, and then the clients.
+// Processes lists all replicas, group by group, followed by the clients.
 func (d *Deployment) Processes() []order.Replica {
 	var all []order.Replica
 	for group := range d.Sizes {
@@ -59,7 +57,7 @@ func (d *Deployment) Processes() []order.Replica {
 	return all
 }
 
-// PeerOf is a process's name on the fabric.
+// PeerOf returns a process's name on the fabric.
 func PeerOf(process order.Replica) rdmanet.PeerID {
 	return rdmanet.PeerID(strings.ReplaceAll(process.String(), " ", "-"))
 }

@@ -19,7 +19,7 @@ var engines = []Engine{
 // Engines lists the forms.
 func Engines() []Engine { return slices.Clone(engines) }
 
-// EngineNames lists their names.
+// EngineNames lists the forms' names.
 func EngineNames() []string {
 	names := make([]string, len(engines))
 	for i, e := range engines {
@@ -28,7 +28,7 @@ func EngineNames() []string {
 	return names
 }
 
-// engineOf finds an engine and checks the plant.
+// engineOf returns the engine with a name. It checks the plant.
 func engineOf(name, plant string) (Engine, error) {
 	at := slices.IndexFunc(engines, func(e Engine) bool { return e.Name == name })
 	if at < 0 {

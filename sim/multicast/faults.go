@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Faults is a set of the kinds of fault that a run may have.
+// Faults is a set of kinds of fault that a run may have.
 type Faults uint8
 
 // The kinds of fault.
@@ -15,18 +15,20 @@ const (
 	FaultCrash Faults = 1 << iota
 	// FaultClient ends clients: before, between and after their writes.
 	FaultClient
-	// FaultSuspect has leader oracles err: for a while, or until the next error, they name another
-	// leader, each replica's by itself; several lead at once, and take permissions from each other.
+	// FaultSuspect makes leader oracles err: for a while, or until the next error, they name
+	// another leader, each replica's oracle independently. Several replicas lead at once, and take
+	// permissions from each other.
 	FaultSuspect
-	// FaultSlow holds what is on wires between processes for less than the operation timeout.
+	// FaultSlow holds operations and letters on wires between processes for less than the operation
+	// timeout.
 	FaultSlow
-	// FaultHang stops a process's program, for a while or for good; its memory remains readable and
+	// FaultHang stops a process's program, for a while or for good. Its memory remains readable and
 	// writable.
 	FaultHang
 	// FaultPartition cuts wires for longer than the operation timeout: operations end with an error
 	// and may land afterwards.
 	FaultPartition
-	// FaultOverwhelm ends more replicas of a group than it tolerates. Only safety is judged then.
+	// FaultOverwhelm ends more replicas of a group than it tolerates. Then only safety is judged.
 	FaultOverwhelm
 	faultsEnd
 
@@ -34,14 +36,14 @@ const (
 	FaultsAll = faultsEnd - 1
 )
 
-// faultNames are the names on a command line, in the order of the bits.
+// faultNames are the names on the command line, in the order of the bits.
 var faultNames = []string{"crash", "client", "suspect", "slow", "hang", "partition", "overwhelm"}
 
-// FaultNames lists the kinds of fault as ParseFaults takes them.
+// FaultNames lists the kinds of fault as ParseFaults reads them.
 func FaultNames() []string { return append([]string(nil), faultNames...) }
 
-// ParseFaults reads a list of kinds with commas between them; "none" and "all" stand alone. The
-// error wraps ErrOptions.
+// ParseFaults reads a list of kinds separated by commas, or "none" or "all" alone. The error wraps
+// ErrOptions.
 func ParseFaults(list string) (Faults, error) {
 	switch list {
 	case "none", "":
@@ -58,13 +60,13 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("%w: no such fault as %q, use some of %s, or all, or none", ErrOptions,
+		return 0, fmt.Errorf("%w: no such fault as %q; use some of %s, or all, or none", ErrOptions,
 			name, strings.Join(faultNames, ","))
 	}
 	return faults, nil
 }
 
-// String lists the kinds as ParseFaults takes them.
+// String lists the kinds as ParseFaults reads them.
 func (f Faults) String() string {
 	switch f {
 	case 0:

@@ -6,83 +6,83 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Form is one deployment of a form of TRAM, all processes of it. The frame calls it from one
+// Form is one deployment of a form of TRAM, with all its processes. The frame calls it from one
 // goroutine.
 type Form interface {
-	// Submit has a client A-multicast a message, which is due from here on. Where the form has no
-	// room it keeps the message and submits it in a later Poll of the client, in order. The
-	// message's slices are never changed by anyone.
+	// Submit makes a client A-multicast a message. The message is due from here on. If the form has
+	// no room, it keeps the message and submits it in a later Poll of the client, in order. The
+	// message's slices never change.
 	Submit(client order.Replica, message order.Multicast)
-	// Lead tells a replica what its leader oracle says now: who leads its group. It comes once
-	// before the replica's first Poll, and again whenever the oracle changes its mind. Oracles err,
-	// each by itself, and name servers that crashed too; in the end all of a group name one that
-	// lives [TRAM, section 2.1]. A form without leaders ignores it.
+	// Lead tells a replica which server its leader oracle names as the leader of its group. It is
+	// called once before the replica's first Poll, and whenever the oracle changes its output.
+	// Oracles err independently, and also name crashed servers. In the end all oracles of a group
+	// name the same live server [TRAM, section 2.1]. A form without leaders ignores it.
 	Lead(at order.Replica, leader order.ServerID)
-	// Poll has a process, a replica or a client, work once: take its letters, completions, log
-	// entries, look at its memory, and do what follows. It never waits.
+	// Poll makes a process, a replica or a client, work once: it takes its letters, completions and
+	// log entries, reads its memory, and acts on them. It never waits.
 	Poll(at order.Replica)
-	// AppendState appends all that a process's further behaviour depends on, other than what the
+	// AppendState appends everything that a process's further behaviour depends on, except what the
 	// World holds for it (memory, letters, operations under way, logs). Two processes with equal
-	// state behave the same. Instants in it are relative to World.Now. Only the exhaustive search
+	// state behave the same. Its instants are relative to World.Now. Only the exhaustive search
 	// calls it.
 	AppendState(state []byte, at order.Replica) []byte
-	// Describe says in a line where a process stands, for the evidence of a run that does not come
-	// to rest: what it waits for.
+	// Describe describes in a line what a process waits for, as evidence if a run does not come to
+	// rest.
 	Describe(at order.Replica) string
 }
 
-// Copier is a Form whose processes the exhaustive search can copy, which makes it many times as
-// fast; the others it runs from their beginning again and again.
+// Copier is a Form whose processes the exhaustive search can copy, which makes the search many
+// times as fast. The search runs other forms from their beginning again and again.
 type Copier interface {
 	Form
-	// Copy returns what a process is in the form. Nobody changes it from here on. What the World
-	// handed out (hosts, regions, attachments, queues, logs) is shared: the search sees to their
-	// contents.
+	// Copy returns a copy of a process's state in the form. The copy must not change after that.
+	// What the World handed out (hosts, regions, attachments, queues, logs) is shared; the search
+	// saves and restores its contents.
 	Copy(at order.Replica) any
-	// PutBack makes a process what Copy returned, for as long as it does not change anew; it may be
-	// put back again later. The World is what it was then by the time of the call.
+	// PutBack restores a process to what Copy returned, until it changes again. A copy may be
+	// restored several times. By the time of the call, the World is in the state that it had then.
 	PutBack(at order.Replica, copied any)
 }
 
-// Completer is a Form whose processes have completions handled first in each Poll, so that the
-// exhaustive search may have that done at once, when they come.
+// Completer is a Form whose processes handle completions first in each Poll, so the exhaustive
+// search may make them do that as soon as completions come.
 type Completer interface {
 	Form
-	// Complete is what Poll begins with: the process handles what completed, and does no more. With
-	// the clock standing still, it must not matter whether that is done early.
+	// Complete is the first part of Poll: the process handles its completions, and nothing else.
+	// While the clock stands still, doing that early must have no effect.
 	Complete(at order.Replica)
-	// Awaits tells whether anything that the process does depends on whether it has handled the
-	// completion of that tag, if there is no error.
+	// Awaits reports whether the process's behaviour depends on having handled the successful
+	// completion with that tag.
 	Awaits(at order.Replica, tag uint64) bool
-	// AppendOperation appends what an operation is to the process, in place of its tag, which may
-	// be any.
+	// AppendOperation appends a description of a process's operation, in place of its tag, which is
+	// arbitrary.
 	AppendOperation(state []byte, at order.Replica, tag uint64) []byte
 }
 
-// Maker makes a form in a world: it starts the hosts that it needs, exposes and grants regions,
-// attaches. Plant is "" or one of Engine.Plants.
+// Maker makes a form in a world: it starts the hosts that it needs, exposes and grants regions, and
+// attaches. plant is "" or one of Engine.Plants.
 type Maker func(world *World, plant string) (Form, error)
 
 // Engine is a form with its name.
 type Engine struct {
 	Name string
 	New  Maker
-	// Plants names the bugs that can be planted, to see that they are found.
+	// Plants names the bugs that can be planted, to show that they are found.
 	Plants []string
-	// Story is half a line on what it is.
+	// Story describes the form in half a line.
 	Story string
 }
 
 // Errors of the frame.
 var (
-	// ErrOptions says that options do not fit together, or are out of bounds.
+	// ErrOptions is returned for options that are inconsistent or out of bounds.
 	ErrOptions = errors.New("multicast: bad options")
-	// ErrEngine says that there is no engine of a name, or that it has no such plant.
+	// ErrEngine is returned for an unknown engine, or for a plant that the engine does not have.
 	ErrEngine = errors.New("multicast: unknown engine")
 )
 
-// The engines that Engines lists. Sequencer is the frame's own: it is trivially right, and shows
-// that the frame finds what is wrong.
+// The engines that Engines lists. Sequencer belongs to the frame: it is trivially correct, and
+// shows that the frame finds errors.
 const (
 	EngineTRAM       = "tram"
 	EngineLeaderless = "tram-leaderless"

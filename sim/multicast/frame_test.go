@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// firstFailure gives the first of limit seeds that breaks a property first of all, "" standing for
-// any.
+// firstFailure returns the first of limit seeds that breaks a property first. "" stands for any
+// property.
 func firstFailure(t *testing.T, options Options, property order.Property, limit int) (Options,
 	Result) {
 	t.Helper()
@@ -36,14 +36,14 @@ func firstFailure(t *testing.T, options Options, property order.Property, limit 
 	return options, found
 }
 
-// TestPlantedBugsAreCaughtAndShrink has each bug of the sequencer break what it should, and cut
-// down to a run that a reader can follow.
+// TestPlantedBugsAreCaughtAndShrink checks that each bug of the sequencer breaks the expected
+// property, and shrinks to a run that a reader can follow.
 func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		plant    string
 		property order.Property
-		messages int // the most that may be left
+		messages int // the maximum that may be left
 		evidence []string
 	}{
 		{plantLostDelivery, order.Validity, 4, []string{"is correct and never A-delivers it"}},
@@ -59,7 +59,7 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	}
 	for _, c := range cases {
 		if raceEnabled && c.messages != 4 {
-			continue // the quick ones will do
+			continue // the fast ones suffice
 		}
 		t.Run(fmt.Sprintf("%s breaks %s", c.plant, c.property), func(t *testing.T) {
 			t.Parallel()
@@ -95,8 +95,7 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	}
 }
 
-// TestFaultsMatter shows that the bug of a leader that is alone with the order needs faults to be
-// seen, of several kinds.
+// TestFaultsMatter shows that the bug of a lone leader only shows with faults, of several kinds.
 func TestFaultsMatter(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Plant: plantLoneLeader}
@@ -112,7 +111,7 @@ func TestFaultsMatter(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameTrace runs seeds twice, once beside others, and compares every line.
+// TestSameSeedSameTrace runs seeds twice, once concurrently with others, and compares every line.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	for _, engine := range Engines() {
@@ -142,8 +141,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// TestSeedsDrawEverything looks at what seeds draw: all numbers of groups and replicas, all shapes
-// of the tree, all kinds of fault, one group's messages, everybody's.
+// TestSeedsDrawEverything checks that seeds draw all numbers of groups and replicas, all shapes of
+// the tree, all kinds of fault, and messages to one group and to all groups.
 func TestSeedsDrawEverything(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -201,8 +200,8 @@ func TestSeedsDrawEverything(t *testing.T) {
 	}
 }
 
-// TestNobodyFailsBeyondTolerance counts who is gone when runs end, by whatever chance leaders were
-// hurt.
+// TestNobodyFailsBeyondTolerance counts the failed replicas at the end of runs, however leaders
+// were hit.
 func TestNobodyFailsBeyondTolerance(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Faults: FaultCrash | FaultSuspect | FaultHang,
@@ -226,8 +225,7 @@ func TestNobodyFailsBeyondTolerance(t *testing.T) {
 	}
 }
 
-// TestOnlySomeOfThePlan leaves out messages and faults one by one, and the others stay what they
-// are.
+// TestOnlySomeOfThePlan leaves out messages and faults one by one. The others must stay the same.
 func TestOnlySomeOfThePlan(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Faults: FaultsAll, Seed: 8}

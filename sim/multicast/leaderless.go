@@ -15,11 +15,11 @@ import (
 
 // The bugs that can be planted in the leaderless form.
 const (
-	// one member writes an entry to one other, and nobody takes over: it is lost with its writer
+	// one member writes an entry to one other, and no member takes over: it is lost with its writer
 	plantLoneWriter   = "lone-writer"
-	plantEarlyReuse   = "early-reuse"   // a ring's bytes are written over before they were read
-	plantOutOfTurn    = "out-of-turn"   // a stream's entries are taken as they come
-	plantEnteredTwice = "entered-twice" // a message that several members propose enters as often
+	plantEarlyReuse   = "early-reuse"   // a ring's bytes are overwritten before they are read
+	plantOutOfTurn    = "out-of-turn"   // a stream's entries are taken in the order of arrival
+	plantEnteredTwice = "entered-twice" // a message enters once for each proposal
 	// clients enter at the first destination, not at the lowest common ancestor
 	plantWrongAncestor = "wrong-ancestor"
 )
@@ -27,12 +27,12 @@ const (
 var leaderlessPlants = []string{plantLoneWriter, plantEarlyReuse, plantOutOfTurn, plantEnteredTwice,
 	plantWrongAncestor}
 
-// tick is what the streams count time in.
+// tick is the unit of time of the streams.
 const tick = time.Microsecond
 
-// leaderless is TRAM over logs without leaders: each group has an ideal log, its members run a
+// leaderless is TRAM over logs without leaders. Each group has an ideal log, its members run a
 // tram.Relay over it, and streams lead from parents to children (package tram/stream). A client
-// sends a message to f+1 members of the lowest common ancestor, who propose it.
+// sends a message to f+1 members of the lowest common ancestor, which propose it.
 type leaderless struct {
 	world    *World
 	plant    string
@@ -41,7 +41,7 @@ type leaderless struct {
 	clients  map[order.Replica]*leaderlessClient
 }
 
-// leaderlessClient is what a client has to do.
+// leaderlessClient is the state of a client.
 type leaderlessClient struct {
 	// letters are to be sent, one a Poll, so that a client can crash between two.
 	letters []clientLetter
@@ -60,12 +60,12 @@ type leaderlessReplica struct {
 	queue rdmanet.Queue
 	log   *Log
 	relay *tram.Relay
-	// entered holds the messages that entered here; waiting are those from clients that are to be
-	// proposed.
+	// entered holds the messages that entered here. waiting are the clients' messages that are
+	// still to be proposed.
 	entered map[order.MessageID]bool
 	waiting [][]byte
-	// proposing tells that a proposal of this replica is not ordered yet. It has one at a time, as
-	// a server has one message a round.
+	// proposing reports that a proposal of this replica is not ordered yet. It has one at a time,
+	// as a server has one message a round.
 	proposing   bool
 	down        []*downstream // by ascending child
 	up          *upstream     // nil at the root
@@ -108,10 +108,10 @@ func newLeaderless(world *World, plant string) (Form, error) {
 	return l, nil
 }
 
-// config is what the members of a parent and a child agree on.
+// config returns the configuration that the members of a parent and a child agree on.
 func (l *leaderless) config(parent, child order.GroupID) streams.Config {
 	d := l.world.Deployment()
-	const head = 64 // of a message, beside its payload
+	const head = 64 // of a message, besides its payload
 	config := streams.Config{
 		Writers: servers(d.Sizes[parent]), Carriers: servers(d.Sizes[child]),
 		Stretch: uint64(1 + d.Slots%3), Patience: uint64(max(d.Patience/tick, 1)),
@@ -171,7 +171,7 @@ func (l *leaderless) join(parent, child order.GroupID) error {
 	return nil
 }
 
-// Submit has a client send a message to f+1 members of the group where it enters.
+// Submit makes a client send a message to f+1 members of the group where it enters.
 func (l *leaderless) Submit(client order.Replica, m order.Multicast) {
 	d := l.world.Deployment()
 	enter := d.Tree.LCA(m.To)
@@ -187,10 +187,10 @@ func (l *leaderless) Submit(client order.Replica, m order.Multicast) {
 	}
 }
 
-// Lead means nothing where nobody leads.
+// Lead does nothing: this form has no leaders.
 func (l *leaderless) Lead(order.Replica, order.ServerID) {}
 
-// Poll has a process work.
+// Poll makes a process work.
 func (l *leaderless) Poll(at order.Replica) {
 	if c := l.clients[at]; c != nil {
 		if len(c.letters) > 0 {
@@ -203,7 +203,7 @@ func (l *leaderless) Poll(at order.Replica) {
 	l.replicas[at].poll()
 }
 
-// poll has a replica work: what came in first, then what follows from it.
+// poll makes a replica work: it reads its inputs first, then acts on them.
 func (r *leaderlessReplica) poll() {
 	for _, letter := range r.form.world.Receive(r.self) {
 		r.read(letter)
@@ -226,12 +226,12 @@ func (r *leaderlessReplica) poll() {
 const (
 	letterMessage  byte = iota + 1 // from a client: a message to propose
 	letterWantRing                 // a writer lost its way to a ring
-	letterRing                     // a ring is there: its life and the carrier's position
+	letterRing                     // a ring is ready: its life and the carrier's position
 	letterWantBack                 // a carrier lost its way back
-	letterBack                     // it is open
+	letterBack                     // the way back is open
 )
 
-// read takes a letter.
+// read handles a letter.
 func (r *leaderlessReplica) read(letter Letter) {
 	kind, body := letter.Bytes[0], letter.Bytes[1:]
 	switch kind {
@@ -264,7 +264,7 @@ func (r *leaderlessReplica) read(letter Letter) {
 	}
 }
 
-// ordered takes an entry of the log: what one member proposed at once.
+// ordered handles an entry of the log: one proposal of one member.
 func (r *leaderlessReplica) ordered(entry []byte) {
 	proposer := order.ServerID(binary.BigEndian.Uint32(entry))
 	if proposer == r.self.Server {
@@ -276,14 +276,15 @@ func (r *leaderlessReplica) ordered(entry []byte) {
 		entry = entry[12+length:]
 		m, err := decodeMessage(payload)
 		if err != nil {
-			panic(fmt.Sprintf("the log of group %d holds what nobody proposed: %v", r.self.Group,
+			panic(fmt.Sprintf("the log of group %d holds an entry that was not proposed: %v",
+				r.self.Group,
 				err))
 		}
 		r.take(tram.Item{Number: number, Message: m}, payload)
 	}
 }
 
-// take takes an item in the log's order.
+// take handles an item in the log's order.
 func (r *leaderlessReplica) take(item tram.Item, payload []byte) {
 	id := item.Message.ID
 	if item.Number == 0 {
@@ -312,7 +313,7 @@ func (r *leaderlessReplica) take(item tram.Item, payload []byte) {
 	}
 }
 
-// outOfTurn is a relay that holds a number for the next one.
+// outOfTurn returns a relay that accepts the given number next.
 func outOfTurn(tree *tram.Tree, relay *tram.Relay, number uint64) *tram.Relay {
 	state := relay.AppendState(nil)
 	binary.BigEndian.PutUint64(state[8:], number-1)
@@ -323,7 +324,7 @@ func outOfTurn(tree *tram.Tree, relay *tram.Relay, number uint64) *tram.Relay {
 	return forgetful
 }
 
-// propose has the log order what is here, if nothing of this replica's is under way.
+// propose proposes everything that waits here, unless a proposal of this replica is under way.
 func (r *leaderlessReplica) propose() {
 	if r.proposing || len(r.waiting) == 0 && (r.up == nil || !r.up.carrier.Pending()) {
 		return
@@ -350,8 +351,8 @@ func (r *leaderlessReplica) propose() {
 	r.log.Propose(r.self, proposal)
 }
 
-// complete takes completions. Operations are tagged with the life of what they go to, and the
-// process there.
+// complete handles completions. An operation's tag holds the life of the attachment and the process
+// at its other end.
 func (r *leaderlessReplica) complete() {
 	for count := r.queue.Poll(r.completions[:]); count > 0; count = r.queue.Poll(r.completions[:]) {
 		for _, done := range r.completions[:count] {
@@ -365,18 +366,18 @@ func (r *leaderlessReplica) complete() {
 	}
 }
 
-// tag marks an operation.
+// tag returns the tag of an operation.
 func tag(life uint32, peer order.Replica) uint64 {
 	return uint64(life)<<32 | uint64(peer.Group)<<16 | uint64(peer.Server)
 }
 
-// tagged reads a mark.
+// tagged splits a tag.
 func tagged(tag uint64) (life uint32, peer order.Replica) {
 	return uint32(tag >> 32), order.Replica{Group: order.GroupID(tag >> 16 & 0xffff),
 		Server: order.ServerID(tag & 0xffff)}
 }
 
-// downTo is the stream to a child.
+// downTo returns the stream to a child.
 func (r *leaderlessReplica) downTo(child order.GroupID) *downstream {
 	at, exact := slices.BinarySearchFunc(r.down, child, func(d *downstream,
 		child order.GroupID) int {
@@ -388,7 +389,7 @@ func (r *leaderlessReplica) downTo(child order.GroupID) *downstream {
 	return r.down[at]
 }
 
-// Copy gives what a process knows.
+// Copy returns a copy of a process's state.
 func (l *leaderless) Copy(at order.Replica) any {
 	if c := l.clients[at]; c != nil {
 		return c.copy()
@@ -396,7 +397,7 @@ func (l *leaderless) Copy(at order.Replica) any {
 	return l.replicas[at].copy()
 }
 
-// PutBack has a process know that again.
+// PutBack restores a process's state.
 func (l *leaderless) PutBack(at order.Replica, copied any) {
 	switch known := copied.(type) {
 	case *leaderlessClient:
@@ -410,7 +411,7 @@ func (c *leaderlessClient) copy() *leaderlessClient {
 	return &leaderlessClient{letters: slices.Clip(c.letters)}
 }
 
-// AppendState appends what a process knows.
+// AppendState appends a process's state.
 func (l *leaderless) AppendState(state []byte, at order.Replica) []byte {
 	if c := l.clients[at]; c != nil {
 		return fmt.Appendf(state, "%v", c.letters)
@@ -418,7 +419,7 @@ func (l *leaderless) AppendState(state []byte, at order.Replica) []byte {
 	return l.replicas[at].appendState(state)
 }
 
-// Describe tells where a process stands.
+// Describe describes a process's state.
 func (l *leaderless) Describe(at order.Replica) string {
 	if c := l.clients[at]; c != nil {
 		return fmt.Sprintf("has %d letters to send", len(c.letters))

@@ -12,7 +12,7 @@ import (
 )
 
 // downstream is a stream to a child, at a member of the parent: a writer, a ring at each carrier,
-// and a region to which the carriers write back.
+// and a region to which the carriers write feedback.
 type downstream struct {
 	child   order.GroupID
 	entries [][]byte // the stream, as this member has it: entry n is entries[n-1]
@@ -21,9 +21,9 @@ type downstream struct {
 	rings   []ringEnd      // by carrier
 }
 
-// ringEnd is a writer's way to a ring.
+// ringEnd is a writer's end of a ring.
 type ringEnd struct {
-	attachment rdmanet.Attachment // nil where there is none
+	attachment rdmanet.Attachment // nil while not attached
 	life       uint32
 	lost       bool
 	lostAt     uint64
@@ -39,12 +39,12 @@ type upstream struct {
 	backs   []backEnd // by writer
 }
 
-// backEnd is a carrier's way back to a writer.
+// backEnd is a carrier's end of the way back to a writer.
 type backEnd struct {
-	attachment rdmanet.Attachment // nil where there is none
+	attachment rdmanet.Attachment // nil while not attached
 	term       uint32             // counts the attachments
 	busy       bool               // a write is under way
-	news       bool               // there is something to tell
+	news       bool               // there is feedback to write
 	lost       bool
 	lostAt     uint64
 }
@@ -86,13 +86,13 @@ func (r *leaderlessReplica) openUp(parent order.GroupID, config streams.Config) 
 	return nil
 }
 
-// peer is a process as the fabric knows it. Nobody restarts here.
+// peer returns a process as the fabric knows it. Processes do not restart here.
 func (l *leaderless) peer(of order.Replica) rdmanet.Peer {
 	host := l.replicas[of].host
 	return rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}
 }
 
-// renew begins a new life of a writer's ring: nothing of the old one lands any more.
+// renew begins a new life of a writer's ring. Nothing of the old life lands any more.
 func (u *upstream) renew(r *leaderlessReplica, writer order.Replica) (streams.Life, error) {
 	ring, peer := u.rings[writer.Server], r.form.peer(writer)
 	if err := ring.Revoke(peer); err != nil {
@@ -105,7 +105,7 @@ func (u *upstream) renew(r *leaderlessReplica, writer order.Replica) (streams.Li
 	return u.lives[writer.Server], ring.Grant(peer, rdmanet.PermissionReadWrite)
 }
 
-// attach has a writer take its ring.
+// attach attaches a writer to its ring.
 func (d *downstream) attach(r *leaderlessReplica, carrier order.Replica, life streams.Life,
 	position uint64) error {
 	attachment, err := r.host.Attach(context.Background(), PeerOf(carrier),
@@ -117,7 +117,7 @@ func (d *downstream) attach(r *leaderlessReplica, carrier order.Replica, life st
 	return d.writer.Attach(carrier.Server, life, position)
 }
 
-// renew lets a carrier write back anew: nothing that it wrote before lands any more.
+// renew lets a carrier write feedback again. Nothing that it wrote before lands any more.
 func (d *downstream) renew(r *leaderlessReplica, carrier order.Replica) error {
 	peer := r.form.peer(carrier)
 	if err := d.back.Revoke(peer); err != nil {
@@ -126,7 +126,7 @@ func (d *downstream) renew(r *leaderlessReplica, carrier order.Replica) error {
 	return d.back.Grant(peer, rdmanet.PermissionReadWrite)
 }
 
-// attach has a carrier take its way back.
+// attach attaches a carrier to its way back.
 func (u *upstream) attach(r *leaderlessReplica, writer order.Replica) error {
 	attachment, err := r.host.Attach(context.Background(), PeerOf(writer),
 		fmt.Sprintf("back/%d", r.self.Group))
@@ -138,20 +138,20 @@ func (u *upstream) attach(r *leaderlessReplica, writer order.Replica) error {
 	return nil
 }
 
-// lose notes that a ring is out of reach.
+// lose records that a ring is out of reach.
 func (d *downstream) lose(r *leaderlessReplica, carrier order.ServerID) {
 	d.writer.Detach(carrier)
 	d.rings[carrier] = ringEnd{lost: true, lostAt: uint64(r.form.world.Now() / tick)}
 	r.form.world.Note(r.self, "has lost its ring at %d/%d", d.child, carrier)
 }
 
-// lose notes that a writer is out of reach.
+// lose records that a writer is out of reach.
 func (u *upstream) lose(r *leaderlessReplica, writer order.ServerID) {
 	u.backs[writer] = backEnd{term: u.backs[writer].term, lost: true,
 		lostAt: uint64(r.form.world.Now() / tick)}
 }
 
-// completed takes the completion of a write into a ring.
+// completed handles the completion of a write into a ring.
 func (d *downstream) completed(r *leaderlessReplica, carrier order.ServerID, life uint32,
 	err error) {
 	d.writer.Completed(carrier)
@@ -160,7 +160,7 @@ func (d *downstream) completed(r *leaderlessReplica, carrier order.ServerID, lif
 	}
 }
 
-// completed takes the completion of what was written back.
+// completed handles the completion of a write of feedback.
 func (u *upstream) completed(r *leaderlessReplica, writer order.ServerID, term uint32, err error) {
 	end := &u.backs[writer]
 	if end.attachment == nil || end.term != term {
@@ -172,7 +172,7 @@ func (u *upstream) completed(r *leaderlessReplica, writer order.ServerID, term u
 	}
 }
 
-// poll has the stream to a child go on.
+// poll advances the stream to a child.
 func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 	for carrier := range d.rings {
 		d.writer.Feedback(order.ServerID(carrier), streams.FeedbackAt(d.back,
@@ -180,7 +180,7 @@ func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 		end := &d.rings[carrier]
 		if patience := r.form.world.Deployment().Patience; end.lost &&
 			now >= end.lostAt+uint64(patience/tick) {
-			end.lost = false // it is answered once, or the carrier is gone
+			end.lost = false // the letter gets one answer, unless the carrier has crashed
 			r.form.world.Send(r.self, order.Replica{Group: d.child,
 				Server: order.ServerID(carrier)}, []byte{letterWantRing})
 		}
@@ -208,7 +208,7 @@ func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 	}
 }
 
-// poll has the stream from the parent go on.
+// poll advances the stream from the parent.
 func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 	u.carrier.Poll()
 	u.carrier.Advance(r.relay.Position(), r.relay.Position())
@@ -231,7 +231,7 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 		}
 		feedback, err := u.carrier.Report(to.Server)
 		if err != nil {
-			continue // it has no ring, so it needs none
+			continue // it has no ring, so it needs no feedback
 		}
 		end.news, end.busy = false, true
 		operation := rdmanet.Operation{
@@ -245,7 +245,7 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 	}
 }
 
-// copy gives a replica that goes its own way.
+// copy returns an independent replica in the same state.
 func (r *leaderlessReplica) copy() *leaderlessReplica {
 	own := *r
 	own.relay, own.entered, own.waiting, own.down = r.relay.Clone(), maps.Clone(r.entered),
@@ -265,7 +265,7 @@ func (r *leaderlessReplica) copy() *leaderlessReplica {
 	return &own
 }
 
-// appendState appends what a replica knows, for a search.
+// appendState appends a replica's state, for a search.
 func (r *leaderlessReplica) appendState(state []byte) []byte {
 	state = r.relay.AppendState(state)
 	// fmt sorts maps by their keys

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestLeaderlessPlants has each bug of the leaderless form break what it should.
+// TestLeaderlessPlants checks that each bug of the leaderless form breaks the expected property.
 func TestLeaderlessPlants(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestLeaderlessPlants(t *testing.T) {
 	}
 }
 
-// TestLeaderlessTree has every shape of tree carry one message to all groups.
+// TestLeaderlessTree carries one message to all groups over every shape of tree.
 func TestLeaderlessTree(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -51,7 +51,7 @@ func TestLeaderlessTree(t *testing.T) {
 	}
 }
 
-// TestSearchOfTheLeaderless looks at every schedule of small deployments.
+// TestSearchOfTheLeaderless searches every schedule of small deployments.
 func TestSearchOfTheLeaderless(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -72,7 +72,7 @@ func TestSearchOfTheLeaderless(t *testing.T) {
 		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, result.States,
 			result.Transitions, result.Ends, result.Depth)
 	}
-	// A search by running the form again and again, not by copies, comes to the same states.
+	// A search that runs the form again and again instead of copying it reaches the same states.
 	options := SearchOptions{Engine: EngineLeaderless, Groups: 2, Replicas: 1, Messages: 1,
 		Ticks: 1}
 	copied, _ := Search(context.Background(), options)

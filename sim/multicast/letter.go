@@ -15,8 +15,8 @@ type Letter struct {
 	Bytes []byte
 }
 
-// appendMessage appends a message in a form that decodeMessage reads: for drivers that carry
-// messages in letters and logs.
+// appendMessage appends a message in the encoding that decodeMessage reads. Drivers that carry
+// messages in letters and logs use it.
 func appendMessage(b []byte, m order.Multicast) []byte {
 	b = binary.AppendUvarint(b, uint64(m.ID.Sender.Group))
 	b = binary.AppendUvarint(b, uint64(m.ID.Sender.Server))
@@ -28,7 +28,7 @@ func appendMessage(b []byte, m order.Multicast) []byte {
 	return append(b, m.Payload...)
 }
 
-// errMessage says that bytes are not a message as appendMessage writes it.
+// errMessage is returned for bytes that appendMessage does not write.
 var errMessage = errors.New("multicast: malformed message")
 
 // decodeMessage reads what appendMessage wrote. The payload is a part of b.

@@ -9,26 +9,27 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// Options says what is run. The same options give the same run, event for event.
+// Options describes a run. The same options give the same run, event for event.
 type Options struct {
-	// Engine is the name of a form, and Plant a bug that is planted in it, "" for none.
+	// Engine is the name of a form, and Plant a bug to plant in it, "" for none.
 	Engine, Plant string
-	// Seed draws what the other options leave open.
+	// Seed draws everything that the other options leave open.
 	Seed uint64
-	// Groups is the number of groups, up to GroupsMax; 0 leaves it to the seed. Replicas is the
-	// size of each, up to ReplicasMax; 0 leaves the sizes to the seed.
+	// Groups is the number of groups, up to GroupsMax. 0 lets the seed choose. Replicas is the size
+	// of each group, up to ReplicasMax. 0 lets the seed choose the sizes.
 	Groups, Replicas int
-	// Tree connects the groups, whose number is then Groups; nil leaves it to the seed.
+	// Tree connects the groups. If it is set, Groups must be its number of groups; nil lets the
+	// seed choose.
 	Tree *tram.Tree
-	// Messages is how many messages are submitted, up to MessagesLimit; 0 leaves it to the seed, up
+	// Messages is how many messages are submitted, up to MessagesLimit. 0 lets the seed choose, up
 	// to MessagesMax.
 	Messages int
 	// Faults are the kinds of fault that the seed may draw.
 	Faults Faults
-	// OnlyMessages and OnlyFaults leave out all messages and faults of the plan but those with
-	// these numbers; nil keeps all.
+	// OnlyMessages and OnlyFaults keep only the messages and faults of the plan with these numbers;
+	// nil keeps all.
 	OnlyMessages, OnlyFaults []int
-	// Trace, where it is not nil, is told what happens, an event a line.
+	// Trace receives the events, one a line, unless it is nil.
 	Trace io.Writer
 
 	// form is run instead of an engine, by tests.
@@ -58,7 +59,7 @@ func (o *Options) Validate() error {
 	return err
 }
 
-// maker finds what makes the form.
+// maker returns the maker of the form.
 func (o *Options) maker() (Maker, error) {
 	if o.form != nil {
 		return o.form, nil
@@ -67,24 +68,25 @@ func (o *Options) maker() (Maker, error) {
 	return engine.New, err
 }
 
-// Result is what a run came to.
+// Result is the result of a run.
 type Result struct {
 	Seed uint64
-	// Violations are what the oracles found broken, safety first; none if the run passed.
+	// Violations are the broken properties that the oracles found, safety first. It is empty if the
+	// run passed.
 	Violations []*order.Violation
 	// Plan describes what the seed decided before the run.
 	Plan string
-	// Groups and Replicas count the deployment's, Messages what was submitted, Deliveries what was
-	// A-delivered by all replicas together, Faults what went wrong.
+	// Groups and Replicas count those of the deployment, Messages the submitted messages,
+	// Deliveries the A-deliveries of all replicas together, Faults the faults that struck.
 	Groups, Replicas, Messages, Deliveries, Faults int
-	// Crashed are the processes that crashed, or hang for good, in that order.
+	// Crashed are the processes that crashed or hang for good, in the order of these events.
 	Crashed []order.Replica
-	// Overwhelmed tells that a group lost more than it tolerates, so that only safety was judged.
+	// Overwhelmed reports that a group lost more than it tolerates, so only safety was judged.
 	Overwhelmed bool
-	// Events counts what happened, and Elapsed is the virtual time that it took.
+	// Events counts the events, and Elapsed is the virtual time of the run.
 	Events  int
 	Elapsed time.Duration
-	// Hash is over all that the frame saw; two runs with one hash went alike.
+	// Hash covers everything that the frame saw. Two runs with the same hash went alike.
 	Hash uint64
 	// submitted and struck are the numbers of the plan's messages and faults.
 	submitted, struck []int
@@ -92,9 +94,8 @@ type Result struct {
 
 // Properties that only this frame judges.
 const (
-	// Contract: a form does what Form says: it does not panic.
+	// Contract: a form keeps the contract of Form and does not panic.
 	Contract order.Property = "contract"
-	// Progress: all that is due is A-delivered within bounded time once nothing goes wrong any
-	// more.
+	// Progress: all due messages are A-delivered within bounded time after the last fault.
 	Progress order.Property = "progress"
 )

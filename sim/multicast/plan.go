@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// plan is all that a seed decides before a run: who there is, how the weather is, what is
-// submitted, what is hurt. Messages and faults are numbered from 1, and can be left out one by one.
+// plan is everything that a seed decides before a run: the deployment, the weather, the submissions
+// and the faults. Messages and faults are numbered from 1, and can be left out one by one.
 type plan struct {
 	deployment Deployment
 	shape      string // of the tree
@@ -20,17 +20,17 @@ type plan struct {
 	// submissions and faults are in the order of their instants.
 	submissions []submission
 	faults      []fault
-	// end is when nothing is submitted or hurt any more.
+	// end is the instant after which nothing is submitted and no fault lasts.
 	end time.Duration
 }
 
-// weather is how quick everything is.
+// weather is the speed of everything.
 type weather struct {
-	delay time.Duration   // the longest way of an operation or a letter, but for one in 16
-	paces []time.Duration // of each process: about how long it is from one Poll to the next
+	delay time.Duration   // the longest way of an operation or a letter, except for one in 16
+	paces []time.Duration // of each process: the approximate time from one Poll to the next
 }
 
-// submission is one message that a client is to submit.
+// submission is one message that a client will submit.
 type submission struct {
 	number  int
 	at      time.Duration
@@ -39,26 +39,27 @@ type submission struct {
 	payload []byte
 }
 
-// fault is one thing that is to go wrong.
+// fault is one fault to inject.
 type fault struct {
 	number int
 	kind   Faults
-	// at is when; or, where after is not 0, the fault strikes once the victim has taken that many
-	// steps or A-delivered that many messages since.
+	// at is the instant of the fault. If after is not 0, the fault strikes once the victim has
+	// taken that many steps, or A-delivered that many messages, since then.
 	at       time.Duration
 	after    int
 	delivers bool
-	// victim is who is hurt; where leads holds, whoever leads its group at that moment.
+	// victim is the process that is hit. If leads is set, it is the leader of that group at that
+	// moment.
 	victim order.Replica
 	leads  bool
-	// others are at the wires' other ends; other is whom oracles name.
+	// others are at the wires' other ends. other is the server that oracles name.
 	others []order.Replica
 	other  order.ServerID
-	// span is for how long, 0 for good.
+	// span is the duration, 0 for good.
 	span time.Duration
-	// told are the replicas whose oracle errs, and late how much later each does; turns is how
-	// often each goes back to the leader before and errs again. What the leader before has on the
-	// way to the others is held meanwhile, for held.
+	// told are the replicas whose oracle errs, and late is how much later each does. turns is how
+	// often each returns to the previous leader and errs again. Operations of the previous leader
+	// to the others are held back for held.
 	told  []order.Replica
 	late  []time.Duration
 	turns int
@@ -83,7 +84,7 @@ func between(random *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(random.Int64N(int64(high-low)+1))
 }
 
-// Bounds of what a seed draws.
+// Bounds of a drawn plan.
 const (
 	// GroupsMax and ReplicasMax bound the groups and their replicas.
 	GroupsMax   = 8
@@ -99,7 +100,7 @@ const (
 	operationTimeout = 3 * time.Millisecond
 )
 
-// draw makes the plan of options.
+// draw draws the plan for options.
 func draw(options Options) plan {
 	var p plan
 	p.drawShape(options)
@@ -114,7 +115,7 @@ func (p *plan) drawShape(options Options) {
 	random := stream(options.Seed, shapeStream)
 	groups, replicas := 1+random.IntN(GroupsMax), 1+random.IntN(ReplicasMax)
 	if random.IntN(8) != 0 {
-		// fewer are quicker, and show most of what there is to see
+		// fewer groups are faster, and show most effects
 		groups = min(groups, 1+random.IntN(GroupsMax))
 	}
 	if options.Groups != 0 {
@@ -165,7 +166,7 @@ func drawTree(random *rand.Rand, groups int) (*tram.Tree, string) {
 	return tree, fmt.Sprintf("parents %v", parents)
 }
 
-// drawWeather draws how quick everything is.
+// drawWeather draws the speed of everything.
 func (p *plan) drawWeather(seed uint64) {
 	random := stream(seed, weatherStream)
 	p.weather.delay = between(random, 2*time.Microsecond, 20*time.Microsecond)
@@ -173,14 +174,14 @@ func (p *plan) drawWeather(seed uint64) {
 	for range p.deployment.Processes() {
 		own := pace
 		if random.IntN(6) == 0 {
-			own *= time.Duration(2 + random.IntN(8)) // a slow one
+			own *= time.Duration(2 + random.IntN(8)) // a slow process
 		}
 		p.weather.paces = append(p.weather.paces, own)
 	}
 }
 
-// drawWorkload draws who submits what, where to, and when: in bursts, so that messages meet, with
-// quiet spells between them.
+// drawWorkload draws the submissions: client, destinations and time. They come in bursts with quiet
+// spells in between, so that messages meet.
 func (p *plan) drawWorkload(options Options) {
 	random := stream(options.Seed, workloadStream)
 	count := 1 + random.IntN(MessagesMax)
@@ -236,7 +237,7 @@ func drawDestinations(random *rand.Rand, groups, wide int) []order.GroupID {
 	return to
 }
 
-// keep leaves out what options do not name.
+// keep drops the messages and faults that options do not keep.
 func (p *plan) keep(options Options) {
 	if options.OnlyMessages != nil {
 		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool {

@@ -9,34 +9,34 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// play is a form on a stage that a search directs, with all that the search itself keeps of it.
+// play is a form on a stage that a search directs, with the search's own state about it.
 type play struct {
 	options  SearchOptions
 	world    *World
 	stage    *chosen
 	form     Form
 	messages []order.Multicast
-	// submitted counts the messages that each client submitted, and delivered has what each process
-	// A-delivered, by the messages' numbers.
+	// submitted counts the messages that each client submitted. delivered has the numbers of the
+	// messages that each process A-delivered.
 	submitted []int
 	delivered [][]byte
 	said      []order.ServerID // the leader oracle's output, by process
-	// crashes, leads and ticks are left.
+	// crashes, leads and ticks are the remaining numbers of these choices.
 	crashes, leads, ticks int
-	// completer is the form of a search that leaves out schedules, else nil; turn is whose turn it
-	// is in one: see reduction.go.
+	// completer is the form if the search leaves out schedules, else nil. turn is the process that
+	// has the turn in such a search: see reduction.go.
 	completer Completer
 	turn      int
 
 	standings []standing // by process
-	// the poll that was taken last changed what a read under way is to see
+	// the last poll changed what a read under way would see
 	disturbed bool
-	news      bool             // something was A-delivered by the choice that is taken
-	broken    *order.Violation // by it
+	news      bool             // the current choice A-delivered something
+	broken    *order.Violation // by the current choice
 	scratch   []byte
 }
 
-// choiceKind says what a choice lets happen.
+// choiceKind is the kind of a choice.
 type choiceKind uint8
 
 const (
@@ -53,14 +53,14 @@ const (
 	choiceRest
 )
 
-// choice is something that can happen next: to a process, or link, by its number; another number
-// says which. An operation takes place in a process's turn.
+// choice is an event that can happen next, to the process or link with number a; b is a further
+// number. turn is the process in whose turn an operation takes place.
 type choice struct {
 	kind choiceKind
 	a, b int
 	turn int
-	// idle says that it comes to the same as what happens without it, unless the turn's poll
-	// disturbs a read.
+	// idle reports that the choice is equivalent to leaving it out, unless the turn's poll disturbs
+	// a read.
 	idle bool
 }
 
@@ -92,22 +92,22 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 	return p, nil
 }
 
-// delivers hears that a replica A-delivers a message.
+// delivers records that a replica A-delivers a message.
 func (p *play) delivers(at order.Replica, m order.Multicast) {
 	number := slices.IndexFunc(p.messages, func(own order.Multicast) bool { return own.ID == m.ID })
 	if number < 0 || !slices.Equal(p.messages[number].To, m.To) ||
 		!bytes.Equal(p.messages[number].Payload, m.Payload) {
 		p.broken = &order.Violation{Property: order.Integrity,
 			Evidence: []string{fmt.Sprintf("%v A-delivers %v to groups %v with the payload %x, "+
-				"which nobody submits like that", at, m.ID, m.To, m.Payload)}}
+				"which no client submits like that", at, m.ID, m.To, m.Payload)}}
 		return
 	}
 	own := &p.delivered[p.world.number(at)]
-	*own = append(slices.Clip(*own), byte(number)) // states that were taken down keep theirs
+	*own = append(slices.Clip(*own), byte(number)) // saved states keep theirs
 	p.news = true
 }
 
-// choices lists what can happen next, always in the same order.
+// choices lists everything that can happen next, always in the same order.
 func (p *play) choices() []choice {
 	if p.completer != nil {
 		return p.reduced()
@@ -138,7 +138,7 @@ func (p *play) choices() []choice {
 	return p.appendTick(all)
 }
 
-// appendSubmits appends what clients can submit, or one of them.
+// appendSubmits appends the submissions that are possible at all clients, or at one of them.
 func (p *play) appendSubmits(all []choice, at int) []choice {
 	for client, count := range p.submitted {
 		next := client + 2*count
@@ -153,7 +153,7 @@ func (p *play) appendSubmits(all []choice, at int) []choice {
 	return all
 }
 
-// appendArrivals appends the links from which something can arrive.
+// appendArrivals appends the links from which a letter can arrive.
 func (p *play) appendArrivals(all []choice, where func(*chosenLink) bool) []choice {
 	for number := range p.stage.links {
 		if l := &p.stage.links[number]; len(l.letters) > 0 && where(l) {
@@ -163,7 +163,7 @@ func (p *play) appendArrivals(all []choice, where func(*chosenLink) bool) []choi
 	return all
 }
 
-// appendLosses appends what can get lost of what the crashed sent.
+// appendLosses appends the possible losses of what crashed processes sent.
 func (p *play) appendLosses(all []choice) []choice {
 	for number, l := range p.stage.links {
 		if len(l.letters) > 0 && l.from < len(p.world.processes) &&
@@ -184,7 +184,7 @@ func (p *play) appendLosses(all []choice) []choice {
 	return all
 }
 
-// appendBlows appends what a process that lives can suffer.
+// appendBlows appends the faults that a live process can suffer.
 func (p *play) appendBlows(all []choice, number int) []choice {
 	if p.crashes > 0 {
 		all = append(all, choice{choiceCrash, number, 0, nobody, false})
@@ -200,7 +200,7 @@ func (p *play) appendBlows(all []choice, number int) []choice {
 	return all
 }
 
-// appendTick appends that time passes.
+// appendTick appends the passing of time.
 func (p *play) appendTick(all []choice) []choice {
 	if p.ticks > 0 {
 		all = append(all, choice{choiceTick, 0, 0, nobody, false})
@@ -208,7 +208,7 @@ func (p *play) appendTick(all []choice) []choice {
 	return all
 }
 
-// take lets a choice happen, and judges what comes of it.
+// take executes a choice, and judges the result.
 func (p *play) take(c choice) (broken *order.Violation) {
 	p.news, p.broken, p.turn = false, nil, nobody
 	at, regranted := nobody, p.stage.regranted
@@ -267,7 +267,7 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	return p.broken
 }
 
-// complete has a process handle what completed, where that is done as it comes.
+// complete makes a process handle its completions, if the search does that as they come.
 func (p *play) complete(number int) {
 	if p.completer == nil || p.stage.crashed(number) {
 		return
@@ -279,8 +279,8 @@ func (p *play) complete(number int) {
 	}
 }
 
-// crash ends a process. What is on the way to it is nobody's any more, unless its sender is to hear
-// so.
+// crash crashes a process. Letters and operations on their way to it are dropped, unless a live
+// sender will see the error.
 func (p *play) crash(number int) {
 	p.changesAll()
 	p.world.processes[number].crashed = true
@@ -302,7 +302,7 @@ func (p *play) crash(number int) {
 	}
 }
 
-// judge asks package order.
+// judge judges the play with package order.
 func (p *play) judge(moment order.Moment) *order.Violation {
 	h := order.NewHistory(p.world.deployment.Sizes...)
 	for client, count := range p.submitted {
@@ -325,8 +325,8 @@ func (p *play) judge(moment order.Moment) *order.Violation {
 	return nil
 }
 
-// rest lets a fair run follow: everything arrives, everybody works, time passes, oracles agree; and
-// judges what it comes to.
+// rest executes a fair run: everything arrives, all processes work, time passes and oracles agree.
+// It judges the result.
 func (p *play) rest() (broken *order.Violation) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -359,7 +359,7 @@ func (p *play) rest() (broken *order.Violation) {
 	return p.judge(moment)
 }
 
-// agree has the oracles of each group name the first that lives.
+// agree makes the oracles of each group name its first live replica.
 func (p *play) agree() {
 	for number, process := range p.world.processes {
 		if process.name.Group == order.Clients || process.crashed {
@@ -376,7 +376,7 @@ func (p *play) agree() {
 	}
 }
 
-// round has everything on its way arrive, everybody work, and some time pass.
+// round makes everything under way arrive, all processes work, and some time pass.
 func (p *play) round() {
 	for i := range p.stage.links {
 		for len(p.stage.links[i].letters) > 0 {
@@ -412,7 +412,7 @@ func (p *play) lost(group order.GroupID) int {
 	return lost
 }
 
-// describe says what a choice lets happen.
+// describe describes a choice.
 func (p *play) describe(c choice) string {
 	name := func(number int) string {
 		if number >= len(p.world.processes) {

@@ -7,39 +7,39 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file leaves out schedules that come to the same as others. It is for forms that are a
-// Completer, while the clock stands still; the search of any other is whole.
+// This file leaves out schedules that are equivalent to others. It applies to forms that are a
+// Completer, while the clock stands still. The search of any other form is complete.
 //
-// A completion is handled when its operation takes place. That changes nothing: the handling is
-// what each Poll begins with, no clock tells when it was done, and whether it is before or after
-// Lead or Submit matters to nobody.
+// A completion is handled when its operation takes place. This has no effect, because each Poll
+// begins with this handling, no clock shows when it was done, and its order relative to Lead or
+// Submit does not matter.
 //
-// An operation takes place as late as it can, in somebody's turn: operations that concern a process
-// take place, and then the process polls, or submits, hears who leads, or crashes, and its turn is
-// over. No schedule is lost. For an operation commutes with all that comes behind it in a schedule,
-// but for what follows; so each schedule can be rearranged, operation by operation from the last to
-// the first, until each takes place right before such a thing, and it is in a turn then. All
-// processes come to what they came to before, and A-deliver in the order in which they did.
+// An operation takes place as late as possible, in the turn of a process. In a turn, operations
+// that concern the process take place. Then the process polls, submits, learns its leader or
+// crashes, and its turn is over. No schedule is lost: an operation commutes with everything behind
+// it in a schedule, except the events listed below. Each schedule can therefore be rearranged,
+// operation by operation from the last to the first, until each operation takes place right before
+// such an event, and so within a turn. All processes reach the same states as before, and A-deliver
+// in the same order.
 //
-//   - Its owner polls, or crashes: there it is seen, or refused. But a read is not seen; it comes
-//     before only where the owner's turn changes what it sees (choice.idle), or where a write waits
-//     behind it.
-//   - Its holder does something, and waits for the completion, or for one that comes behind it:
-//     Completer.Awaits, and any error. Of reads that nobody waits for, the next one takes place
-//     together with them (lands).
-//   - Another operation on the same bytes takes place, of which one writes; or the next one of its
-//     attachment, which comes behind it.
+//   - Its owner polls or crashes: the owner then sees the operation, or it is refused. A read is
+//     not seen. It comes first only if the owner's turn changes what it sees (choice.idle), or if a
+//     write waits behind it.
+//   - Its holder acts, and waits for its completion or for a later one: Completer.Awaits, and any
+//     error. A read that is not awaited takes place together with the operation behind it (lands).
+//   - Another operation on the same bytes takes place and one of the two writes, or the next
+//     operation of its attachment takes place.
 //
-// What the crashed sent gets lost at any time between two turns: that commutes with all but its
-// taking place. At rest nothing is under way; so a search that leaves out schedules comes to the
-// same states at rest as the whole one, and as what package order judges under way stays broken
-// once it is, to the same verdict. The tests compare the two.
+// Losses of what a crashed process sent happen at any time between two turns: a loss commutes with
+// everything except the operation itself. At rest, nothing is under way. A search that leaves out
+// schedules therefore reaches the same states at rest as the complete search. A property that
+// package order finds broken under way stays broken, so the verdicts are also the same. The tests
+// compare the two searches.
 
-// nobody has the turn.
+// nobody stands for no process.
 const nobody = -1
 
-// reduced lists what can happen next, but for what comes to the same as something else that can
-// happen.
+// reduced lists everything that can happen next, except what is equivalent to another possibility.
 func (p *play) reduced() []choice {
 	if p.turn != nobody {
 		return p.appendTurn(nil, p.turn)
@@ -53,8 +53,8 @@ func (p *play) reduced() []choice {
 	return p.appendLosses(all)
 }
 
-// appendTurn appends what can happen in a process's turn: operations that concern it take place,
-// and then it does something, or suffers it, and its turn is over.
+// appendTurn appends everything that can happen in a process's turn. Operations that concern it
+// take place. Then it acts or suffers a fault, and its turn is over.
 func (p *play) appendTurn(all []choice, turn int) []choice {
 	concerning := p.concerning(turn)
 	all = p.appendSubmits(all, turn)
@@ -76,8 +76,8 @@ func (p *play) appendTurn(all []choice, turn int) []choice {
 
 func writes(o chosenOperation) bool { return o.Kind == rdmanet.OperationWrite }
 
-// lands has a way's first operation take place; and, in its holder's turn, what follows reads of
-// which it waits for later ones only.
+// lands makes an attachment's first operation take place. In the holder's turn, operations that
+// follow reads take place too, as long as the holder does not await these reads.
 func (p *play) lands(a *chosenAttachment) {
 	holder := p.world.processes[a.host.number].name
 	p.changes(a.host.number)
@@ -102,10 +102,10 @@ type pendingRead struct {
 	sees   []byte
 }
 
-// readsOf lists the reads that are under way to a process's memory.
+// readsOf lists the reads under way from a process's memory.
 func (p *play) readsOf(number int) []pendingRead {
 	if p.completer == nil {
-		return nil // nobody asks
+		return nil // not needed
 	}
 	var reads []pendingRead
 	for _, h := range p.stage.hosts {
@@ -127,7 +127,7 @@ func (p *play) readsOf(number int) []pendingRead {
 	return reads
 }
 
-// disturbed tells whether some read would see something else by now.
+// disturbed reports whether some read would see something else by now.
 func disturbed(reads []pendingRead) bool {
 	for _, r := range reads {
 		if r.way.live() != r.live || !bytes.Equal(r.way.region.bytes[r.offset:][:len(r.sees)],
@@ -138,7 +138,7 @@ func disturbed(reads []pendingRead) bool {
 	return false
 }
 
-// concerning lists the ways whose next operation may take place in a process's turn.
+// concerning lists the attachments whose next operation may take place in a process's turn.
 func (p *play) concerning(turn int) []*chosenAttachment {
 	var found, others []*chosenAttachment
 	for _, h := range p.stage.hosts {
@@ -155,7 +155,8 @@ func (p *play) concerning(turn int) []*chosenAttachment {
 			}
 		}
 	}
-	// What one of these sees, or writes over, comes before it or behind it.
+	// An operation that one of these sees or overwrites comes before it or behind it, so it
+	// concerns the process too.
 	for i := 0; i < len(found); i++ {
 		for j := 0; j < len(others); j++ {
 			if overlap(found[i], others[j]) {
@@ -168,8 +169,8 @@ func (p *play) concerning(turn int) []*chosenAttachment {
 	return found
 }
 
-// awaited tells whether anything depends for a way's holder on when the next operation takes place:
-// whether it waits for that one, or for another that completes behind it.
+// awaited reports whether an attachment's holder depends on when the next operation takes place: it
+// waits for that operation, or for another that completes behind it.
 func (p *play) awaited(a *chosenAttachment) bool {
 	if !a.live() || p.stage.crashed(a.region.host.number) {
 		return true
@@ -185,7 +186,7 @@ func (p *play) awaited(a *chosenAttachment) bool {
 	return false
 }
 
-// overlap tells whether it matters in which order what is pending on two ways takes place.
+// overlap reports whether the order of the pending operations of two attachments matters.
 func overlap(a, b *chosenAttachment) bool {
 	if a.region != b.region {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestReductionLeavesOutNothing has searches that leave out schedules and searches that do not come
-// to the same states at rest, and to the same verdict.
+// TestReductionLeavesOutNothing checks that searches with and without the reduction reach the same
+// states at rest and the same verdict.
 func TestReductionLeavesOutNothing(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -47,8 +47,8 @@ func TestReductionLeavesOutNothing(t *testing.T) {
 	}
 }
 
-// racy is the paper's form with a bug that shows where the memory and the machines are in some
-// state as a replica is about to work.
+// racy is the paper's form with a bug that shows if the memory and the machines are in a certain
+// state when a replica is about to work.
 type racy struct {
 	*tramReplicas
 	at    order.Replica
@@ -62,12 +62,12 @@ func (r racy) Poll(at order.Replica) {
 	r.tramReplicas.Poll(at)
 }
 
-// TestReductionKeepsRaces plants bugs that show in few schedules, and has both searches find them,
-// or see that there is no such schedule.
+// TestReductionKeepsRaces plants bugs that show in few schedules. Both searches must find them, or
+// agree that there is no such schedule.
 func TestReductionKeepsRaces(t *testing.T) {
 	t.Parallel()
 	upper, lower := order.Replica{Group: 0}, order.Replica{Group: 1}
-	// came tells which clients' first message is in the upper replica's memory.
+	// came reports which clients' first message is in the upper replica's memory.
 	came := func(f *tramReplicas) (clients []bool) {
 		for _, r := range f.world.stage.(*chosen).hosts[f.world.number(upper)].regions {
 			if r.name == "tram/client/0" || r.name == "tram/client/1" {

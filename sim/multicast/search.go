@@ -13,26 +13,27 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// SearchOptions say what an exhaustive search looks at: a small deployment, few messages, few
-// faults, and all that can come of them.
+// SearchOptions describe an exhaustive search: a small deployment with few messages and few faults,
+// and every schedule of them.
 type SearchOptions struct {
 	// Engine and Plant are as for a run.
 	Engine, Plant string
-	// Groups are in a chain, of Replicas each. Messages are submitted by two clients in turn, the
-	// first two to all groups.
+	// Groups form a chain, with Replicas each. Two clients submit Messages in turn, the first two
+	// of them to all groups.
 	Groups, Replicas, Messages int
-	// Crashes is how many processes may crash, Leads how often the leader oracle of some replica
-	// may change its mind, and Ticks how often the clock may go on by what a process waits before
-	// it does something about it. All three may happen at any moment.
+	// Crashes is how many processes may crash. Leads is how often the leader oracle of some replica
+	// may change its output. Ticks is how often the clock may advance by a process's patience. All
+	// three may happen at any moment.
 	Crashes, Leads, Ticks int
-	// Unreduced has it look at schedules too that come to the same as others. They are left out
-	// where the form is a Completer and there are no Ticks.
+	// Unreduced also searches schedules that are equivalent to others. They are left out if the
+	// form is a Completer and there are no Ticks.
 	Unreduced bool
-	// StatesMax and DepthMax end the search, or a path; 0 is StatesMaxDefault and DepthMaxDefault.
+	// StatesMax ends the search, DepthMax a path. 0 is StatesMaxDefault or DepthMaxDefault.
 	StatesMax, DepthMax int
 
-	// form is run instead of an engine, and copying is not used, by tests. Where rests is not nil,
-	// it gets the states from which nothing leads anywhere.
+	// The remaining options are for tests. form is run instead of an engine. replay disables
+	// copying. rests, unless it is nil, receives the states from which no choice leads to another
+	// state.
 	form   Maker
 	replay bool
 	rests  map[fingerprint]bool
@@ -45,10 +46,10 @@ const (
 
 	searchPatience = 100 * time.Microsecond
 	searchPayload  = 8
-	// restRounds bounds the rounds of the fair run at an end, and restMore is how many follow once
-	// all is A-delivered.
+	// restRounds bounds the rounds of the fair run at an end. restMore is how many rounds follow
+	// once everything is A-delivered.
 	restRounds, restMore = 600, 30
-	// searchShrinks bounds the runs that cut a path down.
+	// searchShrinks bounds the runs that shorten a path.
 	searchShrinks = 3_000
 )
 
@@ -61,19 +62,20 @@ const (
 	BoundViolation = "violation"
 )
 
-// SearchResult is what a search came to.
+// SearchResult is the outcome of a search.
 type SearchResult struct {
-	// States were visited, by Transitions; in Ends of them nothing is under way and no choice leads
-	// anywhere new, and a fair run followed; Depth is the longest path.
+	// States counts the visited states, Transitions the steps between them. Ends counts the states
+	// in which nothing is under way and no choice leads to a new state; a fair run followed on
+	// each. Depth is the length of the longest path.
 	States, Transitions, Ends, Depth int
-	// Complete tells that every schedule was looked at; else Bound says what ended the search.
+	// Complete reports that every schedule was searched. Otherwise Bound is what ended the search.
 	Complete bool
 	Bound    string
-	// Copied tells that the form could be copied, and was not run from its beginning again and
+	// Copied reports that the form could be copied, and was not run from its beginning again and
 	// again.
 	Copied bool
-	// Violation is what was found broken, nil if nothing was, and Path the way there, line by line,
-	// cut down.
+	// Violation is the broken property that was found, or nil. Path leads to it, line by line, and
+	// was shortened.
 	Violation *order.Violation
 	Path      []string
 }
@@ -97,14 +99,14 @@ func (o *SearchOptions) maker() (Maker, error) {
 	return (&Options{Engine: o.Engine, Plant: o.Plant, form: o.form}).maker()
 }
 
-// ErrNotRepeatable says that a form is in another state after the same choices: it draws on
-// something that the frame does not give it, or a copy shares what it should not.
+// ErrNotRepeatable is returned for a form that is in another state after the same choices. It
+// depends on something outside of the frame, or a copy shares something that it should not.
 var ErrNotRepeatable = errors.New("multicast: the same choices lead to different states")
 
-// Search visits every state that the options' deployment can get to, whatever is chosen to happen
-// next, and judges each; from each end, where nothing is under way or new, it also lets a fair run
-// follow in which time passes, nothing goes wrong, and all that is due has to be A-delivered. The
-// error wraps ErrOptions, ErrEngine or ErrNotRepeatable.
+// Search visits every state that the options' deployment can reach, whatever happens next, and
+// judges each state. At each end, where nothing is under way or new, it also executes a fair run in
+// which time passes, no fault happens, and all due messages must be A-delivered. The error wraps
+// ErrOptions, ErrEngine or ErrNotRepeatable.
 func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	if err := options.Validate(); err != nil {
 		return SearchResult{}, err
@@ -136,7 +138,7 @@ func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	return x.result, err
 }
 
-// explorer is one search: depth first, with the path that leads to where it is.
+// explorer is one search, depth first, with the path to its current state.
 type explorer struct {
 	ctx     context.Context
 	options SearchOptions
@@ -147,7 +149,7 @@ type explorer struct {
 	err     error
 }
 
-// explore takes each choice of the state that the play is in.
+// explore takes each choice of the play's current state.
 func (x *explorer) explore(own fingerprint, depth int) {
 	x.result.Depth = max(x.result.Depth, depth)
 	if depth >= x.options.DepthMax {
@@ -161,7 +163,7 @@ func (x *explorer) explore(own fingerprint, depth int) {
 	choices := x.play.choices()
 	moved, ends := false, x.play.turn == nobody && atRest(choices)
 	rests := ends
-	disturbed := make([]bool, len(x.play.world.processes)) // by the poll of that process, from here
+	disturbed := make([]bool, len(x.play.world.processes)) // by that process's poll
 	for _, c := range choices {
 		if x.over() {
 			return
@@ -204,15 +206,15 @@ func (x *explorer) explore(own fingerprint, depth int) {
 	}
 }
 
-// atRest tells whether nothing is left to submit and nothing is under way. Processes may still have
-// something to do; a fair run has to end well from there all the same.
+// atRest reports whether nothing is left to submit and nothing is under way. Processes may still
+// have work to do. A fair run from there must end well all the same.
 func atRest(choices []choice) bool {
 	return !slices.ContainsFunc(choices, func(c choice) bool { return c.kind <= choiceLand })
 }
 
-// end lets a fair run follow on a state with nothing under way, from which no choice leads anywhere
-// new, and judges it. Of states that lead to each other in circles and nowhere else, the last one
-// that is visited is such a state.
+// end executes a fair run on a state with nothing under way, from which no choice leads to a new
+// state, and judges it. If states lead only to each other in cycles, the last one visited is such a
+// state.
 func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	x.result.Ends++
 	if moved && !x.comeBack(here, own, depth) {
@@ -224,8 +226,8 @@ func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	}
 }
 
-// comeBack brings the play to where a path of that length leads, and checks that it is where it
-// was.
+// comeBack returns the play to the end of the path of the given length, and checks that the state
+// is the same.
 func (x *explorer) comeBack(here *moment, own fingerprint, depth int) bool {
 	if here != nil {
 		x.play.putBack(here)
@@ -247,7 +249,7 @@ func (x *explorer) comeBack(here *moment, own fingerprint, depth int) bool {
 	return true
 }
 
-// over tells whether the search has come to an end.
+// over reports whether the search has ended.
 func (x *explorer) over() bool {
 	switch {
 	case x.err != nil:
@@ -263,14 +265,14 @@ func (x *explorer) over() bool {
 	return x.err != nil || x.result.Bound != "" && x.result.Bound != BoundDepth
 }
 
-// bound notes what ended the search; that paths were cut off counts least.
+// bound records what ended the search. Any other bound overrides the one for cut paths.
 func (x *explorer) bound(what string) {
 	if x.result.Bound == "" || x.result.Bound == BoundDepth {
 		x.result.Bound = what
 	}
 }
 
-// tell cuts the path to the violation down, and tells it line by line.
+// tell shortens the path to the violation, and describes it line by line.
 func (x *explorer) tell() ([]string, error) {
 	path := slices.Clone(x.path)
 	property := x.result.Violation.Property
@@ -296,7 +298,7 @@ func (x *explorer) tell() ([]string, error) {
 	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), nil
 }
 
-// replay takes those choices of a path that there are, until something is broken.
+// replay takes the possible choices of a path until a property is broken.
 func (x *explorer) replay(path []choice, text io.Writer) (*order.Violation, error) {
 	p, err := newPlay(x.options, text)
 	if err != nil {
@@ -320,7 +322,7 @@ func (x *explorer) replay(path []choice, text io.Writer) (*order.Violation, erro
 	return nil, p.world.trace.close()
 }
 
-// searchDeployment is the deployment of a search.
+// deployment returns the deployment of a search.
 func (o *SearchOptions) deployment() *Deployment {
 	return &Deployment{
 		Sizes: slices.Repeat([]int{o.Replicas}, o.Groups), Tree: tram.Chain(o.Groups),
@@ -329,7 +331,7 @@ func (o *SearchOptions) deployment() *Deployment {
 	}
 }
 
-// messages are what is submitted in a search, in the order of the clients' sequences.
+// messages returns the messages of a search, in the order of the clients' sequences.
 func (o *SearchOptions) messages() []order.Multicast {
 	all := make([]order.GroupID, o.Groups)
 	for g := range all {

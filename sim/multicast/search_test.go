@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestSearchOfTheSequencer looks at every schedule of small deployments of the form that is
-// trivially right, by copies and by running it again and again, which is to visit the same states.
+// TestSearchOfTheSequencer searches every schedule of small deployments of the trivially correct
+// form, once by copying it and once by running it again and again. Both must visit the same states.
 func TestSearchOfTheSequencer(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -19,7 +19,7 @@ func TestSearchOfTheSequencer(t *testing.T) {
 		{Groups: 2, Replicas: 1, Messages: 2, Crashes: 1},
 	}
 	if raceEnabled {
-		cases = cases[:2] // nothing runs beside anything else here
+		cases = cases[:2] // the search is not parallel
 	}
 	for _, options := range cases {
 		options.Engine = EngineSequencer
@@ -45,7 +45,8 @@ func TestSearchOfTheSequencer(t *testing.T) {
 	}
 }
 
-// TestSearchFindsPlantedBugs has a search come across the sequencer's bugs, and tell the way there.
+// TestSearchFindsPlantedBugs checks that a search finds the sequencer's bugs and describes the path
+// to them.
 func TestSearchFindsPlantedBugs(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -83,9 +84,9 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestSearchOfTheReplicas looks at every schedule of the paper's form in small deployments, two
-// groups of two among them; and at the first ones where more goes wrong. A bound is no failure
-// there: it is what the time of a test allows.
+// TestSearchOfTheReplicas searches every schedule of the paper's form in small deployments,
+// including two groups of two, and the first schedules with more faults. Reaching a bound is no
+// failure there: it is the limit of the test's time.
 func TestSearchOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -115,8 +116,8 @@ func TestSearchOfTheReplicas(t *testing.T) {
 	}
 }
 
-// TestReplicasAreCopied has a search by running the paper's form again and again, not by copies,
-// come to the same states: copies share nothing.
+// TestReplicasAreCopied checks that a search that runs the paper's form again and again instead of
+// copying it reaches the same states: copies share nothing.
 func TestReplicasAreCopied(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -142,8 +143,8 @@ func TestReplicasAreCopied(t *testing.T) {
 	}
 }
 
-// TestSearchFindsPlantedBugsOfTheReplicas has the search that leaves out schedules come across what
-// is planted in the paper's form.
+// TestSearchFindsPlantedBugsOfTheReplicas checks that the reduced search finds the bugs planted in
+// the paper's form.
 func TestSearchFindsPlantedBugsOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	if raceEnabled || testing.Short() {

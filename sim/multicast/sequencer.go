@@ -20,14 +20,15 @@ const (
 	plantPanic        = "panic"
 )
 
-// heldMax is how long the first of a pair waits for the second: longer than there are messages.
+// heldMax is how long the first of a pair waits for the second: a longer time than messages are
+// submitted.
 const heldMax = 20 * time.Millisecond
 
 var sequencerPlants = []string{plantLostDelivery, plantSwappedOrder, plantCyclicOrder,
 	plantWrongGroup, plantTwice, plantLoneLeader, plantTornPayload, plantPanic}
 
-// sequencer is atomic multicast by one log that all replicas of all groups share: each A-delivers
-// what is for its group.
+// sequencer is atomic multicast by one log that all replicas of all groups share. Each replica
+// A-delivers the messages for its group.
 type sequencer struct {
 	world    *World
 	plant    string
@@ -36,13 +37,13 @@ type sequencer struct {
 	replicas map[order.Replica]*sequencerReplica
 }
 
-// sequencerReplica is what a replica of a sequencer knows.
+// sequencerReplica is the state of a replica of a sequencer.
 type sequencerReplica struct {
 	leader    order.ServerID
 	delivered uint64
 	held      []order.Multicast // to be swapped with the next
-	since     time.Duration     // when it was held
-	// letters that a lone leader is still to send on, one to each replica
+	since     time.Duration     // when the first was held
+	// letters that a lone leader has still to send, one to each replica
 	waiting [][]byte
 	told    int // replicas that have the first of them
 }
@@ -71,10 +72,10 @@ func (s *sequencer) Submit(client order.Replica, m order.Multicast) {
 	}
 }
 
-// Lead matters where the leader is alone with the order.
+// Lead matters only to the plant with a lone leader.
 func (s *sequencer) Lead(at order.Replica, leader order.ServerID) { s.replicas[at].leader = leader }
 
-// Poll A-delivers what was ordered.
+// Poll A-delivers the ordered messages.
 func (s *sequencer) Poll(at order.Replica) {
 	if at.Group == order.Clients {
 		return
@@ -113,11 +114,11 @@ func (s *sequencer) relay(at order.Replica) {
 	}
 }
 
-// take A-delivers an entry where it is for the replica's group, with the planted bug.
+// take A-delivers an entry if it is for the replica's group, with the planted bug.
 func (s *sequencer) take(at order.Replica, entry []byte) {
 	m, err := decodeMessage(entry)
 	if err != nil {
-		panic(fmt.Sprintf("the log holds what nobody wrote: %v", err))
+		panic(fmt.Sprintf("the log holds an entry that was not written: %v", err))
 	}
 	r := s.replicas[at]
 	victim := at == s.all[len(s.all)-1]
@@ -146,8 +147,9 @@ func (s *sequencer) take(at order.Replica, entry []byte) {
 	s.release(at)
 }
 
-// takePair has all replicas of group 0 exchange its entries 1 and 2, 3 and 4, ... where no other
-// group gets both: the order is one between any two groups, and yet there are circles.
+// takePair makes all replicas of group 0 exchange its entries 1 and 2, 3 and 4, and so on, if no
+// other group receives both. The order between any two groups is then consistent, and yet there are
+// cycles.
 func (s *sequencer) takePair(at order.Replica, m order.Multicast) {
 	r := s.replicas[at]
 	r.held = append(r.held, m)
@@ -163,7 +165,7 @@ func (s *sequencer) takePair(at order.Replica, m order.Multicast) {
 	s.release(at)
 }
 
-// release A-delivers what is held.
+// release A-delivers the held messages.
 func (s *sequencer) release(at order.Replica) {
 	for _, m := range s.replicas[at].held {
 		s.world.Deliver(at, m)
@@ -171,7 +173,7 @@ func (s *sequencer) release(at order.Replica) {
 	s.replicas[at].held = nil
 }
 
-// AppendState appends what a replica knows.
+// AppendState appends a replica's state.
 func (s *sequencer) AppendState(state []byte, at order.Replica) []byte {
 	r := s.replicas[at]
 	if r == nil {
@@ -180,7 +182,7 @@ func (s *sequencer) AppendState(state []byte, at order.Replica) []byte {
 	return fmt.Appendf(state, "%d %d %v %q %d", r.leader, r.delivered, r.held, r.waiting, r.told)
 }
 
-// Copy gives what a replica knows.
+// Copy returns a copy of a replica's state.
 func (s *sequencer) Copy(at order.Replica) any {
 	if r := s.replicas[at]; r != nil {
 		return r.copy()
@@ -188,7 +190,7 @@ func (s *sequencer) Copy(at order.Replica) any {
 	return nil
 }
 
-// PutBack has a replica know that again.
+// PutBack restores a replica's state.
 func (s *sequencer) PutBack(at order.Replica, copied any) {
 	if r, is := copied.(*sequencerReplica); is {
 		s.replicas[at] = r.copy()
@@ -201,7 +203,7 @@ func (r *sequencerReplica) copy() *sequencerReplica {
 	return &own
 }
 
-// Describe tells how many messages came.
+// Describe reports how many messages a replica took.
 func (s *sequencer) Describe(at order.Replica) string {
 	r := s.replicas[at]
 	if r == nil {

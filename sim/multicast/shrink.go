@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// shrinkRuns bounds the runs that Shrink makes.
+	// shrinkRuns is the maximum number of runs that Shrink makes.
 	shrinkRuns = 400
-	// shrinkSeeds is how many seeds are tried of each smaller deployment.
+	// shrinkSeeds is how many seeds are tried for each smaller deployment.
 	shrinkSeeds = 12
 )
 
-// Shrink looks for a smaller run that breaks the same property first as result, to which options
-// led: fewer groups of fewer replicas, if need be with another seed; then without the messages and
-// faults that it does not take. It returns that run's options and result, or the given ones where
-// it finds none.
+// Shrink looks for a smaller run that breaks the same property first as result, which is the result
+// of options: fewer groups of fewer replicas, if necessary with another seed, and then without the
+// messages and faults that it does not need. It returns that run's options and result, or the given
+// ones if it finds none.
 func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result
@@ -27,7 +27,7 @@ func Shrink(options Options, result Result) (Options, Result) {
 	if options.OnlyMessages == nil && options.OnlyFaults == nil {
 		x.deployment()
 	}
-	// A message less may make a fault needless, and the other way round.
+	// Dropping a message may make a fault unnecessary, and the other way round.
 	for before := -1; before != len(x.result.submitted)+len(x.result.struck) && x.left > 0; {
 		before = len(x.result.submitted) + len(x.result.struck)
 		x.list(x.result.struck, func(o *Options, keep []int) { o.OnlyFaults = keep })
@@ -36,7 +36,7 @@ func Shrink(options Options, result Result) (Options, Result) {
 	return x.options, x.result
 }
 
-// shrinker has the smallest run so far.
+// shrinker holds the smallest run so far.
 type shrinker struct {
 	options  Options
 	result   Result
@@ -44,7 +44,7 @@ type shrinker struct {
 	left     int
 }
 
-// try takes a run if it breaks the property first.
+// try accepts a run if it breaks the property first.
 func (x *shrinker) try(options Options) bool {
 	if x.left--; x.left < 0 {
 		return false
@@ -78,13 +78,13 @@ func (x *shrinker) deployment() {
 	}
 }
 
-// list leaves out numbers in ever smaller parts, as long as the property breaks without them.
+// list leaves out numbers in ever smaller parts, as long as the run still breaks the property.
 func (x *shrinker) list(numbers []int, set func(*Options, []int)) {
 	numbers = slices.Sorted(slices.Values(numbers))
 	smaller := x.options
 	set(&smaller, append([]int{}, numbers...)) // not nil, which would keep all
 	if !x.try(smaller) {
-		return // what was planned and did not happen matters after all
+		return // a planned event that did not happen matters after all
 	}
 	for part := len(numbers); part >= 1; part /= 2 {
 		for from := 0; from < len(numbers); {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// settleMax is how long, after the last fault, a run may take until all that is due is
+	// settleMax is how long after the last fault a run may take until all due messages are
 	// A-delivered.
 	settleMax = 80 * time.Millisecond
-	// quiet is for how long, after that, nothing may be A-delivered any more.
+	// quiet is how long after that nothing more may be A-delivered.
 	quiet = 2 * time.Millisecond
-	// lookEvery is how often it is looked whether all that is due is A-delivered.
+	// lookEvery is the interval of the checks whether all due messages are A-delivered.
 	lookEvery = 100 * time.Microsecond
-	// overwhelmedFor is how long a run goes on in which a group has lost too many.
+	// overwhelmedFor is how long a run continues after a group lost too many replicas.
 	overwhelmedFor = 8 * time.Millisecond
 )
 
@@ -38,14 +38,14 @@ type simulation struct {
 	messages []message
 	byID     map[order.MessageID]int
 	sequence map[order.Replica]uint64
-	// held are what clients that hang are to submit once they go on.
+	// held are the messages that hanging clients will submit once they go on.
 	held map[order.Replica][]order.Multicast
-	// armed are the faults that wait for steps of somebody, and striking those whose moment has
-	// come.
+	// armed are the faults that wait for steps of their victim. striking are the faults whose
+	// moment has come.
 	armed    []*armed
 	striking []fault
 
-	// wires are those that are cut.
+	// wires are the cut wires.
 	wires        [][2]order.Replica
 	lastDelivery time.Duration
 	calm         time.Duration // when everything is whole again, 0 before
@@ -53,7 +53,7 @@ type simulation struct {
 	broken       []*order.Violation
 }
 
-// message is one that was submitted, with who A-delivered it.
+// message is a submitted message, with the replicas that A-delivered it.
 type message struct {
 	order.Multicast
 	by []order.Replica
@@ -65,7 +65,8 @@ type armed struct {
 	left int
 }
 
-// Run runs what options say. The error wraps ErrOptions or ErrEngine, or is the trace's of writing.
+// Run executes the run that options describe. The error wraps ErrOptions or ErrEngine, or is the
+// trace's write error.
 func Run(options Options) (Result, error) {
 	if err := options.Validate(); err != nil {
 		return Result{}, err
@@ -101,7 +102,7 @@ func Run(options Options) (Result, error) {
 	return s.end()
 }
 
-// begin has everything scheduled.
+// begin schedules everything.
 func (s *simulation) begin() {
 	s.oracle.begin(s)
 	for i := range s.world.processes {
@@ -125,7 +126,7 @@ func (s *simulation) begin() {
 	s.stage.network.After(s.plan.end+1, s.settle)
 }
 
-// play lets everything happen.
+// play runs all events.
 func (s *simulation) play() {
 	for !s.done && s.broken == nil && s.stage.network.Step() {
 		s.result.Events++
@@ -137,7 +138,7 @@ func (s *simulation) play() {
 	}
 }
 
-// poll has a process work, if it can, and says when it does so next.
+// poll makes a process work if it can, and schedules its next poll.
 func (s *simulation) poll(number int) {
 	p := &s.world.processes[number]
 	if p.crashed {
@@ -149,12 +150,12 @@ func (s *simulation) poll(number int) {
 	pace := int64(s.plan.weather.paces[number])
 	next := pace/2 + s.pace.Int64N(pace)
 	if s.pace.IntN(64) == 0 {
-		next *= 8 // it had other things to do
+		next *= 8 // it was busy with other things
 	}
 	s.stage.network.After(time.Duration(1+next), func() { s.poll(number) })
 }
 
-// guard calls a form, and has it judged if it panics.
+// guard calls a form, and records a violation if it panics.
 func (s *simulation) guard(at order.Replica, what string, call func()) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -164,12 +165,12 @@ func (s *simulation) guard(at order.Replica, what string, call func()) {
 	call()
 }
 
-// breaks ends the run with a property that is broken.
+// breaks ends the run with a broken property.
 func (s *simulation) breaks(property order.Property, evidence ...string) {
 	s.broken = append(s.broken, &order.Violation{Property: property, Evidence: evidence})
 }
 
-// submit has a client submit what was planned.
+// submit makes a client submit a planned message.
 func (s *simulation) submit(planned submission) {
 	p := &s.world.processes[s.world.number(planned.client)]
 	if p.crashed {
@@ -192,7 +193,7 @@ func (s *simulation) submit(planned submission) {
 	s.guard(planned.client, "panics", func() { s.form.Submit(planned.client, m.Multicast) })
 }
 
-// delivers hears that a replica A-delivers a message.
+// delivers records that a replica A-delivers a message.
 func (s *simulation) delivers(at order.Replica, m order.Multicast) {
 	s.result.Deliveries++
 	s.history.Deliver(at, m.ID)
@@ -211,10 +212,10 @@ func (s *simulation) delivers(at order.Replica, m order.Multicast) {
 	s.count(at, true)
 }
 
-// steps hears that a process takes a step.
+// steps records that a process takes a step.
 func (s *simulation) steps(at order.Replica) { s.count(at, false) }
 
-// count brings armed faults nearer.
+// count counts down the armed faults that a step or an A-delivery of a process concerns.
 func (s *simulation) count(at order.Replica, delivers bool) {
 	for i := 0; i < len(s.armed); i++ {
 		a := s.armed[i]
@@ -230,8 +231,8 @@ func (s *simulation) count(at order.Replica, delivers bool) {
 	}
 }
 
-// settle makes everything whole: who hangs for a while goes on, wires are mended by then, oracles
-// agree on one that lives. What still waits for steps does not strike any more.
+// settle makes everything whole: it resumes processes that hang for a while, mends wires, and makes
+// oracles agree on a live leader. Faults that still wait for steps do not strike any more.
 func (s *simulation) settle() {
 	s.armed = nil
 	s.mend()
@@ -246,7 +247,7 @@ func (s *simulation) settle() {
 	s.look()
 }
 
-// look ends the run when everything that is due is A-delivered and nothing happens any more, or too
+// look ends the run when all due messages are A-delivered and nothing happens any more, or when too
 // much time has passed.
 func (s *simulation) look() {
 	now := s.world.Now()
@@ -263,7 +264,7 @@ func (s *simulation) look() {
 	}
 }
 
-// missing gives a message that is due and lacks somewhere, nil if there is none.
+// missing returns a due message that some replica lacks, or nil.
 func (s *simulation) missing() *message {
 	for i := range s.messages {
 		m := &s.messages[i]
@@ -281,12 +282,12 @@ func (s *simulation) missing() *message {
 	return nil
 }
 
-// gone tells whether a process crashed, or hangs for good.
+// gone reports whether a process crashed, or hangs for good.
 func (s *simulation) gone(process order.Replica) bool {
 	return slices.Contains(s.result.Crashed, process)
 }
 
-// end judges.
+// end judges the run.
 func (s *simulation) end() (Result, error) {
 	r := &s.result
 	r.Seed, r.Plan, r.Messages, r.Elapsed = s.options.Seed, s.plan.String(), len(s.messages),
@@ -309,7 +310,7 @@ func (s *simulation) end() (Result, error) {
 	return *r, s.world.trace.close()
 }
 
-// standstill says where those stand that a message lacks.
+// standstill describes the state of the processes when a message is missing.
 func (s *simulation) standstill(m *message) *order.Violation {
 	evidence := []string{fmt.Sprintf("%v after the last fault %v to groups %v is not everywhere",
 		s.world.Now()-s.calm, m.ID, m.To)}

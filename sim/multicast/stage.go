@@ -8,22 +8,22 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// seeded is a stage in virtual time: memory of package fabric, and links whose letters take as long
-// as a seed has it.
+// seeded is a stage in virtual time: memory of package fabric, and links with delays that a seed
+// draws.
 type seeded struct {
 	network *fabric.Network
 	random  *rand.Rand
-	delay   time.Duration // the longest that a letter takes, but for one in 16
+	delay   time.Duration // the longest way of a letter, except for one in 16
 	links   map[[2]int]*link
 	cuts    map[[2]int]bool
 	arrive  func(from, to int, letter Letter)
 }
 
-// link is what is on its way from one process or log to another.
+// link holds the letters under way from one process or log to another.
 type link struct {
 	letters []Letter
-	last    time.Duration // when the last of them arrives, or did
-	due     int           // letters that would have arrived, were the link not cut
+	last    time.Duration // when the last of them arrives, or arrived
+	due     int           // letters that would have arrived if the link were not cut
 }
 
 func (s *seeded) now() time.Duration { return s.network.Now() }
@@ -51,7 +51,7 @@ func (s *seeded) carry(from, to int, letter Letter) {
 	})
 }
 
-// take has the first letter of a link arrive, if a crash did not lose it.
+// take delivers the first letter of a link, unless a crash lost it.
 func (s *seeded) take(from, to int, l *link) {
 	if len(l.letters) == 0 {
 		return
@@ -61,8 +61,8 @@ func (s *seeded) take(from, to int, l *link) {
 	s.arrive(from, to, letter)
 }
 
-// crash ends a host, and loses some of what a process sent last: on each link a tail of what is
-// under way.
+// crash ends a host, and loses some of what the process sent last: a tail of the letters under way
+// on each link.
 func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
 	s.network.Crash(id)
 	for to := range ends {
@@ -72,7 +72,7 @@ func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
 	}
 }
 
-// cut has a wire hold everything, and mend lets it go on.
+// cut makes a wire hold everything, and mend lets it go on.
 func (s *seeded) cut(a, b int, idA, idB rdmanet.PeerID) {
 	s.cuts[wire(a, b)] = true
 	s.network.Cut(idA, idB)
@@ -92,5 +92,5 @@ func (s *seeded) mend(a, b int, idA, idB rdmanet.PeerID) {
 	}
 }
 
-// wire names what connects two processes, in both directions.
+// wire returns the name of the wire between two processes, for both directions.
 func wire(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }

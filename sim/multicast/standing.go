@@ -8,10 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// This file knows states again, and comes back to them: process by process, because a choice
-// changes one or two of them.
+// This file recognises states and restores them. It does so process by process, because a choice
+// changes only one or two of them.
 
-// fingerprint stands for a state.
+// fingerprint is a hash of a state.
 type fingerprint [16]byte
 
 func fingerprintOf(b []byte) fingerprint {
@@ -19,15 +19,15 @@ func fingerprintOf(b []byte) fingerprint {
 	return fingerprint(sum[:16])
 }
 
-// standing is where a process stands.
+// standing is the cached state of a process.
 type standing struct {
 	print   fingerprint
 	printed bool
-	// taken is what was taken down of it, nil since it changed.
+	// taken is the saved state of the process, nil once the process has changed.
 	taken *taken
 }
 
-// taken is what was taken down of a process. Nobody changes it.
+// taken is a saved state of a process. It must not be changed.
 type taken struct {
 	belongings *belongings
 	form       any
@@ -35,7 +35,7 @@ type taken struct {
 	said       order.ServerID
 }
 
-// changes notes that a process may be another from here on.
+// changes records that a process may change from here on.
 func (p *play) changes(number int) {
 	p.standings[number].taken, p.standings[number].printed = nil, false
 }
@@ -46,15 +46,16 @@ func (p *play) changesAll() {
 	}
 }
 
-// looksDifferent notes that processes may have another fingerprint, though they did not change:
-// what they posted is refused now, or gets through.
+// looksDifferent records that processes may have another fingerprint although they did not change:
+// operations that they posted are refused now, or get through.
 func (p *play) looksDifferent() {
 	for number := range p.standings {
 		p.standings[number].printed = false
 	}
 }
 
-// fingerprint tells states apart: those with the same have the same future.
+// fingerprint returns a hash of the play's state. States with equal fingerprints have the same
+// future.
 func (p *play) fingerprint() fingerprint {
 	state := p.scratch[:0]
 	for number := range p.standings {
@@ -83,7 +84,7 @@ func (p *play) fingerprint() fingerprint {
 	return fingerprintOf(state)
 }
 
-// appendProcess appends all that a process's further course depends on.
+// appendProcess appends everything that a process's further behaviour depends on.
 func (p *play) appendProcess(state []byte, number int) []byte {
 	process := p.world.processes[number]
 	if process.crashed {
@@ -111,7 +112,7 @@ func (p *play) appendProcess(state []byte, number int) []byte {
 	return state
 }
 
-// moment is a play as it was, to come back to.
+// moment is a saved state of a play.
 type moment struct {
 	standings             []standing
 	contents              contents
@@ -120,7 +121,7 @@ type moment struct {
 	turn                  int
 }
 
-// takeDown copies what is there. The form must be a Copier.
+// takeDown saves the current state. The form must be a Copier.
 func (p *play) takeDown() *moment {
 	for number := range p.standings {
 		if s := &p.standings[number]; s.taken == nil {
@@ -136,7 +137,7 @@ func (p *play) takeDown() *moment {
 	}
 }
 
-// putBack makes everything what it was.
+// putBack restores a saved state.
 func (p *play) putBack(m *moment) {
 	p.stage.putBack(m.contents)
 	for number := range p.standings {

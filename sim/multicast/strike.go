@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// strike carries a fault out, unless its victim is gone already.
+// strike executes a fault, unless its victim is gone already.
 func (s *simulation) strike(f fault) {
 	if s.calm > 0 {
 		return
@@ -46,7 +46,7 @@ func (s *simulation) strike(f fault) {
 	}
 }
 
-// crash ends a process.
+// crash crashes a process.
 func (s *simulation) crash(victim order.Replica) {
 	p := &s.world.processes[s.world.number(victim)]
 	p.crashed, p.letters = true, nil
@@ -55,7 +55,7 @@ func (s *simulation) crash(victim order.Replica) {
 	s.stage.crash(s.world.number(victim), PeerOf(victim), len(s.world.processes)+len(s.world.logs))
 }
 
-// leave has a process count as failed.
+// leave counts a process as failed.
 func (s *simulation) leave(victim order.Replica) {
 	s.history.Fail(victim)
 	s.result.Crashed = append(s.result.Crashed, victim)
@@ -64,7 +64,7 @@ func (s *simulation) leave(victim order.Replica) {
 	}
 }
 
-// hang stops a process's program, for a span or, where that is 0, for good.
+// hang stops a process's program, for a span or, if that is 0, for good.
 func (s *simulation) hang(victim order.Replica, span time.Duration) {
 	p := &s.world.processes[s.world.number(victim)]
 	p.hangs = true
@@ -80,7 +80,7 @@ func (s *simulation) hang(victim order.Replica, span time.Duration) {
 	})
 }
 
-// resume has a process go on that hung.
+// resume resumes a process that hung.
 func (s *simulation) resume(victim order.Replica) {
 	s.world.processes[s.world.number(victim)].hangs = false
 	s.world.trace.say(s.world.Now(), "%v goes on", victim)
@@ -91,7 +91,7 @@ func (s *simulation) resume(victim order.Replica) {
 	delete(s.held, victim)
 }
 
-// cut holds what is on wires for a span.
+// cut holds back everything on wires for a span.
 func (s *simulation) cut(victim order.Replica, others []order.Replica, span time.Duration) {
 	var wires [][2]order.Replica
 	for _, other := range others {
@@ -102,7 +102,7 @@ func (s *simulation) cut(victim order.Replica, others []order.Replica, span time
 	s.stage.network.After(span, func() { s.mend(wires...) })
 }
 
-// mend makes wires whole, or all of them.
+// mend mends the given wires, or all wires if none is given.
 func (s *simulation) mend(wires ...[2]order.Replica) {
 	if wires == nil {
 		wires = slices.Clone(s.wires)
@@ -123,14 +123,14 @@ func (s *simulation) mend(wires ...[2]order.Replica) {
 // oracle is the leader oracle of each group, with an output at each replica [TRAM, section 2.1].
 type oracle struct {
 	random *rand.Rand
-	// truth is who leads each group; said what each replica's output is, and unheard whether it
+	// truth is the leader of each group. said is each replica's output, and unheard whether it
 	// changed while the replica hung.
 	truth   []order.ServerID
 	said    []order.ServerID
 	unheard []bool
 }
 
-// begin has all oracles name one replica in each group.
+// begin makes all oracles of each group name one replica.
 func (o *oracle) begin(s *simulation) {
 	o.random = stream(s.options.Seed, oracleStream)
 	o.said, o.unheard = make([]order.ServerID, len(s.world.processes)),
@@ -163,7 +163,7 @@ func (o *oracle) say(s *simulation, at order.Replica, leader order.ServerID) {
 	}
 }
 
-// catchUp tells a replica that goes on what its oracle says by now.
+// catchUp tells a resumed replica its oracle's current output.
 func (o *oracle) catchUp(s *simulation, at order.Replica) {
 	if number := s.world.number(at); o.unheard[number] {
 		o.unheard[number] = false
@@ -171,7 +171,7 @@ func (o *oracle) catchUp(s *simulation, at order.Replica) {
 	}
 }
 
-// sayLater changes an oracle's output after a while, unless the run has come to its calm part by
+// sayLater changes an oracle's output after a while, unless the run has reached its calm part by
 // then.
 func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica,
 	leader order.ServerID) {
@@ -182,11 +182,11 @@ func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica,
 	})
 }
 
-// wavering is how long an oracle that wavers stays with one leader at most.
+// wavering is the longest time that a wavering oracle keeps naming one leader.
 const wavering = 300 * time.Microsecond
 
-// err has oracles name another leader, for a while or until they name the next, and holds what the
-// leader before has on the way, so that it may land after the other one took over.
+// err makes oracles name another leader, for a while or until they name the next. It also holds
+// back operations of the previous leader, so that they may land after the new one took over.
 func (o *oracle) err(s *simulation, f fault) {
 	group := f.victim.Group
 	before := order.Replica{Group: group, Server: o.truth[group]}
@@ -217,7 +217,7 @@ func (o *oracle) err(s *simulation, f fault) {
 	}
 }
 
-// lose has the oracles find out, each after a while, that a replica is gone, if they name it.
+// lose makes the oracles that name a lost replica learn, each after a while, that it is gone.
 func (o *oracle) lose(s *simulation, lost order.Replica) {
 	if o.truth[lost.Group] == lost.Server {
 		o.truth[lost.Group] = o.choose(s, lost.Group)
@@ -231,14 +231,14 @@ func (o *oracle) lose(s *simulation, lost order.Replica) {
 	}
 }
 
-// doubt has oracles, some times, take a replica that hangs for gone.
+// doubt sometimes makes oracles treat a hanging replica as gone.
 func (o *oracle) doubt(s *simulation, hanging order.Replica) {
 	if hanging.Group != order.Clients && o.random.IntN(3) != 0 {
 		o.lose(s, hanging)
 	}
 }
 
-// choose picks one of a group that is fit to lead; any, where none is.
+// choose picks a replica of a group that is fit to lead, or server 0 if there is none.
 func (o *oracle) choose(s *simulation, group order.GroupID) order.ServerID {
 	fit := slices.DeleteFunc(s.plan.deployment.Members(group), func(r order.Replica) bool {
 		p := &s.world.processes[s.world.number(r)]
@@ -250,7 +250,7 @@ func (o *oracle) choose(s *simulation, group order.GroupID) order.ServerID {
 	return fit[o.random.IntN(len(fit))].Server
 }
 
-// settle has the oracles of each group name one that lives, for good.
+// settle makes the oracles of each group name one live replica, for good.
 func (o *oracle) settle(s *simulation) {
 	for group := range s.plan.deployment.Sizes {
 		g := order.GroupID(group)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// trace is what happened: as a hash always, and as text on demand.
+// trace records the events: always as a hash, and as text on demand.
 type trace struct {
 	hash uint64
 	text *bufio.Writer
@@ -40,7 +40,7 @@ func (t *trace) mix(word uint64) {
 	t.hash ^= t.hash >> 29
 }
 
-// say writes a line of text, where text is wanted.
+// say writes a line of text, if text is wanted.
 func (t *trace) say(at time.Duration, format string, arguments ...any) {
 	if t.text == nil {
 		return
@@ -50,7 +50,7 @@ func (t *trace) say(at time.Duration, format string, arguments ...any) {
 	t.text.WriteByte('\n')
 }
 
-// close writes out what is left and returns the first error of writing.
+// close flushes the text and returns the first error of writing.
 func (t *trace) close() error {
 	if t.text == nil {
 		return nil

@@ -13,28 +13,28 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// goneAfter is when a replica that did not get to work for so long is given up by its group: longer
-// than any hang that ends, and than any pace.
+// goneAfter is the time without work after which a group gives up a replica. It is longer than any
+// hang that ends, and than any pace.
 const goneAfter = 10 * time.Millisecond
 
-// tramReplicas is TRAM as the paper has it: tram/replica on regions.
+// tramReplicas is TRAM as in the paper: tram/replica on regions.
 type tramReplicas struct {
 	world   *World
 	servers map[order.Replica]*replica.Replica
 	clients map[order.Replica]*tramClient
-	// worked is when each replica worked last: a detector that never errs, of who is gone for good.
-	// It is what a log of finite length needs beside the leader oracle.
+	// worked is when each replica last worked. It serves as a detector of permanently lost replicas
+	// that never errs, which a log of finite length needs besides the leader oracle.
 	worked map[order.Replica]time.Duration
 }
 
-// tramClient is a client, with what it had no room for.
+// tramClient is a client, with the messages that it had no room for.
 type tramClient struct {
 	*replica.Client
 	waiting []order.Multicast
 }
 
-// tramPlants names the bugs that can be planted. An entry that is rewritten in place takes a leader
-// stopped between two words to show: the room's own test looks at every instant.
+// tramPlants names the bugs that can be planted. An entry that is rewritten in place only shows if
+// a leader is stopped between two words; the test of package replica checks that at every instant.
 func tramPlants() []string {
 	var names []string
 	for _, fault := range replica.Faults() {
@@ -95,7 +95,7 @@ func newTRAMReplicas(world *World, plant string) (Form, error) {
 	return t, nil
 }
 
-// Submit has the client multicast, now or when it has room.
+// Submit makes the client multicast, now or when it has room.
 func (t *tramReplicas) Submit(client order.Replica, m order.Multicast) {
 	c := t.clients[client]
 	c.waiting = append(c.waiting, m)
@@ -115,10 +115,10 @@ func (c *tramClient) submit() {
 	}
 }
 
-// Lead tells a replica who leads.
+// Lead sets a replica's leader.
 func (t *tramReplicas) Lead(at order.Replica, leader order.ServerID) { t.servers[at].Lead(leader) }
 
-// Poll has a process work.
+// Poll makes a process work.
 func (t *tramReplicas) Poll(at order.Replica) {
 	host, err := t.world.Host(at)
 	if err != nil {
@@ -145,7 +145,7 @@ func (t *tramReplicas) Poll(at order.Replica) {
 	}
 }
 
-// attachWanted does what a machine wants attached: here that takes no time.
+// attachWanted makes the attachments that a machine wants. That takes no time here.
 func attachWanted(host rdmanet.RegionHost, machine interface {
 	Wanted() []replica.Want
 	Attached(number uint64, attachment rdmanet.Attachment, err error)
@@ -156,13 +156,13 @@ func attachWanted(host rdmanet.RegionHost, machine interface {
 	}
 }
 
-// copiedReplica is what there is to know of a replica.
+// copiedReplica is the saved state of a replica.
 type copiedReplica struct {
 	machine *replica.Replica
 	worked  time.Duration
 }
 
-// Copy gives what a process knows.
+// Copy returns a copy of a process's state.
 func (t *tramReplicas) Copy(at order.Replica) any {
 	if c := t.clients[at]; c != nil {
 		return c.copy()
@@ -174,7 +174,7 @@ func (c *tramClient) copy() *tramClient {
 	return &tramClient{Client: c.Client.Copy(), waiting: slices.Clip(c.waiting)}
 }
 
-// PutBack has a process know that again. What it reads is to come to where it is now.
+// PutBack restores a process's state. Its reads under way lead to its new memory.
 func (t *tramReplicas) PutBack(at order.Replica, copied any) {
 	redirect := func(tag uint64, into []byte) { t.world.redirect(at, tag, into) }
 	switch known := copied.(type) {
@@ -187,7 +187,7 @@ func (t *tramReplicas) PutBack(at order.Replica, copied any) {
 	}
 }
 
-// Complete has a process handle what completed.
+// Complete makes a process handle its completions.
 func (t *tramReplicas) Complete(at order.Replica) {
 	if c := t.clients[at]; c != nil {
 		c.Client.Complete(t.world.Now())
@@ -196,7 +196,7 @@ func (t *tramReplicas) Complete(at order.Replica) {
 	t.servers[at].Complete(t.world.Now())
 }
 
-// Awaits tells whether a process waits for a completion.
+// Awaits reports whether a process waits for a completion.
 func (t *tramReplicas) Awaits(at order.Replica, tag uint64) bool {
 	if c := t.clients[at]; c != nil {
 		return c.Client.Awaits(tag)
@@ -204,7 +204,7 @@ func (t *tramReplicas) Awaits(at order.Replica, tag uint64) bool {
 	return t.servers[at].Awaits(tag)
 }
 
-// AppendOperation appends what an operation is to its process.
+// AppendOperation appends a description of an operation of a process.
 func (t *tramReplicas) AppendOperation(state []byte, at order.Replica, tag uint64) []byte {
 	if c := t.clients[at]; c != nil {
 		return c.Client.AppendOperation(state, tag)
@@ -212,8 +212,7 @@ func (t *tramReplicas) AppendOperation(state []byte, at order.Replica, tag uint6
 	return t.servers[at].AppendOperation(state, tag)
 }
 
-// AppendState appends what the process knows. Whether it is given up follows from when it worked
-// last.
+// AppendState appends the process's state. Whether it is given up follows from when it last worked.
 func (t *tramReplicas) AppendState(state []byte, at order.Replica) []byte {
 	now := t.world.Now()
 	if c := t.clients[at]; c != nil {
@@ -226,7 +225,7 @@ func (t *tramReplicas) AppendState(state []byte, at order.Replica) []byte {
 	return t.servers[at].AppendState(state, now)
 }
 
-// Describe says where the process stands.
+// Describe describes the process's state.
 func (t *tramReplicas) Describe(at order.Replica) string {
 	if c := t.clients[at]; c != nil {
 		return c.String()

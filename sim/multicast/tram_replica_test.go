@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestPlantedBugsOfTRAMAreCaught has each bug that can be planted in the paper's form break a
-// property within some seeds, where there is room for it to show.
+// TestPlantedBugsOfTRAMAreCaught checks that each bug that can be planted in the paper's form
+// breaks a property within some seeds, in deployments in which it can show.
 func TestPlantedBugsOfTRAMAreCaught(t *testing.T) {
 	t.Parallel()
 	if raceEnabled || testing.Short() {

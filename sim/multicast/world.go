@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// World is what a form lives in: time, memory, links, and somebody who listens. It belongs to one
-// goroutine.
+// World is the environment of a form: time, memory, links, and the recipient of its deliveries. It
+// belongs to one goroutine.
 type World struct {
 	deployment *Deployment
 	stage      stage
@@ -17,29 +17,29 @@ type World struct {
 	processes  []process
 	first      []int // the first process of each group
 	logs       []*Log
-	// delivered is told of each A-delivery; noted of each note, unless it is nil.
+	// delivered is called for each A-delivery, and noted for each note unless it is nil.
 	delivered func(at order.Replica, m order.Multicast)
 	noted     func(at order.Replica)
 }
 
-// process is what the world knows of a process.
+// process is the world's state of a process.
 type process struct {
 	name    order.Replica
-	host    rdmanet.RegionHost // nil until asked for
+	host    rdmanet.RegionHost // nil until its first use
 	letters []Letter
 	crashed bool
 	hangs   bool
 }
 
-// stage is where a world is played: in virtual time, with a seed's chance; or step by step, as a
-// search chooses.
+// stage is the implementation of a world: in virtual time with a seed's chance, or step by step as
+// a search chooses.
 type stage interface {
-	// now is the virtual time since the run's beginning.
+	// now returns the virtual time since the run's beginning.
 	now() time.Duration
 	// start starts a process's host.
 	start(id rdmanet.PeerID) (rdmanet.RegionHost, error)
 	// carry brings a letter from one process or log to another some time later, in order between
-	// the two, and then has it arrive. Processes and logs are numbered.
+	// the two, and then makes it arrive. Processes and logs are numbered.
 	carry(from, to int, letter Letter)
 }
 
@@ -54,14 +54,14 @@ func newWorld(deployment *Deployment, trace *trace) *World {
 	return w
 }
 
-// Deployment is what the world was made for. Nobody changes it.
+// Deployment returns the deployment of the world. It must not be changed.
 func (w *World) Deployment() *Deployment { return w.deployment }
 
-// Now is the virtual time since the run's beginning.
+// Now returns the virtual time since the run's beginning.
 func (w *World) Now() time.Duration { return w.stage.now() }
 
-// Host is a process's host on the fabric, PeerOf(of) by name, started when it is asked for first.
-// It has regions and queues, and no lanes. Attach is decided at once.
+// Host returns a process's host on the fabric, with the name PeerOf(of). The host is started on
+// first use. It has regions and queues, and no lanes. Attach is decided at once.
 func (w *World) Host(of order.Replica) (rdmanet.RegionHost, error) {
 	p := &w.processes[w.number(of)]
 	if p.host == nil && !p.crashed {
@@ -74,14 +74,14 @@ func (w *World) Host(of order.Replica) (rdmanet.RegionHost, error) {
 	return p.host, nil
 }
 
-// Send puts a letter on the link between two processes: reliable and in order. Of what a process
-// sent last before it crashed, some may get lost. The bytes are not changed by anyone from here on.
+// Send puts a letter on the link between two processes, which is reliable and in order. Some of
+// what a process sent last before it crashed may get lost. The bytes must not be changed any more.
 func (w *World) Send(from, to order.Replica, bytes []byte) {
 	w.stage.carry(w.number(from), w.number(to), Letter{from, bytes})
 }
 
-// Receive takes the letters that arrived at a process since the last call, in order of arrival. The
-// slice is valid until the next call for that process.
+// Receive returns the letters that arrived at a process since the last call, in order of arrival.
+// The slice is valid until the next call for that process.
 func (w *World) Receive(at order.Replica) []Letter {
 	p := &w.processes[w.number(at)]
 	letters := p.letters
@@ -89,16 +89,16 @@ func (w *World) Receive(at order.Replica) []Letter {
 	return letters
 }
 
-// redirect has a read that a process has under way lead to where its memory is now that it was put
-// back: for forms that a search copies.
+// redirect makes a read under way of a restored process lead to its current memory. It is for forms
+// that a search copies.
 func (w *World) redirect(at order.Replica, tag uint64, into []byte) {
 	if s, is := w.stage.(*chosen); is {
 		s.redirect(w.number(at), tag, into)
 	}
 }
 
-// Deliver tells the frame that a replica A-delivers a message, which is to be the message that was
-// submitted, destinations and payload too. It keeps nothing of it.
+// Deliver tells the frame that a replica A-delivers a message. It must equal the submitted message,
+// including destinations and payload. The frame keeps nothing of it.
 func (w *World) Deliver(at order.Replica, m order.Multicast) {
 	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group),
 		uint64(m.ID.Sender.Server), m.ID.Sequence)
@@ -109,7 +109,7 @@ func (w *World) Deliver(at order.Replica, m order.Multicast) {
 }
 
 // Note tells the frame that a process takes a step of the protocol, for the trace and for the
-// adversary. Arguments are formatted only where somebody reads the trace.
+// adversary. Arguments are formatted only if there is a trace.
 func (w *World) Note(at order.Replica, format string, arguments ...any) {
 	if w.trace.text != nil {
 		w.trace.say(w.Now(), "%v %s", at, fmt.Sprintf(format, arguments...))
@@ -119,7 +119,7 @@ func (w *World) Note(at order.Replica, format string, arguments ...any) {
 	}
 }
 
-// number is a process's place among Deployment.Processes.
+// number returns a process's index in Deployment.Processes.
 func (w *World) number(of order.Replica) int {
 	if of.Group == order.Clients {
 		return len(w.processes) - w.deployment.Clients + int(of.Server)
@@ -127,7 +127,7 @@ func (w *World) number(of order.Replica) int {
 	return w.first[of.Group] + int(of.Server)
 }
 
-// arrive puts a letter where it was carried to.
+// arrive delivers a letter to its process or log.
 func (w *World) arrive(from, to int, letter Letter) {
 	switch {
 	case to >= len(w.processes):
@@ -140,7 +140,7 @@ func (w *World) arrive(from, to int, letter Letter) {
 	}
 }
 
-// quorate tells whether more than half of some processes have not crashed.
+// quorate reports whether more than half of some processes have not crashed.
 func (w *World) quorate(members []order.Replica) bool {
 	live := 0
 	for _, member := range members {

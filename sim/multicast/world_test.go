@@ -13,11 +13,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// stopCounting is when nothing more is sent; three times that is enough for all of it to arrive.
+// stopCounting is when the last number is sent. Three times that is enough for all of them to
+// arrive.
 const stopCounting = 2 * time.Millisecond
 
-// counters is a form in which everybody sends numbers to everybody, by letters, by a log and into
-// memory, and that checks what comes. What is submitted it A-delivers by magic, in the end.
+// counters is a form in which all processes send numbers to each other, by letters, by a log and
+// into memory, and check what arrives. It A-delivers submitted messages directly, at the end.
 type counters struct {
 	t     *testing.T
 	world *World
@@ -28,7 +29,7 @@ type counters struct {
 	letters  map[[2]order.Replica]uint64 // sent
 	received map[[2]order.Replica]uint64
 	entries  uint64
-	history  [][]byte // the log as whoever is furthest has it
+	history  [][]byte // the log as the most advanced replica has it
 	taken    map[order.Replica]int
 	regions  map[order.Replica]rdmanet.Region
 	queues   map[order.Replica]rdmanet.Queue
@@ -50,7 +51,7 @@ func newCounters(t *testing.T) *counters {
 	}
 }
 
-// make is the form's Maker: each process has a region that all others may write, a word each.
+// make is the form's Maker. Each process has a region with a word for each other process to write.
 func (c *counters) make(w *World, _ string) (Form, error) {
 	c.world, c.all = w, w.Deployment().Processes()
 	c.log = w.NewLog(c.all)
@@ -141,7 +142,7 @@ func (c *counters) Poll(at order.Replica) {
 		if next := c.delivered[at]; now > 3*stopCounting && next < len(c.submitted) {
 			c.delivered[at]++
 			if slices.Contains(c.submitted[next].To, at.Group) {
-				c.world.Deliver(at, c.submitted[next]) // by magic, so that the run comes to its end
+				c.world.Deliver(at, c.submitted[next]) // directly, so that the run comes to its end
 			}
 		}
 		return
@@ -168,8 +169,9 @@ func (c *counters) named(id rdmanet.PeerID) order.Replica {
 	return c.all[slices.IndexFunc(c.all, func(r order.Replica) bool { return PeerOf(r) == id })]
 }
 
-// TestWorldKeepsItsPromises runs counters through all faults: links lose nothing but tails of who
-// crashed, logs are one sequence, who hangs is not polled and keeps its memory.
+// TestWorldKeepsItsPromises runs counters through all faults. Links lose nothing but tails of
+// crashed senders, logs are one sequence, and a process that hangs is not polled and keeps its
+// memory.
 func TestWorldKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	letters, entries, lost, failed, zombieWrites := 0, 0, 0, 0, 0

@@ -1,25 +1,35 @@
-// Package network models the networks on which the dissertation's figures were taken, in virtual
-// time: how long a frame takes from one server's engine to another's, and what it waits for on its
-// way. Figures need what package sim's weather leaves out, that bandwidth is finite and shared.
+// Package network models the networks of the dissertation's figures in virtual time: how long a
+// frame takes from one server's engine to another's, and what it waits for on its way. It adds what
+// package sim leaves out: bandwidth is finite and shared.
 //
 // # A frame's way
 //
-//	engine -> processor -> connection -> host's link -> ports of switches -> host's link -> processor -> engine
-//	          overhead o   window        rate, FIFO     rate, FIFO each      rate, FIFO     overhead o
+//	engine
+//	-> processor          overhead o
+//	-> connection         window
+//	-> host's link        rate, FIFO
+//	-> ports of switches  rate, FIFO each
+//	-> host's link        rate, FIFO
+//	-> processor          overhead o
+//	-> engine
 //
-// Whatever has a rate passes one frame at a time, in the order of arrival, store and forward: a
-// switch sends a frame on when it has the whole of its first segment. Whoever comes while a port is
-// busy waits; so links, switches' ports and processors are shared, and no port ever carries more
-// than its rate. A frame longer than a chunk goes in chunks, which share links with those of other
-// frames. On the wire each segment carries its headers. A connection, that is a pair of servers,
-// has at most a window of bytes on its way that are not acknowledged, as TCP does; acknowledgements
-// take the way's time back, and no bandwidth. Nothing is lost: connections are reliable and FIFO.
+// Anything with a rate passes one frame at a time, in the order of arrival, store and forward: a
+// switch sends a frame on when it has the whole of its first segment. A frame that arrives at a
+// busy port waits. Links, switch ports and processors are therefore shared, and no port ever
+// carries more than its rate. A frame longer than a chunk travels in chunks, which share links with
+// the chunks of other frames. On the wire, each segment carries its headers. A connection, which is
+// a pair of servers, has at most a window of unacknowledged bytes under way, as in TCP.
+// Acknowledgements take the time of the way back, and no bandwidth. Nothing is lost: connections
+// are reliable and FIFO.
 //
 // # The models
 //
-//	LogP    latency, overhead and a rate [Poke19, sections 5.6 and 5.7; figure 5.10's parameters]: logp.go, with the closed forms of section 5.6
-//	SDC     one datacentre, a fat-tree of k-port switches with one server a subnet [Poke19, section 6.5]: fattree.go
-//	MDC     five datacentres across Europe, a fat-tree each, fibres between them [Poke19, section 6.5]: europe.go
+//	LogP  latency, overhead and a rate [Poke19, sections 5.6 and 5.7; figure 5.10's parameters]:
+//	      logp.go, with the closed forms of section 5.6
+//	SDC   one datacentre, a fat-tree of k-port switches with one server a subnet [Poke19,
+//	      section 6.5]: fattree.go
+//	MDC   five datacentres across Europe, each a fat-tree, connected by fibres [Poke19,
+//	      section 6.5]: europe.go
 //
 // # The loop that drives it
 //
@@ -31,11 +41,12 @@
 //		net.Send(event.Server, send.To, send.Frame)
 //	}
 //
-// # What always holds
+// # Invariants
 //
-// The same calls give the same events, at the same virtual nanoseconds, on every machine: integers
-// only, and events of one instant are taken in the order in which they were scheduled. Frames
-// between two servers arrive in the order in which they were sent, each once, and all of them
-// unless one of the two crashes: what a crashed server had not yet put on its link is lost. Frames
-// are shared with the caller and never copied. Once the queues have grown, nothing is allocated.
+// The same calls give the same events, at the same virtual nanoseconds, on every machine: all
+// numbers are integers, and events of one instant are taken in the order in which they were
+// scheduled. Frames between two servers arrive once each, in the order of sending. All of them
+// arrive unless one of the two servers crashes: a crash loses the frames that are not yet on the
+// server's link. Frames are shared with the caller and never copied. Nothing is allocated once the
+// queues have grown.
 package network

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Cities are where the five datacentres stand [Poke19, section 6.5].
+// Cities are the places of the five datacentres [Poke19, section 6.5].
 var Cities = [...]string{"Dublin", "London", "Paris", "Frankfurt", "Stockholm"}
 
 const (
 	cities = len(Cities)
-	// fibreRate is what is available of a fibre between two datacentres, and fibreDelay its delay a
-	// kilometre, of which there are 1.1 for each kilometre of distance.
+	// fibreRate is the available rate of a fibre between two datacentres. fibreDelay is its delay
+	// per kilometre. A fibre is 1.1 times as long as the distance.
 	fibreRate  = 10 * Gigabit
 	fibreDelay = 5 * time.Microsecond
 )
 
-// distances are those between the cities over ground, in kilometres.
+// distances are the distances between the cities, in kilometres.
 var distances = [cities][cities]int{
 	{0, 464, 779, 1088, 1627},
 	{464, 0, 344, 638, 1433},
@@ -25,17 +25,17 @@ var distances = [cities][cities]int{
 	{1627, 1433, 1543, 1186, 0},
 }
 
-// FibreDelay is that of the fibre between two datacentres.
+// FibreDelay returns the delay of the fibre between two datacentres.
 func FibreDelay(a, b int) time.Duration {
 	return time.Duration(distances[a][b]) * fibreDelay * 11 / 10
 }
 
-// europe is five fat-trees of k-1 pods. The port of each core switch that is left leads to the
-// datacentre's gateway, and a fibre from there to each other gateway.
+// europe is five fat-trees of k-1 pods. The remaining port of each core switch leads to the
+// datacentre's gateway. A fibre leads from there to each other gateway.
 type europe struct {
 	trees [cities]fatTree
-	// fibres and gateways are the numbers of the first ports of these kinds: gateway to gateway,
-	// and between core switches and gateways.
+	// fibres and gateways are the numbers of the first port between two gateways, and of the first
+	// port between core switches and gateways.
 	fibres, gateways PortID
 }
 
@@ -51,8 +51,8 @@ func newEurope(k int) *europe {
 	return e
 }
 
-// Ports lists the trees' ports, the fibres', and for each city those of core switches to the
-// gateway and back.
+// Ports lists the ports of the trees, of the fibres, and for each city those from the core switches
+// to the gateway and back.
 func (e *europe) Ports() []Port {
 	var ports []Port
 	for _, tree := range e.trees {
@@ -69,14 +69,14 @@ func (e *europe) Ports() []Port {
 	return ports
 }
 
-// gateway numbers the port between a core switch and its city's gateway, upwards (0) or downwards
-// (1).
+// gateway returns the number of the port between a core switch and its city's gateway, upwards (0)
+// or downwards (1).
 func (e *europe) gateway(city, direction, aggregation, core int) PortID {
 	half := e.trees[0].half
 	return e.gateways + PortID(((city*2+direction)*half+aggregation)*half+core)
 }
 
-// AppendRoute goes within a datacentre, or up to the gateway, over the fibre and down again.
+// AppendRoute leads within a datacentre, or up to the gateway, over the fibre and down again.
 func (e *europe) AppendRoute(route []PortID, from, to int) []PortID {
 	size := e.trees[0].servers()
 	a, b := from/size, to/size
@@ -91,8 +91,8 @@ func (e *europe) AppendRoute(route []PortID, from, to int) []PortID {
 	return e.trees[b].down(route, to, aggregation, core)
 }
 
-// MDC is the five datacentres of [Poke19, section 6.5] for n = 5(k-1)k/2 servers with an even k >=
-// 4, a fifth of them in each, in the order of Cities. The error wraps ErrModel.
+// MDC returns the five datacentres of [Poke19, section 6.5] for n = 5(k-1)k/2 servers with an even
+// k >= 4, a fifth of them in each, in the order of Cities. The error wraps ErrModel.
 func MDC(servers int) (Model, error) {
 	for k := 4; cities*(k-1)*k/2 <= servers; k += 2 {
 		if cities*(k-1)*k/2 == servers {
@@ -100,6 +100,7 @@ func MDC(servers int) (Model, error) {
 				servers, newEurope(k)), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no five fat-trees with one a subnet, which "+
-		"take 5(k-1)k/2: 30, 75, 140, 225, 330, 455 and so on", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers do not fill five fat-trees with one server a "+
+		"subnet; use 5(k-1)k/2 servers for an even k: 30, 75, 140, 225, 330, 455 and so on",
+		ErrModel, servers)
 }

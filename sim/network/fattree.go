@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// What the dissertation's datacentres are built of [Poke19, section 6.5].
+// The components of the dissertation's datacentres [Poke19, section 6.5].
 const (
 	ethernetRate = Gigabit
-	// hostCableDelay is that of 10 m, switchCableDelay that of 100 m.
+	// hostCableDelay is the delay of 10 m of cable, switchCableDelay that of 100 m.
 	hostCableDelay   = 50 * time.Nanosecond
 	switchCableDelay = 500 * time.Nanosecond
-	// A segment's overhead on Gigabit Ethernet: preamble and gap 20, frame 18, IP 20 and TCP 20
-	// bytes. With 1,460 bytes of contents it is the largest.
+	// The overhead of a segment on Gigabit Ethernet: preamble and gap 20, frame 18, IP 20 and TCP
+	// 20 bytes. A segment has at most 1,460 bytes of contents.
 	ethernetSegment       = 1460
 	ethernetSegmentHeader = 78
-	// receiveWindow is TCP's without scaling.
+	// receiveWindow is TCP's window without scaling.
 	receiveWindow = 65_535
-	// chunkBytes is about a quarter of that: long messages share links in such pieces.
+	// chunkBytes is about a quarter of the window. Long messages share links in pieces of this
+	// size.
 	chunkBytes = 11 * ethernetSegment
-	// laneHeader is what the production's lanes add to a frame, the batch that it travels in
-	// counted to it alone.
+	// laneHeader is the size that the production lanes add to a frame, assuming that the frame
+	// travels in a batch of its own.
 	laneHeader = 16
 )
 
@@ -31,12 +32,12 @@ const (
 type fatTree struct {
 	half int // k/2
 	pods int
-	// first is the number of its first port.
+	// first is the number of the tree's first port.
 	first PortID
 }
 
-// ports lists its ports: for each pod those of the edge switches upwards, of the aggregation
-// switches upwards and downwards, and the core switches' to it.
+// ports lists the tree's ports. For each pod these are the ports of the edge switches upwards, of
+// the aggregation switches upwards and downwards, and of the core switches to the pod.
 func (t fatTree) ports() []Port {
 	ports := make([]Port, t.pods*t.podPorts())
 	for i := range ports {
@@ -49,7 +50,8 @@ func (t fatTree) servers() int { return t.pods * t.half }
 
 func (t fatTree) podPorts() int { return 4 * t.half * t.half }
 
-// port numbers a port of a pod: one of the four layers, and two places from 0 to k/2-1.
+// port returns the number of a port of a pod, given by one of the four layers and two places from 0
+// to k/2-1.
 func (t fatTree) port(pod, layer, a, b int) PortID {
 	return t.first + PortID(pod*t.podPorts()+(layer*t.half+a)*t.half+b)
 }
@@ -57,13 +59,13 @@ func (t fatTree) port(pod, layer, a, b int) PortID {
 const (
 	edgeUp          = iota // edge switch a to aggregation switch b
 	aggregationUp          // aggregation switch a to its core switch b
-	coreDown               // core switch b of those of aggregation switches a, to the pod
+	coreDown               // core switch b of aggregation switches a, to the pod
 	aggregationDown        // aggregation switch a to edge switch b
 )
 
-// spread picks the aggregation switch and which of its core switches a connection goes by: by its
-// receiver, as fat-trees' two-level routing tables do, shifted by the sender, so that connections
-// with one receiver meet at its own link only.
+// spread returns the aggregation switch, and which of its core switches, that a connection uses. It
+// depends on the receiver, as in the two-level routing tables of fat-trees, shifted by the sender.
+// Connections with one receiver therefore meet at its own link only.
 func (t fatTree) spread(from, to int) (aggregation, core int) {
 	return (from + to) % t.half, (from/t.half + to/t.half) % t.half
 }
@@ -101,8 +103,8 @@ func (s singleDatacentre) AppendRoute(route []PortID, from, to int) []PortID {
 	return s.tree.within(route, from, to)
 }
 
-// SDC is the single datacentre of [Poke19, section 6.5] for n = k²/2 servers with an even k >= 4.
-// The error wraps ErrModel.
+// SDC returns the single datacentre of [Poke19, section 6.5] for n = k²/2 servers with an even k >=
+// 4. The error wraps ErrModel.
 func SDC(servers int) (Model, error) {
 	for k := 4; k*k/2 <= servers; k += 2 {
 		if k*k/2 == servers {
@@ -110,11 +112,11 @@ func SDC(servers int) (Model, error) {
 				singleDatacentre{fatTree{half: k / 2, pods: k}}), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no fat-tree with one a subnet, which takes "+
-		"k²/2: 8, 18, 32, 50, 72 and so on", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers do not fill a fat-tree with one server a subnet; "+
+		"use k²/2 servers for an even k: 8, 18, 32, 50, 72 and so on", ErrModel, servers)
 }
 
-// ethernet is the model that both deployments share.
+// ethernet returns the model that both deployments share.
 func ethernet(name string, servers int, topology Topology) Model {
 	return Model{
 		Name: name, Servers: servers, HostRate: ethernetRate, HostDelay: hostCableDelay,

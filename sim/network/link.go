@@ -3,7 +3,7 @@ package network
 import "time"
 
 // admit passes a chunk to its host's link, or holds it back until the connection's window has room.
-// The processor is done with it at the instant ready.
+// The processor has finished with it at the instant ready.
 func (n *Network) admit(c chunk, ready time.Duration) {
 	if n.connections != nil {
 		connection := n.connection(c.from, c.to)
@@ -18,7 +18,7 @@ func (n *Network) admit(c chunk, ready time.Duration) {
 	n.enterOutgoing(c, ready)
 }
 
-// enterOutgoing lets a chunk wait for its host's outgoing link.
+// enterOutgoing queues a chunk for its host's outgoing link.
 func (n *Network) enterOutgoing(c chunk, ready time.Duration) {
 	h := &n.hosts[c.from]
 	h.out.push(queued{chunk: c, ready: ready})
@@ -27,13 +27,14 @@ func (n *Network) enterOutgoing(c chunk, ready time.Duration) {
 	}
 }
 
-// drain puts what can go now on a host's outgoing link, and comes back when the next can.
+// drain puts the chunks that can go now on a host's outgoing link, and schedules itself for the
+// next one.
 func (n *Network) drain(server int) {
 	h := &n.hosts[server]
 	for h.out.count > 0 {
 		at := max(h.outFree, h.out.peek().ready)
-		// Without a rate and switches nothing on the way depends on what else is sent, so that the
-		// future can be settled at once.
+		// Without a rate and without switches, nothing on the way depends on other frames. The
+		// future can then be settled at once.
 		if at > n.now && (n.model.HostRate > 0 || n.model.Topology != nil) {
 			h.waking = true
 			n.queue.push(at, linkFree, int32(server))
@@ -47,16 +48,16 @@ func (n *Network) drain(server int) {
 	}
 }
 
-// far is the delay of a cable from which on what is behind it is settled only when a chunk's head
-// gets there: others use those ports in the meantime. Cables within a datacentre are shorter by
-// orders of magnitude, so that a whole way is settled at once.
+// far is the cable delay from which on the rest of the way is settled only when a chunk's head gets
+// there, because other chunks use those ports in the meantime. Cables within a datacentre are
+// shorter by orders of magnitude, so a whole way is settled at once.
 const far = 100 * time.Microsecond
 
-// fly takes a chunk that leaves its host's link from an instant on to the switches.
+// fly takes a chunk that leaves its host's link at the instant start on to the switches.
 func (n *Network) fly(c chunk, wire int, start time.Duration) {
 	first := n.model.firstSegment(wire)
-	// A switch sends on when it has the first segment, and cannot be done before it has the last,
-	// which is taken to be as long.
+	// A switch sends on when it has the first segment. It cannot finish before it has the last,
+	// which is assumed to be as long.
 	head := start + n.model.HostRate.Serialisation(first) + n.model.HostDelay
 	tail := start + n.model.HostRate.Serialisation(wire) + n.model.HostDelay
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]++
@@ -71,7 +72,7 @@ func (n *Network) fly(c chunk, wire int, start time.Duration) {
 	n.pass(place, head)
 }
 
-// pass takes a chunk whose head is at a switch at an instant through the ports that are left of its
+// pass takes a chunk whose head is at a switch at an instant through the remaining ports of its
 // way: to the port that leads to its receiver, or to the end of the next fibre.
 func (n *Network) pass(place int32, head time.Duration) {
 	f := &n.flights[place]
@@ -97,8 +98,8 @@ func (n *Network) pass(place int32, head time.Duration) {
 	n.queue.push(head, headArrived, place)
 }
 
-// enterIncoming lets a chunk whose head is at the last port take its receiver's link after all that
-// came before it.
+// enterIncoming puts a chunk whose head is at the last port on its receiver's link, after all
+// earlier chunks.
 func (n *Network) enterIncoming(place int32) {
 	f := n.flights[place]
 	n.flights[place] = flight{}
@@ -123,8 +124,9 @@ func (n *Network) enterIncoming(place int32) {
 	}
 }
 
-// leaveIncoming takes the oldest chunk off a host's incoming link. It returns the chunk where the
-// frame is whole and the processor costs nothing; else the processor receives it in its turn.
+// leaveIncoming takes the oldest chunk off a host's incoming link. It returns the chunk if the
+// frame is complete and the processor costs nothing. Otherwise the processor receives the frame in
+// its turn.
 func (n *Network) leaveIncoming(server int) (chunk, bool) {
 	h := &n.hosts[server]
 	c := h.in.pop().chunk
@@ -143,8 +145,8 @@ func (n *Network) leaveIncoming(server int) (chunk, bool) {
 	return chunk{}, false
 }
 
-// receiveNext lets a processor receive the oldest frame that waits for it, once it is done with
-// what it has to do before.
+// receiveNext makes a processor receive the oldest frame in its inbox, once it has finished its
+// earlier work.
 func (n *Network) receiveNext(server int) {
 	h := &n.hosts[server]
 	if h.receiving || h.inbox.count == 0 {
@@ -155,7 +157,7 @@ func (n *Network) receiveNext(server int) {
 	n.queue.push(h.processor, received, int32(server))
 }
 
-// connection finds what leads from one server to another.
+// connection returns the connection from one server to another.
 func (n *Network) connection(from, to int32) *connection {
 	place := &n.connections[int(from)*len(n.hosts)+int(to)]
 	if *place == nil {
@@ -164,8 +166,8 @@ func (n *Network) connection(from, to int32) *connection {
 	return *place
 }
 
-// acknowledgementTime is how long an acknowledgement takes back, of a segment without contents,
-// when nothing is in its way.
+// acknowledgementTime returns how long an acknowledgement takes on an idle network: a segment
+// without contents.
 func (n *Network) acknowledgementTime(from, to int) time.Duration {
 	empty := n.model
 	empty.FrameHeader, empty.Overhead = 0, 0
@@ -175,20 +177,19 @@ func (n *Network) acknowledgementTime(from, to int) time.Duration {
 	return empty.unloaded(n.ports, n.route, 0)
 }
 
-// settle counts the acknowledgements that are back.
+// settle counts the acknowledgements that have arrived.
 func (c *connection) settle(now time.Duration) {
 	for c.acknowledged.count > 0 && c.acknowledged.peek().at <= now {
 		c.unacknowledged -= int(c.acknowledged.pop().bytes)
 	}
 }
 
-// fits reports whether the window has room for a chunk; one that is longer than the window goes
-// alone.
+// fits reports whether the window has room for a chunk. A chunk longer than the window goes alone.
 func (c *connection) fits(next chunk, window int) bool {
 	return c.unacknowledged == 0 || c.unacknowledged+int(next.bytes) <= window
 }
 
-// wake schedules a look at a blocked connection for when its oldest acknowledgement is back, if
+// wake schedules a check of a blocked connection for the arrival of its oldest acknowledgement, if
 // that is known yet.
 func (n *Network) wake(from, to int32, c *connection) {
 	if !c.waking && c.acknowledged.count > 0 {
@@ -197,7 +198,7 @@ func (n *Network) wake(from, to int32, c *connection) {
 	}
 }
 
-// openWindow lets blocked chunks go for which acknowledgements have made room.
+// openWindow releases blocked chunks for which acknowledgements have made room.
 func (n *Network) openWindow(number int) {
 	c := n.connections[number]
 	c.waking = false

@@ -7,45 +7,47 @@ import "time"
 type LogP struct {
 	// Name is for people.
 	Name string
-	// Latency is L, the time on the wire; Overhead is o, the time that a processor takes to send or
+	// Latency is L, the time on the wire. Overhead is o, the time that a processor takes to send or
 	// to receive a message.
 	Latency, Overhead time.Duration
-	// Rate is that of a server's link, each way; 0 is LogP as it is, for short messages.
+	// Rate is the rate of a server's link in each direction. 0 gives plain LogP, for short
+	// messages.
 	Rate BitsPerSecond
 }
 
 // The parameters of figure 5.10, measured by its author on the cluster IB-hsw.
 var (
-	// InfiniBand is InfiniBand Verbs. The rate is what 4X QDR's signalling of 40 Gbit/s leaves for
-	// data.
+	// InfiniBand is InfiniBand Verbs. The rate is the data rate of 4X QDR, which signals at 40
+	// Gbit/s.
 	InfiniBand = LogP{Name: "InfiniBand Verbs", Latency: 1250 * time.Nanosecond,
 		Overhead: 380 * time.Nanosecond, Rate: 32 * Gigabit}
 	// TCP is TCP over the same network. The rate is not the author's: it is common for TCP over IP
 	// over InfiniBand QDR.
 	TCP = LogP{Name: "TCP", Latency: 12 * time.Microsecond, Overhead: 1800 * time.Nanosecond,
 		Rate: 12 * Gigabit}
-	// Cray is TCP on the Cray XC40. Latency and overhead are those of TCP; the rate is what the 8.6
-	// Gbit/s that 8 servers agree on take with each message received three times [Poke19, section
-	// 5.7.4]: 8.6 · 3 · 7/8.
+	// Cray is TCP on the Cray XC40. Latency and overhead are those of TCP. The rate follows from
+	// the 8.6 Gbit/s that 8 servers agree on, with each message received three times [Poke19,
+	// section 5.7.4]: 8.6 · 3 · 7/8.
 	Cray = LogP{Name: "TCP on XC40", Latency: 12 * time.Microsecond,
 		Overhead: 1800 * time.Nanosecond, Rate: 22_600 * Megabit}
 )
 
-// Model is the network of so many servers.
+// Model returns the network for the given number of servers.
 func (l LogP) Model(servers int) Model {
 	return Model{Name: l.Name, Servers: servers, Overhead: l.Overhead, HostRate: l.Rate,
 		HostDelay: l.Latency / 2}
 }
 
-// Transmission is the time to transmit a short message, T = L + 2o.
+// Transmission returns the time to transmit a short message, T = L + 2o.
 func (l LogP) Transmission() time.Duration { return l.Latency + 2*l.Overhead }
 
-// Work bounds a round of AllConcur from below by a server's work, 2(n-1)do [Poke19, section 5.6.1].
+// Work returns the lower bound of a round of AllConcur by a server's work, 2(n-1)do [Poke19,
+// section 5.6.1].
 func (l LogP) Work(servers, degree int) time.Duration {
 	return 2 * time.Duration(servers-1) * time.Duration(degree) * l.Overhead
 }
 
-// Depth is the time to agree on a single message, by the length of its way there and of the empty
+// Depth returns the time to agree on a single message, by the length of its way and of the empty
 // messages' way back: twice (L + o_s + o)D with o_s = o + (d-1)o/2 [Poke19, section 5.6.2.1].
 func (l LogP) Depth(degree, diameter int) time.Duration {
 	sending := l.Overhead + time.Duration(degree-1)*l.Overhead/2

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// ServersMax is the largest group that a model takes.
+// ServersMax is the maximum number of servers of a model.
 const ServersMax = 2048
 
-// ErrModel says that a Model describes no network; match it with errors.Is.
+// ErrModel is returned for a Model that describes no network. Match it with errors.Is.
 var ErrModel = errors.New("network: wrong model")
 
-// BitsPerSecond is the rate of a link; 0 is an unlimited one.
+// BitsPerSecond is the rate of a link. 0 is unlimited.
 type BitsPerSecond int64
 
 // Rates of links.
@@ -21,8 +21,8 @@ const (
 	Gigabit               = 1000 * Megabit
 )
 
-// Serialisation is the time that so many bytes take to pass a link, rounded up to a nanosecond, so
-// that no link carries more than its rate.
+// Serialisation returns the time that the given number of bytes takes to pass a link, rounded up to
+// a nanosecond, so that no link carries more than its rate.
 func (r BitsPerSecond) Serialisation(bytes int) time.Duration {
 	if r <= 0 {
 		return 0
@@ -40,12 +40,12 @@ type Port struct {
 // PortID numbers the ports of a topology, from 0.
 type PortID int32
 
-// Topology is what lies between the hosts' own links.
+// Topology is the network between the hosts' own links.
 type Topology interface {
-	// Ports lists the ports of all switches but those that lead to hosts.
+	// Ports lists the ports of all switches except those that lead to hosts.
 	Ports() []Port
-	// AppendRoute appends the ports on the way from a server to another, in order. It depends on
-	// its arguments only: all frames of a connection go one way.
+	// AppendRoute appends the ports on the way from one server to another, in order. The result
+	// depends on its arguments only: all frames of a connection go the same way.
 	AppendRoute(route []PortID, from, to int) []PortID
 }
 
@@ -58,23 +58,25 @@ type Model struct {
 	// Overhead is LogP's o: how long a processor is busy with each frame that it sends or receives,
 	// one at a time.
 	Overhead time.Duration
-	// HostRate is the rate of a host's link, each way, and HostDelay that of its cable.
+	// HostRate is the rate of a host's link in each direction, and HostDelay the delay of its
+	// cable.
 	HostRate  BitsPerSecond
 	HostDelay time.Duration
-	// FrameHeader is what a lane adds to each frame, in bytes. The frame with it is cut into
-	// segments of at most Segment bytes, each with SegmentHeader bytes more on the wire, gaps
-	// included; a Segment of 0 does not cut.
+	// FrameHeader is what a lane adds to each frame, in bytes. The frame and this header are cut
+	// into segments of at most Segment bytes. Each has SegmentHeader bytes more on the wire, gaps
+	// included. A Segment of 0 does not cut.
 	FrameHeader, Segment, SegmentHeader int
-	// Chunk is the longest piece of a frame, in bytes, that takes a link in one go; 0 does not cut.
+	// Chunk is the maximum size in bytes of a piece of a frame that takes a link at once. 0 does
+	// not cut.
 	Chunk int
-	// Window bounds the bytes of a connection that are sent and not acknowledged; 0 is no bound. A
-	// single chunk may be longer.
+	// Window bounds the unacknowledged bytes of a connection. 0 is no bound. A single chunk may be
+	// longer.
 	Window int
-	// Topology is what lies between; nil is nothing but the hosts' cables.
+	// Topology is the network between the hosts. If it is nil, there are only the hosts' cables.
 	Topology Topology
 }
 
-// Validate says what is wrong with the model; the error wraps ErrModel.
+// Validate returns an error that wraps ErrModel if the model is wrong.
 func (m Model) Validate() error {
 	switch {
 	case m.Servers < 1 || m.Servers > ServersMax:
@@ -84,13 +86,14 @@ func (m Model) Validate() error {
 	case m.FrameHeader < 0 || m.Segment < 0 || m.SegmentHeader < 0 || m.Chunk < 0 || m.Window < 0:
 		return fmt.Errorf("%w: a negative number of bytes", ErrModel)
 	case m.Segment > 0 && m.Chunk > 0 && m.Chunk%m.Segment != 0:
-		return fmt.Errorf("%w: chunks of %d bytes are no whole number of segments of %d", ErrModel,
+		return fmt.Errorf("%w: chunks of %d bytes are not a whole number of segments of %d",
+			ErrModel,
 			m.Chunk, m.Segment)
 	}
 	return nil
 }
 
-// Wire is how many bytes a piece of a frame takes on a link, its segments' headers included.
+// Wire returns how many bytes a piece of a frame takes on a link, including its segments' headers.
 func (m *Model) Wire(bytes int) int {
 	if m.Segment == 0 {
 		return bytes + m.SegmentHeader
@@ -99,8 +102,8 @@ func (m *Model) Wire(bytes int) int {
 	return bytes + segments*m.SegmentHeader
 }
 
-// firstSegment is how many of a piece's bytes on the wire a switch has to have before it sends on:
-// none where there is no switch.
+// firstSegment returns how many of a piece's bytes on the wire a switch must have before it sends
+// on. It is 0 without switches.
 func (m *Model) firstSegment(wire int) int {
 	switch {
 	case m.Topology == nil:
@@ -111,8 +114,8 @@ func (m *Model) firstSegment(wire int) int {
 	return min(wire, m.Segment+m.SegmentHeader)
 }
 
-// Unloaded is how long a frame of so many bytes takes from one server's engine to another's when
-// nothing else is on its way.
+// Unloaded returns how long a frame of the given size takes from one server's engine to another's
+// on an idle network.
 func (m *Model) Unloaded(from, to, bytes int) time.Duration {
 	if m.Topology == nil {
 		return m.unloaded(nil, nil, bytes)
@@ -141,7 +144,8 @@ func (m *Model) unloaded(ports []Port, route []PortID, bytes int) time.Duration 
 	return total + slowest.Serialisation(m.wireOf(bytes)-first)
 }
 
-// wireOf is how many bytes a frame, its lane's header included, takes on a link in all its chunks.
+// wireOf returns how many bytes a frame, including its lane's header, takes on a link in all its
+// chunks.
 func (m *Model) wireOf(bytes int) int {
 	if m.Chunk == 0 || bytes <= m.Chunk {
 		return m.Wire(bytes)

@@ -6,16 +6,17 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Event is what the network's caller has to act upon.
+// Event is an event that the network's caller must act upon.
 type Event struct {
-	// At is the instant, since the beginning of the run. It is the network's Now.
+	// At is the instant since the beginning of the run. It equals the network's Now.
 	At time.Duration
-	// Server is whom it concerns.
+	// Server is the server that the event concerns.
 	Server order.ServerID
-	// From and Frame are a frame that Server's processor has received; Frame is nil for a timer.
+	// From and Frame are the sender and contents of a frame that Server's processor has received.
+	// Frame is nil for a timer.
 	From  order.ServerID
 	Frame []byte
-	// Token is what After was given.
+	// Token is the token that was given to After.
 	Token uint64
 }
 
@@ -23,47 +24,47 @@ type Event struct {
 type chunk struct {
 	frame    []byte
 	from, to int32
-	// bytes are those of the frame and its lane's header, for the window.
+	// bytes are the bytes of the frame and its lane's header, for the window.
 	bytes int32
-	// last tells that the frame is whole with this one.
+	// last reports that this chunk completes the frame.
 	last bool
 }
 
-// queued is a chunk that waits for its host's link, until ready at the earliest: the processor has
-// to be done with it first.
+// queued is a chunk that waits for its host's link. It leaves at ready at the earliest, when the
+// processor has finished with it.
 type queued struct {
 	chunk
 	ready time.Duration
 }
 
-// arriving is a chunk on a host's incoming link; it is there at an instant.
+// arriving is a chunk on a host's incoming link. It has arrived at the instant at.
 type arriving struct {
 	chunk
 	at time.Duration
 }
 
-// flight is a chunk between its sender's link and its receiver's: its last bit is at the instant
-// tail at the next port that is not settled, which is its receiver's when it has passed all others.
+// flight is a chunk between its sender's link and its receiver's. Its last bit is at the next
+// unsettled port at the instant tail. After all other ports, that is the receiver's.
 type flight struct {
 	chunk
 	tail time.Duration
-	// passed is how many ports of its way are settled.
+	// passed is the number of settled ports of its way.
 	passed int32
 }
 
-// acknowledgement is of so many bytes, back at the sender at an instant.
+// acknowledgement acknowledges a number of bytes. It arrives at the sender at an instant.
 type acknowledgement struct {
 	at    time.Duration
 	bytes int32
 }
 
-// connection is what leads from one server to another.
+// connection is the connection from one server to another.
 type connection struct {
-	// unacknowledged counts the bytes on the way; blocked are chunks that the window holds back.
+	// unacknowledged counts the bytes under way. blocked are the chunks that the window holds back.
 	unacknowledged int
 	acknowledged   ring[acknowledgement]
 	blocked        ring[chunk]
-	// waking tells that a windowOpen is scheduled.
+	// waking reports that a windowOpen is scheduled.
 	waking bool
 	// back is how long an acknowledgement takes.
 	back time.Duration
@@ -72,18 +73,18 @@ type connection struct {
 // host is one server's processor and its link.
 type host struct {
 	crashed bool
-	// processor is until when the processor is busy, at least.
+	// processor is the instant until which the processor is busy, at least.
 	processor time.Duration
-	// inbox are the frames that are there and wait for the processor; receiving tells that a
+	// inbox holds the frames that have arrived and wait for the processor. receiving reports that a
 	// received event is scheduled for the oldest.
 	inbox     ring[chunk]
 	receiving bool
-	// out waits for the outgoing link, which is busy until outFree; waking tells that a linkFree is
-	// scheduled.
+	// out holds the chunks that wait for the outgoing link, which is busy until outFree. waking
+	// reports that a linkFree is scheduled.
 	out     ring[queued]
 	outFree time.Duration
 	waking  bool
-	// in are the chunks that are on the incoming link or wait for it, which is busy until inFree.
+	// in holds the chunks that are on the incoming link or wait for it. It is busy until inFree.
 	in     ring[arriving]
 	inFree time.Duration
 }
@@ -94,43 +95,43 @@ type caller struct {
 	token  uint64
 }
 
-// Network is a model at work. It is not safe for concurrent use.
+// Network runs a model. It is not safe for concurrent use.
 type Network struct {
 	model Model
 	ports []Port
-	busy  []time.Duration // each port, until when
+	busy  []time.Duration // each port is busy until then
 	hosts []host
 	queue queue
 	now   time.Duration
-	// connections has one for each pair that has been used, by from·n+to; there are none without a
+	// connections has a connection for each pair that was used, by from·n+to. It is nil without a
 	// window.
 	connections []*connection
-	// underway counts the chunks from one server to another that have left its link and not been
-	// taken yet, by from·n+to.
+	// underway counts the chunks from one server to another that have left its link and have not
+	// been taken yet, by from·n+to.
 	underway []int32
 	flights  []flight
 	landed   []int32 // free places in flights
 	timers   []caller
 	rung     []int32 // free places in timers
 	route    []PortID
-	// active is the server whose event was handed out last, or -1: its processor may have got more
-	// to do.
+	// active is the server whose event was handed out last, or -1. Its processor may have more to
+	// do now.
 	active int
 	stats  Statistics
 }
 
-// Statistics counts what a network has carried.
+// Statistics counts the traffic of a network.
 type Statistics struct {
-	// Frames and Bytes were handed to Send, once for each receiver; Wire is what the hosts'
-	// outgoing links have carried for them, in bytes.
+	// Frames and Bytes were handed to Send, counted once for each receiver. Wire is the number of
+	// bytes that the hosts' outgoing links carried for them.
 	Frames, Bytes, Wire int64
-	// Received counts the frames that were handed out, and Lost those that a crash cost.
+	// Received counts the frames that were handed out, and Lost those that a crash lost.
 	Received, Lost int64
 	// Events counts internal events.
 	Events int64
 }
 
-// New puts a model to work. The error wraps ErrModel.
+// New returns a network that runs a model. The error wraps ErrModel.
 func New(model Model) (*Network, error) {
 	if err := model.Validate(); err != nil {
 		return nil, err
@@ -147,14 +148,14 @@ func New(model Model) (*Network, error) {
 	return n, nil
 }
 
-// Now is the virtual time: that of the event handed out last.
+// Now returns the virtual time: that of the event handed out last.
 func (n *Network) Now() time.Duration { return n.now }
 
-// Statistics says what was carried so far.
+// Statistics returns the traffic so far.
 func (n *Network) Statistics() Statistics { return n.stats }
 
-// After schedules a timer of a server, so long from now: Next hands it out with the token. A crash
-// of the server does not stop it.
+// After schedules a timer of a server. Next hands it out with the token after the given wait. A
+// crash of the server does not stop it.
 func (n *Network) After(wait time.Duration, server order.ServerID, token uint64) {
 	var place int32
 	if last := len(n.rung) - 1; last >= 0 {
@@ -167,8 +168,8 @@ func (n *Network) After(wait time.Duration, server order.ServerID, token uint64)
 	n.queue.push(n.now+max(0, wait), timer, place)
 }
 
-// Send sends a frame to some servers, in this order: each costs the sender's processor its
-// overhead. It keeps the frame, which nobody may change. Servers that crashed send nothing.
+// Send sends a frame to servers, in this order. Each send costs the sender's processor its
+// overhead. Send keeps the frame, which must not be changed. Crashed servers send nothing.
 func (n *Network) Send(from order.ServerID, to []order.ServerID, frame []byte) {
 	h := &n.hosts[from]
 	for _, receiver := range to {
@@ -195,7 +196,8 @@ func (n *Network) Send(from order.ServerID, to []order.ServerID, frame []byte) {
 	}
 }
 
-// Crash ends a server: what has not left its link is lost, and nothing reaches it any more.
+// Crash crashes a server. The frames that have not left its link are lost, and nothing reaches it
+// any more.
 func (n *Network) Crash(server order.ServerID) {
 	h := &n.hosts[server]
 	h.crashed = true
@@ -222,21 +224,21 @@ func (n *Network) Crash(server order.ServerID) {
 	}
 }
 
-// Revive lets a crashed server begin anew, with nothing in its queues.
+// Revive lets a crashed server start again, with nothing in its queues.
 func (n *Network) Revive(server order.ServerID) {
 	h := &n.hosts[server]
 	h.crashed = false
 	h.processor, h.outFree = max(h.processor, n.now), max(h.outFree, n.now)
 }
 
-// UnderWay reports whether something that the first server sent is still to be handed out at the
-// second: what waits to leave a working host's link does not count.
+// UnderWay reports whether something that the first server sent has still to be handed out at the
+// second. Frames that wait to leave a working host's link do not count.
 func (n *Network) UnderWay(from, to order.ServerID) bool {
 	return n.underway[int(from)*len(n.hosts)+int(to)] > 0
 }
 
-// Next moves time on to the next event that concerns the caller, and hands it out; false says that
-// nothing is left to happen.
+// Next moves time on to the next event that concerns the caller, and hands it out. It returns false
+// if no event is left.
 func (n *Network) Next() (Event, bool) {
 	if n.active >= 0 {
 		n.receiveNext(n.active)
@@ -267,7 +269,7 @@ func (n *Network) Next() (Event, bool) {
 		case received:
 			h := &n.hosts[e.number]
 			h.receiving = false
-			if h.inbox.count > 0 { // else it has crashed
+			if h.inbox.count > 0 { // otherwise it has crashed
 				n.active = int(e.number)
 				return n.handOut(h.inbox.pop()), true
 			}
@@ -276,7 +278,7 @@ func (n *Network) Next() (Event, bool) {
 	return Event{}, false
 }
 
-// handOut makes an event of a whole frame.
+// handOut makes an event of a complete frame.
 func (n *Network) handOut(c chunk) Event {
 	n.stats.Received++
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
@@ -284,8 +286,8 @@ func (n *Network) handOut(c chunk) Event {
 		Frame: c.frame}
 }
 
-// take counts a chunk that goes no further, because its receiver has crashed or waits for the rest
-// of the frame.
+// take drops a chunk because its receiver has crashed, or because the rest of the frame is still to
+// come.
 func (n *Network) take(c chunk) {
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
 	if c.last {

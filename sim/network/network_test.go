@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// start makes a network that must be one.
+// start returns a network for a valid model.
 func start(t testing.TB, model Model) *Network {
 	t.Helper()
 	n, err := New(model)
@@ -24,7 +24,7 @@ func start(t testing.TB, model Model) *Network {
 	return n
 }
 
-// all takes events until there are no more.
+// all takes events until none is left.
 func all(n *Network) []Event {
 	var events []Event
 	for {
@@ -38,9 +38,9 @@ func all(n *Network) []Event {
 
 func to(servers ...order.ServerID) []order.ServerID { return servers }
 
-// One short message takes L + 2o. The k-th of several to different receivers leaves k·o after the
-// beginning, and the k-th of several that arrive at once is received k·o after the first [Poke19,
-// section 5.6.2].
+// TestLogPMatchesItsClosedForms: one short message takes L + 2o. The k-th of several to different
+// receivers leaves k·o after the beginning, and the k-th of several that arrive at once is received
+// k·o after the first [Poke19, section 5.6.2].
 func TestLogPMatchesItsClosedForms(t *testing.T) {
 	t.Parallel()
 	for _, logp := range []LogP{InfiniBand, TCP} {
@@ -72,8 +72,8 @@ func TestLogPMatchesItsClosedForms(t *testing.T) {
 	}
 }
 
-// A long message takes the time of its bytes on the link once more, and the second waits for the
-// first.
+// TestLogPWithARate: a long message also takes the time of its bytes on the link, and the second
+// waits for the first.
 func TestLogPWithARate(t *testing.T) {
 	t.Parallel()
 	logp := LogP{Latency: 10 * time.Microsecond, Overhead: time.Microsecond, Rate: Gigabit}
@@ -90,7 +90,7 @@ func TestLogPWithARate(t *testing.T) {
 	}
 }
 
-// The models' bounds for a group, by hand: GS(8,3) has diameter 2.
+// TestLogPModels checks the models' bounds for a group, by hand: GS(8,3) has diameter 2.
 func TestLogPModels(t *testing.T) {
 	t.Parallel()
 	if got, want := TCP.Work(8, 3), 75_600*time.Nanosecond; got != want {
@@ -101,8 +101,8 @@ func TestLogPModels(t *testing.T) {
 	}
 }
 
-// Alone, a frame takes what the model's arithmetic says: by hand for two servers of a pod, and as
-// Unloaded has it everywhere.
+// TestAloneAFrameTakesTheUnloadedTime: alone, a frame takes the time that the model gives: by hand
+// for two servers of a pod, and by Unloaded for all pairs.
 func TestAloneAFrameTakesTheUnloadedTime(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(32)
@@ -140,7 +140,8 @@ func TestAloneAFrameTakesTheUnloadedTime(t *testing.T) {
 	}
 }
 
-// With a window and a long way, a connection carries a window each round trip.
+// TestWindowBoundsAConnection: with a window and a long way, a connection carries one window each
+// round trip.
 func TestWindowBoundsAConnection(t *testing.T) {
 	t.Parallel()
 	mdc, err := MDC(30)
@@ -162,8 +163,8 @@ func TestWindowBoundsAConnection(t *testing.T) {
 	}
 }
 
-// Fibres are as long as the cities are apart. The dissertation says 2.5 to 8.9 ms; London and Paris
-// are nearer than that.
+// TestFibres: fibres are as long as the distances between the cities. The dissertation says 2.5 to
+// 8.9 ms, but London and Paris are nearer than that.
 func TestFibres(t *testing.T) {
 	t.Parallel()
 	var delays []time.Duration
@@ -186,8 +187,8 @@ func TestFibres(t *testing.T) {
 	}
 }
 
-// TestFibreKeepsNoPort holds a frame within a datacentre against frames from abroad that are still
-// on their fibres: it must not wait for them.
+// TestFibreKeepsNoPort sends a frame within a datacentre while frames from other datacentres are
+// still on their fibres. The frame must not wait for them.
 func TestFibreKeepsNoPort(t *testing.T) {
 	t.Parallel()
 	model, err := MDC(30)
@@ -218,7 +219,8 @@ func TestFibreKeepsNoPort(t *testing.T) {
 	}
 }
 
-// Routes go from edge to edge, by ports that exist, and each is the same in both pods' numbering.
+// TestRoutes: routes go from edge to edge, by ports that exist, and each is the same in the
+// numbering of both pods.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{8, 18, 72, 450} {
@@ -279,7 +281,8 @@ func checkRoutes(t *testing.T, model Model, longest func(from, to int) int) {
 			into[to][route[len(route)-1]] = true
 		}
 	}
-	// The last port belongs to the receiver's edge switch alone, as there is one server a subnet.
+	// The last port belongs to the receiver's edge switch alone, since there is one server a
+	// subnet.
 	owner := map[PortID]int{}
 	for to, lasts := range into {
 		for id := range lasts {
@@ -313,7 +316,7 @@ func drawTraffic(t *rapid.T, servers int) []traffic {
 	}), 1, 120).Draw(t, "traffic")
 }
 
-// send carries traffic out and returns what arrived when.
+// send sends traffic and returns the arrivals.
 func send(n *Network, frames []traffic) []Event {
 	for i, f := range frames {
 		n.After(f.at, f.from, uint64(i))
@@ -334,8 +337,8 @@ func send(n *Network, frames []traffic) []Event {
 	}
 }
 
-// Everything that is sent arrives once, in order on each connection, not sooner than alone, and no
-// faster than the receiver's link carries it.
+// TestConservation: everything that is sent arrives once, in order on each connection, not sooner
+// than alone, and no faster than the receiver's link carries it.
 func TestConservation(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(8)
@@ -394,7 +397,7 @@ func checkConservation(t *rapid.T, model Model, frames []traffic) {
 		if took := event.At - sorted[oldest].at; took < alone-alone/100-20*time.Nanosecond {
 			t.Fatalf("%d bytes took %v, alone they take %v", len(event.Frame), took, alone)
 		}
-		// No faster than the link: all bytes since the first was sent need their time.
+		// No faster than the link: all bytes since the first one was sent need their time.
 		if _, seen := began[server]; !seen {
 			at := slices.IndexFunc(sorted, func(f traffic) bool { return f.to == server })
 			began[server] = sorted[at].at
@@ -410,7 +413,8 @@ func checkConservation(t *rapid.T, model Model, frames []traffic) {
 	}
 }
 
-// One sender keeps its link busy and no more than that, whatever is between it and its receivers.
+// TestLinkIsFullAndNeverOver: one sender keeps its link fully busy and never overloads it, whatever
+// is between it and its receivers.
 func TestLinkIsFullAndNeverOver(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(8)
@@ -429,7 +433,7 @@ func TestLinkIsFullAndNeverOver(t *testing.T) {
 	}
 }
 
-// A crash loses what has not left the link, and nothing that has.
+// TestCrash: a crash loses the frames that have not left the link, and no others.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(8)
@@ -475,7 +479,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// Two runs of one traffic give the same events at the same instants, and always will.
+// TestDeterminism: two runs of one traffic give the same events at the same instants, in every
+// version.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	digest := func() uint64 {
@@ -516,7 +521,8 @@ func TestModelsAreValidated(t *testing.T) {
 	}
 }
 
-// Once its queues have grown, a network carries frames without allocating.
+// TestCarryingAllocatesNothing: once its queues have grown, a network carries frames without
+// allocating.
 func TestCarryingAllocatesNothing(t *testing.T) {
 	sdc, err := SDC(18)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// eventKind tells internal events apart.
+// eventKind is the kind of an internal event.
 type eventKind uint8
 
 const (
@@ -15,58 +15,57 @@ const (
 	headArrived
 	// fibrePassed: the head of a chunk is at the switch behind a fibre.
 	fibrePassed
-	// tailArrived: the oldest chunk on a host's incoming link is there.
+	// tailArrived: the oldest chunk on a host's incoming link has arrived.
 	tailArrived
-	// received: the processor has received the oldest frame that waits for it.
+	// received: the processor has received the oldest frame in its inbox.
 	received
-	// windowOpen: acknowledgements are back on a connection that waits for them.
+	// windowOpen: acknowledgements have arrived on a connection that waits for them.
 	windowOpen
-	// timer is the caller's.
+	// timer is a timer of the caller's.
 	timer
 )
 
-// event is something that happens at an instant; sequence breaks ties.
+// event is an event at an instant. sequence breaks ties.
 type event struct {
 	at       time.Duration
 	sequence uint64
-	// number is a server, a connection, a flight or a timer, as the kind has it.
+	// number is a server, a connection, a flight or a timer, depending on the kind.
 	number int32
 	kind   eventKind
 }
 
-// Times are looked at in slots of 2^slotBits nanoseconds, and the wheel has wheelSlots of them.
+// Times fall into slots of 2^slotBits nanoseconds. The wheel has wheelSlots of them.
 const (
 	slotBits   = 8
 	wheelSlots = 1 << 14
 	slotMask   = wheelSlots - 1
 )
 
-// queue gives events by time, and by sequence where times are equal. It is a wheel of slots for the
-// next 4 ms: events of a slot are put in order when it is their turn, and memory is used again.
-// What is further off waits in a heap.
+// queue returns events by time, and by sequence if times are equal. It is a wheel of slots for the
+// next 4 ms. The events of a slot are sorted when it becomes current, and memory is reused. Later
+// events wait in a heap.
 type queue struct {
 	// slots hold the first and the last of their events in nodes, in the order in which they were
-	// pushed. free is the first node that is not used, plus 1.
+	// pushed. free is the first unused node, plus 1.
 	slots [wheelSlots]slot
 	nodes []node
 	free  int32
-	// slot is the number of the one whose turn it is, counted from time 0. Its events are current,
-	// in order, those from place on still to come.
+	// slot is the number of the current slot, counted from time 0. current holds its events in
+	// order. Those from place on are still to come.
 	slot    int64
 	current []event
 	place   int
-	// near counts the events that are current or in slots, and occupied has a bit for each slot
-	// that has any.
+	// near counts the events in current or in slots. occupied has a bit for each slot that has any.
 	near     int
 	occupied [wheelSlots / 64]uint64
 	far      heap
 	sequence uint64
 }
 
-// slot is a list of events in nodes, by their places plus 1; 0 is none.
+// slot is a list of events in nodes, by their places plus 1. 0 is none.
 type slot struct{ first, last int32 }
 
-// node is an event in a slot, and the next one there, plus 1.
+// node is an event in a slot, and the place of the next one there, plus 1.
 type node struct {
 	event
 	next int32
@@ -76,7 +75,7 @@ func (a *event) before(b *event) bool {
 	return a.at < b.at || (a.at == b.at && a.sequence < b.sequence)
 }
 
-// push schedules an event, not before the one that pop returned last.
+// push schedules an event, at or after the one that pop returned last.
 func (q *queue) push(at time.Duration, kind eventKind, number int32) {
 	q.sequence++
 	e := event{at: at, sequence: q.sequence, number: number, kind: kind}
@@ -87,7 +86,7 @@ func (q *queue) push(at time.Duration, kind eventKind, number int32) {
 	q.put(e)
 }
 
-// put puts an event into its slot, or in order among the current ones if it is that slot's turn.
+// put puts an event into its slot, or in order into current if its slot is the current one.
 func (q *queue) put(e event) {
 	q.near++
 	slot := int64(e.at) >> slotBits
@@ -113,7 +112,7 @@ func (q *queue) put(e event) {
 	q.occupied[slot&slotMask/64] |= 1 << (slot & 63)
 }
 
-// insert puts an event in order among the current ones.
+// insert puts an event in order into current.
 func (q *queue) insert(e event) {
 	at := len(q.current)
 	q.current = append(q.current, e)
@@ -126,7 +125,7 @@ func (q *queue) insert(e event) {
 // empty reports whether there is no event.
 func (q *queue) empty() bool { return q.near+len(q.far) == 0 }
 
-// pop takes the earliest event; there must be one.
+// pop removes and returns the earliest event. There must be one.
 func (q *queue) pop() event {
 	for q.place == len(q.current) {
 		q.turn()
@@ -137,7 +136,8 @@ func (q *queue) pop() event {
 	return e
 }
 
-// turn goes on to the next slot that has events, and takes in what is no longer far off.
+// turn moves on to the next slot that has events, and takes in events from the heap that are now
+// near enough.
 func (q *queue) turn() {
 	q.current, q.place = q.current[:0], 0
 	if q.near == 0 {
@@ -160,7 +160,7 @@ func (q *queue) turn() {
 	q.occupied[index/64] &^= 1 << (index & 63)
 }
 
-// nextOccupied finds the next slot that has events; there must be one within a turn of the wheel.
+// nextOccupied returns the next slot that has events. There must be one within a turn of the wheel.
 func (q *queue) nextOccupied() int64 {
 	slot := q.slot + 1
 	for {
@@ -171,7 +171,7 @@ func (q *queue) nextOccupied() int64 {
 	}
 }
 
-// heap has four children a node, the earliest first.
+// heap is a heap with four children a node, the earliest event first.
 type heap []event
 
 func (h *heap) push(e event) {
@@ -189,7 +189,7 @@ func (h *heap) push(e event) {
 	events[child] = e
 }
 
-// pop takes the earliest event; there must be one.
+// pop removes and returns the earliest event. There must be one.
 func (h *heap) pop() event {
 	events := *h
 	first := events[0]
@@ -223,7 +223,7 @@ func (h *heap) pop() event {
 
 // ring is a first-in-first-out queue that reuses its memory.
 type ring[T any] struct {
-	items []T // a power of two long
+	items []T // its length is a power of two
 	first int
 	count int
 }
@@ -240,10 +240,10 @@ func (r *ring[T]) push(item T) {
 	r.count++
 }
 
-// peek shows the oldest item; there must be one.
+// peek returns the oldest item. There must be one.
 func (r *ring[T]) peek() *T { return &r.items[r.first] }
 
-// pop takes the oldest item; there must be one.
+// pop removes and returns the oldest item. There must be one.
 func (r *ring[T]) pop() T {
 	var none T
 	item := r.items[r.first]

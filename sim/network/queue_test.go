@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The queue gives what a list would: the earliest, and of equals the first that was pushed.
+// TestQueueIsAListInOrder: the queue returns what a list would: the earliest event, and of equal
+// ones the first that was pushed.
 func TestQueueIsAListInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

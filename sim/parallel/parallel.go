@@ -1,9 +1,9 @@
-// Package parallel runs a simulation over many seeds, on all processors, with results that do not
-// depend on how many there are: they come in the order of the seeds, one at a time. What a run is
-// belongs to its user: package sim's runs of one group, package sim/multicast's of several.
+// Package parallel runs a simulation over many seeds on all processors. The results do not depend
+// on the number of processors: they arrive one at a time, in the order of the seeds. The caller
+// defines a run: package sim runs one group, package sim/multicast several.
 //
-// What always holds: no goroutine is left when Seeds returns, and no more than some results a
-// processor wait to be reported.
+// No goroutine is left when Seeds returns, and only a bounded number of results per processor wait
+// to be reported.
 package parallel
 
 import (
@@ -12,13 +12,12 @@ import (
 	"sync"
 )
 
-// ahead bounds the results of one processor that wait for their turn.
+// ahead is how many results of one processor may wait for their turn.
 const ahead = 64
 
-// Seeds runs count seeds from first on, and hands each result to report, in the order of the seeds,
-// from the caller's goroutine. It ends early when report returns false or the context is done, and
-// returns the error of the first run that could not be had, or the context's. Several calls of run
-// go on at once.
+// Seeds runs count seeds from first on and hands each result to report, in the order of the seeds,
+// from the caller's goroutine. It ends early when report returns false or the context is done. It
+// returns the error of the first run that failed, or the context's. Calls of run are concurrent.
 func Seeds[R any](ctx context.Context, first uint64, count int, run func(seed uint64) (R, error),
 	report func(R) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -27,8 +26,8 @@ func Seeds[R any](ctx context.Context, first uint64, count int, run func(seed ui
 		err    error
 	}
 	workers := min(runtime.GOMAXPROCS(0), count)
-	// Worker w runs the seeds first+w, first+w+workers, ... so that taking from the workers in turn
-	// gives the seeds in order.
+	// Worker w runs the seeds first+w, first+w+workers, and so on. Taking results from the workers
+	// in turn therefore gives the order of the seeds.
 	outcomes := make([]chan outcome, workers)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -2,27 +2,27 @@ package search
 
 import "encoding/binary"
 
-// contents numbers what channels hold: equal sequences of frames have the same number, so that a
-// channel is one word of a state. 0 is the empty channel. Frames are numbered, too; frame
-// endOfChannel is not sent by an engine but stands behind the last frame of a server that stopped.
+// contents numbers the contents of channels. Equal sequences of frames have the same number, so a
+// channel is one word of a state. 0 is the empty channel. Frames are numbered, too. No engine sends
+// the frame endOfChannel: it stands behind the last frame of a server that stopped.
 type contents struct {
 	frames   [][]byte
 	frameIDs map[string]uint32
 
-	// sequences holds all sequences one after another; starts[i] is where sequence i begins, and it
-	// ends where the next begins.
+	// sequences holds all sequences one after another. Sequence i begins at starts[i] and ends
+	// where the next one begins.
 	sequences []uint32
 	starts    []uint32
 	ids       map[string]uint32
-	// rests[i] is sequence i without its first frame, plus 1; 0 while nobody asked.
+	// rests[i] is sequence i without its first frame, plus 1. It is 0 until it is needed.
 	rests []uint32
-	// joined is the sequence that two make, by their numbers.
+	// joined maps the numbers of two sequences to the number of their concatenation.
 	joined map[uint64]uint32
 	key    []byte
 	both   []uint32
 }
 
-// endOfChannel is the frame that says that a channel's sender has stopped.
+// endOfChannel is the frame that announces that a channel's sender has stopped.
 const endOfChannel = uint32(0)
 
 func newContents() *contents {
@@ -34,7 +34,7 @@ func newContents() *contents {
 	return c
 }
 
-// frame numbers a frame. The bytes are kept.
+// frame numbers a frame. It keeps the bytes.
 func (c *contents) frame(frame []byte) uint32 {
 	id, known := c.frameIDs[string(frame)]
 	if !known {
@@ -62,13 +62,13 @@ func (c *contents) sequence(frames []uint32) uint32 {
 	return id
 }
 
-// of lists the frames of a sequence.
+// of returns the frames of a sequence.
 func (c *contents) of(id uint32) []uint32 { return c.sequences[c.starts[id]:c.starts[id+1]] }
 
-// head is the first frame of a sequence that is not empty.
+// head returns the first frame of a sequence that is not empty.
 func (c *contents) head(id uint32) uint32 { return c.sequences[c.starts[id]] }
 
-// rest is a sequence without its first frame.
+// rest returns a sequence without its first frame.
 func (c *contents) rest(id uint32) uint32 {
 	if c.rests[id] == 0 {
 		rest := c.sequence(c.of(id)[1:])
@@ -77,7 +77,7 @@ func (c *contents) rest(id uint32) uint32 {
 	return c.rests[id] - 1
 }
 
-// join is one sequence behind another.
+// join returns the concatenation of two sequences.
 func (c *contents) join(first, second uint32) uint32 {
 	if first == 0 {
 		return second

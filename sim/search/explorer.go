@@ -17,16 +17,17 @@ type explorer struct {
 	config   allconcur.Config
 	reliable *digraph.Digraph
 	n        int
-	// width is the number of words of a state; channels[from*n+to] is the word of a channel, 0
-	// where there is none.
+	// width is the number of words of a state. channels[from*n+to] is the word of a channel, 0 if
+	// there is no such channel.
 	width    int
 	channels []int
-	// sources[p] lists who may send to p.
+	// sources[p] lists the servers that may send to p.
 	sources [][]int
 
 	contents *contents
 	judge    *judge
-	// servers are the states of single servers, each once; steps what inputs do to them, each once.
+	// servers are the distinct states of single servers, steps the distinct effects of inputs on
+	// them.
 	servers    []server
 	serverIDs  map[string]uint32
 	steps      []step
@@ -38,13 +39,13 @@ type explorer struct {
 
 	claims  *claims
 	visited *visited
-	// parents[i] is the state before state i, with the step between.
+	// parents[i] is the state before state i, and the step between them.
 	parents  []parent
 	frontier frontier
 	first    []scenario
 
 	result Result
-	// scratch
+	// The remaining fields are scratch memory.
 	key       []byte
 	sending   [][]uint32
 	prefix    []uint32
@@ -52,14 +53,14 @@ type explorer struct {
 	outcomes  []uint32
 }
 
-// parent is how a state was reached first. Of a first state, before is its own number.
+// parent is how a state was first reached. For a first state, before is its own number.
 type parent struct {
 	before uint32
 	action action
 }
 
-// action is a step of the group: the server, the kind of input, the peer, and the crash in it: 0
-// for none, else its number counted from 1.
+// action is a step of the group: the server, the kind of input, the peer, and the crash within it:
+// 0 for none, else its number counted from 1.
 type action uint32
 
 const (
@@ -79,18 +80,19 @@ func (a action) server() int     { return int(a >> actionServerShift & 15) }
 func (a action) peer() int       { return int(a >> actionPeerShift & 15) }
 func (a action) crash() int      { return int(a & actionCrashesMax) }
 
-// Reached is how far a search has come.
+// Reached is the progress of a search.
 type Reached struct{ States, Depth int }
 
-// withdrawnStates is how many states more are visited, at least, once a claim is withdrawn.
+// withdrawnStates is the minimum number of further states to visit after a claim is withdrawn.
 const withdrawnStates = 1 << 14
 
-// progressEvery is how many states are looked at between two looks at the context.
+// progressEvery is the number of expanded states between two checks of the context.
 const progressEvery = 4096
 
-// Run searches until all is visited, something is broken, the bound on states is reached or the
-// context ends. It calls progress, unless that is nil, from time to time. The result follows from
-// the options alone, except where the context ends the search. The error wraps ErrOptions.
+// Run searches until it has visited all states, a property is broken, the bound on states is
+// reached or the context ends. It calls progress from time to time unless progress is nil. The
+// result follows from the options alone, unless the context ends the search. The error wraps
+// ErrOptions.
 func Run(ctx context.Context, options Options, progress func(Reached)) (Result, error) {
 	x, err := newExplorer(options)
 	if err != nil {
@@ -99,7 +101,7 @@ func Run(ctx context.Context, options Options, progress func(Reached)) (Result, 
 	return x.run(ctx, progress), nil
 }
 
-// run searches, again and again if need be.
+// run searches, and repeats the search while claims are withdrawn.
 func (x *explorer) run(ctx context.Context, progress func(Reached)) Result {
 	for x.search(ctx, progress); x.claims.withdrawn &&
 		x.result.Bound == ""; x.search(ctx, progress) {
@@ -113,9 +115,9 @@ func (x *explorer) run(ctx context.Context, progress func(Reached)) Result {
 	return x.result
 }
 
-// search searches from the first states on. Once a claim is withdrawn it goes on for as long again,
-// to meet others that are wrong, before it gives up. What it finds broken is broken whatever was
-// claimed: a frame was taken off where it changed nothing.
+// search searches from the first states on. After a claim is withdrawn, it visits as many states
+// again before it gives up, to find other wrong claims. A violation that it finds is real whatever
+// was claimed: a frame was only removed where it changed nothing.
 func (x *explorer) search(ctx context.Context, progress func(Reached)) {
 	clear(x.claims.advanced)
 	x.result, x.visited, x.parents, x.frontier = Result{}, newVisited(), x.parents[:0],
@@ -196,7 +198,7 @@ func (x *explorer) start(s scenario) {
 	x.add(uint32(len(x.parents)), 0, 0)
 }
 
-// firstServer is a server's first state in a scenario.
+// firstServer returns a server's first state in a scenario.
 func (x *explorer) firstServer(s scenario, p int) uint32 {
 	x.config.Self = order.ServerID(p)
 	engine, err := allconcur.New(x.config)
@@ -216,7 +218,7 @@ func (x *explorer) firstServer(s scenario, p int) uint32 {
 	return x.intern(first)
 }
 
-// add visits the state in x.successor, which is reached from a state by an action, unless it was
+// add visits the state in x.successor, which an action reaches from another state, unless it was
 // visited before.
 func (x *explorer) add(before uint32, a action, depth uint32) {
 	if !x.visited.add(fingerprintOf(x.successor)) {
@@ -286,8 +288,8 @@ func (x *explorer) reach(state []uint32, own, depth uint32, p int, in input, cra
 	x.add(own, newAction(p, in, crash), depth+1)
 }
 
-// apply makes the state after a step of a server, and takes frames that will never change anything
-// off the channels, if asked to.
+// apply makes the state after a step of a server. If advance is set, it removes frames that will
+// never change anything from the channels.
 func (x *explorer) apply(successor, state []uint32, p int, in input, next, sent uint32,
 	advance bool) {
 	copy(successor, state)
@@ -297,7 +299,7 @@ func (x *explorer) apply(successor, state []uint32, p int, in input, next, sent 
 		channel := &successor[x.channels[source*x.n+p]]
 		switch {
 		case stopped:
-			*channel = 0 // nobody reads it
+			*channel = 0 // no server reads it
 			continue
 		case in.kind() == inputReceive && source == in.peer():
 			*channel = x.contents.rest(*channel)
@@ -333,7 +335,7 @@ func (x *explorer) end(state []uint32, own uint32) {
 	}
 }
 
-// violate ends the search with a path from the first state that some state comes from.
+// violate ends the search with a path from a first state.
 func (x *explorer) violate(path []action, own uint32, broken *order.Violation) {
 	x.result.Bound = BoundViolation
 	x.result.Violations = append(x.result.Violations,

@@ -1,14 +1,14 @@
 package search
 
-// frontier holds the states that are visited and still to be looked at, each with its number and
-// its depth.
+// frontier holds the visited states that are not expanded yet, each with its number and its depth.
 type frontier struct {
 	width       int
 	newestFirst bool
 	blocks      [][]uint32
-	// read is where the oldest state is in the first block.
+	// read is the offset of the oldest state in the first block.
 	read int
-	// turn counts the states taken, chance draws where to go on.
+	// turn counts the states taken. chance is the state of the generator that draws where to
+	// continue.
 	turn   int
 	chance uint64
 	spare  []uint32
@@ -18,8 +18,8 @@ type frontier struct {
 const (
 	// blockStates is how many states a block holds.
 	blockStates = 1 << 12
-	// diveStates is how many states are taken from the newest on before the search goes back to an
-	// older one.
+	// diveStates is how many of the newest states are taken before the search goes back to an older
+	// one.
 	diveStates = 1 << 10
 )
 
@@ -44,7 +44,7 @@ func (f *frontier) put(state []uint32, own, depth uint32) {
 	f.blocks[last] = append(append(f.blocks[last], state...), own, depth)
 }
 
-// take takes the next state out. The slice is good until the next call.
+// take removes and returns the next state. The slice is valid until the next call.
 func (f *frontier) take() (state []uint32, own, depth uint32) {
 	if f.newestFirst {
 		return f.takeNewest()
@@ -65,7 +65,7 @@ func (f *frontier) takeNewest() (state []uint32, own, depth uint32) {
 	block := f.blocks[last]
 	newest := block[len(block)-f.width:]
 	if f.turn++; f.turn%diveStates == 0 {
-		// Change places with some older state; SplitMix64 [Steele, Lea and Flood 2014] draws it.
+		// Swap with some older state. SplitMix64 [Steele, Lea and Flood 2014] draws it.
 		f.chance += 0x9e3779b97f4a7c15
 		z := f.chance
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -12,20 +12,20 @@ import (
 const (
 	// TrackingInvariants: a tracking digraph that is not empty keeps I1 to I4.
 	TrackingInvariants order.Property = "invariants I1 to I4 of tracking digraphs"
-	// TrackingSpecifications: a tracking digraph is the one that equation 5.1 makes from scratch,
-	// from the failure notifications.
+	// TrackingSpecifications: a tracking digraph equals the one that equation 5.1 builds from
+	// scratch, from the failure notifications.
 	TrackingSpecifications order.Property = "agreement of both specifications of tracking digraphs"
-	// ReconstructedTracking: the RTD invariant. Whoever left a tracking digraph has its message,
-	// failed, or cannot be reached.
+	// ReconstructedTracking: the RTD invariant. For each server that left a tracking digraph, its
+	// message is here, it failed, or it cannot be reached.
 	ReconstructedTracking order.Property = "RTD invariant of tracking digraphs"
 )
 
-// serverSet is a set of servers, a bit each.
+// serverSet is a set of servers, one bit each.
 type serverSet uint16
 
 func (s serverSet) has(p int) bool { return s>>p&1 != 0 }
 
-// trackingView is what one server knows in a reliable round, as the properties put it.
+// trackingView is the knowledge of one server in a reliable round, in the terms of the properties.
 type trackingView struct {
 	id order.ServerID
 	// members are the servers not removed. successors[q] are q+(G): q's successors that are
@@ -38,7 +38,7 @@ type trackingView struct {
 	received serverSet
 }
 
-// inspect checks the tracking digraphs of a server that is in a reliable round.
+// inspect checks the tracking digraphs of a server in a reliable round.
 func (x *explorer) inspect(s *server) *order.Violation {
 	status := s.engine.Status()
 	if !status.Reliable {
@@ -73,8 +73,8 @@ func newTrackingView(reliable *digraph.Digraph, s *server, members []order.Serve
 	return v
 }
 
-// grows lists whom a vertex known to have failed may have sent a message to: its successors, except
-// the owners of notifications.
+// grows lists the servers to which a failed vertex may have sent a message: its successors, except
+// the owners of notifications. It is empty for a vertex that is not known to have failed.
 func (v *trackingView) grows(p int) serverSet {
 	if v.failed[p] == 0 {
 		return 0
@@ -116,7 +116,7 @@ func (v *trackingView) check(root int, vertices []order.ServerID,
 	return nil
 }
 
-// invariants checks I1 to I4 on a digraph that is not empty, and says what is wrong [Poke19,
+// invariants checks I1 to I4 on a digraph that is not empty, and returns what is wrong [Poke19,
 // section 5.5.1.2].
 func (v *trackingView) invariants(root int, in serverSet, out *[ServersMax]serverSet) string {
 	if !in.has(root) {
@@ -143,9 +143,10 @@ func (v *trackingView) invariants(root int, in serverSet, out *[ServersMax]serve
 	return ""
 }
 
-// specified makes a tracking digraph from scratch [Poke19, section 5.5.1.2, equation 5.1]: of the
-// digraph with all edges that I3 allows, the root and all servers to which a path leads on which
-// all but the last failed; empty if the message is here or all of them failed.
+// specified builds a tracking digraph from scratch [Poke19, section 5.5.1.2, equation 5.1]. Take
+// the digraph with all edges that I3 allows. The result has the root and all servers at the end of
+// a path on which all servers but the last failed. It is empty if the message is here or all of
+// these servers failed.
 func (v *trackingView) specified(root int) (in serverSet, out [ServersMax]serverSet) {
 	if v.received.has(root) {
 		return 0, out
@@ -166,7 +167,7 @@ func (v *trackingView) specified(root int) (in serverSet, out [ServersMax]server
 	return in, out
 }
 
-// reach lists the servers to which edges lead from the root, itself included.
+// reach returns the servers that are reachable from the root, itself included.
 func (v *trackingView) reach(root int, edges func(p int) serverSet) serverSet {
 	reached := serverSet(1) << root
 	for before := serverSet(0); reached != before; {
@@ -192,7 +193,7 @@ func (v *trackingView) reconstruct(root int, in serverSet) int {
 		}
 		return v.successors[p]
 	})
-	// The message is not here, so equation 5.3 takes every edge to an owner of a notification away.
+	// The message is not here, so equation 5.3 removes every edge to an owner of a notification.
 	reached := v.reach(root, func(p int) serverSet { return v.grows(p) & vertices })
 	for q := range ServersMax {
 		if vertices.has(q) && !in.has(q) && v.failed[q] == 0 && reached.has(q) {

@@ -11,28 +11,28 @@ import (
 
 // Properties that this package judges besides those of package order.
 const (
-	// Contract: an engine does not panic, neither by an assertion, and takes what a correct peer
-	// sends it.
+	// Contract: an engine does not panic, not even by an assertion, and accepts what a correct peer
+	// sends.
 	Contract order.Property = "contract"
 	// Accuracy: only servers that have failed, or are suspected falsely, are removed.
 	Accuracy order.Property = "accuracy"
-	// Survival: where no more servers crash, or edges err, than the group tolerates, no server
-	// halts but who has a part in a false suspicion.
+	// Survival: if no more servers crash, or edges err, than the group tolerates, only servers that
+	// take part in a false suspicion halt.
 	Survival order.Property = "survival"
 )
 
-// judge judges what the servers of a group A-delivered. It knows only what matters for that, each
-// server's outcome, and judges each combination once.
+// judge judges what the servers of a group A-delivered. It only has each server's outcome, and
+// judges each combination once.
 type judge struct {
 	servers    int
 	nonUniform bool
 	tolerated  int
-	// deaf finds nothing wrong.
+	// deaf makes the judge find nothing wrong.
 	deaf bool
 
 	outcomes   []outcome
 	outcomeIDs map[outcome]uint32
-	// rounds are the A-delivered rounds, each with what the server A-delivered before; 0 is
+	// rounds are the A-delivered rounds, each with what the server A-delivered before. 0 is
 	// nothing.
 	rounds   []deliveredRound
 	roundIDs map[string]uint32
@@ -55,10 +55,11 @@ type deliveredRound struct {
 	delivery order.Delivery
 }
 
-// verdict is what the judge says about a combination of outcomes.
+// verdict is the judgement of a combination of outcomes.
 type verdict struct {
 	broken *order.Violation
-	// stalled tells that the group stands still, and may: more servers failed than it tolerates.
+	// stalled reports that the group stands still and may do so: more servers failed than it
+	// tolerates.
 	stalled bool
 }
 
@@ -70,7 +71,7 @@ func newJudge(o Options, tolerated int) *judge {
 	}
 }
 
-// deliver numbers what a server has A-delivered once it A-delivers another round.
+// deliver numbers the sequence of rounds that a server has A-delivered after another round.
 func (j *judge) deliver(before uint32, d order.Delivery) uint32 {
 	k := binary.LittleEndian.AppendUint32(j.key[:0], before)
 	k = binary.LittleEndian.AppendUint64(k, uint64(d.Epoch))
@@ -105,7 +106,7 @@ func (j *judge) outcome(s *server) uint32 {
 	return id
 }
 
-// deliveries lists what was A-delivered, first the first.
+// deliveries lists what was A-delivered, oldest first.
 func (j *judge) deliveries(id uint32) []order.Delivery {
 	var all []order.Delivery
 	for ; id != 0; id = j.rounds[id].before {
@@ -175,18 +176,19 @@ func first(broken []*order.Violation) *order.Violation {
 	return broken[0]
 }
 
-// failures are who failed in a run.
+// failures are the failed servers of a run.
 type failures struct {
-	// crashed, halted and accused are who crashed, whose engine halted, and whom somebody suspects
-	// falsely at some time; removed is whom some server removed.
+	// crashed are the servers that crashed, halted those whose engine halted, accused those that
+	// some server suspects falsely at some time, removed those that some server removed.
 	crashed, halted, accused, removed serverSet
-	// accusers are who suspects somebody falsely at some time.
+	// accusers are the servers that suspect another falsely at some time.
 	accusers serverSet
-	// beyond tells that there are more crashes, and edges with a false suspicion of a server that
-	// does not crash, than the group tolerates failures. Then it may stand still until it begins a
-	// new generation.
+	// beyond reports that the crashes, plus the edges with a false suspicion of a server that does
+	// not crash, exceed the failures that the group tolerates. The group may then stand still until
+	// it begins a new generation.
 	beyond bool
-	// gone are those that the group may have gone on without: no liveness is asked of them.
+	// gone are the servers that the group may have gone on without. No liveness is required of
+	// them.
 	gone serverSet
 }
 
@@ -222,8 +224,7 @@ func (j *judge) failures(outcomes []uint32) failures {
 	return f
 }
 
-// judgeSurvival looks for a server that nothing is wrong with and that is removed or halts, though
-// few enough failed.
+// judgeSurvival looks for a correct server that is removed or halts although few enough failed.
 func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 	for _, id := range outcomes {
 		o := j.outcomes[id]
@@ -233,8 +234,8 @@ func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 					return &order.Violation{Property: Accuracy, Evidence: []string{
 						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes "+
 							"server %d", o.id, d.Epoch, d.Round, p),
-						fmt.Sprintf("server %d has neither crashed nor halted, and nobody "+
-							"suspects it falsely", p),
+						fmt.Sprintf("server %d has neither crashed nor halted, and no "+
+							"server suspects it falsely", p),
 					}}
 				}
 			}

@@ -10,59 +10,58 @@ import (
 )
 
 const (
-	// ServersMax is the largest group that a search takes.
+	// ServersMax is the size of the largest group that a search accepts.
 	ServersMax = 8
-	// RoundsMax is the most rounds with payloads that a search takes.
+	// RoundsMax is the maximum number of rounds with payloads.
 	RoundsMax = 16
-	// StatesMaxDefault bounds the states where Options.StatesMax is 0. They need about 30 bytes
-	// each, and those that are still to be looked at 4 bytes more for each server and each channel.
+	// StatesMaxDefault bounds the states if Options.StatesMax is 0. Each state needs about 30
+	// bytes. A state that is not expanded yet needs 4 bytes more for each server and each channel.
 	StatesMaxDefault = 20_000_000
 )
 
-// ErrOptions says that Options describe no search; match it with errors.Is.
+// ErrOptions is returned for Options that describe no search. Match it with errors.Is.
 var ErrOptions = errors.New("search: wrong options")
 
-// Options say what to explore.
+// Options are what to explore.
 type Options struct {
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string
 	// Servers is the size of the group, 1 to ServersMax.
 	Servers int
-	// Rounds is how many rounds carry payloads: in each of the first Rounds rounds every server
-	// A-broadcasts one, at any moment. Later rounds carry empty messages, which servers
-	// A-broadcast, at any moment, when they are due.
+	// Rounds is how many rounds carry payloads: in each of the first Rounds rounds, every server
+	// A-broadcasts one, at any moment. Later rounds carry empty messages, which servers A-broadcast
+	// at any moment when they are due.
 	Rounds int
-	// Idle lets a server A-broadcast an empty message in place of its payload, too, whenever it is
+	// Idle also lets a server A-broadcast an empty message in place of its payload whenever it is
 	// solicited.
 	Idle bool
-	// Crashes is how many servers crash: all sets of so many servers, or fewer, each at any moment.
+	// Crashes is how many servers crash: all sets of at most that many servers, each at any moment.
 	Crashes int
-	// Suspicions is how many false suspicions there are: all choices of so many edges of the
-	// reliable digraph, or fewer, each at any moment, and each taken back at any later moment.
+	// Suspicions is the number of false suspicions: all choices of at most that many edges of the
+	// reliable digraph, each at any moment, and each withdrawn at any later moment.
 	Suspicions int
-	// Detector is what the engines take their failure detector for.
+	// Detector is the class of failure detector that the engines assume.
 	Detector allconcur.Detector
-	// NonUniform asks for non-uniform broadcast.
+	// NonUniform selects non-uniform broadcast.
 	NonUniform bool
-	// JudgeUniform asks uniform agreement of non-uniform broadcast all the same, to show what it
-	// lacks.
+	// JudgeUniform requires uniform agreement even of non-uniform broadcast, to show what it lacks.
 	JudgeUniform bool
 	// Fault plants a bug in every engine.
 	Fault allconcur.Fault
 	// StatesMax bounds the states visited; 0 means StatesMaxDefault.
 	StatesMax int
-	// WithoutTracking leaves the tracking digraphs unchecked, to see what a fault in them does to
+	// WithoutTracking leaves the tracking digraphs unchecked, to show what a fault in them does to
 	// the group.
 	WithoutTracking bool
-	// DepthFirst looks at the newest states first, from time to time going back to a state of long
-	// ago: where a search cannot be complete, it sees whole runs from all parts of it. Otherwise
-	// the oldest come first, so that a violation is found with the fewest steps.
+	// DepthFirst expands the newest states first and goes back to an old state from time to time. A
+	// search that cannot be complete then sees whole runs from all parts of the state space.
+	// Otherwise the oldest states come first, so a violation is found with the fewest steps.
 	DepthFirst bool
-	// Unreduced takes every interleaving one by one, to show that the reduction loses nothing.
+	// Unreduced takes every interleaving separately, to show that the reduction loses nothing.
 	Unreduced bool
 }
 
-// Validate says what is wrong with the options; the error wraps ErrOptions.
+// Validate returns an error that wraps ErrOptions if the options are wrong.
 func (o Options) Validate() error {
 	switch {
 	case o.Servers < 1 || o.Servers > ServersMax:
@@ -75,7 +74,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: %d false suspicions, want 0 to %d", ErrOptions, o.Suspicions,
 			suspicionsMax)
 	case o.StatesMax < 0:
-		return fmt.Errorf("%w: at most %d states", ErrOptions, o.StatesMax)
+		return fmt.Errorf("%w: a bound of %d states, want 0 or more", ErrOptions, o.StatesMax)
 	}
 	return nil
 }
@@ -83,7 +82,7 @@ func (o Options) Validate() error {
 // suspicionsMax bounds the false suspicions in a run.
 const suspicionsMax = 8
 
-// group is what the options say about the group: its engines' configuration and its digraph.
+// group returns the group's configuration, including its digraph.
 func (o Options) group() (allconcur.Config, error) {
 	if err := o.Validate(); err != nil {
 		return allconcur.Config{}, err
@@ -103,33 +102,32 @@ func (o Options) group() (allconcur.Config, error) {
 	return config, nil
 }
 
-// Result is what a search found.
+// Result is the outcome of a search.
 type Result struct {
-	// States counts the states visited, Transitions the steps between them, and Duplicates those
-	// that led to a state visited before.
+	// States counts the visited states, Transitions the steps between them, and Duplicates the
+	// steps that led to a state visited before.
 	States, Transitions, Duplicates int
-	// Depth is the most steps from a first state to one visited.
+	// Depth is the maximum number of steps from a first state to a visited state.
 	Depth int
-	// Ends counts the states in which nothing is left to do, and Stalled those among them that need
-	// a new generation of the group to go on, so that no liveness is asked.
+	// Ends counts the states in which nothing is left to do. Stalled counts those of them in which
+	// the group needs a new generation to go on, so no liveness is required.
 	Ends, Stalled int
-	// Scenarios counts the first states: the choices of who crashes and who is wrong about whom.
+	// Scenarios counts the first states: the choices of servers that crash and of false suspicions.
 	Scenarios int
 	// ServerStates counts the different states of a single server, and EngineSteps the steps that
-	// an engine took: each of them is taken and checked once.
+	// an engine took. Each of them is taken and checked once.
 	ServerStates, EngineSteps int
-	// Restarts counts how often the search had to begin again, because a frame that had seemed to
-	// be of no use was.
+	// Restarts counts how often the search began again because a frame that seemed useless was not.
 	Restarts int
-	// Complete tells that all was visited. Otherwise Bound says what ended the search: BoundStates,
-	// BoundTime, BoundInterrupt or BoundViolation.
+	// Complete reports that all states were visited. Otherwise Bound is what ended the search:
+	// BoundStates, BoundTime, BoundInterrupt or BoundViolation.
 	Complete bool
 	Bound    string
-	// Violations holds what is broken, at most one: the search ends there.
+	// Violations holds the broken properties, at most one: the search ends there.
 	Violations []Violation
 }
 
-// What ends a search before it is complete.
+// Reasons why a search ends before it is complete.
 const (
 	BoundStates    = "states"
 	BoundTime      = "time"
@@ -137,13 +135,13 @@ const (
 	BoundViolation = "violation"
 )
 
-// Violation says what is broken, and how to get there.
+// Violation is a broken property, and how to get there.
 type Violation struct {
-	// Property names what is broken, and Evidence is what happened, a fact a line.
+	// Property is the broken property, and Evidence the facts, one a line.
 	Property order.Property
 	Evidence []string
-	// Path is the schedule, a step a line.
+	// Path is the schedule, one step a line.
 	Path []string
-	// Schedule is the path in short, as Replay takes it.
+	// Schedule is the path in the short form that Replay takes.
 	Schedule string
 }

@@ -1,39 +1,39 @@
 package search
 
-// A frame that changes nothing and never will, a copy of what the receiver has, say, is taken off
-// its channel as soon as it is the first there: whether it is taken sooner or later nobody can
-// tell. That it never will is not taken on trust from the engine. A frame that changes nothing in a
-// server's state is assumed to be of that kind, and the assumption is an obligation for each state
-// that the server can get to from there: it is checked for each of them, once. If one does not keep
-// it, the assumption is withdrawn wherever it leads there, and the search begins again without it
-// (with all steps of servers remembered).
+// A frame that changes nothing and never will, such as a copy of what the receiver has, is removed
+// from its channel as soon as it is first. No server can tell whether it is taken sooner or later.
+// The search does not trust the engine that the frame never will. It assumes so of a frame that
+// changes nothing in a server's state, and the assumption is an obligation for each state that the
+// server can reach from there: it is checked once for each of them. If it fails in one of them, it
+// is withdrawn in every state that leads there, and the search begins again without it (with all
+// steps of servers remembered).
 
 // claim is what is known about an input of a server in a state.
 type claim uint8
 
 const (
 	claimUnknown claim = iota
-	// claimIdle: the input changes nothing, and nothing in any state after this one.
+	// claimIdle: the input changes nothing, neither in this state nor in any later one.
 	claimIdle
-	// claimAlive: it does.
+	// claimAlive: the input changes something.
 	claimAlive
 )
 
-// claims holds what is claimed about inputs.
+// claims holds the claims about inputs.
 type claims struct {
 	known map[uint64]claim
-	// idle lists the idle inputs of a server's state, by its number; next and before the states
-	// that are one step away.
+	// idle lists the idle inputs of a server's state, by its number. next and before list the
+	// states that are one step away.
 	idle   [][]input
 	next   [][]uint32
 	before [][]uint32
 	// obligations are claims to be checked: a state and an input.
 	obligations []uint64
-	// advanced remembers channels without the idle frames in front.
+	// advanced caches channels without the idle frames in front.
 	advanced map[uint64]uint32
-	// withdrawn tells that a claim was wrong.
+	// withdrawn reports that a claim was wrong.
 	withdrawn bool
-	// restarts counts the searches that were begun again.
+	// restarts counts the repeated searches.
 	restarts int
 }
 
@@ -43,8 +43,8 @@ func newClaims() *claims {
 
 func claimKey(at uint32, in input) uint64 { return uint64(at)<<32 | uint64(in) }
 
-// connect notes that a step leads from one state of a server to another; what is claimed of the
-// first is to hold for the second.
+// connect records that a step leads from one state of a server to another. The claims about the
+// first must hold for the second.
 func (c *claims) connect(from, to uint32) {
 	for _, known := range c.next[from] {
 		if known == to {
@@ -81,7 +81,7 @@ func (x *explorer) changesNothing(at uint32, in input) bool {
 	return s.broken == nil && s.next == at && s.sends == 0 && !s.delivers
 }
 
-// keepClaims checks all that is claimed for the states known so far.
+// keepClaims checks all claims for the states known so far.
 func (x *explorer) keepClaims() {
 	c := x.claims
 	for len(c.obligations) > 0 {
@@ -103,7 +103,7 @@ func (x *explorer) keepClaims() {
 	}
 }
 
-// withdraw takes back a claim wherever it leads to a state in which it is wrong.
+// withdraw withdraws a claim in every state that leads to a state in which it is wrong.
 func (x *explorer) withdraw(at uint32, in input) {
 	c := x.claims
 	c.known[claimKey(at, in)] = claimAlive
@@ -129,7 +129,7 @@ func (x *explorer) withdraw(at uint32, in input) {
 	}
 }
 
-// advance takes the idle frames off the front of a channel to a server.
+// advance removes the idle frames from the front of a channel to a server.
 func (x *explorer) advance(at uint32, from int, channel uint32) uint32 {
 	if channel == 0 || x.servers[at].stopped {
 		return channel

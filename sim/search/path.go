@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// path lists the actions that lead to a state, the first first.
+// path lists the actions that lead to a state, in order.
 func (x *explorer) path(own uint32) []action {
 	var all []action
 	for x.parents[own].before != own {
@@ -20,7 +20,7 @@ func (x *explorer) path(own uint32) []action {
 	return all
 }
 
-// root is the scenario in which a state is: first states are the first that are visited.
+// root returns the scenario of a state. The first states are the first ones that are visited.
 func (x *explorer) root(own uint32) scenario {
 	for x.parents[own].before != own {
 		own = x.parents[own].before
@@ -28,7 +28,7 @@ func (x *explorer) root(own uint32) scenario {
 	return x.first[own]
 }
 
-// unfold puts the frames that the search took off the channels by itself back into a path.
+// unfold puts the frames that the search removed from the channels by itself back into a path.
 func (x *explorer) unfold(s scenario, path []action) []action {
 	var all []action
 	state := x.firstState(s)
@@ -52,7 +52,7 @@ func (x *explorer) unfold(s scenario, path []action) []action {
 	return all
 }
 
-// drain takes all that is left on the channels where nothing else is left to do.
+// drain takes all frames that are left on the channels when nothing else is left to do.
 func (x *explorer) drain(plain []uint32) []action {
 	var all []action
 	for p := range x.n {
@@ -67,8 +67,8 @@ func (x *explorer) drain(plain []uint32) []action {
 	return all
 }
 
-// after makes the state after an action, with or without the frames that will never change
-// anything.
+// after makes the state after an action. If advance is set, it removes frames that will never
+// change anything.
 func (x *explorer) after(state []uint32, a action, advance bool) []uint32 {
 	in := x.inputOf(state, a)
 	next, sent := x.outcomeOf(x.step(state[a.server()], in), a)
@@ -77,7 +77,7 @@ func (x *explorer) after(state []uint32, a action, advance bool) []uint32 {
 	return successor
 }
 
-// describe takes the path once more and tells it.
+// describe takes the path once more and describes it.
 func (x *explorer) describe(s scenario, path []action, broken *order.Violation) Violation {
 	v := Violation{Property: broken.Property, Evidence: broken.Evidence,
 		Path: []string{s.describe()}}
@@ -104,8 +104,8 @@ func (x *explorer) firstState(s scenario) []uint32 {
 	return state
 }
 
-// tell takes an action, and describes it in words and in short. The next state is nil where the
-// step broke something by itself.
+// tell takes an action, and describes it in words and in the short form. The next state is nil if
+// the step broke a property by itself.
 func (x *explorer) tell(state []uint32, a action) (next []uint32, line, short string) {
 	p := a.server()
 	in := x.inputOf(state, a)
@@ -145,7 +145,7 @@ func (x *explorer) tell(state []uint32, a action) (next []uint32, line, short st
 	return x.after(state, a, false), line + x.describeStep(state[p], after, sent), short
 }
 
-// describeStep says where a step leaves a server, what it sent and what it A-delivered.
+// describeStep describes the server after a step, what it sent and what it A-delivered.
 func (x *explorer) describeStep(before, after, sent uint32) string {
 	text := ""
 	for to, id := range x.sent[sent : int(sent)+x.n] {

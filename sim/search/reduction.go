@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// persistent chooses the servers whose steps are to be taken in a state, a persistent set of steps
-// [Godefroid 1996, chapter 4]; none if nothing is left to do.
+// persistent returns the servers whose steps the search takes in a state. These steps are a
+// persistent set [Godefroid 1996, chapter 4]. It is empty if nothing is left to do.
 func (x *explorer) persistent(state []uint32) serverSet {
 	var ready, all serverSet
 	for p := range x.n {
@@ -42,8 +42,8 @@ func (x *explorer) persistent(state []uint32) serverSet {
 	return best
 }
 
-// dependants closes {p} under "waits for": a server waits for each server that works, may send to
-// it, and has nothing under way to it.
+// dependants closes {p} under "waits for": a server waits for each working server that may send to
+// it and has nothing under way to it.
 func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
 	set := serverSet(1) << p
 	for todo := set; todo != 0; {
@@ -59,10 +59,9 @@ func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
 	return set
 }
 
-// symmetries lists the names that the servers may be given instead of their own so that nothing
-// changes but the names: those that map G_R to itself, as long as the trees of G_U, if there are
-// any, are stars, all alike. (In others, inner vertices forward waiting messages by ascending
-// origin, which depends on the names.)
+// symmetries lists the renamings of servers that change nothing but the names. These are the ones
+// that map G_R to itself, as long as the trees of G_U, if there are any, are all stars. (In other
+// trees, inner vertices forward waiting messages by ascending origin, which depends on the names.)
 func (x *explorer) symmetries() [][]int {
 	if x.config.Engine == allconcur.EngineAllConcurPlus && !x.hasStars() {
 		return nil
@@ -103,7 +102,7 @@ func (x *explorer) keeps(names []int) bool {
 	return true
 }
 
-// hasStars reports whether in each tree of G_U the root has all others as its children.
+// hasStars reports whether the root has all other servers as its children in each tree of G_U.
 func (x *explorer) hasStars() bool {
 	for root := range x.n {
 		if len(digraph.AppendBinomialChildren(nil, x.n, root, root)) != x.n-1 {

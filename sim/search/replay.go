@@ -8,19 +8,19 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Replay takes one schedule, as Violation.Schedule gives it, and tells what happens. Property is
-// empty where nothing is broken. The error wraps ErrOptions.
+// Replay takes one schedule, in the form of Violation.Schedule, and describes what happens.
+// Property is empty if nothing is broken. The error wraps ErrOptions.
 //
-// A schedule is its scenario, a colon, and its steps with commas between them:
+// A schedule is its scenario, a colon, and its steps separated by commas:
 //
 //	c0         server 0 is one that crashes
-//	s1-2       server 1 is wrong about server 2 once
+//	s1-2       server 1 suspects server 2 falsely once
 //	0b         server 0 A-broadcasts its payload
 //	0e         server 0 A-broadcasts an empty message
 //	1r0        server 1 takes the next frame from server 0, or the end of the channel, a suspicion
-//	1s2, 1t2   server 1 suspects server 2 falsely, and takes it back
+//	1s2, 1t2   server 1 suspects server 2 falsely, and withdraws that
 //	0x         server 0 crashes
-//	1r0x3      server 1 takes a frame and crashes in it, in the third of the ways to
+//	1r0x3      server 1 takes a frame and crashes in it, in the third of the possible ways
 func Replay(options Options, schedule string) (Violation, error) {
 	x, err := newExplorer(options)
 	if err != nil {
@@ -72,7 +72,7 @@ func (x *explorer) replay(state []uint32, a action) ([]uint32, *order.Violation)
 	return next, x.judge.judge(x.outcomes, order.UnderWay).broken
 }
 
-// judgeEnd judges a state in which nothing is left to do; of others it says nothing.
+// judgeEnd judges a state in which nothing is left to do. It returns nil for other states.
 func (x *explorer) judgeEnd(state []uint32) *order.Violation {
 	if x.persistent(state) != 0 {
 		return nil
@@ -83,7 +83,7 @@ func (x *explorer) judgeEnd(state []uint32) *order.Violation {
 	return x.judge.judge(x.outcomes, order.AtRest).broken
 }
 
-// inputOf is the input that an action gives to its server in a state.
+// inputOf returns the input that an action gives to its server in a state.
 func (x *explorer) inputOf(state []uint32, a action) input {
 	frame := uint32(0)
 	if a.kind() == inputReceive {
@@ -92,7 +92,7 @@ func (x *explorer) inputOf(state []uint32, a action) input {
 	return newInput(a.kind(), a.peer(), frame)
 }
 
-// outcomeOf is the server after an action, and what it sent.
+// outcomeOf returns the server after an action, and what it sent.
 func (x *explorer) outcomeOf(s *step, a action) (next, sent uint32) {
 	if a.crash() == 0 {
 		return s.next, s.sent
@@ -119,7 +119,8 @@ func (x *explorer) parseScenario(text string) (scenario, error) {
 		case err == nil && part[0] == 's' && isLie && x.reliable.HasEdge(q, p):
 			s.suspicions = append(s.suspicions, suspicion{p, q})
 		default:
-			return s, fmt.Errorf("%w: %q in a schedule's beginning, want c0 or s1-2, say",
+			return s, fmt.Errorf("%w: %q at the start of a schedule; write a scenario such as "+
+				"c0 or s1-2",
 				ErrOptions, part)
 		}
 	}
@@ -129,22 +130,22 @@ func (x *explorer) parseScenario(text string) (scenario, error) {
 func (x *explorer) parseServer(text string) (int, error) {
 	p, err := strconv.Atoi(text)
 	if err != nil || p < 0 || p >= x.n {
-		return 0, fmt.Errorf("%w: %q is no server", ErrOptions, text)
+		return 0, fmt.Errorf("%w: unknown server %q", ErrOptions, text)
 	}
 	return p, nil
 }
 
-// letters are the kinds of inputs as schedules have them.
+// letters are the kinds of inputs as written in schedules.
 const letters = "rbestx"
 
-// parseAction finds the action that a step of a schedule names, and checks that it is possible in a
-// state.
+// parseAction returns the action that a step of a schedule names, and checks that it is possible in
+// a state.
 func (x *explorer) parseAction(state []uint32, text string) (action, error) {
 	wrong := func(why string) (action, error) {
 		return 0, fmt.Errorf("%w: the step %q of a schedule: %s", ErrOptions, text, why)
 	}
 	if len(text) < 2 || strings.IndexByte(letters, text[1]) < 0 {
-		return wrong("want 0b, 0e, 1r0, 1s0, 1t0 or 0x, say")
+		return wrong("write a step such as 0b, 0e, 1r0, 1s0, 1t0 or 0x")
 	}
 	p, err := x.parseServer(text[:1])
 	if err != nil {
@@ -163,7 +164,7 @@ func (x *explorer) parseAction(state []uint32, text string) (action, error) {
 	}
 	a := newAction(p, newInput(kind, peer, 0), 0)
 	if !x.isPossible(state, a) {
-		return wrong("it is not possible there")
+		return wrong("it is not possible in this state")
 	}
 	if rest == "" {
 		return a, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// scenario is who fails in a run and who is wrong about whom. It is chosen before the first step,
-// so that a budget of crashes never makes a step of one server depend on a step of another.
+// scenario lists the servers that crash in a run and its false suspicions. It is chosen before the
+// first step, so a budget of crashes never makes a step of one server depend on a step of another.
 type scenario struct {
 	// crashes holds the servers that crash, ascending.
 	crashes []int
@@ -21,7 +21,7 @@ type scenario struct {
 // target.
 type suspicion struct{ owner, target int }
 
-// String is the scenario as a schedule begins with it: c0.s1-2 where server 0 crashes and server 1
+// String returns the scenario as it begins a schedule: c0.s1-2 if server 0 crashes and server 1
 // suspects server 2.
 func (s scenario) String() string {
 	var parts []string
@@ -34,10 +34,10 @@ func (s scenario) String() string {
 	return strings.Join(parts, ".")
 }
 
-// describe says the scenario in words.
+// describe describes the scenario in words.
 func (s scenario) describe() string {
 	if len(s.crashes)+len(s.suspicions) == 0 {
-		return "nobody fails"
+		return "no server fails"
 	}
 	var parts []string
 	for _, p := range s.crashes {
@@ -68,7 +68,7 @@ func compareSuspicions(a, b suspicion) int {
 	return a.target - b.target
 }
 
-// renamed is the scenario with other names for the servers.
+// renamed returns the scenario with other names for the servers.
 func (s scenario) renamed(names []int) scenario {
 	var t scenario
 	for _, p := range s.crashes {
@@ -82,8 +82,8 @@ func (s scenario) renamed(names []int) scenario {
 	return t
 }
 
-// scenarios lists all choices of up to so many crashes and false suspicions, one for each orbit of
-// the symmetries: the least.
+// scenarios lists all choices of at most the given numbers of crashes and false suspicions, one for
+// each orbit of the symmetries: the least.
 func scenarios(reliable *digraph.Digraph, crashes, suspicions int, symmetries [][]int) []scenario {
 	n := reliable.Order()
 	var edges []suspicion

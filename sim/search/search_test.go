@@ -34,7 +34,7 @@ func perfect(engine string, servers, rounds, crashes int) Options {
 		Detector: allconcur.DetectorPerfect}
 }
 
-// mustHold runs a search that has to visit everything and find nothing.
+// mustHold runs a search that must visit everything and find no violation.
 func mustHold(t *testing.T, options Options) Result {
 	t.Helper()
 	result := run(t, options)
@@ -73,7 +73,7 @@ func eventual(engine string, rounds, crashes, suspicions int) Options {
 }
 
 // TestEventualDetector visits everything that three servers can do under ◇P with every crash point
-// and a false suspicion that is taken back.
+// and a false suspicion that is withdrawn.
 func TestEventualDetector(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -106,9 +106,8 @@ func TestIdleServers(t *testing.T) {
 	}
 }
 
-// TestReductionLosesNothing compares the search with one that takes every interleaving: the states
-// of single servers, and so all that they break and all that they A-deliver, and the ends are the
-// same.
+// TestReductionLosesNothing compares the search with one that takes every interleaving. The ends
+// and the states of single servers are the same, so violations and A-deliveries are too.
 func TestReductionLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, options := range []Options{
@@ -145,8 +144,8 @@ func compareUnreduced(t *testing.T, options Options) {
 	}
 }
 
-// TestSymmetry searches each scenario by itself: those that differ in names alone, by the
-// symmetries, have the same figures.
+// TestSymmetry searches each scenario by itself. Scenarios that differ only in names, by the
+// symmetries, must have the same counts.
 func TestSymmetry(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -154,8 +153,8 @@ func TestSymmetry(t *testing.T) {
 		if raceEnabled {
 			options.Crashes = 0
 		}
-		// under P they may fork, which is not the matter here; and the reduction chooses by name
-		// between equals
+		// Under P they may fork, which is not tested here. The reduction chooses between equals by
+		// name, so it is off.
 		options.Suspicions, options.Unreduced = 1, true
 		compareSymmetric(t, options)
 		compareSymmetric(t, eventual(engine, 1, 1, 0))
@@ -211,7 +210,7 @@ func scenarioFigures(t *testing.T, options Options, s scenario) Result {
 }
 
 // TestFourServers visits everything that four servers can do in a round with every crash point, and
-// goes on as far as a bound allows.
+// continues as far as a bound allows.
 func TestFourServers(t *testing.T) {
 	t.Parallel()
 	mustHold(t, perfect(allconcur.EngineAllConcurPlus, 4, 1, 0))
@@ -238,7 +237,7 @@ func TestFourServers(t *testing.T) {
 	}
 }
 
-// TestSearchCatches proves that the search can say no.
+// TestSearchCatches proves that the search can find violations.
 func TestSearchCatches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -276,8 +275,8 @@ func TestSearchCatches(t *testing.T) {
 	}
 }
 
-// TestSearchCatchesUnderEventualDetector takes the mends of ◇P away, one by one, and all: one false
-// suspicion and one crash make a group of three fork.
+// TestSearchCatchesUnderEventualDetector removes the remedies of ◇P, one by one and all together:
+// one false suspicion and one crash make a group of three fork.
 func TestSearchCatchesUnderEventualDetector(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -305,7 +304,7 @@ func TestSearchCatchesUnderEventualDetector(t *testing.T) {
 	}
 }
 
-// mustBreak runs a search that has to find something, twice, and replays it.
+// mustBreak runs a search that must find a violation, twice, and replays it.
 func mustBreak(t *testing.T, options Options, property order.Property) Violation {
 	t.Helper()
 	result := run(t, options)

@@ -8,21 +8,21 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// server is a state of one server: its engine, and what its driver and its detector know. All
-// states of all servers are numbered; equal states have the same number, so that a server is one
-// word of a state of the group.
+// server is a state of one server: its engine, and the state of its driver and its detector. All
+// states of all servers are numbered. Equal states have the same number, so a server is one word of
+// a state of the group.
 type server struct {
 	id order.ServerID
-	// engine is nil where the server has stopped; nobody changes it.
+	// engine is nil if the server has stopped. It must not be changed.
 	engine *allconcur.Engine
-	// stopped tells that the server takes and does nothing any more: it crashed, or its engine
+	// stopped reports that the server takes and does nothing any more: it crashed, or its engine
 	// halted.
 	stopped bool
 	halted  string
 	crashed bool
-	// mayCrash tells that this is a server that crashes, sooner or later.
+	// mayCrash reports that this server crashes at some time.
 	mayCrash bool
-	// lies[q] is how often this server may still suspect q falsely; suspects has a bit for each
+	// lies[q] is how often this server may still suspect q falsely. suspects has a bit for each
 	// server that it suspects falsely now, and closed one for each server that it knows to have
 	// stopped.
 	lies     [ServersMax]uint8
@@ -32,11 +32,11 @@ type server struct {
 	accused serverSet
 	// submitted has a bit for each round in which this server A-broadcast a payload.
 	submitted uint32
-	// delivered numbers what it A-delivered.
+	// delivered is the number of the sequence that it A-delivered.
 	delivered uint32
 	// inputs are the steps that it can take by itself.
 	inputs []input
-	// outcome numbers what the judge needs to know.
+	// outcome is the number of its outcome, for the judge.
 	outcome uint32
 
 	epoch    order.Epoch
@@ -47,7 +47,7 @@ type server struct {
 // input is what a server takes or does: its kind, another server, and a frame.
 type input uint32
 
-// inputKind tells inputs apart.
+// inputKind is the kind of an input.
 type inputKind uint8
 
 const (
@@ -56,7 +56,7 @@ const (
 	// inputBroadcast A-broadcasts a payload, inputEmpty an empty message.
 	inputBroadcast
 	inputEmpty
-	// inputSuspect suspects a peer falsely, inputTrust takes that back.
+	// inputSuspect suspects a peer falsely, inputTrust withdraws that.
 	inputSuspect
 	inputTrust
 	// inputCrash is a crash between two other inputs.
@@ -77,7 +77,7 @@ func (i input) kind() inputKind { return inputKind(i >> inputKindShift) }
 func (i input) peer() int       { return int(i >> inputPeerShift & 15) }
 func (i input) frame() uint32   { return uint32(i) & (framesMax - 1) }
 
-// prepare finds out what a server can do by itself.
+// prepare computes what a server can do by itself.
 func (x *explorer) prepare(s *server) {
 	if s.stopped {
 		return
@@ -143,29 +143,31 @@ func flag(b bool) byte {
 	return 0
 }
 
-// step is what an input does to a server.
+// step is the effect of an input on a server.
 type step struct {
 	next uint32
-	// sent is where the sequences begin that go on the channels, one for each server.
+	// sent is the place of the sequences that go on the channels, one for each server, in
+	// explorer.sent.
 	sent uint32
-	// crashes are the ways in which the server crashes in the middle of sending: places in
-	// explorer.crashSteps.
+	// crashes and crashesEnd delimit, in explorer.crashSteps, the ways in which the server crashes
+	// in the middle of sending.
 	crashes, crashesEnd uint32
-	// sends counts the frames that go on channels, and delivers tells that the server A-delivers
+	// sends counts the frames that go on channels. delivers reports that the server A-delivers
 	// something.
 	sends    int
 	delivers bool
-	// broken is what is wrong with the step, if anything.
+	// broken is the violation in the step, if any.
 	broken *order.Violation
 }
 
-// crashStep is a crash in the middle of sending: the server after it, and what got on the channels.
+// crashStep is a crash in the middle of sending: the server after it, and what went on the
+// channels.
 type crashStep struct {
 	next uint32
 	sent uint32
 }
 
-// step takes an input, or remembers what came of it.
+// step takes an input, or returns the remembered step.
 func (x *explorer) step(at uint32, in input) *step {
 	key := uint64(at)<<32 | uint64(in)
 	place, known := x.stepIDs[key]
@@ -180,7 +182,7 @@ func (x *explorer) step(at uint32, in input) *step {
 	return &x.steps[place]
 }
 
-// take has a copy of a server's engine take an input.
+// take makes a copy of a server's engine take an input.
 func (x *explorer) take(s server, in input) step {
 	before := s
 	s.inputs = nil
@@ -224,7 +226,7 @@ func (x *explorer) take(s server, in input) step {
 	return result
 }
 
-// drive gives an input to an engine as a driver would, and catches a panic.
+// drive gives an input to an engine as a driver would, and recovers from a panic.
 func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.Violation) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -242,7 +244,7 @@ func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.
 		}
 		s.closed |= 1 << peer
 		if s.suspects>>peer&1 != 0 {
-			s.suspects &^= 1 << peer // and it will not be taken back
+			s.suspects &^= 1 << peer // it will not be withdrawn any more
 		} else {
 			err = s.engine.Suspect(peer)
 		}
@@ -267,15 +269,15 @@ func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.
 	return s.engine.Ready(), nil
 }
 
-// closeChannels appends the end to the channels of a server that stops, where somebody's detector
-// watches it.
+// closeChannels appends the end to the channels of a server that stops, to each server whose
+// detector watches it.
 func (x *explorer) closeChannels(id order.ServerID) {
 	for _, to := range x.reliable.Successors(int(id)) {
 		x.sending[to] = append(x.sending[to], endOfChannel)
 	}
 }
 
-// send numbers what goes on the channels.
+// send numbers the contents that go on the channels.
 func (x *explorer) send() uint32 {
 	place := uint32(len(x.sent))
 	for _, frames := range x.sending {
@@ -284,8 +286,8 @@ func (x *explorer) send() uint32 {
 	return place
 }
 
-// crash stops a server after it got some frames out, sending[q][:kept[q]] to each q; none where
-// kept is nil.
+// crash stops a server after it sent some frames: sending[q][:kept[q]] to each q, or none if kept
+// is nil.
 func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	s.engine, s.inputs, s.stopped, s.crashed, s.mayCrash = nil, nil, true, true, false
 	s.lies, s.suspects, s.closed = [ServersMax]uint8{}, 0, 0
@@ -303,9 +305,9 @@ func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	return x.intern(s), place
 }
 
-// crashInside lists the crashes in the middle of a send: each channel gets a prefix of what was
+// crashInside lists the crashes in the middle of a send: each channel gets a prefix of the frames
 // meant for it, some channel gets something, and nothing is A-delivered, since that comes after the
-// sends. (A crash before the first frame is a crash before the input; nobody tells them apart.)
+// sends. (A crash before the first frame equals a crash before the input.)
 func (x *explorer) crashInside(before server, submitted uint32) (first, end uint32) {
 	first = uint32(len(x.crashSteps))
 	before.submitted = submitted

@@ -2,11 +2,11 @@ package search
 
 import "math/bits"
 
-// fingerprint is a 128-bit hash of a state. Two different states have the same one with a chance of
-// about k²/2^129 among k states, 10^-22 among 10^8.
+// fingerprint is a 128-bit hash of a state. The probability that two of k different states have the
+// same one is about k²/2^129, or 10^-22 for 10^8 states.
 type fingerprint [2]uint64
 
-// fingerprintOf hashes a state with two products of 128 bits a word pair, as wyhash does.
+// fingerprintOf hashes a state with two 128-bit products per pair of words, as wyhash does.
 func fingerprintOf(state []uint32) fingerprint {
 	a, b := uint64(0x9e3779b97f4a7c15), uint64(0xd1b54a32d192ed03)
 	for i := 0; i < len(state); i += 2 {
@@ -26,7 +26,7 @@ func fingerprintOf(state []uint32) fingerprint {
 	return f
 }
 
-// visited is the set of the states that were seen: open addressing, 16 bytes a place.
+// visited is the set of the visited states: open addressing, 16 bytes a place.
 type visited struct {
 	places []fingerprint
 	mask   uint64

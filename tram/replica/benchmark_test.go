@@ -13,13 +13,13 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// turns polls all processes of a deployment one after the other, in the goroutine that calls it:
-// what is measured is the protocol's work, all of it on one processor, and no scheduler.
+// turns polls all processes of a deployment one after the other, in the caller's goroutine. It
+// measures the protocol's work, all of it on one processor, without a scheduler.
 type turns struct {
 	*deployment
 	gone      map[*process]bool
 	delivered map[order.MessageID]int // by how many leaders
-	oracle    []order.ServerID        // who leads each group
+	oracle    []order.ServerID        // the leader of each group
 	sequence  []uint64                // by client
 	clients   []*process
 }
@@ -40,7 +40,7 @@ func newTurns(tb testing.TB, tree *tram.Tree, size, clients int,
 	return t, kill
 }
 
-// elect has a group hear who leads.
+// elect tells a group its leader.
 func (t *turns) elect(group order.GroupID, server order.ServerID) {
 	t.oracle[group] = server
 	for _, p := range t.members(group) {
@@ -48,7 +48,7 @@ func (t *turns) elect(group order.GroupID, server order.ServerID) {
 	}
 }
 
-// turn has everyone work once.
+// turn makes all processes work once.
 func (t *turns) turn() {
 	now := time.Since(t.start)
 	for _, p := range t.processes {
@@ -57,7 +57,7 @@ func (t *turns) turn() {
 		}
 		p.machine.Poll(now)
 		for _, want := range p.machine.Wanted() {
-			ctx, cancel := context.WithTimeout(context.Background(), 0) // nobody is waited for
+			ctx, cancel := context.WithTimeout(context.Background(), 0) // it must not wait
 			if !t.down(want) {
 				cancel()
 				ctx, cancel = context.WithTimeout(context.Background(), time.Second)
@@ -85,7 +85,7 @@ func (t *turns) down(want replica.Want) bool {
 	return false
 }
 
-// send has a client multicast.
+// send makes a client multicast.
 func (t *turns) send(tb testing.TB, client int, to []order.GroupID,
 	payload []byte) order.MessageID {
 	t.sequence[client]++
@@ -97,7 +97,7 @@ func (t *turns) send(tb testing.TB, client int, to []order.GroupID,
 	return id
 }
 
-// until takes turns until the leaders of that many groups have delivered a message.
+// until takes turns until the leaders of the given number of groups have delivered a message.
 func (t *turns) until(tb testing.TB, id order.MessageID, groups int) {
 	for began := time.Now(); t.delivered[id] < groups; t.turn() {
 		if time.Since(began) > 10*time.Second {
@@ -117,8 +117,8 @@ func all(count int) []order.GroupID {
 	return to
 }
 
-// BenchmarkLatency is from a client's multicast until the leader of each destination delivers:
-// [TRAM, figure 5] with groups of 3, on memory.
+// BenchmarkLatency measures the time from a client's multicast until the leader of each destination
+// delivers: [TRAM, figure 5] with groups of 3, on memory.
 func BenchmarkLatency(b *testing.B) {
 	for _, tree := range []struct {
 		name string
@@ -133,7 +133,7 @@ func BenchmarkLatency(b *testing.B) {
 					t, _ := newTurns(b, tree.make(groups), 3, 1, replica.Options{PayloadMax: size})
 					payload := make([]byte, size)
 					to := all(groups)
-					for range 2000 { // the log goes around
+					for range 2000 { // the log wraps around
 						t.until(b, t.send(b, 0, to, payload), groups)
 					}
 					b.ReportAllocs()
@@ -146,7 +146,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkThroughput has a client keep some messages under way.
+// BenchmarkThroughput makes a client keep some messages under way.
 func BenchmarkThroughput(b *testing.B) {
 	for _, groups := range []int{1, 4} {
 		b.Run(fmt.Sprintf("groups-%d", groups), func(b *testing.B) {
@@ -166,9 +166,9 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkFailover is [TRAM, table 1]: how late messages are that meet a change of leader. In
-// crash, the leader of a group ends as its host does, and the others hear of it at once; in change,
-// all groups are told to change their leaders at once. Each client has a message to all groups
+// BenchmarkFailover is [TRAM, table 1]: the delay of messages during a change of leader. In crash,
+// the leader of a group ends together with its host, and the others are told at once. In change,
+// all groups are told at once to change their leaders. Each client has a message to all groups
 // under way.
 func BenchmarkFailover(b *testing.B) {
 	const clients = 20
@@ -177,7 +177,7 @@ func BenchmarkFailover(b *testing.B) {
 		for client := range ids {
 			ids[client] = t.send(b, client, all(groups), make([]byte, 64))
 		}
-		runtime.GC() // what it costs to build deployments is no part of it
+		runtime.GC() // do not measure the cost of building deployments
 		began := time.Now()
 		change()
 		for _, id := range ids {
@@ -186,7 +186,7 @@ func BenchmarkFailover(b *testing.B) {
 		}
 		return latencies
 	}
-	// warm has all buffers go around, so that no memory is touched for the first time.
+	// warm makes all buffers wrap around, so that no memory is touched for the first time later.
 	options := replica.Options{BufferSlots: 32}
 	warm := func(b *testing.B, t *turns, groups int) {
 		for range 60 {

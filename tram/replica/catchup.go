@@ -6,13 +6,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is how a replica comes to lead: permissions, and the group's log made one [TRAM,
-// Algorithm 2, step 2.1, and Algorithms 3 and 4].
+// This file describes how a replica becomes the leader: it collects permissions, and unifies the
+// group's log [TRAM, Algorithm 2, step 2.1, and Algorithms 3 and 4].
 
-// trailersAtOnce is how many entries of a log are looked at together.
+// trailersAtOnce is how many entries of a log are read together.
 const trailersAtOnce = 16
 
-// fetch is a message that the new leader's log lacks, on its way from another's.
+// fetch is a message that the new leader's log lacks, on its way from another member's log.
 type fetch struct {
 	header header
 	bytes  []byte
@@ -20,7 +20,7 @@ type fetch struct {
 	member *member
 }
 
-// campaign moves a replica that its oracle names on towards leading. It tells whether there was
+// campaign moves a replica that its oracle names towards leading. It reports whether there was
 // anything to do.
 func (r *Replica) campaign() bool {
 	mine := r.oracle && r.leader == r.self.Server
@@ -66,8 +66,8 @@ func (r *Replica) campaign() bool {
 	return busy
 }
 
-// begins begins a candidacy, with a timestamp higher than all that it has seen. Its own log it
-// takes at once [TRAM, Algorithm 3, step 3.1].
+// begins begins a candidacy, with a timestamp higher than all that it has seen. It takes its own
+// log at once [TRAM, Algorithm 3, step 3.1].
 func (r *Replica) begins() {
 	r.counter++
 	r.stamp = makeTimestamp(r.counter, r.self.Server)
@@ -98,7 +98,7 @@ func (r *Replica) readMember(m *member) {
 	r.lose(&m.petition)
 }
 
-// begin knows how far the member has taken its log: what it holds up to there is settled.
+// begin records how far the member has taken its log. The entries up to there are settled.
 func (r *Replica) begin(m *member, taken uint64) {
 	m.begun = true
 	m.next = taken + 1
@@ -121,8 +121,8 @@ func (r *Replica) readMore(m *member) {
 	}
 }
 
-// look takes the trailers that were read. A log holds nothing past as many empty slots in a row as
-// a leader may have entries under way.
+// look takes the trailers that were read. A leader has at most Window entries under way, so a log
+// holds nothing behind that many empty slots in a row.
 func (r *Replica) look(m *member) {
 	for i := range trailersAtOnce {
 		index := m.reached
@@ -157,7 +157,7 @@ func (r *Replica) look(m *member) {
 	}
 }
 
-// join has a leader write to a member whose log it has read.
+// join makes a leader write to a member whose log it has read.
 func (r *Replica) join(m *member) {
 	m.state, m.tries = petitionWorks, 0
 	if m.next <= r.end && r.at(m.next).index != m.next {
@@ -168,7 +168,7 @@ func (r *Replica) join(m *member) {
 	r.options.note("writes to server %d from entry %d on", m.server, m.next)
 }
 
-// gathered tells whether this replica knows the logs of a majority.
+// gathered reports whether this replica knows the logs of a majority.
 func (r *Replica) gathered() bool {
 	known := 1
 	for _, m := range r.members {
@@ -179,8 +179,8 @@ func (r *Replica) gathered() bool {
 	return known >= r.majority()
 }
 
-// choose picks, for each entry past what it has handled, the one with the highest timestamp among a
-// majority's logs, until there is none [TRAM, Algorithm 4, step 4.2].
+// choose picks, for each entry past the last one handled, the copy with the highest timestamp among
+// a majority's logs. It ends at the first entry that no log has [TRAM, Algorithm 4, step 4.2].
 func (r *Replica) choose() {
 	r.end, r.fetches, r.missing = r.applied, nil, 0
 	for r.halted == "" {
@@ -223,9 +223,9 @@ func (r *Replica) choose() {
 	r.role = fetching
 }
 
-// find gives the entry of an index among those that a log held.
+// find returns the entry with an index among the entries of a log.
 func find(held []header, index, hint uint64) (header, bool) {
-	if hint < uint64(len(held)) && held[hint].index == index { // as there are no gaps, mostly
+	if hint < uint64(len(held)) && held[hint].index == index { // usual: no gaps before it
 		return held[hint], true
 	}
 	for _, h := range held {
@@ -236,7 +236,7 @@ func find(held []header, index, hint uint64) (header, bool) {
 	return header{}, false
 }
 
-// fetchMore posts reads of messages that are missing.
+// fetchMore posts reads of missing messages.
 func (r *Replica) fetchMore() {
 	for _, f := range r.fetches {
 		if f.posted || !r.wiring.room(1) {
@@ -253,9 +253,9 @@ func (r *Replica) fetchMore() {
 	}
 }
 
-// install makes this replica's log the group's, under its own timestamp, and has it lead. The
-// members' logs follow as it writes to them [TRAM, Algorithm 4, step 4.3], and an entry is ordered
-// once a majority has it [step 4.4].
+// install makes this replica's log the group's log, under its own timestamp, and makes the replica
+// lead. The members' logs follow as it writes to them [TRAM, Algorithm 4, step 4.3]. An entry is
+// ordered once a majority has it [step 4.4].
 func (r *Replica) install() {
 	for _, f := range r.fetches {
 		r.put(f.header, f.bytes)
@@ -273,15 +273,15 @@ func (r *Replica) install() {
 		if h.source == sourceNone {
 			continue
 		}
-		// Which message of each source comes next follows from the log as apply reads it [TRAM,
-		// Algorithm 5, step 5.1].
+		// The next message of each source follows from the log as apply reads it [TRAM, Algorithm
+		// 5, step 5.1].
 		if int(h.source) < len(r.buffers) && r.buffers[h.source] != nil &&
 			r.buffers[h.source].proposed+1 == h.number {
 			r.buffers[h.source].proposed++
 		}
 	}
 	r.horizon = max(r.horizon, min(r.heard, r.end))
-	r.real = r.end // a no-op says so
+	r.real = r.end // counts the last entry too, so that a no-op announces it
 	r.role, r.told, r.failures, r.ordered = leading, 0, 0, r.wiring.now
 	r.options.note("leads, from entry %d on", r.end+1)
 	for _, m := range r.members {

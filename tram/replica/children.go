@@ -5,19 +5,19 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is the way down the tree: what is due to the children, and how the leader brings it
-// there [TRAM, Algorithm 2, step 2.5, and Algorithm 5].
+// This file describes the way down the tree: which messages are due to the children, and how the
+// leader brings them there [TRAM, Algorithm 2, step 2.5, and Algorithm 5].
 
 // child is a group below this one, and its stream: the messages that are due to it, numbered from
-// 1. Every replica numbers them alike, because it follows from the log: so the log need not carry
-// the paper's slot_out.
+// 1. The numbers follow from the log, so all replicas assign the same ones, and the log need not
+// carry the paper's slot_out.
 type child struct {
 	group     order.GroupID
 	receivers []*receiver
-	out       uint64 // the number of the last that was due
+	out       uint64 // the number of the last message that was due
 	taken     uint64 // the child has ordered all up to here, as far as this replica knows
-	// indexes of the entries that are due and not known to be taken, of which the first has the
-	// number first; out+1 where there are none.
+	// indexes holds the log indexes of the messages that are due and not known to be taken. The
+	// first of them has the number first, which is out+1 if there are none.
 	indexes []uint64
 	first   uint64
 }
@@ -27,12 +27,13 @@ type receiver struct {
 	petition
 	child *child
 	next  uint64 // the number to write there next
-	taken uint64 // that replica has
+	taken uint64 // the last number that the receiver has taken
 }
 
-// due numbers an entry in the child's stream. The child may be known to have taken it: a leader
-// learns that before it knows all that its predecessor ordered. And what has left this log by now,
-// all of the child was known to have taken.
+// due assigns the next number of the child's stream to an entry. The child may already be known to
+// have taken it, because a leader learns that before it knows everything that its predecessor
+// ordered. Entries whose slots in this log were reused since count as taken: a slot is only reused
+// after the child took its entry.
 func (c *child) due(index uint64, slots int) {
 	c.out++
 	if c.out <= c.taken {
@@ -45,8 +46,9 @@ func (c *child) due(index uint64, slots int) {
 	}
 }
 
-// take says that the child has ordered all up to a number. One replica of the child that took it is
-// enough: it is in the child's log then, and those that still lack it find it there.
+// take records that the child has ordered all up to a number. One replica of the child that took
+// the message is enough: the message is in the child's log then, and the other replicas find it
+// there.
 func (c *child) take(number uint64) {
 	c.taken = max(c.taken, number)
 	for len(c.indexes) > 0 && c.first <= c.taken {
@@ -55,13 +57,13 @@ func (c *child) take(number uint64) {
 	}
 }
 
-// needs tells whether the child may still have to be given an entry, or one before it.
+// needs reports whether the child may still have to be given an entry, or an earlier one.
 func (c *child) needs(index uint64) bool { return len(c.indexes) > 0 && c.indexes[0] <= index }
 
-// treeCatchUp makes a new leader ready to hand on [TRAM, Algorithm 5, steps 5.2 and 5.3]: all that
-// is due to the children, and not known to be taken, it gives them again, under the same numbers.
-// It cannot know what its predecessor brought there. What its own log lacks, because its
-// predecessors used the slot again, was taken.
+// treeCatchUp prepares a new leader to hand on messages [TRAM, Algorithm 5, steps 5.2 and 5.3]. It
+// gives the children again everything that is due and not known to be taken, under the same
+// numbers, because it cannot know what its predecessor delivered. Entries that its log lacks
+// because their slots were reused were taken.
 func (r *Replica) treeCatchUp() {
 	for _, c := range r.children {
 		for len(c.indexes) > 0 && r.at(c.indexes[0]).index != c.indexes[0] {
@@ -76,8 +78,8 @@ func (r *Replica) treeCatchUp() {
 	}
 }
 
-// handOn writes what is due to the children's buffers, to all replicas of all children together. It
-// tells whether there was anything.
+// handOn writes the due messages to the buffers of all replicas of all children together. It
+// reports whether there was anything to do.
 func (r *Replica) handOn() bool {
 	busy := false
 	for _, c := range r.children {
@@ -106,7 +108,7 @@ func (r *Replica) handOnTo(v *receiver) bool {
 		}
 		return false
 	case petitionWorks:
-		// It is asked how far it is only where that matters.
+		// Ask how far the receiver is only if that decides whether more can be written.
 		pressing := v.next <= c.out && v.next > v.taken+slots/2 || len(c.indexes) > 0 &&
 			r.end-c.indexes[0] > uint64(r.options.LogSlots/2)
 		if pressing && !v.reading && w.room(1) {
@@ -126,8 +128,8 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	return busy
 }
 
-// give posts a message for a receiver's buffer: from where its entry is staged, and its number
-// behind it; both at once if they are short.
+// give posts a message for a receiver's buffer: the message, from where its entry is staged, and
+// then its trailer with the number. A short message is posted in one write.
 func (r *Replica) give(v *receiver, h header) {
 	bytes, lent := r.stage(h)
 	message := bytes[:h.length]
@@ -149,7 +151,7 @@ func (r *Replica) give(v *receiver, h header) {
 		Offset: end - bufferTrailer, Bytes: b, Ring: true})
 }
 
-// receiverCompleted takes the end of a post to a receiver.
+// receiverCompleted handles the completion of a post to a receiver.
 func (r *Replica) receiverCompleted(v *receiver, p post, err error) {
 	if err != nil {
 		r.options.note("loses process %d: %v", v.process, err)

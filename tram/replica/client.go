@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Client A-multicasts messages [TRAM, Algorithm 1], as a machine that is polled. Its methods must
-// not be called at the same time.
+// Client A-multicasts messages [TRAM, Algorithm 1]. It is a machine that is polled. It is not safe
+// for concurrent use.
 type Client struct {
 	options Options
 	self    order.Replica
@@ -19,12 +19,13 @@ type Client struct {
 	failed  error
 }
 
-// stream is what a client has for one group, as the lca of its messages' destinations.
+// stream is a client's stream to one group, the lca of its messages' destinations.
 type stream struct {
 	targets []*target
-	// as they lie in the group's buffers, for as long as nobody is known to have ordered them
+	// the messages as they lie in the group's buffers, until the group is known to have ordered
+	// them
 	slots []byte
-	lent  []int  // by slot
+	lent  []int  // the writes under way from each slot
 	sent  uint64 // the number of the last message
 	taken uint64 // the group has ordered all up to here, as far as the client knows
 }
@@ -35,14 +36,15 @@ type target struct {
 	stream  *stream
 	board   *board
 	state   petitionState
-	request ticket // 0 at first, when the buffer is granted without having been asked for
+	request ticket // 0 at first, when the buffer is granted without a request
 	next    uint64
-	taken   uint64 // that replica has
+	taken   uint64 // the last number that the replica has taken
 	asked   time.Duration
 }
 
-// NewClient makes the client of that number on its host, which must be the life that the options
-// name. The caller keeps the host, and closes it after Close. Errors: ErrOptions, or the host's.
+// NewClient returns the client with the given number on its host. The host must have the
+// incarnation that the options name. The caller keeps the host, and closes it after Close. It
+// returns ErrOptions, or the host's error.
 func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) (*Client, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -61,9 +63,10 @@ func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) 
 	return c, nil
 }
 
-// Multicast A-multicasts a message: it enters at the lca of its destinations. The message is
-// copied. Errors: order.ErrNotNow where there is no room before the group has ordered earlier ones,
-// order.ErrTooLarge, tram.ErrDestinations; order.ErrHalted once the fabric failed for good.
+// Multicast A-multicasts a message, which enters at the lca of its destinations. It copies the
+// message. It returns order.ErrNotNow if there is no room until the group has ordered earlier
+// messages, order.ErrTooLarge, tram.ErrDestinations, or order.ErrHalted once the fabric has failed
+// for good.
 func (c *Client) Multicast(m order.Multicast) error {
 	switch {
 	case c.failed != nil:
@@ -94,7 +97,7 @@ func (c *Client) Multicast(m order.Multicast) error {
 	return nil
 }
 
-// stream gives the stream to a group, made when it is needed first.
+// stream returns the stream to a group. It makes the stream on first use.
 func (c *Client) stream(group order.GroupID) *stream {
 	if c.streams[group] == nil {
 		ring := c.options.bufferRing()
@@ -113,7 +116,7 @@ func (c *Client) stream(group order.GroupID) *stream {
 	return c.streams[group]
 }
 
-// Pending is how many messages no group is known to have ordered yet.
+// Pending returns how many messages are not known to be ordered.
 func (c *Client) Pending() int {
 	pending := uint64(0)
 	for _, s := range c.streams {
@@ -124,7 +127,7 @@ func (c *Client) Pending() int {
 	return int(pending)
 }
 
-// Poll has the client work once, as Replica.Poll does.
+// Poll makes the client work once, like Replica.Poll.
 func (c *Client) Poll(now time.Duration) bool {
 	if c.failed != nil {
 		return false
@@ -146,7 +149,7 @@ func (c *Client) Poll(now time.Duration) bool {
 	return busy
 }
 
-// Complete is the first thing that Poll does, as Replica.Complete is.
+// Complete is the first part of Poll, like Replica.Complete.
 func (c *Client) Complete(now time.Duration) bool {
 	if c.failed != nil {
 		return false
@@ -155,8 +158,8 @@ func (c *Client) Complete(now time.Duration) bool {
 	return c.wiring.take(c.completed)
 }
 
-// drive brings what a replica lacks, if there is anything, to its buffer. All replicas are written
-// to together [TRAM, Algorithm 1, lines 4 and 5].
+// drive writes to a replica's buffer what it lacks. The client writes to all replicas together
+// [TRAM, Algorithm 1, lines 4 and 5].
 func (c *Client) drive(t *target) bool {
 	s, w := t.stream, c.wiring
 	switch t.state {
@@ -200,8 +203,9 @@ func (c *Client) drive(t *target) bool {
 	return busy
 }
 
-// lose ends a target's link. Behind an error, writes may still be under way, and would land where
-// later messages lie: so the owner is asked to grant its buffer anew before anything is written.
+// lose ends a target's link. After an error, writes may still be under way and would land where
+// later messages lie. The client therefore asks the owner to grant its buffer anew before it writes
+// anything.
 func (c *Client) lose(t *target, wrote bool) {
 	c.wiring.detach(&t.link)
 	t.state = petitionIdle
@@ -216,7 +220,7 @@ func (c *Client) lose(t *target, wrote bool) {
 	}
 }
 
-// completed takes the end of a post.
+// completed handles the completion of a post.
 func (c *Client) completed(p post, err error) {
 	if b := p.link.board; b != nil {
 		if err != nil {
@@ -236,7 +240,7 @@ func (c *Client) completed(p post, err error) {
 	case postTicket:
 		t.reading = false
 		if ticket(getWord(t.word)) != t.request {
-			c.lose(t, false) // it is still the grant from before
+			c.lose(t, false) // it is still the earlier grant
 			return
 		}
 		c.wiring.read(&t.link, postTaken, headTaken)
@@ -253,10 +257,11 @@ func (c *Client) completed(p post, err error) {
 	}
 }
 
-// Wanted gives what the driver is to attach, each once. The slice is valid until the next call.
+// Wanted returns the attachments that the driver should make, each once. The slice is valid until
+// the next call.
 func (c *Client) Wanted() []Want { return c.wiring.wanted() }
 
-// Attached answers a Want, with what Attach gave.
+// Attached answers a Want with the result of Attach.
 func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err error) {
 	l := c.wiring.attached(number, attachment)
 	if l == nil {
@@ -275,10 +280,10 @@ func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err erro
 	}
 }
 
-// Outstanding is the number of operations under way.
+// Outstanding returns the number of operations under way.
 func (c *Client) Outstanding() int { return c.wiring.queue.Outstanding() }
 
-// String says in a line where the client stands.
+// String describes the client's state in one line.
 func (c *Client) String() string {
 	text := fmt.Sprintf("%d messages not known to be ordered, %d operations", c.Pending(),
 		c.Outstanding())
@@ -294,7 +299,7 @@ func (c *Client) String() string {
 	return text
 }
 
-// Close gives up what the client has under way. It goes on without it until the host is closed.
+// Close abandons the client's operations. Those under way continue until the host is closed.
 func (c *Client) Close() error {
 	c.failed = rdmanet.ErrClosed
 	for _, s := range c.streams {

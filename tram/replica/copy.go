@@ -7,9 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file copies machines, for exhaustive search: a copy goes its own way from there on, in the
-// same memory. What the fabric handed out (regions, attachments, the queue) is shared, and it is
-// the caller who sees to the contents.
+// This file copies machines for exhaustive search. A copy behaves independently from then on, in
+// the same memory. The copies share what the fabric handed out (regions, attachments, the queue).
+// The caller takes care of the contents of the memory.
 
 // linked lists a replica's links, always in the same order.
 func (r *Replica) linked() []*link {
@@ -30,9 +30,8 @@ func (r *Replica) linked() []*link {
 	return all
 }
 
-// Copy gives a replica in the same state. Reads that are under way still lead into the memory of
-// the one that posted them: Reads tells where they are to lead. The two must not be used at the
-// same time.
+// Copy returns a replica in the same state. Reads under way still lead into the memory of the
+// original; Reads returns where they should lead. The two must not be used concurrently.
 func (r *Replica) Copy() *Replica {
 	own := *r
 	own.buffers = make([]*buffer, len(r.buffers))
@@ -90,10 +89,11 @@ func (r *Replica) Copy() *Replica {
 	return &own
 }
 
-// Reads tells of each read that is under way where what it reads is to go, by its tag.
+// Reads calls each for every read under way, with its tag and the memory that its result should go
+// to.
 func (r *Replica) Reads(each func(tag uint64, into []byte)) { r.wiring.reads(r.into, each) }
 
-// into is where what a post reads goes, nil for one that does not read.
+// into returns the memory that a post reads into, nil for a post that does not read.
 func (r *Replica) into(p post) []byte {
 	switch p.kind {
 	case postTaken, postTicket:
@@ -111,13 +111,13 @@ func (r *Replica) into(p post) []byte {
 	return nil
 }
 
-// Awaits tells whether anything that the replica does depends on whether it has handled the
-// completion of that tag, if there is no error: not for a word of a board, which is posted and
-// forgotten, nor for an entry's trailer that is read before others, because it is all of them that
-// are looked at.
+// Awaits reports whether the replica's behaviour depends on having handled the successful
+// completion with the given tag. It does not for a word of a board, which is posted and forgotten.
+// Nor does it for a trailer that is read before others of its batch, because the replica only looks
+// at the whole batch.
 func (r *Replica) Awaits(tag uint64) bool { return r.wiring.awaits(tag) }
 
-// Copy gives a client in the same state, as Replica.Copy does.
+// Copy returns a client in the same state, like Replica.Copy.
 func (c *Client) Copy() *Client {
 	own := *c
 	own.streams = make([]*stream, len(c.streams))
@@ -156,7 +156,7 @@ func (c *Client) Copy() *Client {
 	return &own
 }
 
-// Reads is Replica.Reads for a client.
+// Reads is like Replica.Reads.
 func (c *Client) Reads(each func(tag uint64, into []byte)) { c.wiring.reads(c.into, each) }
 
 func (c *Client) into(p post) []byte {
@@ -166,10 +166,10 @@ func (c *Client) into(p post) []byte {
 	return nil
 }
 
-// Awaits is Replica.Awaits for a client.
+// Awaits is like Replica.Awaits.
 func (c *Client) Awaits(tag uint64) bool { return c.wiring.awaits(tag) }
 
-// copy gives a link with memory of its own. Whose it is, the caller fills in.
+// copy returns a link with memory of its own. The caller sets its owner.
 func (l *link) copy() link {
 	own := *l
 	if l.word != nil {
@@ -179,7 +179,8 @@ func (l *link) copy() link {
 	return own
 }
 
-// sameCount is the place of a count in a copy of the slice in which it lies, nil if it does not.
+// sameCount returns the place of a count in a copy of the slice that holds it, nil if the slice
+// does not hold it.
 func sameCount(count *int, in, other []int) *int {
 	for i := range in {
 		if count == &in[i] {
@@ -189,7 +190,7 @@ func sameCount(count *int, in, other []int) *int {
 	return nil
 }
 
-// copy gives a wiring with links and counts of its own.
+// copy returns a wiring with links and counts of its own.
 func (w *wiring) copy(moved func(*link) *link, count func(*int) *int) *wiring {
 	own := &wiring{queue: w.queue, now: w.now, posts: make([]post, len(w.posts)),
 		free: slices.Clone(w.free), done: w.done, lent: w.lent, wants: slices.Clone(w.wants),
@@ -216,7 +217,7 @@ func (w *wiring) copy(moved func(*link) *link, count func(*int) *int) *wiring {
 	return own
 }
 
-// redirect has the reads that are not posted yet lead into this process's memory.
+// redirect makes the reads that are not posted yet lead into this process's memory.
 func (w *wiring) redirect(into func(post) []byte) {
 	for i := range w.batch {
 		o := &w.batch[i]
@@ -226,7 +227,7 @@ func (w *wiring) redirect(into func(post) []byte) {
 	}
 }
 
-// reads tells of reads that are under way.
+// reads calls each for every read under way.
 func (w *wiring) reads(into func(post) []byte, each func(tag uint64, into []byte)) {
 	for tag, p := range w.posts {
 		if p.link == nil || p.life != p.link.life {

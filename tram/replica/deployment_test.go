@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// machine is what a replica and a client have in common.
+// machine is the common interface of a replica and a client.
 type machine interface {
 	Poll(now time.Duration) bool
 	Wanted() []replica.Want
@@ -51,7 +51,8 @@ type deployment struct {
 	delivered func(at order.Replica, m order.Multicast) // called by the replicas' goroutines
 }
 
-// newDeployment starts groups of that size, and clients. host starts a host of a name and number.
+// newDeployment starts groups of the given size, and clients. hosts are their hosts, and spin is
+// process.spin.
 func newDeployment(tb testing.TB, tree *tram.Tree, size, clients int, options replica.Options,
 	hosts []rdmanet.RegionHost, spin int) *deployment {
 	tb.Helper()
@@ -122,7 +123,7 @@ func (p *process) ring() {
 	}
 }
 
-// do has something done between polls.
+// do runs a function between polls.
 func (p *process) do(input func()) {
 	select {
 	case p.inputs <- input:
@@ -207,7 +208,7 @@ func (d *deployment) at(name order.Replica) *process {
 	})]
 }
 
-// members are the processes of a group.
+// members returns the processes of a group.
 func (d *deployment) members(group order.GroupID) []*process {
 	var members []*process
 	for _, p := range d.processes {
@@ -218,7 +219,7 @@ func (d *deployment) members(group order.GroupID) []*process {
 	return members
 }
 
-// lead has all of a group hear who leads.
+// lead tells all replicas of a group their leader.
 func (d *deployment) lead(group order.GroupID, server order.ServerID) {
 	for _, p := range d.members(group) {
 		p.do(func() { p.replica.Lead(server) })
@@ -255,7 +256,7 @@ func (r *record) deliver(at order.Replica, m order.Multicast) {
 	r.delivered[m.ID][at] = true
 }
 
-// lacking tells what a replica lacks, "" for nothing.
+// lacking returns what a replica lacks, or "".
 func (r *record) lacking(sent map[order.MessageID][]order.GroupID, size int,
 	gone map[order.Replica]bool) string {
 	r.mu.Lock()
@@ -273,7 +274,7 @@ func (r *record) lacking(sent map[order.MessageID][]order.GroupID, size int,
 	return ""
 }
 
-// multicast has a client multicast, waiting for room.
+// multicast makes a client multicast, waiting for room.
 func (d *deployment) multicast(ctx context.Context, client *process, m order.Multicast) error {
 	for {
 		done := make(chan error, 1)
@@ -294,7 +295,7 @@ func (d *deployment) multicast(ctx context.Context, client *process, m order.Mul
 	}
 }
 
-// describe says where everyone stands. The goroutines have ended.
+// describe describes all processes. The goroutines have ended.
 func (d *deployment) describe() string {
 	var text strings.Builder
 	for _, p := range d.processes {

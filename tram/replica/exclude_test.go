@@ -12,8 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// TestExclude has a member hang. Its group stops when the log has gone around, because the member
-// may come back; goes on once it is excluded; and the member halts when it comes back.
+// TestExclude makes a member hang. Its group stops when the log has wrapped around, because the
+// member may come back. It goes on once the member is excluded, and the member halts when it comes
+// back.
 func TestExclude(t *testing.T) {
 	t.Parallel()
 	const slots = 8
@@ -51,7 +52,7 @@ func TestExclude(t *testing.T) {
 			g.replicas[1].Delivered()
 		}
 	}
-	// All three at first, so that the member is granted and written to.
+	// All three run at first, so that the member is granted and written to.
 	run(2*time.Millisecond, func() {
 		g.poll()
 		if sent < 4 {
@@ -83,7 +84,7 @@ func TestExclude(t *testing.T) {
 	}
 }
 
-// attach does what a machine wants attached.
+// attach makes the attachments that a machine wants.
 func attach(host *fabric.Host, m interface {
 	Wanted() []Want
 	Attached(uint64, rdmanet.Attachment, error)
@@ -94,7 +95,7 @@ func attach(host *fabric.Host, m interface {
 	}
 }
 
-// TestRefused has a client refuse what it cannot multicast.
+// TestRefused checks that a client refuses messages that it cannot multicast.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 1, 1, Options{PayloadMax: 10, BufferSlots: 3})
@@ -129,8 +130,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNobodysMessages has a client's buffer hold what no client writes: it is passed over, by all
-// alike, and what comes behind it is delivered.
+// TestNobodysMessages puts data into a client's buffer that no client writes. All replicas skip it,
+// and deliver the messages behind it.
 func TestNobodysMessages(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 1, 3, Options{})

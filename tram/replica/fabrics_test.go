@@ -71,8 +71,8 @@ func p2pHosts(tb testing.TB, count int) (hosts []rdmanet.RegionHost, kill func(i
 	return hosts, func(i int) { closeHost(tb, hosts[i]) }
 }
 
-// TestFabrics has groups with a goroutine for each process order messages on real fabrics, while a
-// leader crashes and another is replaced.
+// TestFabrics runs groups with a goroutine for each process on real fabrics, while a leader crashes
+// and another is replaced.
 func TestFabrics(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

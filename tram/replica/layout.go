@@ -25,29 +25,29 @@ const word = rdmanet.WordSize
 // The words of a board's row. A board has a row for each process, which only that process writes.
 const (
 	rowTicket = iota * word // the process asks for a permission with this ticket; the paper's perm
-	// the highest ticket that it saw, when it answered: it granted that one; the paper's perm_ack
+	// the highest ticket that the process had granted when it answered; the paper's perm_ack
 	rowAnswer
-	rowHalt // not 0: it leads, and excluded the board's owner
+	rowHalt // not 0: the process leads, and excluded the board's owner
 	rowSize = 4 * word
 )
 
 func boardSize(processes int) int { return processes * rowSize }
 
-// ringHeader is what a log or a buffer has before its slots, in bytes: a cache line that its owner
-// writes.
+// ringHeader is the size in bytes of the header before the slots of a log or a buffer: a cache line
+// that its owner writes.
 const ringHeader = 64
 
 // The words of a header.
 const (
-	// the last entry that the owner has taken: everything up to it, it needs no more
+	// the last entry that the owner has taken; it needs nothing up to there any more
 	headTaken  = iota * word
 	headTicket // in a client's buffer: the ticket under which it was granted
 )
 
-// ring is the layout of a log or a buffer: slots of equal size, in which numbers from 1 on lie in
-// turn. An entry fills its slot from the back: the message, and behind it words at places that do
-// not depend on its length, the last of which is its number, the canary. So a canary is never where
-// a payload was, and who finds it finds all before it.
+// ring is the layout of a log or a buffer: slots of equal size, used in turn by the numbers from 1
+// on. An entry fills its slot from the back: the message, and behind it words at places that do not
+// depend on the message's length. The last word is the entry's number, the canary. The canary is
+// therefore never where a payload was, and a reader that finds it finds everything before it.
 type ring struct {
 	slots int
 	slot  int // size of a slot, in bytes
@@ -61,13 +61,13 @@ func (o *Options) bufferRing() ring {
 
 func (r ring) size() int { return ringHeader + r.slots*r.slot }
 
-// place is the slot of a number.
+// place returns the slot of a number.
 func (r ring) place(number uint64) int { return int((number - 1) % uint64(r.slots)) }
 
-// end is where the slot of a number ends.
+// end returns the offset at which the slot of a number ends.
 func (r ring) end(number uint64) int { return ringHeader + (r.place(number)+1)*r.slot }
 
-// padded is a length made a multiple of the word.
+// padded rounds a length up to whole words.
 func padded(length int) int { return (length + word - 1) / word * word }
 
 // The words behind the message of a buffer's entry, as offsets from the slot's end.
@@ -77,7 +77,7 @@ const (
 	bufferNumber  = -1 * word
 )
 
-// appendBufferTrailer appends them.
+// appendBufferTrailer appends these words.
 func appendBufferTrailer(b []byte, length int, number uint64) []byte {
 	b = binary.NativeEndian.AppendUint64(b, uint64(length))
 	return binary.NativeEndian.AppendUint64(b, number)
@@ -87,8 +87,8 @@ func appendBufferTrailer(b []byte, length int, number uint64) []byte {
 const (
 	logTrailer   = 5 * word
 	logTimestamp = -5 * word
-	// how far below its index the leader knew all to be ordered, in the upper half; and all to be
-	// taken, in the lower
+	// upper half: how far below its index the leader knew all entries to be ordered; lower half:
+	// how far below its index the leader knew all entries to be taken
 	logKnown  = -4 * word
 	logOrigin = -3 * word // the source, in the upper half; and the message's length
 	logNumber = -2 * word // in the source's buffer
@@ -100,7 +100,7 @@ type source uint32
 
 // The sources. Client c is sourceClients+c.
 const (
-	sourceNone    source = iota // it is a no-op
+	sourceNone    source = iota // a no-op
 	sourceParent                // the parent's buffer
 	sourceClients               // the first client's buffer
 )
@@ -108,15 +108,15 @@ const (
 // header is a log's entry without its message.
 type header struct {
 	timestamp timestamp
-	decided   uint64 // all up to here was ordered when the entry was written, its leader knew
-	floor     uint64 // all up to here was taken by all members but those excluded
+	decided   uint64 // all up to here was ordered when the entry was written, as its leader knew
+	floor     uint64 // all up to here was taken by all members that are not excluded
 	source    source
 	length    int
 	number    uint64
-	index     uint64 // 0: there is none
+	index     uint64 // 0: there is no entry
 }
 
-// same tells whether two entries of one index hold the same message.
+// same reports whether two entries of one index hold the same message.
 func (h header) same(other header) bool {
 	return h.source == other.source && h.number == other.number
 }
@@ -125,8 +125,8 @@ func (h header) known() uint64 { return (h.index-h.decided)<<32 | (h.index - h.f
 
 func (h header) origin() uint64 { return uint64(h.source)<<32 | uint64(h.length) }
 
-// parse makes a header of the words of a trailer. What somebody wrote who is not one of us gives a
-// header without an index.
+// parse makes a header of the words of a trailer. Words that no replica writes give a header
+// without an index.
 func parse(stamp, known, origin, number, index uint64, messageMax int) header {
 	h := header{timestamp: timestamp(stamp), decided: index - known>>32,
 		floor: index - known&(1<<32-1), source: source(origin >> 32),

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is the leader's normal case: finding messages, and ordering them [TRAM, Algorithm 2,
+// This file is the leader's normal case: it finds messages and orders them [TRAM, Algorithm 2,
 // steps 2.2 and 2.3].
 
 // member is a server of this replica's group, and the way to its log.
@@ -16,23 +16,24 @@ type member struct {
 	server   order.ServerID
 	excluded bool
 
-	// While this replica leads, or tries to.
+	// The fields down to taken are in use while this replica leads, or tries to.
 	next  uint64 // the entry to write there next
 	acked uint64 // all up to here is there, under this replica's timestamp
-	taken uint64 // it took at least all up to here
+	taken uint64 // the member took at least all up to here
 
-	// What its log held when it was read: Algorithm 4, step 4.1.
-	held    []header // ascending; those that are there and not written anew
-	from    uint64   // the first that was looked at
-	reached uint64   // the next to look at
+	// The following fields describe what the member's log held when it was read: Algorithm 4, step
+	// 4.1.
+	held    []header // ascending; the entries that are there and were not rewritten
+	from    uint64   // the first index that was read
+	reached uint64   // the next index to read
 	empty   int      // how many in a row were empty
 	waits   int      // reads of the present batch under way
 	batch   []byte
 	begun   bool
-	known   bool // what it holds is known: all of held
+	known   bool // held is complete
 }
 
-// majority is how many replicas make a quorum, the leader among them.
+// majority returns how many replicas make a quorum, the leader included.
 func (r *Replica) majority() int { return len(r.members)/2 + 1 }
 
 // decide finds the last entry that a majority has [TRAM, Algorithm 2, line 20]. A completed write
@@ -60,8 +61,8 @@ func (r *Replica) decide() {
 	}
 }
 
-// order looks through the buffers and puts what it finds into its log, from where replicate sends
-// it to the members. It tells whether it found anything.
+// order takes the messages that it finds in the buffers into the log. replicate sends them to the
+// members from there. order reports whether it found anything.
 func (r *Replica) order() bool {
 	before := r.end
 	for range len(r.buffers) {
@@ -84,7 +85,7 @@ func (r *Replica) order() bool {
 		r.ordered = now
 		return true
 	}
-	// After a quiet moment followers learn from a no-op that the last entry is ordered; the paper
+	// After a quiet moment, a no-op tells followers that the last entry is ordered. The paper
 	// assumes that there is always a next message [TRAM, section 6].
 	if r.told < r.real && r.horizon >= r.real && now-r.ordered >= r.options.Quiet && r.hasRoom() {
 		r.ordered = now
@@ -95,7 +96,7 @@ func (r *Replica) order() bool {
 	return false
 }
 
-// found tells whether the next message of a source is there [TRAM, Algorithm 2, step 2.2].
+// found reports whether the next message of a source is there [TRAM, Algorithm 2, step 2.2].
 func (r *Replica) found(s source, b *buffer) bool {
 	ring := r.options.bufferRing()
 	return b.region.Load(ring.end(b.proposed+1)+bufferNumber) == b.proposed+1
@@ -107,7 +108,7 @@ func (r *Replica) propose(s source, b *buffer) {
 	end := r.options.bufferRing().end(b.proposed)
 	length := b.region.Load(end + bufferLength)
 	if length > uint64(r.options.messageMax()) {
-		length = 0 // nobody's message; it has its place in the stream all the same
+		length = 0 // no process writes such a message; it keeps its place in the stream
 	}
 	start := end - bufferTrailer - padded(int(length))
 	r.add(header{source: s, length: int(length), number: b.proposed},
@@ -126,10 +127,10 @@ func (r *Replica) add(h header, message []byte) {
 	}
 }
 
-// hasRoom tells whether one more entry may be put at the log's end: not too many are under way, and
-// the slot is used by nobody any more. That is when all members that are not excluded took the
-// entry that was there, this replica handled it, each child has ordered what it was due of it, and
-// no write under way takes its bytes from there.
+// hasRoom reports whether one more entry fits at the log's end: not too many entries are under way,
+// and the slot is free. A slot is free if all members that are not excluded took its old entry,
+// this replica handled it, each child has ordered what it was due from it, and no write under way
+// takes its bytes from there.
 func (r *Replica) hasRoom() bool {
 	if r.end-r.horizon >= uint64(r.options.Window) {
 		return false
@@ -150,7 +151,7 @@ func (r *Replica) hasRoom() bool {
 	return r.floor >= old || r.options.Fault == FaultSlotReusedEarly
 }
 
-// raise finds out up to where all members have taken the log, and asks those who lag.
+// raise finds up to where all members have taken the log, and asks the members that lag.
 func (r *Replica) raise() {
 	floor := r.applied
 	for _, m := range r.members {
@@ -167,7 +168,7 @@ func (r *Replica) raise() {
 }
 
 // replicate posts what the members lack, to all together [TRAM, Algorithm 2, lines 15 to 19]. It
-// tells whether there was anything.
+// reports whether there was anything to do.
 func (r *Replica) replicate() bool {
 	r.raise()
 	busy := false
@@ -183,10 +184,10 @@ func (r *Replica) replicate() bool {
 	return busy
 }
 
-// send posts the next entry for a member. Where its log holds the same message already, only the
-// timestamp is written: the entry may be the last that keeps an ordered message, and a write that
-// is cut short by a revocation would spoil it. Where it holds another, which cannot be ordered
-// then, the mark goes first.
+// send posts the next entry for a member. If its log already holds the same message, only the
+// timestamp is written: the copy may be the last one that keeps an ordered message, and a write
+// that a revocation cuts short would damage it. If the log holds another message, which cannot be
+// ordered then, its mark is erased first.
 func (r *Replica) send(m *member) {
 	h := r.at(m.next)
 	end := r.ring.end(m.next)
@@ -211,7 +212,7 @@ func (r *Replica) send(m *member) {
 	m.next++
 }
 
-// memberCompleted takes the end of a post to a member.
+// memberCompleted handles the completion of a post to a member.
 func (r *Replica) memberCompleted(m *member, p post, err error) {
 	if err != nil {
 		r.options.note("loses server %d: %v", m.server, err)
@@ -238,7 +239,7 @@ func (r *Replica) memberCompleted(m *member, p post, err error) {
 	}
 }
 
-// loseMember ends the way to a member's log, and what was read there counts no more.
+// loseMember ends the way to a member's log. What was read there no longer counts.
 func (r *Replica) loseMember(m *member) {
 	r.lose(&m.petition)
 	wasKnown := m.known

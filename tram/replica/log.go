@@ -7,11 +7,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// This file is the replica's own log: what is read from it, what is written to it, and what follows
-// from it.
+// This file is the replica's own log: reading it, writing it, and acting on its entries.
 
-// at gives the entry of an index in this replica's log; without an index where there is none. Its
-// message is complete.
+// at returns the entry of an index in this replica's log, or a header without an index if the slot
+// is empty. Its message is complete.
 func (r *Replica) at(index uint64) header {
 	end := r.ring.end(index)
 	mark := r.log.Load(end + logIndex)
@@ -22,14 +21,14 @@ func (r *Replica) at(index uint64) header {
 		r.log.Load(end+logNumber), mark, r.options.messageMax())
 }
 
-// message gives the bytes of an entry's message, in the log.
+// message returns the bytes of an entry's message, in the log.
 func (r *Replica) message(h header) []byte {
 	start := r.ring.end(h.index) - logTrailer - padded(h.length)
 	return r.log.Bytes()[start : start+h.length]
 }
 
-// put writes an entry into this replica's log, its mark last. An entry of the same index that is
-// another's loses its mark first.
+// put writes an entry into this replica's log, its mark last. If the slot holds an entry of the
+// same index, put erases its mark first.
 func (r *Replica) put(h header, message []byte) {
 	end := r.ring.end(h.index)
 	if r.log.Load(end+logIndex) == h.index {
@@ -43,11 +42,11 @@ func (r *Replica) put(h header, message []byte) {
 	r.log.Store(end+logIndex, h.index)
 }
 
-// scan looks for what the leader wrote [TRAM, Algorithm 2, step 2.6]: each entry says up to where
-// all was ordered when it was written. The paper's follower infers as much from there being a next
-// entry; with several under way it has to be said. An entry that an earlier leader left is passed
-// only once the present one has made it its own: it may be written anew. It tells whether there was
-// anything new.
+// scan looks for entries that the leader wrote [TRAM, Algorithm 2, step 2.6]. Each entry says up to
+// where all entries were ordered when it was written. The paper's follower infers that from the
+// next entry; with several entries under way it must be explicit. scan passes an entry of an
+// earlier leader only once the present leader has made it its own, because it may be rewritten
+// before. It reports whether there was anything new.
 func (r *Replica) scan() bool {
 	busy := false
 	for r.scanned < r.applied+uint64(r.options.LogSlots) {
@@ -67,16 +66,16 @@ func (r *Replica) scan() bool {
 	return busy
 }
 
-// learn takes what an entry says of the others. It is true whoever wrote it, and whatever becomes
-// of the entry.
+// learn takes over what an entry says about other entries. It is true whichever leader wrote it,
+// and whatever becomes of the entry.
 func (r *Replica) learn(h header) {
 	r.horizon, r.floor = max(r.horizon, h.decided), max(r.floor, h.floor)
 }
 
-// apply handles entries that are ordered, one after the other. All replicas of the group do the
-// same with them, so what follows from the log is the same everywhere: which messages were taken
-// from which buffer, what is delivered, and the number of each message in each child's stream. It
-// tells whether there were any.
+// apply handles ordered entries one after the other. All replicas of the group handle them alike,
+// so these results of the log are the same at all of them: which messages were taken from which
+// buffer, which are delivered, and the number of each message in each child's stream. It reports
+// whether there were any entries.
 func (r *Replica) apply() bool {
 	first := r.applied
 	for r.applied < r.horizon && len(r.delivered) < r.options.LogSlots {
@@ -102,9 +101,9 @@ func (r *Replica) apply() bool {
 	return true
 }
 
-// applyOne handles an entry. One that is not the next of its source is a second copy, or lost its
-// predecessor with the leader that wrote it: a leader with several entries under way can leave such
-// behind. It means nothing, to every replica alike.
+// applyOne handles an entry. An entry that is not the next of its source is a second copy, or it
+// lost its predecessor with the leader that wrote it: a leader with several entries under way can
+// leave such entries behind. It has no effect at any replica.
 func (r *Replica) applyOne(h header) {
 	if h.source == sourceNone || int(h.source) >= len(r.buffers) || r.buffers[h.source] == nil {
 		return
@@ -138,9 +137,9 @@ func (r *Replica) applyOne(h header) {
 	}
 }
 
-// staged are entries in memory of this program's own, from where they are written to others: the
-// log itself may be written by a later leader, and goes when the host does, while a write is still
-// to take its bytes.
+// staged holds entries in this process's own memory, from which they are written to others. The log
+// itself would not do: a later leader may write it, and it disappears with the host, while a write
+// may still have to read its bytes.
 type staged struct {
 	bytes   []byte
 	indexes []uint64 // by slot: the entry that is there, 0 for none
@@ -152,9 +151,9 @@ func newStaged(o *Options) staged {
 		make([]int, o.LogSlots)}
 }
 
-// stage gives an entry of the log as it is written, under this leader's timestamp also where it
-// handled the entry before it led, and what counts the writes that take their bytes from there.
-// Only who leads stages: its entries do not change.
+// stage returns an entry of the log as it is to be written, and the counter of the writes that take
+// their bytes from there. The entry has this leader's timestamp, even if this replica handled it
+// before it led. Only a leader stages; its entries do not change.
 func (r *Replica) stage(h header) (entry []byte, lent *int) {
 	place := r.ring.place(h.index)
 	slot := r.staged.bytes[place*r.ring.slot:][:r.ring.slot]

@@ -8,12 +8,12 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// messageHeader is what a message's encoding has before its destinations, in bytes: the sender's
-// group and server, its sequence, and how many destinations follow.
+// messageHeader is the size in bytes of a message's encoding before its destinations: the sender's
+// group and server, its sequence, and the number of destinations.
 const messageHeader = 4 + 4 + 8 + 4
 
 // AppendMessage appends a message as it lies in buffers and logs: the header, four bytes a
-// destination, and the payload to the end; all numbers with their lowest byte first.
+// destination, and the payload to the end. All numbers are little-endian.
 func AppendMessage(b []byte, m order.Multicast) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Group))
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Server))
@@ -25,11 +25,11 @@ func AppendMessage(b []byte, m order.Multicast) []byte {
 	return append(b, m.Payload...)
 }
 
-// messageSize is the length of a message's encoding, in bytes.
+// messageSize returns the length of a message's encoding, in bytes.
 func messageSize(m order.Multicast) int { return messageHeader + 4*len(m.To) + len(m.Payload) }
 
-// DecodeMessage reads what AppendMessage wrote. The payload is a part of b. ErrMessage for anything
-// else, destinations that are not ascending among them.
+// DecodeMessage reads what AppendMessage wrote. The payload is a part of b. It returns ErrMessage
+// for anything else, including destinations that are not ascending.
 func DecodeMessage(b []byte) (order.Multicast, error) {
 	destinations, payload, err := splitMessage(b)
 	if err != nil {
@@ -48,7 +48,7 @@ func DecodeMessage(b []byte) (order.Multicast, error) {
 	return m, nil
 }
 
-// splitMessage finds a message's destinations and its payload.
+// splitMessage returns a message's destinations and its payload.
 func splitMessage(b []byte) (destinations, payload []byte, err error) {
 	if len(b) < messageHeader {
 		return nil, nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrMessage, len(b),
@@ -62,7 +62,7 @@ func splitMessage(b []byte) (destinations, payload []byte, err error) {
 	return b[messageHeader:split:split], b[split:len(b):len(b)], nil
 }
 
-// messageID reads the identity of a message that splitMessage took for one.
+// messageID reads the identity of a message that splitMessage accepted.
 func messageID(b []byte) order.MessageID {
 	return order.MessageID{
 		Sender: order.Replica{Group: order.GroupID(binary.LittleEndian.Uint32(b)),
@@ -74,12 +74,12 @@ func messageID(b []byte) order.MessageID {
 // way is what a group does with messages to one destination set.
 type way struct {
 	to       []order.GroupID
-	here     bool  // it is a destination
-	children []int // places of the children that it is handed on to
-	entered  bool  // this group is their lca, as it is to be for what a client wrote
+	here     bool  // this group is a destination
+	children []int // places of the children that the message is handed on to
+	entered  bool  // this group is the lca of the destinations, as a client's message requires
 }
 
-// waysMax bounds how many destination sets a replica remembers.
+// waysMax is the maximum number of destination sets that a replica remembers.
 const waysMax = 4096
 
 // ways remembers what to do with each destination set.
@@ -89,7 +89,7 @@ type ways struct {
 	sets map[string]*way
 }
 
-// of gives the way of the destinations, as they lie in a message.
+// of returns the way for the destinations, given as they lie in a message.
 func (w *ways) of(destinations []byte) *way {
 	if known := w.sets[string(destinations)]; known != nil {
 		return known

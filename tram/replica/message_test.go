@@ -67,7 +67,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		} else if again := AppendMessage(nil, m); !bytes.Equal(again, b) {
 			t.Fatalf("%x reads as %x", b, again)
 		}
-		// What a replica makes of it agrees.
+		// A replica's reading of it agrees.
 		destinations, _, err := splitMessage(b)
 		if err != nil {
 			return
@@ -90,8 +90,8 @@ func FuzzDecodeMessage(f *testing.F) {
 	})
 }
 
-// A trailer of any bytes gives a header that nobody trips over, or none; and what a leader writes
-// reads as it was.
+// FuzzTrailer: a trailer of any bytes gives a harmless header, or none, and a header that a leader
+// writes reads the same.
 func FuzzTrailer(f *testing.F) {
 	f.Add(make([]byte, logTrailer))
 	h := header{timestamp: makeTimestamp(3, 2), decided: 6, floor: 1, source: sourceClients,
@@ -121,7 +121,7 @@ func appendTrailer(b []byte, h header) []byte {
 	return b
 }
 
-// Slots hold the largest message, do not overlap, and end at words.
+// TestRings: slots hold the largest message, do not overlap, and end at words.
 func TestRings(t *testing.T) {
 	t.Parallel()
 	o := Options{Tree: tram.Breadth(3), PayloadMax: 13, BufferSlots: 5, LogSlots: 7}

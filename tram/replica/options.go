@@ -13,80 +13,80 @@ import (
 
 // Bounds of a deployment.
 const (
-	// ServersMax bounds the replicas of one group.
+	// ServersMax is the maximum number of replicas of one group.
 	ServersMax = 255
-	// ClientsMax bounds the clients.
+	// ClientsMax is the maximum number of clients.
 	ClientsMax = 1 << 16
-	// SlotsMax bounds the slots of one buffer.
+	// SlotsMax is the maximum number of slots of one buffer.
 	SlotsMax = 1 << 20
 )
 
-// Errors of this package; order.ErrTooLarge, order.ErrNotNow and order.ErrHalted come beside them.
+// Errors of this package. It also returns order.ErrTooLarge, order.ErrNotNow and order.ErrHalted.
 var (
-	// ErrOptions: the options do not fit together, or are out of bounds.
+	// ErrOptions is returned for options that are inconsistent or out of bounds.
 	ErrOptions = errors.New("bad options")
-	// ErrMessage: bytes are no message as AppendMessage writes it.
+	// ErrMessage is returned for bytes that AppendMessage does not write.
 	ErrMessage = errors.New("malformed message")
 )
 
-// Options describe a deployment. All its processes must be given the same, but for Note and Fault.
+// Options describe a deployment. All its processes must be given the same options, except Note and
+// Fault. A zero field means its default.
 type Options struct {
 	// Tree connects the groups. Required.
 	Tree *tram.Tree
-	// Replicas are the lives of the replicas' hosts, by group and server: 1 to ServersMax servers a
-	// group. A life that ended is never replaced: replicas crash and stay away.
+	// Replicas are the incarnations of the replicas' hosts, by group and server: 1 to ServersMax
+	// servers a group. An incarnation that ended is never replaced: replicas crash and stay away.
 	Replicas [][]rdmanet.Peer
-	// Clients are the lives of the clients' hosts.
+	// Clients are the incarnations of the clients' hosts.
 	Clients []rdmanet.Peer
-	// PayloadMax bounds a payload, in bytes: 1,024.
+	// PayloadMax is the maximum size of a payload, in bytes. The default is 1,024.
 	PayloadMax int
-	// BufferSlots is how many messages of one client, or of the parent, a replica has room for:
-	// 256.
+	// BufferSlots is how many messages of one client, or of the parent, a replica has room for. The
+	// default is 256.
 	BufferSlots int
-	// Window is how many entries a leader has under way, at most, before the first of them is
-	// ordered: 64. The paper's is 1.
+	// Window is the maximum number of entries that a leader has under way before the first of them
+	// is ordered. The default is 64. The paper's is 1.
 	Window int
-	// LogSlots is how many entries the log holds, at least twice Window: 1,024. A member that is
-	// down and not excluded stops its group after that many.
+	// LogSlots is how many entries the log holds, at least twice Window. The default is 1,024. A
+	// member that is down and not excluded stops its group after that many.
 	LogSlots int
-	// Patience is how long a process waits for an answer before it asks again; it waits longer each
-	// time: 1 millisecond.
+	// Patience is how long a process waits for an answer before it asks again. The default is 1
+	// millisecond. It waits longer each time.
 	Patience time.Duration
-	// Quiet is how long a leader has nothing to order before it orders a no-op, from which its
-	// followers learn that the last entry is ordered: 50 microseconds.
+	// Quiet is how long a leader has nothing to order before it orders a no-op, which tells its
+	// followers that the last entry is ordered. The default is 50 microseconds.
 	Quiet time.Duration
-	// Note is told of the steps of the protocol, for traces; nil for nobody.
+	// Note is called with the steps of the protocol, for traces. It may be nil.
 	Note func(format string, arguments ...any)
-	// Fault plants a bug, to prove that a checker finds it. Production leaves it FaultNone.
+	// Fault plants a bug, to prove that a checker finds it. It is FaultNone in production.
 	Fault Fault
 }
 
-// Fault is a bug to plant on purpose: whoever judges replicas shows with it that the judge can say
-// no.
+// Fault is a bug that is planted on purpose, to show that a judge of replicas can reject one.
 type Fault uint8
 
 // The bugs that can be planted.
 const (
-	// FaultNone is the protocol as it should be.
+	// FaultNone is the correct protocol.
 	FaultNone Fault = iota
-	// FaultNoPermissionCheck grants the log to whoever asks, under whatever ticket, and lets the
-	// old leader keep its permission.
+	// FaultNoPermissionCheck grants the log to any process that asks, under any ticket, and lets
+	// the old leader keep its permission.
 	FaultNoPermissionCheck
-	// FaultSlotReusedEarly has a leader write over slots of the log that members have still to
-	// read.
+	// FaultSlotReusedEarly makes a leader overwrite slots of the log that members have not read
+	// yet.
 	FaultSlotReusedEarly
-	// FaultNoTreeCatchUp has a new leader hand on to the children only what is ordered from then
+	// FaultNoTreeCatchUp makes a new leader hand on to the children only what is ordered from then
 	// on.
 	FaultNoTreeCatchUp
-	// FaultNoGroupCatchUp has a new leader take its own log for the group's.
+	// FaultNoGroupCatchUp makes a new leader take its own log for the group's.
 	FaultNoGroupCatchUp
-	// FaultBufferReusedEarly has a client, and a parent's leader, write over slots of buffers whose
-	// messages nobody has ordered yet.
+	// FaultBufferReusedEarly makes a client, and a parent's leader, overwrite slots of buffers
+	// whose messages are not ordered yet.
 	FaultBufferReusedEarly
-	// FaultRewrittenInPlace has a new leader write over an entry that is another's without taking
-	// its mark away before.
+	// FaultRewrittenInPlace makes a new leader overwrite another leader's entry without erasing its
+	// mark first.
 	FaultRewrittenInPlace
-	// FaultDecidedEarly takes an entry for ordered as soon as it is in the leader's own log.
+	// FaultDecidedEarly treats an entry as ordered as soon as it is in the leader's own log.
 	FaultDecidedEarly
 	faultsEnd
 )
@@ -94,7 +94,7 @@ const (
 var faultNames = [...]string{"", "no-permission-check", "slot-reused-early", "no-tree-catch-up",
 	"no-group-catch-up", "buffer-reused-early", "rewritten-in-place", "decided-early"}
 
-// String gives the fault's name, "" for FaultNone.
+// String returns the fault's name, "" for FaultNone.
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
 		return faultNames[f]
@@ -111,7 +111,7 @@ func Faults() []Fault {
 	return all
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
 	for field, value := range map[*int]int{&o.PayloadMax: 1024, &o.BufferSlots: 256, &o.Window: 64,
 		&o.LogSlots: 1024} {
@@ -128,13 +128,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check gives ErrOptions with the reason.
+// check returns ErrOptions with the reason.
 func (o *Options) check() error {
 	if o.Tree == nil {
 		return fmt.Errorf("%w: no tree", ErrOptions)
 	}
 	if len(o.Replicas) != o.Tree.Groups() {
-		return fmt.Errorf("%w: replicas of %d groups, and a tree of %d", ErrOptions,
+		return fmt.Errorf("%w: replicas of %d groups for a tree of %d groups", ErrOptions,
 			len(o.Replicas), o.Tree.Groups())
 	}
 	for group, peers := range o.Replicas {
@@ -159,24 +159,24 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Patience < 0 || o.Quiet < 0 {
-		return fmt.Errorf("%w: a span below zero", ErrOptions)
+		return fmt.Errorf("%w: a negative Patience or Quiet", ErrOptions)
 	}
 	for _, size := range []int{o.logRing().size(), o.bufferRing().size()} {
 		if size > rdmanet.RegionSizeMax || size < 0 {
-			return fmt.Errorf("%w: a region of %d bytes, want up to %d: fewer slots, or a "+
+			return fmt.Errorf("%w: a region of %d bytes, want up to %d; use fewer slots or a "+
 				"smaller payload", ErrOptions, size, rdmanet.RegionSizeMax)
 		}
 	}
 	return nil
 }
 
-// processes counts replicas and clients. They are numbered: the replicas group by group, and then
-// the clients.
+// processes counts replicas and clients. Their numbers start with the replicas, group by group,
+// followed by the clients.
 func (o *Options) processes() int {
 	return o.number(order.Replica{Group: order.Clients}) + len(o.Clients)
 }
 
-// number is a process's number.
+// number returns a process's number.
 func (o *Options) number(of order.Replica) int {
 	number := 0
 	for group, peers := range o.Replicas {
@@ -188,7 +188,7 @@ func (o *Options) number(of order.Replica) int {
 	return number + int(of.Server)
 }
 
-// has tells whether the process is one of the deployment.
+// has reports whether the process belongs to the deployment.
 func (o *Options) has(process order.Replica) bool {
 	if process.Group == order.Clients {
 		return int64(process.Server) < int64(len(o.Clients))
@@ -197,20 +197,20 @@ func (o *Options) has(process order.Replica) bool {
 		int64(process.Server) < int64(len(o.Replicas[process.Group]))
 }
 
-// messageMax bounds a message's encoding, in bytes.
+// messageMax is the maximum size of a message's encoding, in bytes.
 func (o *Options) messageMax() int { return messageHeader + 4*o.Tree.Groups() + o.PayloadMax }
 
-// note tells of a step.
+// note reports a step to Note.
 func (o *Options) note(format string, arguments ...any) {
 	if o.Note != nil {
 		o.Note(format, arguments...)
 	}
 }
 
-// ticket asks for a permission [TRAM, section 5.4]: the paper's timestamp, a counter and then the
-// server that counts, and behind it the number of the request, because who lost its way to a memory
-// asks anew under the same timestamp. Tickets of two servers are never equal, and a higher one is
-// the later.
+// ticket identifies a request for a permission [TRAM, section 5.4]: the paper's timestamp, which is
+// a counter and then the server that counts, followed by the number of the request. A process that
+// lost its way to a memory asks again under the same timestamp. Tickets of two servers are never
+// equal, and a higher ticket is the later one.
 type ticket uint64
 
 // timestamp orders the leaders of a group: the paper's tmp. 0 is none.
@@ -229,7 +229,7 @@ func (t timestamp) counter() uint64 { return uint64(t) >> serverBits }
 
 func (t timestamp) server() order.ServerID { return order.ServerID(t & (1<<serverBits - 1)) }
 
-// ticket is the timestamp's request of that number.
+// ticket returns the ticket of the timestamp's request with the given number.
 func (t timestamp) ticket(request uint64) ticket { return ticket(uint64(t)<<requestBits | request) }
 
 func (t ticket) timestamp() timestamp { return timestamp(t >> requestBits) }
@@ -237,7 +237,7 @@ func (t ticket) timestamp() timestamp { return timestamp(t >> requestBits) }
 // requestsMax is how often one timestamp can ask one replica.
 const requestsMax = 1<<requestBits - 1
 
-// longer is how long to wait at the try of that number, from 0.
+// longer returns how long to wait at the given try, counted from 0.
 func (o *Options) longer(try int) time.Duration {
 	return min(o.Patience<<min(try, 6), math.MaxInt64/2)
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is the permissions: who asks, with which ticket, and who grants.
+// This file handles permissions: which process asks, with which ticket, and which process grants.
 
-// petitionState is how far a replica is with a permission that it needs.
+// petitionState is the progress of a replica with a permission that it needs.
 type petitionState uint8
 
 const (
 	petitionIdle     petitionState = iota // it has to be asked for, not before since
-	petitionAsked                         // the ticket is on its way, or the answer
+	petitionAsked                         // the request or its answer is on the way
 	petitionAttaches                      // it was granted
-	// attached, and reading what it has to know before it writes
+	// attached, and reading what it must know before it writes
 	petitionReads
 	petitionWorks
 )
 
-// petition is this replica's way to another's log, or to its buffer for the parent.
+// petition is this replica's way to another member's log, or to its buffer at a child's replica.
 type petition struct {
 	link
 	process int
 	state   petitionState
-	request uint64 // of this timestamp, the last
+	request uint64 // the last request under this timestamp
 	until   time.Duration
 }
 
@@ -36,8 +36,8 @@ func (p *petition) String() string {
 	return fmt.Sprintf("%s at request %d", names[p.state], p.request)
 }
 
-// lose ends a petition's link and has it ask anew after a while: behind an error, writes may still
-// be under way, and only a new grant stops them.
+// lose ends a petition's link and makes it ask again after a while. After an error, writes may
+// still be under way, and only a new grant stops them.
 func (r *Replica) lose(p *petition) {
 	r.wiring.detach(&p.link)
 	p.state = petitionIdle
@@ -51,8 +51,8 @@ func (r *Replica) retire(p *petition) {
 	p.state, p.request, p.tries, p.since = petitionIdle, 0, 0, 0
 }
 
-// ask moves a petition on until it is granted [TRAM, Algorithm 3]. It tells whether there was
-// something to do, and asks all at once: each petition has a link of its own.
+// ask moves a petition on until it is granted [TRAM, Algorithm 3]. It reports whether there was
+// anything to do. All petitions are asked at once, because each has a link of its own.
 func (r *Replica) ask(p *petition) bool {
 	now := r.wiring.now
 	b := r.boards[p.process]
@@ -76,7 +76,7 @@ func (r *Replica) ask(p *petition) bool {
 			r.wiring.attach(&p.link)
 			p.state = petitionAttaches
 			return true
-		case answer > mine: // not granted: it has seen a later leader
+		case answer > mine: // not granted: that process has seen a later leader
 			r.options.note("is refused by process %d", p.process)
 			r.superseded(answer)
 			return true
@@ -88,15 +88,14 @@ func (r *Replica) ask(p *petition) bool {
 	return false
 }
 
-// superseded is what a replica does that hears of a later leader of its group while it leads, or
-// tries to.
+// superseded makes a replica step down when it learns of a later leader of its group.
 func (r *Replica) superseded(by ticket) {
 	r.counter = max(r.counter, by.timestamp().counter())
 	r.stepDown("a later leader was granted permissions")
 }
 
-// answer looks at the requests on the board and answers them [TRAM, Algorithm 2, step 2.7]. It
-// tells whether there were any.
+// answer answers the requests on the board [TRAM, Algorithm 2, step 2.7]. It reports whether there
+// were any.
 func (r *Replica) answer() bool {
 	busy := false
 	for i := range r.askers {
@@ -156,8 +155,8 @@ func (r *Replica) reply(a *asker, asked, granted ticket) {
 	r.boards[a.process].put(rowAnswer, uint64(granted))
 }
 
-// regrant takes a region from its holder and gives it to another, or to the same anew: after that,
-// nothing lands that was posted before. It tells whether it did.
+// regrant takes a region from its holder and gives it to a peer, which may be the same one. No
+// write that was posted before lands after that. It reports whether it succeeded.
 func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdmanet.Peer) bool {
 	if *holder != (rdmanet.Peer{}) && r.options.Fault != FaultNoPermissionCheck {
 		if err := region.Revoke(*holder); err != nil {
@@ -178,8 +177,8 @@ func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdma
 	return true
 }
 
-// stepDown has the replica follow, if it does not already. What it has under way elsewhere is
-// called back as far as it can be.
+// stepDown makes the replica follow, if it does not already. It recalls its operations under way as
+// far as possible.
 func (r *Replica) stepDown(why string) {
 	if r.role == following {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// role is what a replica is in its group.
+// role is a replica's role in its group.
 type role uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	leading
 )
 
-// Replica is one server of one group [TRAM, Algorithms 2 to 5], as a machine that is polled. Its
-// methods must not be called at the same time.
+// Replica is one server of one group [TRAM, Algorithms 2 to 5]. It is a machine that is polled. It
+// is not safe for concurrent use.
 type Replica struct {
 	options Options
 	self    order.Replica
@@ -33,41 +33,42 @@ type Replica struct {
 	buffers []*buffer // by source; nil for sourceNone, and for the parent where there is none
 	ring    ring      // of the log
 
-	members  []*member // by server, itself among them
+	members  []*member // by server, including itself
 	children []*child
-	boards   []*board // by process, nil where this replica has nothing to tell
+	boards   []*board // by process, nil if this replica has nothing to tell it
 	links    []*link  // of all of these, by place
 	askers   []asker
 
-	granted ticket // the highest for the log that was granted here
+	granted ticket // the highest ticket that was granted the log here
 	holder  rdmanet.Peer
 	parent  struct {
 		granted ticket
 		holder  rdmanet.Peer
 	}
 
-	// What follows from the log. All numbers are indexes in it.
+	// The fields down to scanned follow from the log. They are indexes in it.
 	applied uint64 // handled in order: delivered, and due to children
 	horizon uint64 // all up to here is ordered, as far as this replica knows
 	floor   uint64 // all up to here was taken by all members that are not excluded
-	scanned uint64 // looked at while following
+	scanned uint64 // read while following
 	staged  staged
 
 	role     role
-	leader   order.ServerID // what the oracle says
-	oracle   bool           // that it said something
+	leader   order.ServerID // the server that the oracle names
+	oracle   bool           // the oracle has named a server
 	stamp    timestamp      // of this replica's present or last candidacy
-	counter  uint64         // the highest that was seen in a ticket
-	notLead  time.Duration  // until when it does not try
-	failures int            // candidacies in a row
+	counter  uint64         // the highest counter seen in a ticket
+	notLead  time.Duration  // it does not try to lead until then
+	failures int            // failed candidacies in a row
 	end      uint64         // the last entry of the log, while it leads
-	told     uint64         // what the last entry says is ordered
-	real     uint64         // the last entry that is no no-op
-	ordered  time.Duration  // when it ordered last
+	told     uint64         // the entries that the last entry declares ordered
+	real     uint64         // the last entry that is not a no-op
+	ordered  time.Duration  // when it last ordered
 	cursor   int            // the source where the next search begins
 	fetches  []*fetch
-	missing  int // fetches that are not done
-	// all up to here is ordered, as the logs say that it read; its own may lack it until it leads
+	missing  int // fetches that are not complete
+	// all up to here is ordered, according to the logs that it read; its own log may lack entries
+	// until it leads
 	heard uint64
 
 	delivered []order.Multicast
@@ -77,8 +78,8 @@ type Replica struct {
 // buffer is where a client, or the parent, puts its messages: the paper's HM.
 type buffer struct {
 	region rdmanet.Region
-	// the number of the last message that the log has, up to what is applied: the paper's slot_in,
-	// that all replicas agree on
+	// the number of the last message in the applied part of the log: the paper's slot_in, on which
+	// all replicas agree
 	taken    uint64
 	proposed uint64 // the same up to the log's end, while this replica leads
 }
@@ -100,9 +101,9 @@ const (
 	askerClient
 )
 
-// New makes the replica self on its host, which must be the life that the options name: it exposes
-// regions, and grants what does not depend on who leads. The caller keeps the host, and closes it
-// after Close. Errors: ErrOptions, or the host's.
+// New returns the replica self on its host. The host must have the incarnation that the options
+// name. New exposes the regions and grants the permissions that do not depend on the leader. The
+// caller keeps the host, and closes it after Close. It returns ErrOptions, or the host's error.
 func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -130,13 +131,13 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 		return nil, err
 	}
 	if err := r.expose(host); err != nil {
-		_ = r.Close() // it is the first error that counts
+		_ = r.Close() // the first error counts
 		return nil, err
 	}
 	return r, nil
 }
 
-// relations finds out who the others are.
+// relations finds the members, parents, children and clients of this replica.
 func (r *Replica) relations() {
 	o := &r.options
 	for server, peer := range o.Replicas[r.self.Group] {
@@ -180,7 +181,7 @@ func (r *Replica) addBoard(process int, peer rdmanet.Peer) {
 	r.boards[process] = b
 }
 
-// expose makes the regions.
+// expose exposes the regions.
 func (r *Replica) expose(host rdmanet.RegionHost) error {
 	o := &r.options
 	var err error
@@ -221,14 +222,14 @@ func (r *Replica) expose(host rdmanet.RegionHost) error {
 	return nil
 }
 
-// Lead tells what the leader oracle says now: who leads this replica's group. Only a replica that
-// is named tries to lead, and goes on to try as long as it is named.
+// Lead sets the leader of this replica's group, as the leader oracle names it now. Only a named
+// replica tries to lead, and it keeps trying as long as it is named.
 func (r *Replica) Lead(server order.ServerID) { r.leader, r.oracle = server, true }
 
-// Exclude tells that a member of this replica's group is given up for good: nobody waits for it any
-// more before slots of the log are used again. Whoever is excluded by mistake is left behind, and
-// halts when it finds out: it counts as failed. Without Exclude a member that crashed stops the
-// group once the log has gone around.
+// Exclude gives up a member of this replica's group for good: the group no longer waits for it
+// before it reuses slots of the log. A member that is excluded by mistake is left behind, and halts
+// when it finds out; it counts as failed. Without Exclude, a crashed member stops the group once
+// the log has wrapped around.
 func (r *Replica) Exclude(server order.ServerID) {
 	if int(server) >= len(r.members) || server == r.self.Server || r.members[server].excluded {
 		return
@@ -247,10 +248,10 @@ func (r *Replica) exclude(m *member) {
 	}
 }
 
-// Poll has the replica work once: it looks at its memory and at what completed, and does what
-// follows. now is the time since any instant, and never runs backwards. It never waits, and tells
-// whether there was anything to do: if not, nothing will change before the driver's next input, a
-// write with Ring to one of Regions, a completion, or some of Patience or Quiet passing.
+// Poll makes the replica work once: it reads its memory and the completions, and acts on them. now
+// is the time since any fixed instant, and never runs backwards. Poll never waits. It reports
+// whether there was anything to do. If not, nothing changes before the driver's next input, a write
+// with Ring to one of Regions, a completion, or the end of a Patience or Quiet span.
 func (r *Replica) Poll(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
@@ -282,8 +283,8 @@ func (r *Replica) Poll(now time.Duration) bool {
 	return busy && r.halted == ""
 }
 
-// Complete is the first thing that Poll does, and no more than that: it handles what has completed.
-// It tells whether there was anything. Who looks at every schedule calls it by itself.
+// Complete is the first part of Poll: it handles completions and nothing else. It reports whether
+// there were any. A search over all schedules calls it separately.
 func (r *Replica) Complete(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
@@ -292,7 +293,7 @@ func (r *Replica) Complete(now time.Duration) bool {
 	return r.wiring.take(r.completed)
 }
 
-// completed takes the end of a post of a link's present life.
+// completed handles the completion of a post of a link's present life.
 func (r *Replica) completed(p post, err error) {
 	l := p.link
 	switch {
@@ -309,10 +310,11 @@ func (r *Replica) completed(p post, err error) {
 	}
 }
 
-// Wanted gives what the driver is to attach, each once. The slice is valid until the next call.
+// Wanted returns the attachments that the driver should make, each once. The slice is valid until
+// the next call.
 func (r *Replica) Wanted() []Want { return r.wiring.wanted() }
 
-// Attached answers a Want, with what Attach gave. It may come at any time between Polls.
+// Attached answers a Want with the result of Attach. It may be called at any time between Polls.
 func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err error) {
 	l := r.wiring.attached(number, attachment)
 	if l == nil {
@@ -335,15 +337,15 @@ func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err err
 	}
 }
 
-// Delivered implements order.Multicaster's: the messages A-delivered here since the last call, in
-// order. The slice is valid until the next call; the messages may be kept. A replica whose
-// deliveries nobody takes stops after LogSlots of them.
+// Delivered implements order.Multicaster. It returns the messages A-delivered here since the last
+// call, in order. The slice is valid until the next call; the messages may be kept. A replica stops
+// after LogSlots deliveries that were not taken.
 func (r *Replica) Delivered() []order.Multicast {
 	r.handed, r.delivered = r.delivered, r.handed[:0]
 	return r.handed
 }
 
-// Regions are those to Await on: others write to them, with Ring.
+// Regions returns the regions to Await on. Other processes write to them, with Ring.
 func (r *Replica) Regions() []rdmanet.Region {
 	regions := []rdmanet.Region{r.board, r.log}
 	for _, b := range r.buffers {
@@ -354,7 +356,7 @@ func (r *Replica) Regions() []rdmanet.Region {
 	return regions
 }
 
-// Outstanding is the number of operations under way: while there are any, completions come.
+// Outstanding returns the number of operations under way. Completions come while there are any.
 func (r *Replica) Outstanding() int { return r.wiring.queue.Outstanding() }
 
 // halt ends the replica's part for good.
@@ -363,8 +365,7 @@ func (r *Replica) halt(why string) {
 	r.halted = why
 }
 
-// Close takes the replica's regions back. What it has under way goes on without it until the host
-// is closed.
+// Close closes the replica's regions. Operations under way continue until the host is closed.
 func (r *Replica) Close() error {
 	r.closed = true
 	var first error
@@ -394,34 +395,34 @@ func (r *Replica) Close() error {
 	return first
 }
 
-// Status is what a replica knows of itself, for people and for metrics.
+// Status is a replica's view of itself, for people and for metrics.
 type Status struct {
-	// Leading tells that it has the permission of a majority, and has caught up.
+	// Leading reports that the replica has the permission of a majority and has caught up.
 	Leading bool
-	// Leader is the server whose timestamp this replica granted its log last.
+	// Leader is the server to whose timestamp this replica last granted its log.
 	Leader order.ServerID
-	// Applied is the last entry of the log that it handled; Ordered the last one that it knows to
-	// be ordered; End the last one of the log, where it leads.
+	// Applied is the last entry of the log that it handled, Ordered the last one that it knows to
+	// be ordered, End the last one of the log, if it leads.
 	Applied, Ordered, End uint64
-	// Taken is the last entry that all members have taken, those excluded aside, as far as it
+	// Taken is the last entry that all members except the excluded ones have taken, as far as it
 	// knows.
 	Taken uint64
-	// Excluded are the members given up, ascending.
+	// Excluded are the members that were given up, ascending.
 	Excluded []order.ServerID
-	// Forwarded has, for each child in ascending order, the messages that were due to it so far,
-	// and of these how many it has ordered, as far as this replica knows.
+	// Forwarded has, for each child in ascending order, how many messages were due to it so far and
+	// how many of them it has ordered, as far as this replica knows.
 	Forwarded []Forwarded
-	// Halted says why it delivers no more, "" while it does.
+	// Halted is the reason why it delivers no more, "" while it delivers.
 	Halted string
 }
 
-// Forwarded is how far a child's stream is.
+// Forwarded is the progress of a child's stream.
 type Forwarded struct {
 	Child      order.GroupID
 	Due, Taken uint64
 }
 
-// Status describes the replica; it allocates and is not for the hot path.
+// Status describes the replica. It allocates, so do not call it in the hot path.
 func (r *Replica) Status() Status {
 	s := Status{Leading: r.role == leading, Leader: r.granted.timestamp().server(),
 		Applied: r.applied, Ordered: r.horizon, Taken: r.floor, Halted: r.halted}
@@ -439,7 +440,7 @@ func (r *Replica) Status() Status {
 	return s
 }
 
-// String says in a line where the replica stands.
+// String describes the replica's state in one line.
 func (r *Replica) String() string {
 	names := [...]string{"follows", "gathers permissions", "fetches entries", "leads"}
 	s := r.Status()

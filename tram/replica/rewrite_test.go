@@ -46,7 +46,7 @@ func newGroup(t *testing.T, seed uint64, size int, options Options) *group {
 	return g
 }
 
-// poll has all replicas work, and attach what they want.
+// poll makes all replicas work, and makes the attachments that they want.
 func (g *group) poll() {
 	for i, r := range g.replicas {
 		r.Poll(g.network.Now())
@@ -54,16 +54,16 @@ func (g *group) poll() {
 	}
 }
 
-// leave puts an entry into a replica's log, as an earlier leader left it behind.
+// leave puts an entry into a replica's log, as if an earlier leader had left it behind.
 func (g *group) leave(server int, counter uint64, number uint64, message []byte) {
 	g.replicas[server].put(header{timestamp: makeTimestamp(counter, 9), source: sourceClients,
 		length: len(message), number: number, index: 1}, message)
 }
 
-// TestRewrittenEntries has a leader take over a group in which two replicas hold different entries
-// of one index, and one the same as the leader. At no instant is the entry of anyone's log a mix of
-// two, and where the message is the one that stays, it is never gone: a revocation may come at any
-// instant, and the entry has to be good then.
+// TestRewrittenEntries makes a leader take over a group in which two replicas hold different
+// entries of one index, and one holds the same entry as the leader. At no instant is an entry in
+// any log a mix of two, and a message that stays is never gone: a revocation may come at any
+// instant, and the entry must be intact then.
 func TestRewrittenEntries(t *testing.T) {
 	t.Parallel()
 	stays, goes := slices.Repeat([]byte("stays"), 100),
@@ -118,7 +118,7 @@ func TestRewrittenEntries(t *testing.T) {
 	t.Error("entries that are rewritten in place are not noticed")
 }
 
-// TestOptions names what does not fit together.
+// TestOptions checks that inconsistent options are refused with the reason.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := func() Options {

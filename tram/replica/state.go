@@ -7,9 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file tells states apart, for exhaustive search: what is appended is all that a machine's
-// further behaviour depends on, beside memory and operations under way. Instants are relative to
-// now, and those that have come are equal.
+// This file encodes states for exhaustive search. It appends everything that a machine's further
+// behaviour depends on, except memory and operations under way. Instants are relative to now, and
+// all instants in the past are equal.
 
 // facts appends numbers and bytes.
 type facts struct {
@@ -40,7 +40,7 @@ func (f *facts) bytes(b []byte) {
 
 func (f *facts) until(at time.Duration) { f.number(uint64(max(at-f.now, 0))) }
 
-// since is for instants that matter until some span after them.
+// since appends an instant that matters until some span after it.
 func (f *facts) since(at, span time.Duration) { f.until(at + span) }
 
 func (f *facts) peer(p rdmanet.Peer) {
@@ -78,11 +78,11 @@ func (f *facts) petition(p *petition) {
 	}
 }
 
-// post tells what an operation under way is, whatever tag it has: tags are names, and which one an
-// operation got matters to nobody.
+// post appends a description of an operation under way. It leaves out the tag: tags are names, and
+// behaviour does not depend on them.
 func (f *facts) post(p post) {
 	if p.life != p.link.life {
-		f.truth(false) // its completion frees the tag, and that is all
+		f.truth(false) // its completion only frees the tag
 		return
 	}
 	f.truth(true)
@@ -90,7 +90,7 @@ func (f *facts) post(p post) {
 	f.truth(p.lent != nil)
 }
 
-// batch tells what is to be posted by the next flush.
+// batch appends the operations that the next flush posts.
 func (f *facts) batch(w *wiring) {
 	f.number(uint64(len(w.batch)))
 	for _, o := range w.batch {
@@ -111,8 +111,8 @@ func (f *facts) lent(lent []int) {
 	f.number(^uint64(0))
 }
 
-// AppendState appends what the replica's further behaviour depends on, beside its memory and its
-// operations under way, which AppendOperation tells. It is not for the hot path.
+// AppendState appends what the replica's further behaviour depends on, except its memory and its
+// operations under way, which AppendOperation appends. Do not call it in the hot path.
 func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(r.halted != "" || r.closed)
@@ -185,9 +185,9 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	return f.b
 }
 
-// AppendOperation appends what the replica's operation of that tag is, which is under way, or
-// completed and not handled: with what the fabric knows of it, all that the replica's further
-// behaviour depends on. It is the same for all tags that the operation may have got.
+// AppendOperation appends a description of the replica's operation with the given tag, which is
+// under way, or completed and not handled. Together with the fabric's state of the operation, it is
+// all that the replica's further behaviour depends on. It does not depend on the tag itself.
 func (r *Replica) AppendOperation(state []byte, tag uint64) []byte {
 	return r.wiring.appendOperation(state, tag)
 }
@@ -198,8 +198,8 @@ func (w *wiring) appendOperation(state []byte, tag uint64) []byte {
 	return f.b
 }
 
-// AppendState appends what the client's further behaviour depends on, beside its operations under
-// way, which AppendOperation tells. It is not for the hot path.
+// AppendState appends what the client's further behaviour depends on, except its operations under
+// way, which AppendOperation appends. Do not call it in the hot path.
 func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(c.failed != nil)
@@ -224,7 +224,7 @@ func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 	return f.b
 }
 
-// AppendOperation is Replica.AppendOperation for a client.
+// AppendOperation is like Replica.AppendOperation.
 func (c *Client) AppendOperation(state []byte, tag uint64) []byte {
 	return c.wiring.appendOperation(state, tag)
 }

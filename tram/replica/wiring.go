@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Want asks the driver to attach to a peer's region: rdmanet's Attach may wait, and a Poll may not.
-// The driver answers with Attached, once, whatever becomes of it.
+// Want asks the driver to attach to a peer's region, because rdmanet's Attach may wait and a Poll
+// may not. The driver answers each Want with Attached, once, whatever the result.
 type Want struct {
 	Number uint64
 	Peer   rdmanet.PeerID
@@ -21,24 +21,24 @@ type Want struct {
 type link struct {
 	peer   rdmanet.Peer
 	region string
-	place  int // among the links of its process
-	// attachment is nil while there is none.
+	place  int // place is the link's index among the links of its process
+	// attachment is nil while the link is not attached.
 	attachment rdmanet.Attachment
-	life       uint32 // of the attachment: what was posted in an earlier one is nobody's business
-	want       uint64 // the number of the want that is not answered yet, else 0
-	flying     int    // posted in this life, and not completed
+	life       uint32 // of the attachment; completions of posts of an earlier life are ignored
+	want       uint64 // the number of the unanswered want, or 0
+	flying     int    // posted in this life and not completed
 	since      time.Duration
-	tries      int // without success
+	tries      int // tries without success
 	reading    bool
-	word       *[word]byte // what is read in this life
-	// One of these is whose link it is.
+	word       *[word]byte // target of reads in this life
+	// One of these is the link's owner.
 	board    *board
 	member   *member
 	receiver *receiver
 	target   *target
 }
 
-// kind says what a post is for.
+// kind is the purpose of a post.
 type kind uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	postTicket              // reads headTicket
 	postTrailer             // reads an entry's trailer
 	postMessage             // reads an entry's message
-	postErase               // takes an entry's mark away
+	postErase               // erases an entry's mark
 	postEntry               // writes an entry
 )
 
@@ -57,10 +57,10 @@ type post struct {
 	life   uint32
 	kind   kind
 	number uint64
-	lent   *int // counts the posts whose bytes lie where something else may be put once it is 0
+	lent   *int // counts the posts whose bytes lie in memory that is reused once the count is 0
 }
 
-// wiring is what a process has to do with the fabric: attachments, and a queue.
+// wiring is a process's connection to the fabric: its attachments and its queue.
 type wiring struct {
 	queue   rdmanet.Queue
 	now     time.Duration
@@ -69,7 +69,7 @@ type wiring struct {
 	batch   []rdmanet.Operation
 	short   []byte // bytes of writes in the batch that Post copies
 	done    []rdmanet.Completion
-	lent    int // the sum of what posts count in their lent
+	lent    int // the sum of the counts in lent of all posts
 	wants   []Want
 	handed  []Want
 	waiting []*link
@@ -89,7 +89,7 @@ func newWiring(host rdmanet.RegionHost, depth int) (*wiring, error) {
 	return w, nil
 }
 
-// attach has the driver attach a link.
+// attach asks the driver to attach a link.
 func (w *wiring) attach(l *link) {
 	w.number++
 	l.want = w.number
@@ -97,19 +97,19 @@ func (w *wiring) attach(l *link) {
 	w.wants = append(w.wants, Want{Number: w.number, Peer: l.peer.ID, Region: l.region})
 }
 
-// wanted gives what is to be attached, once.
+// wanted returns the attachments to make, each once.
 func (w *wiring) wanted() []Want {
 	w.handed, w.wants = w.wants, w.handed[:0]
 	return w.handed
 }
 
-// attached takes the driver's answer: the link that it is for, or nil where nobody waits for it any
-// more.
+// attached takes the driver's answer. It returns the link that it is for, or nil if no link waits
+// for it any more.
 func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
 	at := slices.IndexFunc(w.waiting, func(l *link) bool { return l.want == number })
 	if at < 0 {
 		if attachment != nil {
-			_ = attachment.Close() // nobody used it
+			_ = attachment.Close() // it was not used
 		}
 		return nil
 	}
@@ -122,23 +122,23 @@ func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
 	return l
 }
 
-// detach ends a link's life: the attachment, and whoever waits for one.
+// detach ends a link's life: its attachment, and any wait for one.
 func (w *wiring) detach(l *link) {
 	if l.want != 0 {
 		w.waiting = slices.DeleteFunc(w.waiting, func(other *link) bool { return other == l })
 		l.want = 0
 	}
 	if l.attachment != nil {
-		_ = l.attachment.Close() // what fails there has failed already
+		_ = l.attachment.Close() // an error here tells nothing new
 	}
 	l.attachment, l.flying, l.reading = nil, 0, false
 	l.life++
 }
 
-// room tells whether that many operations can be posted.
+// room reports whether the given number of operations can be posted.
 func (w *wiring) room(operations int) bool { return len(w.free) >= operations }
 
-// post puts an operation into the batch. The caller has asked for room.
+// post puts an operation into the batch. The caller has checked room.
 func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdmanet.Operation) {
 	tag := w.free[len(w.free)-1]
 	w.free = w.free[:len(w.free)-1]
@@ -154,17 +154,17 @@ func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdman
 	w.batch = append(w.batch, operation)
 }
 
-// read posts a read of a word into the link's own.
+// read posts a read of a word into the link's own memory.
 func (w *wiring) read(l *link, k kind, offset int) {
 	l.reading = true
 	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset,
 		Bytes: l.word[:]})
 }
 
-// inline gives zeros for the bytes of a write of up to rdmanet.InlineMax, good until flush.
+// inline returns zeroed bytes for a write of up to rdmanet.InlineMax, valid until flush.
 func (w *wiring) inline(size int) []byte {
 	if len(w.short)+size > cap(w.short) {
-		// the batch keeps the one before
+		// the batch keeps the old memory
 		w.short = make([]byte, 0, 2*cap(w.short)+8*rdmanet.InlineMax)
 	}
 	at := len(w.short)
@@ -174,7 +174,7 @@ func (w *wiring) inline(size int) []byte {
 	return b
 }
 
-// flush posts the batch: to all targets together [TRAM, section 3].
+// flush posts the batch, to all targets together [TRAM, section 3].
 func (w *wiring) flush() error {
 	if len(w.batch) == 0 {
 		return nil
@@ -188,8 +188,8 @@ func (w *wiring) flush() error {
 	return nil
 }
 
-// take gives the next completions to handle, for posts of the links' present lives. It tells
-// whether there were any.
+// take handles the next completions, for posts of the links' present lives. It reports whether
+// there were any.
 func (w *wiring) take(handle func(post, error)) bool {
 	any := false
 	for {
@@ -215,7 +215,7 @@ func (w *wiring) take(handle func(post, error)) bool {
 	}
 }
 
-// release gives a tag back. Those in use are low, so its place is near the end.
+// release returns a tag. The tags in use are low, so its place is near the end.
 func (w *wiring) release(tag uint32) {
 	at := len(w.free)
 	for at > 0 && w.free[at-1] < tag {
@@ -224,7 +224,7 @@ func (w *wiring) release(tag uint32) {
 	w.free = slices.Insert(w.free, at, tag)
 }
 
-// board is the way to another process's board, on which this one has a row.
+// board is the way to another process's board, in which this process has a row.
 type board struct {
 	link
 	row    int // offset of this process's row there
@@ -232,17 +232,17 @@ type board struct {
 	posted [rowSize / word]uint64
 }
 
-// put has a word be written to the row.
+// put sets a word of the row to write.
 func (b *board) put(offset int, value uint64) { b.words[offset/word] = value }
 
-// again has it written once more.
+// again makes the word be written once more.
 func (b *board) again(offset int) { b.posted[offset/word] = 0 }
 
 func putWord(b []byte, value uint64) { binary.NativeEndian.PutUint64(b, value) }
 
 func getWord(b *[word]byte) uint64 { return binary.NativeEndian.Uint64(b[:]) }
 
-// drive writes what is not there yet. It tells whether there was something to do.
+// drive writes the words that are not written yet. It reports whether there was anything to do.
 func (w *wiring) drive(b *board) bool {
 	if b.words == b.posted {
 		return false
@@ -267,7 +267,7 @@ func (w *wiring) drive(b *board) bool {
 	return any
 }
 
-// lost ends a board's link, so that all is written again, after a while.
+// lost ends a board's link. All words are written again after a while.
 func (w *wiring) lost(b *board, patience time.Duration) {
 	w.detach(&b.link)
 	b.posted = [rowSize / word]uint64{}

@@ -14,41 +14,43 @@ type Entry struct {
 	Payload []byte
 }
 
-// Report is feedback for a writer.
+// Report is feedback for one writer.
 type Report struct {
 	Writer   order.ServerID
 	Feedback Feedback
 }
 
-// Carrier is the stream at a member of the child. It is not for several goroutines at once.
+// Carrier is the stream at a member of the child. It is not safe for concurrent use.
 type Carrier struct {
 	config  Config
 	seat    seat
 	now     uint64
 	inboxes []*inbox // by ascending writer
-	// slots holds what was received and the log has not for good, by number modulo their count.
+	// slots holds the entries that were received and that the log does not have durably yet, at
+	// their number modulo the number of slots.
 	slots []slot
-	// ordered is the last number that the log has, durable the last one that it has for good,
-	// proposed the last one that this member has proposed.
+	// ordered is the last number that the log has. durable is the last number that the log has
+	// durably. proposed is the last number that this member proposed.
 	ordered, durable, proposed uint64
-	// since is when the log last took an entry, or the one that is next came here. Entries up to
-	// spread are proposed although others were to: this member took over.
+	// since is when the log last took an entry, or when the next entry arrived here. This member
+	// proposes entries up to spread even if other members should: it took over.
 	since, spread uint64
 	reports       []Report
 	proposals     []Entry
 }
 
-// slot is an entry that was received; number is 0 where there is none.
+// slot is an entry that was received. number is 0 if the slot is empty.
 type slot struct {
 	number  uint64
 	payload []byte
-	// writer tells in whose ring the payload lies, where copied does not say that it lies in none.
+	// writer is the member whose ring holds the payload, unless copied is set. A copied payload
+	// lies in no ring.
 	writer order.ServerID
 	copied bool
 }
 
-// NewCarrier makes a member's carrier, for a log that has the stream up to ordered, and up to
-// durable for good. ErrConfig with the reason.
+// NewCarrier returns a member's carrier for a log that has the stream up to ordered, and durably up
+// to durable. It returns ErrConfig with the reason.
 func NewCarrier(config Config, ordered, durable uint64) (*Carrier, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -70,8 +72,8 @@ func (c *Carrier) find(writer order.ServerID) (int, bool) {
 	})
 }
 
-// SetMembers changes who the members are. The rings of writers that are none any more stay and are
-// read, until they are detached. ErrConfig with the reason, and nothing changed.
+// SetMembers changes the members of both groups. The rings of departed writers stay and are read
+// until they are detached. On ErrConfig, which states the reason, nothing changes.
 func (c *Carrier) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
@@ -81,9 +83,9 @@ func (c *Carrier) SetMembers(writers, carriers []order.ServerID) error {
 	return nil
 }
 
-// Attach begins to read a writer's ring, in memory that nobody can write now, which it clears.
-// Grant it to the writer after that. A ring of the same writer is detached first. ErrConfig where
-// the memory is not of Config.RingSize.
+// Attach starts to read a writer's ring. The memory must not be writable by any member yet. Attach
+// clears it; grant it to the writer after that. An attached ring of the same writer is detached
+// first. Attach returns ErrConfig if the size of the memory is not Config.RingSize.
 func (c *Carrier) Attach(writer order.ServerID, life Life, memory Memory) error {
 	if memory.Size() != c.config.RingSize {
 		return fmt.Errorf("%w: a ring of %d bytes, want %d", ErrConfig, memory.Size(),
@@ -98,9 +100,10 @@ func (c *Carrier) Attach(writer order.ServerID, life Life, memory Memory) error 
 	return nil
 }
 
-// Detach stops reading a writer's ring, after a last look, whose memory is not touched any more
-// once it returns. Revoke the writer's permission before. What the log does not have for good is
-// copied. A writer that crashed need not be detached: what it wrote serves all the same.
+// Detach reads a writer's ring a last time and then stops reading it. It copies the entries that
+// the log does not have durably. The carrier does not touch the memory after Detach returns. Revoke
+// the writer's permission first. A crashed writer need not be detached: what it wrote remains
+// useful.
 func (c *Carrier) Detach(writer order.ServerID) {
 	at, exact := c.find(writer)
 	if !exact {
@@ -120,8 +123,8 @@ func (c *Carrier) Detach(writer order.ServerID) {
 	c.inboxes = slices.Delete(c.inboxes, at, at+1)
 }
 
-// Broken gives the writers whose rings hold what no writer writes, with what it is, ascending. Such
-// a ring is not read any more. Revoke and detach it.
+// Broken returns the writers whose rings hold data that no writer writes, ascending, and for each
+// the reason. Such a ring is not read any more. Revoke and detach it.
 func (c *Carrier) Broken() (writers []order.ServerID, reasons []error) {
 	for _, b := range c.inboxes {
 		if b.broken != nil {
@@ -131,7 +134,7 @@ func (c *Carrier) Broken() (writers []order.ServerID, reasons []error) {
 	return writers, reasons
 }
 
-// Poll looks into the rings. It tells whether there was anything.
+// Poll reads the rings. It reports whether there was anything new.
 func (c *Carrier) Poll() bool {
 	news := false
 	for _, b := range c.inboxes {
@@ -158,7 +161,8 @@ func (c *Carrier) read(b *inbox) bool {
 	}
 }
 
-// receive keeps an entry where it came first. It tells whether the ring goes on.
+// receive keeps an entry unless it is already here. It reports whether the ring may be read
+// further.
 func (c *Carrier) receive(b *inbox, r record) bool {
 	if r.number > c.durable+uint64(len(c.slots)) {
 		b.broken = fmt.Errorf("%w: entry %d, where %d to %d have their places", ErrRecord, r.number,
@@ -178,11 +182,11 @@ func (c *Carrier) receive(b *inbox, r record) bool {
 
 func (c *Carrier) slot(number uint64) *slot { return &c.slots[number%uint64(len(c.slots))] }
 
-// holds tells whether an entry beyond durable is here.
+// holds reports whether an entry beyond durable is here.
 func (c *Carrier) holds(number uint64) bool { return c.slot(number).number == number }
 
-// Advance says how far the log has the stream: up to ordered, and for good, whatever crashes, up to
-// durable, which writers are told and which never goes back. Ordered goes back where the log does.
+// Advance sets how far the log has the stream: up to ordered, and up to durable whatever crashes.
+// Writers are told durable, which never goes back. ordered goes back if the log does.
 func (c *Carrier) Advance(ordered, durable uint64) {
 	durable = max(durable, c.durable)
 	ordered = max(ordered, durable)
@@ -210,18 +214,18 @@ func (c *Carrier) Advance(ordered, durable uint64) {
 	}
 }
 
-// Ordered is the last number that the log has, as Advance said.
+// Ordered returns the last number that the log has, as set by Advance.
 func (c *Carrier) Ordered() uint64 { return c.ordered }
 
-// Tick says what time it is, in ticks.
+// Tick sets the time, in ticks.
 func (c *Carrier) Tick(now uint64) {
 	c.now = max(c.now, now)
 	due, waits := c.Deadline()
 	if !waits || c.now < due {
 		return
 	}
-	// What was proposed got lost, or nobody proposes it: all that is in a row here is proposed,
-	// again if need be.
+	// The proposals were lost, or no member proposes these entries. Propose all entries that are
+	// here in a row, again if necessary.
 	c.proposed, c.since = c.ordered, c.now
 	last := c.ordered
 	for last < c.durable+uint64(len(c.slots)) && c.holds(last+1) {
@@ -230,8 +234,8 @@ func (c *Carrier) Tick(now uint64) {
 	c.spread = max(c.spread, last)
 }
 
-// Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for
-// that.
+// Deadline returns when Tick takes over next if nothing else happens. It returns false if nothing
+// waits for that.
 func (c *Carrier) Deadline() (tick uint64, ok bool) {
 	if !c.seat.taken() || !c.config.Fault.takesOver() || !c.holds(c.ordered+1) {
 		return 0, false
@@ -239,23 +243,23 @@ func (c *Carrier) Deadline() (tick uint64, ok bool) {
 	return c.since + c.config.takeover(c.seat, c.ordered+1), true
 }
 
-// TookOver tells whether this member proposes entries now that others were to propose.
+// TookOver reports whether this member now proposes entries that other members should propose.
 func (c *Carrier) TookOver() bool { return c.spread > c.ordered }
 
-// mine tells whether an entry is here, and this member proposes it now.
+// mine reports whether an entry is here and this member proposes it now.
 func (c *Carrier) mine(number uint64) bool {
 	return number <= c.durable+uint64(len(c.slots)) && c.holds(number) &&
 		(number <= c.spread || c.config.eager(c.seat, number))
 }
 
-// Pending tells whether there is anything to propose.
+// Pending reports whether there is anything to propose.
 func (c *Carrier) Pending() bool { return c.seat.taken() && c.mine(c.proposed+1) }
 
-// Propose gives the entries that go into this member's next proposal to the log, in order, of up to
-// so many bytes in all. An entry of Config.EntryMax bytes needs as much room, or waits for ever.
-// They count as proposed: if the log does not take them, they come again after a while. Payloads
-// are parts of rings, valid until the next call of any method; whoever proposes copies them. So is
-// the slice.
+// Propose returns the entries for this member's next proposal to the log, in order, with at most
+// the given number of bytes in all. An entry of Config.EntryMax bytes needs that much room, or it
+// waits forever. The entries count as proposed. If the log does not take them, Propose returns them
+// again after a while. The payloads are parts of rings: they and the slice are valid until the next
+// call of any method. Copy them when proposing.
 func (c *Carrier) Propose(bytes int) []Entry {
 	c.proposals = c.proposals[:0]
 	for c.Pending() {
@@ -269,8 +273,8 @@ func (c *Carrier) Propose(bytes int) []Entry {
 	return c.proposals
 }
 
-// Reports gives the feedback that is new for each writer whose ring is attached. The slice is valid
-// until the next call. What got lost on its way is told with Report.
+// Reports returns the feedback that is new for each writer with an attached ring. The slice is
+// valid until the next call. Use Report to repeat feedback that was lost on the way.
 func (c *Carrier) Reports() []Report {
 	c.reports = c.reports[:0]
 	for _, b := range c.inboxes {
@@ -283,8 +287,8 @@ func (c *Carrier) Reports() []Report {
 	return c.reports
 }
 
-// Report gives the feedback for one writer, as it is now. ErrMember where no ring of it is
-// attached.
+// Report returns the current feedback for one writer. It returns ErrMember if no ring of the writer
+// is attached.
 func (c *Carrier) Report(writer order.ServerID) (Feedback, error) {
 	at, exact := c.find(writer)
 	if !exact {

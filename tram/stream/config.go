@@ -18,52 +18,52 @@ const (
 
 // Errors of this package.
 var (
-	// ErrConfig: a configuration, or a member list, does not hold together.
+	// ErrConfig is returned for an inconsistent configuration or member list.
 	ErrConfig = errors.New("bad stream configuration")
-	// ErrFull: the writer has no room for the entry now. It is offered again when the child's
-	// position has moved, or writes have completed.
+	// ErrFull is returned if the writer has no room for the entry now. Offer it again when the
+	// child's position has moved or writes have completed.
 	ErrFull = errors.New("no room for the entry")
-	// ErrNumber: the entry offered is not the next one.
+	// ErrNumber is returned if the offered entry is not the next one.
 	ErrNumber = errors.New("not the next entry")
-	// ErrTooLarge: the entry is larger than Config.EntryMax.
+	// ErrTooLarge is returned if the entry is larger than Config.EntryMax.
 	ErrTooLarge = errors.New("entry too large")
-	// ErrMember: no such member.
+	// ErrMember is returned for an unknown member.
 	ErrMember = errors.New("no such member")
-	// ErrRecord: the ring holds what no writer writes.
+	// ErrRecord is returned for a ring that holds data that no writer writes.
 	ErrRecord = errors.New("bad record in a ring")
 )
 
 // Config is what the writers and carriers of a stream agree on.
 type Config struct {
 	// Writers are the members of the parent, Carriers those of the child, ascending. A ServerID
-	// names the same process for as long as the machine that is told it.
+	// names the same process for the lifetime of the machine that is given it.
 	Writers, Carriers []order.ServerID
-	// Self is this member: one of Writers for a Writer, of Carriers for a Carrier. One that is not
-	// has no part in it until SetMembers names it.
+	// Self is this member: one of Writers for a Writer, one of Carriers for a Carrier. A member
+	// that is not listed takes no part until SetMembers lists it.
 	Self order.ServerID
-	// Stretch is how many entries in a row have the same writers and carriers, at least 1. A
-	// carrier that is new in a stretch waits for the log to have the one before; one that was in it
-	// already does not.
+	// Stretch is the number of consecutive entries that have the same writers and carriers, at
+	// least 1. A carrier that is new in a stretch waits until the log has the stretch before. A
+	// carrier that already acted in that stretch does not wait.
 	Stretch uint64
-	// Patience is how long a member watches the position stand still before it takes over, in
-	// ticks, at least 1.
+	// Patience is how long a member lets the position stand still before it takes over, in ticks,
+	// at least 1.
 	Patience uint64
-	// Entries bounds how many entries are on their way, 1 to EntriesMax.
+	// Entries is the maximum number of entries under way, 1 to EntriesMax.
 	Entries int
-	// EntryMax bounds an entry, in bytes, at least 1.
+	// EntryMax is the maximum size of an entry in bytes, at least 1.
 	EntryMax int
 	// RingSize is the size of a ring in bytes: a multiple of 8, at least twice
-	// RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory. Rings go through
-	// all of their memory, over and over: a member whose rings fit into its processor's cache
-	// together is several times as quick.
+	// RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory. Rings use all of
+	// their memory over and over, so a member whose rings together fit into its processor's cache
+	// is several times as fast.
 	RingSize int
-	// Depth bounds the writes outstanding to one carrier, at least 2.
+	// Depth is the maximum number of outstanding writes to one carrier, at least 2.
 	Depth int
-	// Fault plants a bug, to prove that a checker finds it. Production leaves it FaultNone.
+	// Fault plants a bug, to prove that a checker finds it. It is FaultNone in production.
 	Fault Fault
 }
 
-// check gives ErrConfig with the reason.
+// check returns ErrConfig with the reason.
 func (c *Config) check() error {
 	switch {
 	case c.Stretch < 1:
@@ -86,7 +86,7 @@ func (c *Config) check() error {
 	return checkMembers(c.Writers, c.Carriers)
 }
 
-// checkMembers gives ErrConfig unless both lists are ascending without repeats, and not empty.
+// checkMembers returns ErrConfig unless both lists are non-empty and ascending without repeats.
 func checkMembers(writers, carriers []order.ServerID) error {
 	for _, members := range [][]order.ServerID{writers, carriers} {
 		if len(members) == 0 {
@@ -94,7 +94,8 @@ func checkMembers(writers, carriers []order.ServerID) error {
 		}
 		for i := 1; i < len(members); i++ {
 			if members[i-1] >= members[i] {
-				return fmt.Errorf("%w: members %v, want them ascending and each once", ErrConfig,
+				return fmt.Errorf("%w: members %v; list them in ascending order, each once",
+					ErrConfig,
 					members)
 			}
 		}
@@ -102,12 +103,12 @@ func checkMembers(writers, carriers []order.ServerID) error {
 	return nil
 }
 
-// tolerated is how many of n members may crash.
+// tolerated returns how many of n members may crash.
 func tolerated(n int) int { return (n - 1) / 2 }
 
 // seat is a member's place among the members of its group.
 type seat struct {
-	place, of int // place is -1 for who is no member
+	place, of int // place is -1 for a process that is not a member
 }
 
 func seatOf(members []order.ServerID, member order.ServerID) seat {
@@ -118,11 +119,12 @@ func seatOf(members []order.ServerID, member order.ServerID) seat {
 	return seat{place, len(members)}
 }
 
-// taken tells whether there is a member in the seat.
+// taken reports whether a member has the seat.
 func (s seat) taken() bool { return s.place >= 0 }
 
-// rank is a seat's place in the line of those who act on an entry, which begins one further on for
-// each stretch. The first 1 + tolerated act at once. A seat that nobody has comes behind all.
+// rank returns a seat's rank among the seats that act on an entry. The first seat in rank moves on
+// by one for each stretch. The first 1 + tolerated act at once. A seat without a member ranks
+// behind all others.
 func (c *Config) rank(s seat, number uint64) int {
 	if !s.taken() {
 		return s.of
@@ -134,7 +136,7 @@ func (c *Config) rank(s seat, number uint64) int {
 	return rank
 }
 
-// eager tells whether a member acts on an entry at once.
+// eager reports whether a member acts on an entry at once.
 func (c *Config) eager(s seat, number uint64) bool {
 	if c.Fault == FaultLoneWriter {
 		return c.rank(s, number) == 0
@@ -142,34 +144,33 @@ func (c *Config) eager(s seat, number uint64) bool {
 	return c.rank(s, number) <= tolerated(s.of)
 }
 
-// takeover is how many ticks after the position stood still a member acts on an entry that it is
-// not the first to act on. They do so one after the other, so that not all do.
+// takeover returns how many ticks after the position stopped a member acts on an entry that it need
+// not act on at once. Members take over one after the other, so that not all of them do.
 func (c *Config) takeover(s seat, number uint64) uint64 {
 	return c.Patience * uint64(1+max(0, c.rank(s, number)-tolerated(s.of)))
 }
 
-// Fault is a bug to plant on purpose: whoever judges a stream shows with it that the judge can say
-// no.
+// Fault is a bug that is planted on purpose, to show that a judge of a stream can reject one.
 type Fault uint8
 
 const (
-	// FaultNone is the stream as it should be.
+	// FaultNone is the correct stream.
 	FaultNone Fault = iota
-	// FaultLoneWriter has one member write an entry to one carrier, and nobody take over: an entry
-	// is lost with its writer.
+	// FaultLoneWriter makes one member write an entry to one carrier, and no member take over. An
+	// entry is lost with its writer.
 	FaultLoneWriter
-	// FaultNoTakeover has nobody take over.
+	// FaultNoTakeover makes no member take over.
 	FaultNoTakeover
-	// FaultEarlyReuse takes a write that has landed for one that was read, and writes over it.
+	// FaultEarlyReuse treats a write that has landed as read, and overwrites it.
 	FaultEarlyReuse
-	// FaultForgottenRing forgets what is in a ring that is taken away.
+	// FaultForgottenRing drops the contents of a ring that is detached.
 	FaultForgottenRing
 	// FaultGreedyRing writes an entry wherever it fits, without keeping room for those before it.
 	FaultGreedyRing
 	faultEnd
 )
 
-// String names the fault.
+// String returns the name of the fault.
 func (f Fault) String() string {
 	switch f {
 	case FaultNone:
@@ -189,5 +190,5 @@ func (f Fault) String() string {
 	}
 }
 
-// takesOver tells whether somebody takes over, as it should be.
+// takesOver reports whether members take over, as they should.
 func (f Fault) takesOver() bool { return f != FaultNoTakeover && f != FaultLoneWriter }

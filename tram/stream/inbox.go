@@ -9,28 +9,29 @@ import (
 // inbox is one ring, as its reader sees it.
 type inbox struct {
 	writer order.ServerID
-	// memory is nil where no ring is attached.
+	// memory is nil if no ring is attached.
 	memory Memory
 	life   Life
-	// seen and released count the bytes that were looked at and given back, since the beginning of
-	// the ring's life.
+	// seen and released count the bytes that were read and released since the beginning of the
+	// ring's life.
 	seen, released uint64
-	// broken is what is wrong with the ring; it is not read any more.
+	// broken is the error in the ring. A broken ring is not read any more.
 	broken error
-	// told is the feedback that the writer got last, fresh whether there was none in this life.
+	// told is the last feedback to the writer. fresh reports that the writer got none in this life.
 	told  Feedback
 	fresh bool
 }
 
-// begin starts a life of the ring. The memory is all zero.
+// begin starts a life of the ring. It clears the memory.
 func (b *inbox) begin(life Life, memory Memory) {
 	*b = inbox{writer: b.writer, memory: memory, life: life, fresh: true}
 	clear(memory.Bytes())
 }
 
-// next gives the next record that was not looked at, of size 0 where there is none.
+// next returns the next unread record, of size 0 if there is none.
 func (b *inbox) next(entryMax int) record {
-	// A writer leaves a word free; a ring that is full would show its oldest record here.
+	// A writer leaves a word free. In a completely full ring, the next record would be the oldest
+	// one.
 	if b.memory == nil || b.broken != nil || b.seen-b.released >= uint64(b.memory.Size()) {
 		return record{}
 	}
@@ -39,7 +40,7 @@ func (b *inbox) next(entryMax int) record {
 	return r
 }
 
-// at reads the record at a place. What is wrong with it ends the ring.
+// at reads the record at a place. An error ends the ring.
 func (b *inbox) at(place uint64, entryMax int) record {
 	r, err := recordAt(b.memory, int(place%uint64(b.memory.Size())), entryMax)
 	if err != nil {
@@ -49,8 +50,8 @@ func (b *inbox) at(place uint64, entryMax int) record {
 	return r
 }
 
-// release gives back, cleared, the records that were looked at whose entries the log has for good,
-// up to the first that it has not.
+// release clears and releases the records that were read and whose entries the log has durably, up
+// to the first record that the log lacks.
 func (b *inbox) release(durable uint64, entryMax int) {
 	for b.memory != nil && b.broken == nil && b.released < b.seen {
 		r := b.at(b.released, entryMax)

@@ -2,38 +2,39 @@ package stream
 
 import "github.com/ledgerd/ledgerd/order"
 
-// outlet is one ring, as its writer sees it: what was written into it, what its reader gave back,
-// what is under way.
+// outlet is one ring, as its writer sees it: what was written into it, what its reader released,
+// and which writes are under way.
 type outlet struct {
 	carrier order.ServerID
-	// seat is the carrier's; of one that has none any more, only what is under way is waited for.
+	// seat is the carrier's seat. If the carrier has no seat any more, the outlet only waits for
+	// the writes under way.
 	seat seat
-	// attached tells that the ring can be written.
+	// attached reports whether the ring can be written.
 	attached bool
 	life     Life
-	// position is what the carrier itself said it has for good.
+	// position is the last number that the carrier itself reported to have durably.
 	position uint64
-	// head and released count the bytes written and given back, since the beginning of the ring's
+	// head and released count the bytes written and released since the beginning of the ring's
 	// life.
 	head, released uint64
-	// cursor: of the entries up to here, all that are to be written here were.
+	// cursor is a number up to which every entry that belongs into this ring was written.
 	cursor uint64
 	// highest is the largest number written in this life.
 	highest uint64
-	// ahead is how much the records written here take whose numbers are beyond the child's
+	// ahead is the size in bytes of the records written here with numbers beyond the child's
 	// position.
 	ahead uint64
-	// written tells of each entry in memory whether it was written in this life, by its number
-	// modulo Config.Entries.
+	// written has a bit for each entry in memory, by its number modulo Config.Entries. It is set if
+	// the entry was written in this life.
 	written []uint64
 	// flying lists the writes that have not completed, in the order of posting, of all lives. It is
-	// a ring of Config.Depth, from first on, count of them.
+	// a ring buffer of Config.Depth runs that starts at first and holds count of them.
 	flying       []run
 	first, count int
 }
 
-// run is what one write holds: entries with consecutive numbers, or none where it sends the reader
-// to the ring's beginning.
+// run is the contents of one write: entries with consecutive numbers, or none if the write sends
+// the reader to the ring's beginning.
 type run struct {
 	number uint64
 	count  int
@@ -62,10 +63,10 @@ func (o *outlet) begin(life Life, position uint64) {
 	clear(o.written)
 }
 
-// occupied is how much of the ring was not given back, in bytes.
+// occupied returns how many bytes of the ring are not released.
 func (o *outlet) occupied() uint64 { return o.head - o.released }
 
-// release takes in what the reader gave back, where it is of this life and makes sense.
+// release takes over the reader's count of released bytes if it is of this life and plausible.
 func (o *outlet) release(f Feedback) {
 	if !o.attached || f.Life != o.life {
 		return
@@ -76,16 +77,16 @@ func (o *outlet) release(f Feedback) {
 	}
 }
 
-// post notes that a write is under way.
+// post records that a write is under way.
 func (o *outlet) post(r run) {
 	o.flying[(o.first+o.count)%len(o.flying)] = r
 	o.count++
 }
 
-// extend notes that the write posted last holds the next entry too.
+// extend records that the write posted last also holds the next entry.
 func (o *outlet) extend() { o.flying[(o.first+o.count-1)%len(o.flying)].count++ }
 
-// land takes the oldest write that is under way.
+// land removes and returns the oldest write under way.
 func (o *outlet) land() (r run, ok bool) {
 	if o.count == 0 {
 		return run{}, false

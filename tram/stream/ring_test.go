@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// FuzzRing lets a ring hold anything: its reader never panics, proposes nothing but what lies there
-// with its canary, and stays within its memory.
+// FuzzRing fills a ring with any bytes. Its reader never panics, proposes only entries that lie
+// there with their canary, and stays within its memory.
 func FuzzRing(f *testing.F) {
 	whole := make([]byte, RecordSize(5))
 	putRecord(whole, 1, []byte("entry"))
@@ -55,8 +55,8 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-// TestRecordsWrap puts records of all sizes into a small ring, round after round: each is read as
-// it was written, and what is given back is clear.
+// TestRecordsWrap puts records of all sizes into a small ring, round after round. Each is read as
+// it was written, and released memory is clear.
 func TestRecordsWrap(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 1, 1, func(c *Config) {
@@ -124,8 +124,8 @@ func TestPassAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPass is what an entry costs a writer and a carrier together, but for the fabric: into
-// memory, into the ring, out of it, given back.
+// BenchmarkPass measures what an entry costs a writer and a carrier together, without the fabric:
+// into memory, into the ring, out of it, and released.
 func BenchmarkPass(b *testing.B) {
 	for _, size := range []int{64, 1024, 16384} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
@@ -152,7 +152,7 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is what a poll costs a carrier of eight writers where nothing comes.
+// BenchmarkIdle measures the cost of a poll for a carrier of eight writers if nothing arrives.
 func BenchmarkIdle(b *testing.B) {
 	config := Config{Writers: []order.ServerID{0, 1, 2, 3, 4, 5, 6, 7},
 		Carriers: []order.ServerID{0}, Stretch: 1, Patience: 10, Entries: 16, EntryMax: 64,

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// AppendState appends all that the writer's further behaviour depends on, but for its configuration
-// and the entries' bytes, which follow from the parent's log. Instants are relative, so that two
-// writers with equal states behave the same. For searches.
+// AppendState appends everything that the writer's further behaviour depends on, except its
+// configuration and the entries' bytes, which follow from the parent's log. Instants are relative,
+// so two writers with equal states behave the same. It is for searches.
 func (w *Writer) AppendState(state []byte) []byte {
 	for _, number := range []uint64{w.position, w.known, w.freed, w.head % uint64(len(w.arena)),
 		w.head - w.tail, w.offered - w.passed, w.spread} {
@@ -37,8 +37,9 @@ func (w *Writer) AppendState(state []byte) []byte {
 	return state
 }
 
-// AppendState appends all that the carrier's further behaviour depends on, but for its
-// configuration, the rings' memory and the entries' bytes. Instants are relative. For searches.
+// AppendState appends everything that the carrier's further behaviour depends on, except its
+// configuration, the rings' memory and the entries' bytes. Instants are relative. It is for
+// searches.
 func (c *Carrier) AppendState(state []byte) []byte {
 	for _, number := range []uint64{c.ordered, c.durable, c.proposed, c.spread} {
 		state = binary.AppendUvarint(state, number)
@@ -62,7 +63,7 @@ func (c *Carrier) AppendState(state []byte) []byte {
 	return state
 }
 
-// appendWait appends how long has been waited, where anything waits.
+// appendWait appends how long the machine has waited, if it waits.
 func appendWait(state []byte, now, since uint64, deadline func() (uint64, bool)) []byte {
 	due, waits := deadline()
 	if !waits {
@@ -81,8 +82,8 @@ func appendFlags(state []byte, flags ...bool) []byte {
 	return append(state, b)
 }
 
-// Clone gives an independent writer in the same state. Bytes that were handed out by Writes are the
-// original's. For searches.
+// Clone returns an independent writer in the same state. Bytes that Writes returned before belong
+// to the original. It is for searches.
 func (w *Writer) Clone() *Writer {
 	own := *w
 	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries),
@@ -101,8 +102,8 @@ func (w *Writer) Clone() *Writer {
 	return &own
 }
 
-// Clone gives an independent carrier in the same state, over the same rings. For searches, which
-// put the rings' contents back.
+// Clone returns an independent carrier in the same state, over the same rings. It is for searches,
+// which restore the rings' contents.
 func (c *Carrier) Clone() *Carrier {
 	own := *c
 	own.slots, own.inboxes, own.reports, own.proposals = slices.Clone(c.slots), nil, nil, nil

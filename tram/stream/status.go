@@ -2,32 +2,32 @@ package stream
 
 import "github.com/ledgerd/ledgerd/order"
 
-// WriterStatus is what a writer knows of its stream, for people and for metrics.
+// WriterStatus is a writer's view of its stream, for people and for metrics.
 type WriterStatus struct {
-	// Position is the last number that the child's log has for good, Known the last entry that was
+	// Position is the last number that the child's log has durably, Known the last entry that was
 	// offered.
 	Position, Known uint64
-	// Waited is for how many ticks the position has stood still while there is more, 0 where there
-	// is not.
+	// Waited is for how many ticks the position has stood still with more entries to carry. It is 0
+	// if there are none.
 	Waited uint64
-	// TookOver tells that this member writes entries that others were to write.
+	// TookOver reports whether this member writes entries that other members should write.
 	TookOver bool
-	// Rings are the ways to the carriers, ascending.
+	// Rings are the rings at the carriers, by ascending carrier.
 	Rings []RingStatus
 }
 
-// RingStatus is what a writer knows of one ring.
+// RingStatus is a writer's view of one ring.
 type RingStatus struct {
 	Carrier  order.ServerID
 	Attached bool
-	// Position is what this carrier said itself.
+	// Position is the last number that this carrier itself reported.
 	Position uint64
-	// Used is how much of the ring is not given back, in bytes; UnderWay counts the writes that
-	// have not completed.
+	// Used is the number of bytes of the ring that are not released. UnderWay counts the writes
+	// that have not completed.
 	Used, UnderWay int
 }
 
-// Status tells where the stream stands. It allocates: it is not for every poll.
+// Status returns the state of the stream. It allocates, so do not call it with every poll.
 func (w *Writer) Status() WriterStatus {
 	s := WriterStatus{Position: w.position, Known: max(w.known, w.position), TookOver: w.TookOver()}
 	if w.known > w.position {
@@ -42,23 +42,23 @@ func (w *Writer) Status() WriterStatus {
 	return s
 }
 
-// CarrierStatus is what a carrier knows of its stream, for people and for metrics.
+// CarrierStatus is a carrier's view of its stream, for people and for metrics.
 type CarrierStatus struct {
-	// Ordered is the last number that the log has, Durable the last that it has for good, Proposed
+	// Ordered is the last number that the log has, Durable the last that it has durably, Proposed
 	// the last that this member proposed.
 	Ordered, Durable, Proposed uint64
-	// Held counts the entries that were received and that the log has not for good.
+	// Held counts the entries that were received and that the log does not have durably.
 	Held int
-	// Waited is for how many ticks the next entry has been here without the log taking it, 0 where
-	// it is not here.
+	// Waited is for how many ticks the next entry has been here without the log taking it. It is 0
+	// if the entry is not here.
 	Waited uint64
-	// TookOver tells that this member proposes entries that others were to propose.
+	// TookOver reports whether this member proposes entries that other members should propose.
 	TookOver bool
-	// Writers are those whose rings are attached, ascending.
+	// Writers are the writers with attached rings, ascending.
 	Writers []order.ServerID
 }
 
-// Status tells where the stream stands. It allocates: it is not for every poll.
+// Status returns the state of the stream. It allocates, so do not call it with every poll.
 func (c *Carrier) Status() CarrierStatus {
 	s := CarrierStatus{Ordered: c.ordered, Durable: c.durable, Proposed: c.proposed,
 		TookOver: c.TookOver()}

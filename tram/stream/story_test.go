@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// story is some writers and carriers whose wires are as quick as a test wants.
+// story is some writers and carriers. The test decides when their wires deliver.
 type story struct {
 	t        *testing.T
 	writers  []*Writer
@@ -70,7 +70,7 @@ func (s *story) connect(w, c int) {
 	}
 }
 
-// offer hands entries up to a number to writers: entry n is n bytes of n.
+// offer offers entries up to a number to writers. Entry n is n bytes of n.
 func (s *story) offer(last uint64, writers ...int) {
 	s.t.Helper()
 	for _, w := range writers {
@@ -83,7 +83,7 @@ func (s *story) offer(last uint64, writers ...int) {
 	}
 }
 
-// write has all that writers write land, and gives the numbers by carrier.
+// write makes all writes of the writers land, and returns the numbers by carrier.
 func (s *story) write(writers ...int) map[int][]uint64 {
 	written := map[int][]uint64{}
 	for _, w := range writers {
@@ -102,7 +102,7 @@ func (s *story) write(writers ...int) map[int][]uint64 {
 	return written
 }
 
-// proposes polls a carrier, and asks whether it proposes just these numbers.
+// proposes polls a carrier, and checks that it proposes exactly these numbers.
 func (s *story) proposes(c int, want ...uint64) {
 	s.t.Helper()
 	s.carriers[c].Poll()
@@ -119,7 +119,7 @@ func (s *story) proposes(c int, want ...uint64) {
 	}
 }
 
-// ordered says how far the child's log has the stream, to all.
+// ordered tells all members how far the child's log has the stream.
 func (s *story) ordered(number uint64) {
 	for c, carrier := range s.carriers {
 		carrier.Advance(number, number)
@@ -138,7 +138,8 @@ func (s *story) tick(now uint64) {
 	}
 }
 
-// f+1 write to f+1, who propose; whose turn it is rotates with the number.
+// TestStoryRotation: f+1 members write to f+1 members, which propose. The members in charge rotate
+// with the number.
 func TestStoryRotation(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 3, 3, nil)
@@ -171,7 +172,8 @@ func TestStoryRotation(t *testing.T) {
 	}
 }
 
-// The first writers are cut off from the first carriers, and nobody crashes: the third takes over.
+// TestStoryTakeover: the first writers are cut off from the first carriers, and no member crashes.
+// The third takes over.
 func TestStoryTakeover(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 3, 3, func(c *Config) { c.Stretch = 100 })
@@ -194,7 +196,7 @@ func TestStoryTakeover(t *testing.T) {
 	if got := s.write(2); !slices.Equal(got[2], []uint64{1, 2}) || !s.writers[2].TookOver() {
 		t.Fatalf("writer 2 writes %v to carrier 2, want 1 and 2", got[2])
 	}
-	s.proposes(2) // it is not its turn either
+	s.proposes(2) // it is not its turn
 	if due, waits := s.carriers[2].Deadline(); !waits || due != 40 {
 		t.Errorf("carrier 2 takes over at %d, %v; want 40", due, waits)
 	}
@@ -210,7 +212,7 @@ func TestStoryTakeover(t *testing.T) {
 		t.Errorf("carrier 2 says %+v", status)
 	}
 	s.proposes(2)
-	// The log lost the proposal: it comes again.
+	// The log lost the proposal, so it is proposed again.
 	s.tick(60)
 	s.proposes(2, 1, 2)
 	s.ordered(2)
@@ -220,20 +222,21 @@ func TestStoryTakeover(t *testing.T) {
 	}
 }
 
-// A carrier loses its writer and the writer's ring, and has the entry all the same.
+// TestStoryRingTakenAway: a carrier loses its writer and the writer's ring, and has the entry all
+// the same.
 func TestStoryRingTakenAway(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultForgottenRing} {
 		s := newStory(t, 3, 1, func(c *Config) { c.Fault = fault })
 		s.offer(2, 0, 1)
 		s.write(0, 1)
-		s.carriers[0].Poll() // entry 1 from writers 0 and 1; that of 0 is what counts
+		s.carriers[0].Poll() // entry 1 from writers 0 and 1; the one of writer 0 counts
 		s.carriers[0].Detach(0)
 		clear(s.rings[[2]int{0, 0}])
 		if fault == FaultNone {
 			s.proposes(0, 1, 2)
 		} else {
-			s.proposes(0) // and nobody writes it again: each writer has
+			s.proposes(0) // and no writer writes it again: each has
 			s.tick(1000)
 			s.write(1)
 			s.proposes(0)
@@ -241,7 +244,7 @@ func TestStoryRingTakenAway(t *testing.T) {
 	}
 }
 
-// A log that goes back, as far as it was not durable, gets the entries again.
+// TestStoryLogGoesBack: a log that goes back, as far as it was not durable, gets the entries again.
 func TestStoryLogGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 1, 1, nil)
@@ -251,13 +254,13 @@ func TestStoryLogGoesBack(t *testing.T) {
 	s.carriers[0].Advance(4, 2)
 	s.carriers[0].Advance(2, 2)
 	s.proposes(0, 3, 4)
-	s.carriers[0].Advance(1, 1) // what was durable stays so
+	s.carriers[0].Advance(1, 1) // durable entries stay
 	if s.carriers[0].Ordered() != 2 {
 		t.Errorf("ordered %d, want 2", s.carriers[0].Ordered())
 	}
 }
 
-// A ring that was full of what is ahead still takes what comes before it.
+// TestStoryRoomKept: a ring that was full of later entries still takes the earlier ones.
 func TestStoryRoomKept(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 3, 1, func(c *Config) {
@@ -269,7 +272,7 @@ func TestStoryRoomKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Writer 2 is to write entry 2, not entry 1, for which room is kept; there would be none for a
+	// Writer 2 writes entry 2, not entry 1, for which room is kept. There would be no room for a
 	// third.
 	if got := s.write(2); !slices.Equal(got[0], []uint64{2}) {
 		t.Fatalf("writer 2 writes %v, want entry 2", got[0])
@@ -286,8 +289,8 @@ func TestStoryRoomKept(t *testing.T) {
 	}
 }
 
-// Entries that follow each other, in memory and in the ring, are one write; where either ends, the
-// next begins.
+// TestStoryOneWrite: entries that follow each other, in memory and in the ring, are one write.
+// Where either ends, the next write begins.
 func TestStoryOneWrite(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 1, 1, func(c *Config) {
@@ -328,7 +331,7 @@ func TestStoryOneWrite(t *testing.T) {
 	s.proposes(0, 5)
 }
 
-// A member that has nothing yet, or too much, is told so.
+// TestWriterRefuses: a writer refuses entries out of order and entries for which it has no room.
 func TestWriterRefuses(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 1, 1, nil)
@@ -353,7 +356,7 @@ func TestWriterRefuses(t *testing.T) {
 	if w.Position() != 0 {
 		t.Error("somebody who is no carrier moves the position")
 	}
-	// The child is past what this member has: what it missed it does not need.
+	// The child is past what this member has. The member does not need what it missed.
 	w.Ordered(1000)
 	if w.Next() != 1001 || w.Offer(6, nil) != nil || w.Offer(1001, []byte("a")) != nil ||
 		w.Offer(1003, nil) == nil {
@@ -410,7 +413,8 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// A ring that holds what no writer writes is not read on, and harms nobody.
+// TestBrokenRing: a ring that holds data that no writer writes is not read further, and is
+// harmless.
 func TestBrokenRing(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 2, 1, nil)
@@ -436,7 +440,7 @@ func TestBrokenRing(t *testing.T) {
 	}
 }
 
-// Feedback of an earlier life, or that cannot be, gives no room.
+// TestFeedback: feedback of an earlier life, or impossible feedback, gives no room.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	f := Feedback{Position: 1 << 60, Life: 65535, Released: 1<<48 - 1}
@@ -463,7 +467,7 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-// Equal states are told from others, whenever they are.
+// TestState: equal states are recognised at any time, and different ones told apart.
 func TestState(t *testing.T) {
 	t.Parallel()
 	early, late := newStory(t, 2, 2, nil), newStory(t, 2, 2, nil)
@@ -494,7 +498,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// A copy goes its own way, also while records lie around the end of the writer's memory.
+// TestClone: a copy behaves independently, even while records lie around the end of the writer's
+// memory.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, 1, 1, nil)
@@ -517,7 +522,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// unordered lists the numbers up to last that the log has not.
+// unordered lists the numbers up to last that the log does not have.
 func unordered(s *story, last uint64) (numbers []uint64) {
 	for number := s.carriers[0].Ordered() + 1; number <= last; number++ {
 		numbers = append(numbers, number)

@@ -8,7 +8,8 @@ import (
 // seedsFlag widens the sweep.
 var seedsFlag = flag.Uint64("seeds", 300, "how many seeds the stream is run with")
 
-// The stream comes whole, once and in order, whatever happens to members and wires.
+// TestStream: the stream arrives complete, once and in order, whatever happens to members and
+// wires.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	rescues, backs := 0, 0
@@ -26,7 +27,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Each planted bug is found; the forgotten ring has a story of its own.
+// TestPlanted: each planted bug is found. The forgotten ring has a story of its own.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultLoneWriter, FaultNoTakeover, FaultEarlyReuse,

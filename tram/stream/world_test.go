@@ -18,9 +18,9 @@ func (h heap) Size() int              { return len(h) }
 func (h heap) Bytes() []byte          { return h }
 func (h heap) Load(offset int) uint64 { return binary.NativeEndian.Uint64(h[offset:]) }
 
-// world is a parent and a child with one stream between them, everything that is between their
-// members, and everything that can happen to them, drawn from a seed. The child's log is an ideal
-// one: what is proposed is ordered some time later, and members read it at their own pace.
+// world is a parent and a child with one stream between them, everything between their members, and
+// all events that can happen to them, drawn from a seed. The child's log is ideal: a proposal is
+// ordered some time later, and members read the log at their own pace.
 type world struct {
 	random  *rand.Rand
 	config  Config
@@ -32,24 +32,24 @@ type world struct {
 	links    map[[2]int]*wire // by parent, child
 	cut      map[[2]int]bool
 
-	// log holds what was ordered: the numbers proposed, taken or not.
+	// log holds the ordered entries: the numbers proposed, taken or not.
 	log       []uint64
-	positions []uint64   // the relay's position behind each item of the log
+	positions []uint64   // the relay's position after each item of the log
 	proposals []proposal // not ordered yet
 	failed    string
-	rescues   int // rings taken away with something in them
+	rescues   int // rings taken away with entries in them
 	backs     int // members whose log went back
 }
 
 // parent is a member of the parent.
 type parent struct {
-	writer *Writer // nil while it is dead
+	writer *Writer // nil while it is down
 	known  uint64  // entries in its log
 }
 
 // child is a member of the child.
 type child struct {
-	carrier *Carrier // nil while it is dead
+	carrier *Carrier // nil while it is down
 	seen    int      // items of the log that it has
 	durable uint64
 	life    Life
@@ -60,11 +60,11 @@ type proposal struct {
 	numbers []uint64
 }
 
-// wire is what connects a writer to a carrier's ring.
+// wire is the connection of a writer to a carrier's ring.
 type wire struct {
 	memory heap
-	// attached: the writer may write. Its operations land in order, part by part; what timed out
-	// may land still.
+	// attached reports that the writer may write. Its operations land in order, part by part.
+	// Operations that timed out may still land.
 	attached bool
 	flight   []operation
 	late     []operation
@@ -73,7 +73,7 @@ type wire struct {
 
 type operation struct {
 	offset int
-	bytes  []byte // as posted: the writer's own
+	bytes  []byte // as posted: the writer's own bytes
 	landed int
 }
 
@@ -101,7 +101,7 @@ func newWorld(seed uint64, fault Fault) *world {
 			entry[i] = byte(number + i + 1)
 		}
 		if random.IntN(4) == 0 && len(entry) >= 8 {
-			binary.LittleEndian.PutUint64(entry, kindEntry) // what looks like a record
+			binary.LittleEndian.PutUint64(entry, kindEntry) // looks like a record
 		}
 		w.entries = append(w.entries, entry)
 	}
@@ -142,7 +142,7 @@ func (w *world) startChild(c int) {
 	w.children[c].carrier = carrier
 }
 
-// position is how far a child's member has the stream.
+// position returns how far a child's member has the stream.
 func (w *world) position(c int) uint64 {
 	if seen := w.children[c].seen; seen > 0 {
 		return w.positions[seen-1]
@@ -174,7 +174,7 @@ func (w *world) connect(p, c int) {
 	}
 }
 
-// sever ends what a writer may write: all that is under way fails, and may land all the same.
+// sever ends a writer's permission to write. Everything under way fails, and may still land.
 func (w *world) sever(p, c int) {
 	l := w.links[[2]int{p, c}]
 	if l == nil || !l.attached {
@@ -194,7 +194,7 @@ func (w *world) sever(p, c int) {
 	}
 }
 
-// land has a part of the first operation land, or all of it.
+// land makes a part of the first operation land, or all of it.
 func (l *wire) land(random *rand.Rand, operations *[]operation) bool {
 	if len(*operations) == 0 {
 		return false
@@ -210,7 +210,7 @@ func (l *wire) land(random *rand.Rand, operations *[]operation) bool {
 	return true
 }
 
-// pollParent has a member of the parent work.
+// pollParent makes a member of the parent work.
 func (w *world) pollParent(p int) {
 	from := &w.parents[p]
 	if from.writer == nil {
@@ -238,7 +238,7 @@ func (w *world) pollParent(p int) {
 	}
 }
 
-// pollChild has a member of the child work.
+// pollChild makes a member of the child work.
 func (w *world) pollChild(c int) {
 	to := &w.children[c]
 	if to.carrier == nil {
@@ -273,12 +273,12 @@ func (w *world) pollChild(c int) {
 	}
 }
 
-// order has the log order a proposal.
+// order makes the log order a proposal.
 func (w *world) order() {
 	if len(w.proposals) == 0 {
 		return
 	}
-	// Proposals of one member keep their order; others overtake them.
+	// Proposals of one member keep their order. Those of other members overtake them.
 	at := w.random.IntN(len(w.proposals))
 	at = slices.IndexFunc(w.proposals, func(p proposal) bool {
 		return p.from == w.proposals[at].from
@@ -297,7 +297,7 @@ func (w *world) order() {
 	}
 }
 
-// move does something that needs no fault.
+// move executes an event that needs no fault.
 func (w *world) move() {
 	w.now++
 	p, c := w.random.IntN(len(w.parents)), w.random.IntN(len(w.children))
@@ -334,7 +334,7 @@ func (w *world) move() {
 	}
 }
 
-// hurt does something that should not happen.
+// hurt executes a fault.
 func (w *world) hurt() {
 	p, c := w.random.IntN(len(w.parents)), w.random.IntN(len(w.children))
 	switch w.random.IntN(7) {
@@ -355,7 +355,7 @@ func (w *world) hurt() {
 				w.sever(p, c)
 			}
 		}
-	case 1: // a member of the child
+	case 1: // a member of the child crashes, or comes back
 		if w.children[c].carrier == nil {
 			w.startChild(c)
 			return
@@ -394,8 +394,8 @@ func (w *world) hurt() {
 	}
 }
 
-// goBack has the child's log forget its end, as far as nobody has that for good, and all that was
-// proposed.
+// goBack makes the child's log forget its end, as far as no member has it durably, and all
+// proposals.
 func (w *world) goBack() {
 	var durable uint64
 	for _, c := range w.children {
@@ -417,7 +417,7 @@ func (w *world) goBack() {
 	}
 }
 
-// setMembers has the groups do without one member each for a while.
+// setMembers makes the groups run without one member each for a while.
 func (w *world) setMembers(without int) {
 	writers, carriers := slices.Clone(w.config.Writers), slices.Clone(w.config.Carriers)
 	if len(writers) > 1 && w.random.IntN(2) == 0 {
@@ -451,7 +451,7 @@ func (w *world) tell(writers, carriers []order.ServerID) {
 	}
 }
 
-// done tells whether every member of the child that lives has the whole stream.
+// done reports whether every live member of the child has the whole stream.
 func (w *world) done() bool {
 	for c := range w.children {
 		if w.children[c].carrier != nil && (w.position(c) < uint64(len(w.entries)) ||
@@ -462,8 +462,8 @@ func (w *world) done() bool {
 	return true
 }
 
-// run goes through faults, and then without, until all is carried. It says what went wrong, or
-// nothing.
+// run runs with faults, and then without, until everything is carried. It returns what went wrong,
+// or "".
 func (w *world) run() string {
 	for range 200 + w.random.IntN(2000) {
 		if w.failed != "" {
@@ -479,8 +479,8 @@ func (w *world) run() string {
 	return w.settle(400_000)
 }
 
-// mend mends the wires: all, or in every second run only one that connects two who live, and a few
-// others.
+// mend mends the wires: all of them, or in every second run only one that connects two live
+// members, and a few others.
 func (w *world) mend() {
 	clear(w.cut)
 	if w.random.IntN(2) == 0 {
@@ -505,7 +505,7 @@ func (w *world) mend() {
 	}
 }
 
-// settle goes on without faults until all is carried.
+// settle goes on without faults until everything is carried.
 func (w *world) settle(steps int) string {
 	for range steps {
 		if w.failed != "" {
@@ -519,7 +519,7 @@ func (w *world) settle(steps int) string {
 	return "the stream stands still: " + w.describe()
 }
 
-// check waits for memory to be given back.
+// check waits for memory to be released.
 func (w *world) check() string {
 	left := ""
 	for range 20 {
@@ -533,7 +533,7 @@ func (w *world) check() string {
 	return cmp.Or(w.failed, left)
 }
 
-// left tells what memory is kept although everything is where it should be, or nothing.
+// left returns which memory is kept although everything is where it should be, or "".
 func (w *world) left() string {
 	for key, l := range w.links {
 		from, to := w.parents[key[0]], w.children[key[1]]

@@ -11,39 +11,40 @@ import (
 // Write is one write into a carrier's ring.
 type Write struct {
 	Carrier order.ServerID
-	// Entries is how many entries it holds, 0 where it only sends the reader to the ring's
-	// beginning, and Number the first one's; the others follow it.
+	// Number is the first entry that the write holds, and Entries is how many it holds; they have
+	// consecutive numbers. Entries is 0 if the write only sends the reader to the ring's beginning.
 	Number  uint64
 	Entries int
-	// Offset is in the ring, in bytes.
+	// Offset is the offset in the ring, in bytes.
 	Offset int
-	// Bytes are the writer's. They do not change until the write's completion was reported.
+	// Bytes belong to the writer. They do not change until the write's completion was reported.
 	Bytes []byte
 }
 
-// runMax is how long a write may be before the next entry gets a write of its own, in bytes.
+// runMax is the size in bytes above which an entry gets a write of its own instead of extending the
+// one before.
 const runMax = 64 << 10
 
-// Writer is the stream at a member of the parent. It is not for several goroutines at once.
+// Writer is the stream at a member of the parent. It is not safe for concurrent use.
 type Writer struct {
 	config Config
 	seat   seat
 	now    uint64
-	// position is the last number that the child's log has for good, as far as anybody said.
+	// position is the last number that the child's log has durably, as far as this member was told.
 	position uint64
-	// known is the last entry offered; freed the last one that is not in memory any more.
+	// known is the last entry offered. freed is the last entry that is no longer in memory.
 	freed, known uint64
-	// entries holds what is in memory, by number modulo their count.
+	// entries holds the entries in memory, at their number modulo its length.
 	entries []entry
-	// arena holds the records, one after the other around the ring that it is; head and tail count
-	// bytes since the beginning.
+	// arena holds the records, one after the other, as a ring. head and tail count bytes since the
+	// beginning.
 	arena      []byte
 	head, tail uint64
-	// offered is how much all records took that were offered, passed how much of that is up to
+	// offered is the size of all records that were offered. passed is the part of it up to
 	// position.
 	offered, passed uint64
-	// since is when the position last moved, or the first entry beyond it came. Entries up to
-	// spread are written to all carriers: this member took over.
+	// since is when the position last moved, or when the first entry beyond it arrived. This member
+	// writes entries up to spread to all carriers: it took over.
 	since, spread uint64
 	outlets       []*outlet // by ascending carrier
 	writes        []Write
@@ -52,16 +53,16 @@ type Writer struct {
 // entry is an entry in memory.
 type entry struct {
 	record []byte
-	// at is where the record lies in the arena.
+	// at is the offset of the record in the arena.
 	at int
-	// stop is the arena's head behind it, sum how much all records took that were offered, up to
-	// this one.
+	// stop is the arena's head after the record. sum is the size of all records that were offered,
+	// up to and including this one.
 	stop, sum uint64
 	flying    int // writes that read the record
 }
 
-// NewWriter makes a member's writer, with nothing offered, and the child's position unknown, so 0.
-// ErrConfig with the reason.
+// NewWriter returns a member's writer with nothing offered. The child's position is unknown, so it
+// is 0. It returns ErrConfig with the reason.
 func NewWriter(config Config) (*Writer, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func NewWriter(config Config) (*Writer, error) {
 	return w, nil
 }
 
-// seatAll finds everybody's seats, and keeps an outlet for each carrier.
+// seatAll finds the seats of all members and keeps an outlet for each carrier.
 func (w *Writer) seatAll() {
 	w.seat = seatOf(w.config.Writers, w.config.Self)
 	for _, carrier := range w.config.Carriers {
@@ -85,12 +86,12 @@ func (w *Writer) seatAll() {
 	for _, o := range w.outlets {
 		o.seat = seatOf(w.config.Carriers, o.carrier)
 		o.attached = o.attached && o.seat.taken()
-		o.cursor = 0 // who acts at once may have changed
+		o.cursor = 0 // the members that act at once may have changed
 	}
 	w.sweep()
 }
 
-// sweep forgets carriers that are none any more, once nothing is under way to them.
+// sweep drops the outlets of departed carriers once no write to them is under way.
 func (w *Writer) sweep() {
 	w.outlets = slices.DeleteFunc(w.outlets, func(o *outlet) bool {
 		return !o.seat.taken() && o.count == 0
@@ -103,7 +104,7 @@ func (w *Writer) find(carrier order.ServerID) (int, bool) {
 	})
 }
 
-// outlet finds a carrier's, nil where there is none.
+// outlet returns a carrier's outlet, nil if it has none.
 func (w *Writer) outlet(carrier order.ServerID) *outlet {
 	at, exact := w.find(carrier)
 	if !exact {
@@ -112,8 +113,8 @@ func (w *Writer) outlet(carrier order.ServerID) *outlet {
 	return w.outlets[at]
 }
 
-// SetMembers changes who the members are. Carriers that are no more are detached, those that are
-// new have to be attached. ErrConfig with the reason, and nothing changed.
+// SetMembers changes the members of both groups. It detaches departed carriers; attach the new
+// ones. On ErrConfig, which states the reason, nothing changes.
 func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
@@ -123,9 +124,10 @@ func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	return nil
 }
 
-// Attach says that a carrier's ring can be written from its beginning: it is all zero, of this
-// life, and its reader looks at it. Position is what the carrier says it has for good, 0 where it
-// said nothing yet. What was attached before is forgotten. ErrMember unless it is a carrier.
+// Attach declares that a carrier's ring can be written from its beginning: it is all zero, has this
+// life, and its reader reads it. position is the last number that the carrier reported to have
+// durably, 0 if it reported none. What was attached before is forgotten. Attach returns ErrMember
+// unless carrier is a carrier.
 func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) error {
 	o := w.outlet(carrier)
 	if o == nil || !o.seat.taken() {
@@ -136,22 +138,22 @@ func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) erro
 	return nil
 }
 
-// Detach says that a carrier's ring cannot be written any more. Writes under way still have to be
-// reported as they complete.
+// Detach declares that a carrier's ring cannot be written any more. Writes under way still have to
+// be reported as they complete.
 func (w *Writer) Detach(carrier order.ServerID) {
 	if o := w.outlet(carrier); o != nil {
 		o.attached = false
 	}
 }
 
-// Attached tells whether a carrier's ring can be written.
+// Attached reports whether a carrier's ring can be written.
 func (w *Writer) Attached(carrier order.ServerID) bool {
 	o := w.outlet(carrier)
 	return o != nil && o.attached
 }
 
-// Completed says that the oldest write to a carrier that is under way completed, in whatever way.
-// Where it failed, Detach comes with it.
+// Completed declares that the oldest write under way to a carrier completed, with or without an
+// error. After an error, call Detach too.
 func (w *Writer) Completed(carrier order.ServerID) {
 	o := w.outlet(carrier)
 	if o == nil {
@@ -178,8 +180,8 @@ func (w *Writer) Completed(carrier order.ServerID) {
 	}
 }
 
-// Feedback takes in what a carrier lets know. Feedback that is late, repeated or of an earlier life
-// does no harm.
+// Feedback takes in a carrier's feedback. Feedback that is late, repeated or of an earlier life is
+// harmless.
 func (w *Writer) Feedback(carrier order.ServerID, f Feedback) {
 	if o := w.outlet(carrier); o != nil {
 		o.position = max(o.position, f.Position)
@@ -188,8 +190,7 @@ func (w *Writer) Feedback(carrier order.ServerID, f Feedback) {
 	}
 }
 
-// Ordered says that the child's log has the stream up to a number for good, by whichever way that
-// is known.
+// Ordered declares that the child's log has the stream durably up to a number, from any source.
 func (w *Writer) Ordered(position uint64) { w.advance(position) }
 
 // advance moves the position.
@@ -212,7 +213,7 @@ func (w *Writer) advance(position uint64) {
 	w.free()
 }
 
-// free gives memory back: entries that the child has, in order, as soon as no write reads them any
+// free releases memory in order: entries that the child has, as soon as no write reads them any
 // more.
 func (w *Writer) free() {
 	for w.freed < min(w.known, w.position) {
@@ -231,18 +232,18 @@ func (w *Writer) free() {
 
 func (w *Writer) place(number uint64) int { return int(number % uint64(len(w.entries))) }
 
-// entry is one that is in memory.
+// entry returns the place of an entry in memory.
 func (w *Writer) entry(number uint64) *entry { return &w.entries[w.place(number)] }
 
-// Next is the number to be offered next.
+// Next returns the number to offer next.
 func (w *Writer) Next() uint64 { return max(w.known, w.position) + 1 }
 
-// Position is the last number that the child's log has for good, as far as the writer knows.
+// Position returns the last number that the child's log has durably, as far as the writer knows.
 func (w *Writer) Position() uint64 { return w.position }
 
-// Offer hands over the entry of number Next, which the parent's log never takes back. Its bytes are
-// copied. An entry that the child has is ignored, so a member whose log lags behind may offer all
-// the same. ErrFull, ErrNumber, ErrTooLarge.
+// Offer hands over the entry with number Next, which the parent's log never takes back. It copies
+// the bytes. An entry that the child already has is ignored, so a member whose log lags behind may
+// still offer. Offer returns ErrFull, ErrNumber or ErrTooLarge.
 func (w *Writer) Offer(number uint64, payload []byte) error {
 	if number <= w.position {
 		return nil
@@ -255,7 +256,7 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 			w.config.EntryMax)
 	}
 	if number > w.known+1 {
-		// The child went past what this member had. What lies between was never in memory.
+		// The child is past what this member had. The entries between were never in memory.
 		if w.freed < w.known {
 			return ErrFull
 		}
@@ -279,8 +280,8 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 	return nil
 }
 
-// fit is where a record lies in a ring of that many bytes of which head were used since the
-// beginning, and how much is left out at the ring's end for that.
+// fit returns where a record lies in a ring of the given size of which head bytes were used since
+// the beginning, and how many bytes are skipped at the ring's end for that.
 func fit(head uint64, size, ring int) (offset, skip int) {
 	offset = int(head % uint64(ring))
 	if room := ring - offset; size > room {
@@ -289,7 +290,7 @@ func fit(head uint64, size, ring int) (offset, skip int) {
 	return offset, 0
 }
 
-// Tick says what time it is, in ticks.
+// Tick sets the time, in ticks.
 func (w *Writer) Tick(now uint64) {
 	w.now = max(w.now, now)
 	if due, waits := w.Deadline(); waits && w.now >= due && w.spread < w.known {
@@ -300,8 +301,8 @@ func (w *Writer) Tick(now uint64) {
 	}
 }
 
-// Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for
-// that.
+// Deadline returns when Tick takes over next if nothing else happens. It returns false if nothing
+// waits for that.
 func (w *Writer) Deadline() (tick uint64, ok bool) {
 	if w.position >= w.known || w.spread >= w.known || !w.config.Fault.takesOver() ||
 		!w.seat.taken() {
@@ -310,11 +311,11 @@ func (w *Writer) Deadline() (tick uint64, ok bool) {
 	return w.since + w.config.takeover(w.seat, w.position+1), true
 }
 
-// TookOver tells whether this member writes entries now that others were to write.
+// TookOver reports whether this member now writes entries that other members should write.
 func (w *Writer) TookOver() bool { return w.spread > w.position }
 
-// Writes gives what is to be written now, in this order to each carrier. The slice is valid until
-// the next call; the bytes until each write's completion was reported.
+// Writes returns the writes to post now. Post the writes to each carrier in this order. The slice
+// is valid until the next call, the bytes until each write's completion was reported.
 func (w *Writer) Writes() []Write {
 	w.writes = w.writes[:0]
 	if !w.seat.taken() {
@@ -328,7 +329,7 @@ func (w *Writer) Writes() []Write {
 	return w.writes
 }
 
-// fill writes into one ring what belongs there and has room.
+// fill writes into one ring the entries that belong there and have room.
 func (w *Writer) fill(o *outlet) {
 	for number := max(o.cursor, w.position) + 1; number <= w.known; number++ {
 		place := w.place(number)
@@ -342,19 +343,20 @@ func (w *Writer) fill(o *outlet) {
 	}
 }
 
-// mine tells whether this member writes an entry to a carrier now.
+// mine reports whether this member writes an entry to a carrier now.
 func (w *Writer) mine(o *outlet, number uint64) bool {
 	return number <= w.spread || w.config.eager(w.seat, number) && w.config.eager(o.seat, number)
 }
 
-// room tells whether an entry may be written into a ring: within what its carrier has places for,
-// and so that each entry that the child lacks up to the last one written there still fits in.
+// room reports whether an entry may be written into a ring. The entry must be within the places of
+// its carrier, and each entry that the child lacks, up to the last one written there, must still
+// fit.
 //
-// Of the ring's bytes, those that take part in the count are the records and skips not given back,
-// and the records of entries between the child's position and the largest number written here that
-// are not written here. They are kept below the ring's size less one record of the largest size. A
-// skip may add less than that, once: another one comes only after it was given back. So whatever is
-// written next fits, and at least a word stays free, by which the reader knows the end.
+// The bytes that count against the ring are the records and skips not yet released, and the records
+// of entries between the child's position and the largest number written here that are not written
+// here. They are kept at most at the ring's size less one record of the largest size. A skip may
+// add less than that, once: another one comes only after it was released. So whatever is written
+// next fits, and at least a word stays free, by which the reader recognises the end.
 func (w *Writer) room(o *outlet, number uint64) bool {
 	if o.count+2 > len(o.flying) || number > o.position+uint64(len(w.entries)) {
 		return false
@@ -396,9 +398,8 @@ func (w *Writer) write(o *outlet, number uint64) {
 	o.setWrote(w.place(number), true)
 }
 
-// extend makes an entry a part of the write before it, where its record follows that one's in
-// memory as in the ring. Since writes land from their first byte to their last, its reader sees no
-// difference.
+// extend adds an entry to the write before it, if its record follows that write both in memory and
+// in the ring. Writes land from their first byte to their last, so the reader sees no difference.
 func (w *Writer) extend(o *outlet, e *entry, number uint64, offset int) bool {
 	if len(w.writes) == 0 {
 		return false
