@@ -100,8 +100,8 @@ func TestRoomsCatches(t *testing.T) {
 	}
 }
 
-// checkRooms returns what is wrong with a table: a room without a purpose, a room that stands
-// twice, a room that may import one that is not above it.
+// checkRooms returns the errors in a table: a room without a purpose, a room that is listed twice,
+// a room that may import one that is not above it.
 func checkRooms(table []room) []string {
 	var broken []string
 	for i, r := range table {
@@ -148,8 +148,8 @@ func tableOf(rooms []room) string {
 	return b.String()
 }
 
-// replaceTable returns the document with another table between the two markers, each of which must
-// stand there once.
+// replaceTable returns the document with another table between the two markers. Each marker must
+// occur exactly once.
 func replaceTable(content, table string) (string, error) {
 	once := strings.Count(content, tableBegin) == 1 && strings.Count(content, tableEnd) == 1
 	before, rest, _ := strings.Cut(content, tableBegin)

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// elsewhere are folders whose contents nobody here wrote.
+// elsewhere are folders whose contents are not written by the project.
 var elsewhere = []string{".git", "node_modules", "dist", "bin", "test-results", "playwright-report"}
 
-// texts are the extensions of files that people write; a file without one is read where it is in
-// scripts or .ci.
+// texts are the extensions of files that the project writes. A file without an extension is read if
+// it is in scripts or .ci.
 var texts = []string{".go", ".ts", ".mjs", ".js", ".svelte", ".css", ".html", ".json", ".yaml",
 	".toml", ".proto", ".md", ".mod", ".sum", ".sh", ".npmrc"}
 
-// TestHouse holds the repository against the rules.
+// TestHouse checks the repository against the rules.
 func TestHouse(t *testing.T) {
 	t.Parallel()
 	files := read(t, "..")
@@ -38,7 +38,7 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// read gives the files of the repository at root.
+// read returns the files of the repository at root.
 func read(t *testing.T, root string) []file {
 	t.Helper()
 	var files []file

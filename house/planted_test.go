@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestPlantedBugsHaveTests holds the table of planted bugs to the code: each test that it names is
-// there.
+// TestPlantedBugsHaveTests checks that each test named in the table of planted bugs exists.
 func TestPlantedBugsHaveTests(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("../docs/design/planted-bugs.md")

@@ -3,26 +3,26 @@ package house
 // module is the path of the project's Go module.
 const module = "github.com/ledgerd/ledgerd"
 
-// room is one line of the house's table: a folder, with all folders in it that have no line of
-// their own.
+// room is one line of the house's table: a folder with all its subfolders, except for those that
+// have a line of their own.
 type room struct {
 	folder string
-	// purpose says in one line of ARCHITECTURE.md's table what the room does.
+	// purpose is the room's line in the table of ARCHITECTURE.md.
 	purpose string
-	// imports lists the rooms whose packages may be imported; "/..." at the end takes in the
-	// folders below. Each of them stands above in the table. A room may import itself.
+	// imports lists the rooms whose packages the room may import; "/..." at the end includes the
+	// folders below. Each of them is above the room in the table. A room may import itself.
 	imports []string
-	// modules lists what may be imported from outside, as prefixes of import paths. The standard
-	// library is free, except to pure rooms.
+	// modules lists the allowed outside imports, as prefixes of import paths. The standard library
+	// is allowed, except in pure rooms.
 	modules []string
 	// pure rooms do no I/O and have no clock, random source or goroutine.
 	pure bool
-	// except lists what a pure room imports all the same, because it uses only what is harmless
-	// of it.
+	// except lists impure packages that a pure room may import, because it uses only harmless parts
+	// of them.
 	except []string
 }
 
-// rooms is the table, from the foundations up. ARCHITECTURE.md shows it:
+// rooms is the table, from the foundations up. ARCHITECTURE.md shows it. Update it with:
 //
 //	go test ./house -run Rooms -write
 var rooms = []room{
@@ -310,18 +310,19 @@ var rooms = []room{
 	},
 }
 
-// impure lists the standard packages that a pure room must not import, with all below them.
+// impure lists the standard packages that a pure room must not import, including all packages below
+// them.
 var impure = []string{
 	"time", "math/rand", "crypto/rand", "net", "os", "log", "io/fs", "io/ioutil", "syscall",
 	"embed", "sync", "context", "testing",
 }
 
-// durations are what a pure room may use of package time.
+// durations are the names that a pure room may use of package time.
 var durations = []string{
 	"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
 }
 
-// emptyNames are names that say nothing about what a package is.
+// emptyNames are package names without a meaning.
 var emptyNames = map[string]bool{
 	"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "manager": true,
 	"misc": true,

@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// file is one source file, by its path from the root of the repository, with slashes.
+// file is one source file, with its slash-separated path from the root of the repository.
 type file struct {
 	path    string
 	content []byte
 }
 
-// fileLinesMax is where a file becomes a crowd.
+// fileLinesMax is the greatest number of lines of a file.
 const fileLinesMax = 900
 
 // goFile is a parsed Go file.
@@ -76,7 +76,7 @@ func check(files []file) []string {
 	return broken
 }
 
-// roomOf finds the line of the table with the longest folder that holds this one.
+// roomOf returns the line of the table with the longest folder that contains this one.
 func roomOf(folder string) (room, bool) {
 	var found room
 	for _, r := range rooms {
@@ -96,15 +96,15 @@ func covers(entry, folder string) bool {
 	return folder == entry
 }
 
-// hasPrefixPath reports whether name is prefix or lies below it.
+// hasPrefixPath reports whether name equals prefix or is below it.
 func hasPrefixPath(name, prefix string) bool {
 	return name == prefix || strings.HasPrefix(name, prefix+"/")
 }
 
-// servesTests reports whether a package is there for tests.
+// servesTests reports whether a package exists for tests only.
 func servesTests(folder string) bool { return strings.HasSuffix(path.Base(folder), "test") }
 
-// checkImports judges one file that is no test: the table, and what pure rooms must not touch.
+// checkImports checks one non-test file against the table and the limits of pure rooms.
 func checkImports(f goFile) []string {
 	var broken []string
 	r, ok := roomOf(f.folder)
@@ -165,7 +165,7 @@ func checkImports(f goFile) []string {
 	return broken
 }
 
-// checkPackage judges what concerns a package as a whole: its name and its story.
+// checkPackage checks a package as a whole: its name and its package comment.
 func checkPackage(files []goFile) []string {
 	var broken []string
 	told, generated, source := false, true, ""
@@ -193,8 +193,8 @@ func checkPackage(files []goFile) []string {
 	return broken
 }
 
-// checkComments asks for a comment at every exported name: types, functions, methods of exported
-// types, constants and variables. A group's comment serves all in it.
+// checkComments requires a comment for every exported name: types, functions, methods of exported
+// types, constants and variables. A group's comment covers the whole group.
 func checkComments(f goFile) []string {
 	var broken []string
 	missing := func(name *ast.Ident, kind string) {
@@ -231,7 +231,7 @@ func checkComments(f goFile) []string {
 	return broken
 }
 
-// receiver gives the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(expression ast.Expr) string {
 	for {
 		switch e := expression.(type) {
@@ -249,7 +249,7 @@ func receiver(expression ast.Expr) string {
 	}
 }
 
-// The words that must not be found are put together here, so that this file passes its own test.
+// The forbidden words are assembled from parts, so that this file passes its own test.
 var (
 	openEnd     = regexp.MustCompile(`\b(?:` + "TO" + `DO|` + "FIX" + `ME)\b`)
 	machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:,(<>])/(?:" + "wo" + "rk|" + "ro" + "ot|" +
@@ -258,10 +258,10 @@ var (
 		"\\bpro" + `xy\.|@[a-z-]+:` + "regis" + "try")
 )
 
-// lockFiles say what to fetch, and must not say from where.
+// lockFiles name versions to fetch. They must not name a host to fetch from.
 var lockFiles = []string{"package-lock.json", "go.sum", "go.mod", ".npmrc"}
 
-// checkText judges any text: its length, open ends, and paths and hosts of one machine.
+// checkText checks any text: its length, open ends, and paths and hosts of one machine.
 func checkText(f file) []string {
 	var broken []string
 	find := func(pattern *regexp.Regexp, rule string) {

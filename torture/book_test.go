@@ -16,11 +16,11 @@ import (
 var wholeFlag = flag.Bool("whole", false, "import the whole of the real input into several "+
 	"shards, and not its beginning")
 
-// bookLines are the beginning of the real input; the first entry that spends is among the first
-// 200.
+// bookLines is the number of lines of the real input that are imported. Its first entry with a
+// spending is among the first 200.
 const bookLines = 2_000
 
-// The test's book: shard s has the nodes from s*bookNodes on.
+// The test's book. The nodes of shard s begin with number s*bookNodes.
 const bookShards, bookNodes = 4, 3
 
 // newBook makes a ledger of several shards, and starts its nodes.
@@ -36,7 +36,7 @@ func newBook(t *testing.T) *shard {
 	return s
 }
 
-// membersOf are the nodes of a shard.
+// membersOf returns the nodes of a shard.
 func membersOf(shard int) []int {
 	which := make([]int, bookNodes)
 	for i := range which {
@@ -45,7 +45,7 @@ func membersOf(shard int) []int {
 	return which
 }
 
-// readBeginning is the real input, or the beginning of it, or the excerpt where it is not there.
+// readBeginning returns the real input, or the beginning of it, or the excerpt if it is missing.
 func readBeginning(t *testing.T) input {
 	t.Helper()
 	file, err := os.Open(realInput)
@@ -79,8 +79,8 @@ func readBeginning(t *testing.T) input {
 	return readInputOf(t, beginning)
 }
 
-// settled waits until every shard's nodes hold the same chain, in which nothing waits for another
-// shard, and gives the chains' heights and how many transactions they have.
+// settled waits until the nodes of every shard hold the same chain, in which nothing waits for
+// another shard. It returns the chains' heights and their total number of transactions.
 func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
 	s.t.Helper()
 	for again := true; again; {
@@ -106,8 +106,8 @@ func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
 	return heights, total
 }
 
-// TestImportOverShards imports real input into four shards of three processes, whose accounts are
-// spread over eight organisations, while nodes and a whole shard are killed.
+// TestImportOverShards imports real input into four shards of three processes while nodes and a
+// whole shard are killed. The accounts are spread over eight organisations.
 func TestImportOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -134,10 +134,10 @@ func TestImportOverShards(t *testing.T) {
 	t.Logf("the chains end with blocks %v and have %d transactions", heights, total)
 	for shard := range bookShards {
 		_, balances := s.exports(membersOf(shard)[:2]...)
-		in.matches(t, balances) // each node tells those of all shards
+		in.matches(t, balances) // each node exports the balances of all shards
 	}
 
-	// The same import again, from another machine with the same key, adds nothing.
+	// Running the same import again, from another machine with the same key, adds nothing.
 	if err := os.RemoveAll(filepath.Join(folder, "state")); err != nil {
 		t.Fatal(err)
 	}

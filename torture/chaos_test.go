@@ -27,25 +27,27 @@ var chaosFlag = flag.Duration("chaos", 0,
 
 // Chaos.
 //
-// Clients at several nodes move money and set a record with each transaction, and want it durable,
-// while a seed decides what happens to the nodes: kill -9, cuts of power, torn writes, dying disks,
-// homes that are wiped or replaced by older copies, pauses, joins and leaves. Each disturbance ends
-// with all members running; then they have to order together, and what was ordered has to become
-// durable, before the next one. Between, no more than a minority of the disks forgets.
+// Clients at several nodes move money and set a record with each transaction, and wait until it is
+// durable. Meanwhile a seed selects disturbances: kill -9, power failures, torn writes, dying
+// disks, homes that are wiped or replaced by older copies, pauses, joins and leaves. At the end of
+// each disturbance all members run. Before the next one, they have to order together, and
+// everything ordered has to become durable. Between these points, at most a minority of the disks
+// forgets.
 //
-// The judge wants every acknowledged record at the end, balances that agree with the records, nodes
-// that say why they wait, and none that says that it is ready without a group.
+// At the end, every acknowledged record must exist, and the balances must agree with the records.
+// Nodes that wait must always give a reason, and no node without a group may report that it is
+// ready.
 
 const (
 	chaosNodes   = 5
 	chaosMost    = 6 // members
 	chaosLeast   = 4
 	chaosWriters = 6
-	// onlyWaiting is how long nodes are watched that must not order.
+	// onlyWaiting is how long the test watches nodes that must not order.
 	onlyWaiting = 2 * time.Second
 )
 
-// chaos is one run.
+// chaos is the state of one run.
 type chaos struct {
 	*shard
 	random  *rand.Rand
@@ -55,7 +57,7 @@ type chaos struct {
 	stops   []func()
 }
 
-// disturbance is one thing that happens.
+// disturbance is one kind of disturbance.
 type disturbance struct {
 	name   string
 	weight int
@@ -75,7 +77,7 @@ var disturbances = []disturbance{
 	{"leave", 2, (*chaos).leaveOne},
 }
 
-// TestChaos mixes all that can happen to nodes and their disks. See above.
+// TestChaos mixes everything that can happen to nodes and their disks. See above.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	length := *chaosFlag
@@ -147,7 +149,7 @@ func chaosAccount(writer int) string { return "account-" + strconv.Itoa(writer) 
 type payer struct {
 	*party
 	number, tried int
-	kept          []int // the records that were acknowledged as durable
+	kept          []int // the records acknowledged as durable
 }
 
 func (p *payer) record(k int) string { return fmt.Sprintf("payer-%d-%d", p.number, k) }
@@ -165,8 +167,8 @@ func (p *payer) live(ctx context.Context) {
 	}
 }
 
-// judge wants all acknowledged records of a payer, and its account to hold as much as it has
-// records.
+// judge checks that all acknowledged records of a payer exist, and that its account holds as much
+// as it has records.
 func (c *chaos) judge(p *payer) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -221,7 +223,7 @@ func (c *chaos) draw() disturbance {
 	panic("unreachable")
 }
 
-// some are a few of the members, at least one, in any order.
+// some returns up to most of the members, at least one, in any order.
 func (c *chaos) some(most int) []int {
 	shuffled := c.shuffled(c.present)
 	return shuffled[:1+c.random.IntN(most)]
@@ -235,12 +237,12 @@ func (c *chaos) shuffled(which []int) []int {
 
 func (c *chaos) minority() int { return (len(c.present) - 1) / 2 }
 
-// moment waits for up to so many milliseconds.
+// moment waits for less than the given number of milliseconds.
 func (c *chaos) moment(most int) {
 	<-time.After(time.Duration(c.random.IntN(most)) * time.Millisecond)
 }
 
-// tearing is a source of chance for torn writes, now and then.
+// tearing returns the random source for torn writes, or nil, at random.
 func (c *chaos) tearing() *rand.Rand {
 	if c.random.IntN(2) == 0 {
 		return nil
@@ -248,7 +250,7 @@ func (c *chaos) tearing() *rand.Rand {
 	return c.random
 }
 
-// again starts nodes in any order, with pauses.
+// again starts nodes in any order, with pauses between them.
 func (c *chaos) again(which []int) {
 	for _, i := range c.shuffled(which) {
 		c.start(i)
@@ -256,7 +258,7 @@ func (c *chaos) again(which []int) {
 	}
 }
 
-// settled waits until all that is ordered now is durable, as every member knows.
+// settled waits until everything ordered so far is durable, and every member knows it.
 func (c *chaos) settled() {
 	c.t.Helper()
 	height := uint64(0)
@@ -308,9 +310,9 @@ func (c *chaos) dyingDiskSomewhere() {
 	c.start(victim)
 }
 
-// forget has a minority of the disks forget while none or all of the others are down, too, and
-// starts any of the nodes first. As long as those do not remember in a majority, they order
-// nothing.
+// forget makes a minority of the disks forget while none or all of the other nodes are down, too.
+// Then it starts any of the nodes first. They must order nothing until a majority that remembers
+// runs.
 func (c *chaos) forget() {
 	losers := c.some(c.minority())
 	down := slices.Clone(losers)
@@ -365,7 +367,7 @@ func (c *chaos) pause() {
 	c.signal(syscall.SIGCONT, victims...)
 }
 
-// pauseAndCut cuts the power of any of the nodes while others are paused.
+// pauseAndCut cuts the power of some nodes while others are paused.
 func (c *chaos) pauseAndCut() {
 	paused := c.some(c.minority())
 	victims := slices.DeleteFunc(c.some(len(c.present)), func(i int) bool {
@@ -381,7 +383,7 @@ func (c *chaos) pauseAndCut() {
 	c.signal(syscall.SIGCONT, paused...)
 }
 
-// copySome keeps copies of homes, for later.
+// copySome keeps copies of homes for later.
 func (c *chaos) copySome() {
 	victims := c.some(c.minority())
 	c.t.Logf("          %v", victims)
@@ -393,7 +395,7 @@ func (c *chaos) copySome() {
 	c.start(victims...)
 }
 
-// joinOne has a node join, which is killed or loses its power while it does, or is left alone.
+// joinOne lets a node join. Meanwhile the node is killed, loses its power, or is left alone.
 func (c *chaos) joinOne() {
 	if len(c.present) >= chaosMost {
 		c.leaveOne()
@@ -418,7 +420,7 @@ func (c *chaos) joinOne() {
 	c.present = append(c.present, joiner)
 }
 
-// leaveOne has a member leave, whose node ends.
+// leaveOne lets a member leave. Its node ends.
 func (c *chaos) leaveOne() {
 	if len(c.present) <= chaosLeast {
 		c.joinOne()
@@ -439,7 +441,7 @@ func (c *chaos) leaveOne() {
 	c.processes[leaver] = nil
 }
 
-// operate changes the membership, as soon as the members take the change.
+// operate changes the membership, as soon as the members accept the change.
 func (c *chaos) operate(arguments ...string) {
 	c.t.Helper()
 	arguments = append([]string{"cluster"}, arguments...)

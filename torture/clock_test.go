@@ -21,7 +21,8 @@ const (
 	thirtyYears = 30 * aYear
 )
 
-// moveClock moves a node's clock, whether it runs or not: to so far from the machine's.
+// moveClock sets a node's clock to the given offset from the machine's, whether the node runs or
+// not.
 func (s *shard) moveClock(i int, offset time.Duration) {
 	s.t.Helper()
 	path := filepath.Join(s.homes[i].Dir, "clock-offset")
@@ -33,14 +34,14 @@ func (s *shard) moveClock(i int, offset time.Duration) {
 	}
 }
 
-// clockReport is what `ledgerd status --json` says of a node's clock.
+// clockReport is a node's clock in the output of `ledgerd status --json`.
 type clockReport struct {
 	Name          string `json:"name"`
 	ClockOffsetMS *int64 `json:"clock_offset_ms"`
 	ClockWarning  string `json:"clock_warning"`
 }
 
-// clockStatus is what a node says of its own clock.
+// clockStatus returns a node's report about its own clock.
 func (s *shard) clockStatus(i int) (clockReport, error) {
 	s.t.Helper()
 	var report struct {
@@ -58,7 +59,7 @@ func (s *shard) clockStatus(i int) (clockReport, error) {
 	return clockReport{}, errors.New("it does not report itself")
 }
 
-// warned waits until a node says that its clock is off by about an offset.
+// warned waits until a node reports that its clock is off by about the given offset.
 func (s *shard) warned(i int, offset time.Duration) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("node %d says that its clock is %v off", i, offset), func() error {
@@ -94,8 +95,8 @@ func (s *shard) confirmed(which ...int) {
 	})
 }
 
-// dated writes through a node, and gives the time of the block that holds it. No block is ahead of
-// the machine's clock by more than what members confirm.
+// dated writes through a node, and returns the time of the block that contains the write. No block
+// may be ahead of the machine's clock by more than members confirm.
 func (s *shard) dated(acme *party, i int, what string) time.Time {
 	s.t.Helper()
 	status := acme.at(s.clientOf(i)).post(s.t, acme.put("time", what),
@@ -133,7 +134,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// wrongClock is a life of a shard whose last node has a wrong clock.
+// wrongClock tests a shard whose last node has a wrong clock.
 func wrongClock(t *testing.T, moved string, nodes int) {
 	s := newShard(t, nodes)
 	s.program = moved

@@ -24,14 +24,14 @@ var dipFlag = flag.Bool("dip", false, "measure the throughput while nodes crash,
 
 const (
 	dipBin     = 100 * time.Millisecond
-	dipBefore  = 2 * time.Second // what is usual is taken from
-	dipAfter   = 2 * time.Second // how long is looked on after the group is as it should be
-	dipShown   = 8 * time.Second // of which the bins are printed
+	dipBefore  = 2 * time.Second // the time from which the usual rate is taken
+	dipAfter   = 2 * time.Second // how long the measurement goes on after the group is restored
+	dipShown   = 8 * time.Second // the time for which the bins are printed
 	dipPace    = 50 * time.Millisecond
-	dipWriters = 4 // at each node that is asked
+	dipWriters = 4 // at each of the nodes used
 )
 
-// meter remembers when transactions were acknowledged.
+// meter records the times of acknowledgements.
 type meter struct {
 	mutex sync.Mutex
 	acks  []time.Time
@@ -43,7 +43,7 @@ func (m *meter) add() {
 	m.acks = append(m.acks, time.Now())
 }
 
-// between are the acknowledgements in a span of time, in their order.
+// between returns the acknowledgements in a span of time, in order.
 func (m *meter) between(from, to time.Time) (acks []time.Time) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -65,19 +65,19 @@ func (m *meter) bins(from, to time.Time) []int {
 	return bins
 }
 
-// dip is what an event did to the throughput.
+// dip describes the effect of an event on the throughput.
 type dip struct {
 	event  string
-	usual  int           // acknowledgements in a bin before it, the median
-	pause  time.Duration // the longest time without any
-	below  time.Duration // in bins with less than half of what is usual
+	usual  int           // acknowledgements in a bin before the event, the median
+	pause  time.Duration // the longest time without any acknowledgement
+	below  time.Duration // the time in bins with less than half of usual
 	lowest int           // of a bin
-	until  time.Duration // from the event until the group was as it should be
-	bins   []int         // from half a second before the event on
+	until  time.Duration // from the event until the group was restored
+	bins   []int         // from half a second before the event
 }
 
-// measure looks at the throughput from an event on, until the group is as it should be and for a
-// while after.
+// measure measures the throughput around an event, until the group is restored and for a while
+// after.
 func (m *meter) measure(event string, do func()) dip {
 	<-time.After(dipBefore)
 	at := time.Now()
@@ -104,8 +104,8 @@ func (m *meter) measure(event string, do func()) dip {
 	return d
 }
 
-// paced writes records as fast as its pace says, one at a time, until ctx ends; what a pause held
-// up it makes up for.
+// paced writes records one at a time at its pace until ctx ends. It catches up on writes that a
+// pause delayed.
 func (p *party) paced(ctx context.Context, name string, acknowledged func()) {
 	next := time.Now()
 	for k := 0; ctx.Err() == nil; k++ {
@@ -123,9 +123,9 @@ func (p *party) paced(ctx context.Context, name string, acknowledged func()) {
 	}
 }
 
-// TestDip measures what figure 5.11 of the dissertation shows, with real processes: five nodes, of
-// which one crashes and comes back; a sixth joins, and leaves. It judges nothing but that the
-// ledger goes on.
+// TestDip measures, with real processes, what figure 5.11 of the dissertation shows. One of five
+// nodes crashes and comes back; a sixth joins, and leaves. The test checks only that the ledger
+// goes on.
 //
 //	go test ./torture -run TestDip -dip -rounds 3 -v
 func TestDip(t *testing.T) {
@@ -173,7 +173,7 @@ func TestDip(t *testing.T) {
 		"every %v each\n%s", dipBin, dipWriters, dipPace, dipTable(dips))
 }
 
-// pacedWriters has writers write at the first nodes, until stop.
+// pacedWriters runs writers at the first nodes, until stop.
 func (s *shard) pacedWriters(nodes int) (m *meter, stop func()) {
 	acme := s.newParty("acme", []string{"cash"}, 0)
 	m = new(meter)
@@ -188,10 +188,10 @@ func (s *shard) pacedWriters(nodes int) (m *meter, stop func()) {
 	return m, func() { cancel(); running.Wait() }
 }
 
-// TestDipOfSilence measures how long nobody's writes are acknowledged when the disk of one of five
-// nodes fills to the last byte, when its process is silent, and when its machine is: nothing comes
-// from it, and nothing that is sent to it is answered. Each home is on a volume of its own. It
-// judges nothing but that the ledger goes on.
+// TestDipOfSilence measures how long no write is acknowledged when the disk of one of five nodes
+// fills to the last byte, when its process is silent, and when its machine is silent: it sends
+// nothing, and answers nothing. Each home is on a volume of its own. The test checks only that the
+// ledger goes on.
 //
 //	go test ./torture -run TestDipOfSilence -dip -rounds 5 -v
 func TestDipOfSilence(t *testing.T) {
@@ -238,7 +238,7 @@ func TestDipOfSilence(t *testing.T) {
 		dipBin, dipWriters, dipPace, dipTable(dips))
 }
 
-// allocate takes all the space that is left on a disk, at once.
+// allocate takes all the free space of a disk at once.
 func allocate(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Create(path)
@@ -260,8 +260,8 @@ func without(all []int, one int) []int {
 	return slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == one })
 }
 
-// dipTable has a line an event with the median of all rounds and the worst of them, and below it
-// what was counted.
+// dipTable returns a line for each event with the median of all rounds and the worst of them, and
+// the counts below it.
 func dipTable(dips []dip) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%-34s %7s %10s %18s %18s %8s %20s\n", "median (worst)", "rounds",

@@ -20,11 +20,11 @@ const (
 	reserveBytes = 24 << 20
 )
 
-// smallReserve has a node keep as little of its disk free as fits on a small one.
+// smallReserve makes a node keep little space free, so that it can use a small disk.
 var smallReserve = fmt.Sprintf("LEDGERD_NODE_STORE_RESERVE_BYTES=%d", reserveBytes)
 
-// moveToSmallDisk puts a node's home on a file system of its own, which is small. It skips the test
-// where that is not allowed.
+// moveToSmallDisk moves a node's home to a small file system of its own. It skips the test if that
+// is not allowed.
 func (s *shard) moveToSmallDisk(i int) {
 	s.t.Helper()
 	dir := s.homes[i].Dir
@@ -50,7 +50,8 @@ func (s *shard) moveToSmallDisk(i int) {
 	}
 }
 
-// fill makes a file longer until so many bytes are left on its disk; 0 means to the last byte.
+// fill extends a file until the given number of bytes is left on its disk; 0 means to the last
+// byte.
 func fill(t *testing.T, path string, left uint64) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -87,8 +88,8 @@ func TestFullDisk(t *testing.T) {
 	here := acme.at(s.clientOf(full))
 	here.post(t, here.put("first", "1"), ledgerdv1.Level_LEVEL_DURABLE)
 
-	// The disk is full while nothing is written, and the group changes: what the full node would
-	// have to promise for that, it cannot write down. So it takes no part, and lives.
+	// The disk is full without any writes, and the group changes. The full node cannot write down
+	// the promises for that. So it takes no part, but stays alive.
 	big := filepath.Join(s.homes[full].Dir, "big")
 	s.same(s.all()...)
 	fill(t, big, 0)
@@ -113,7 +114,7 @@ func TestFullDisk(t *testing.T) {
 	fill(t, big, reserveBytes/2)
 	begun := time.Now()
 
-	// It refuses writes, and says why.
+	// It refuses writes, and gives the reason.
 	short, err := client.New(s.urls(full), client.Options{Tries: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -141,11 +142,11 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the full node's state does not say that its disk is full: %v", state)
 	}
 
-	// What another program takes after that, to the last byte, does it no harm: the reserve is for
-	// what was under way.
+	// If another program then takes the space to the last byte, that does no harm: the reserve is
+	// for the writes that were under way.
 	fill(t, big, 0)
 
-	// The others go on, it serves reads and lives.
+	// The others go on. The full node serves reads and stays alive.
 	from, err := s.state(1)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the full node does not serve reads: %v, %v", answer, err)
 	}
 
-	// With space it comes back by itself.
+	// With free space it comes back by itself.
 	if err := os.Remove(big); err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +183,12 @@ func TestFullDisk(t *testing.T) {
 }
 
 // TestDiskFillsWhileEonChanges fills a node's disk at several moments around a change of the group,
-// without traffic. When there is space again, the node is back in the group, though nothing is
-// written that would show the others that it is there.
+// without traffic. Once there is space again, the node returns to the group, although no write
+// shows the others that it is there.
 func TestDiskFillsWhileEonChanges(t *testing.T) {
 	t.Parallel()
 	const full, other = 0, 3
-	// milliseconds after the other node starts
+	// The offsets are relative to the start of the other node, in milliseconds.
 	moments := []time.Duration{-100, 0, 20, 100, 400, 1500}
 	if testing.Short() {
 		moments = moments[1:3]

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// refusal wants a run of the program to fail with a status, and with messages that contain all
-// parts, and no stack.
+// refusal checks that a run of the program fails with the given status, and that its messages
+// contain all parts and no stack.
 func refusal(t *testing.T, status int, parts []string, arguments ...string) {
 	t.Helper()
 	o := ledgerd(t, arguments...)
@@ -33,7 +33,7 @@ func refusal(t *testing.T, status int, parts []string, arguments ...string) {
 	}
 }
 
-// occupy takes an address until the test ends.
+// occupy listens on an address until the test ends.
 func occupy(t *testing.T, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -55,7 +55,7 @@ func rewrite(t *testing.T, path string, change func(text []byte) []byte) {
 	}
 }
 
-// TestEnvironment starts a node where it cannot run.
+// TestEnvironment starts a node in environments where it cannot run.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -146,16 +146,15 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestForeignData starts a node on a home whose data folder belongs to another chain, and one node
-// twice.
+// TestForeignData starts a node in a home whose data folder belongs to another chain, and a node
+// that already runs.
 func TestForeignData(t *testing.T) {
 	t.Parallel()
 	s, other := newRunningShard(t, 1), newShard(t, 1)
 	s.newParty("acme", []string{"cash"}, 0)
 	h := s.homes[0]
 
-	// The node runs already: its port is taken, and if the second one had another, its folder would
-	// be.
+	// The node runs already: its port is in use. With another port, its folder would be in use.
 	refusal(t, 1, []string{"cannot listen", h.Config.API.Listen}, "start", "--home", h.Dir)
 	rewrite(t, filepath.Join(h.Dir, home.ConfigFile), func(text []byte) []byte {
 		return []byte(strings.ReplaceAll(string(text), h.Config.API.Listen, "127.0.0.1:0"))
@@ -178,9 +177,9 @@ func TestForeignData(t *testing.T) {
 	refusal(t, 1, []string{"no blocks", h.Dir}, "verify", "--home", h.Dir)
 }
 
-// TestDamagedData flips bits in a stopped node's files, one place at a time. Whatever is hit:
-// either nothing changed for a reader, or the program says that the folder is damaged. It never
-// gives out other bytes, and never crashes.
+// TestDamagedData flips bits in a stopped node's files, one place at a time. Wherever the bit is,
+// either nothing changes for a reader, or the program reports that the folder is damaged. It never
+// exports other bytes, and never crashes.
 func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	places := 4
@@ -214,7 +213,7 @@ func TestDamagedData(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// files are made longer than what is in them
+		// Files are longer than their contents.
 		used := len(strings.TrimRight(string(text), "\x00"))
 		if used == 0 {
 			return nil
@@ -251,8 +250,8 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// damaged tells whether the program finds a home damaged, and wants it to give out nothing but the
-// truth.
+// damaged reports whether the program finds a home damaged. It checks that the program exports
+// nothing but the true bytes.
 func damaged(t *testing.T, h *home.Home, blocks, balances string) bool {
 	t.Helper()
 	for _, export := range []struct {
@@ -285,8 +284,8 @@ func crashed(t *testing.T, o outcome) {
 	}
 }
 
-// TestDamagedComesBack has one node of a shard damaged: it says which block and what to do; when
-// that is done, it comes back with the same chain.
+// TestDamagedComesBack damages one node of a shard. The node names the block and the remedy. After
+// the remedy, it comes back with the same chain.
 func TestDamagedComesBack(t *testing.T) {
 	t.Parallel()
 	s := newRunningShard(t, 3)

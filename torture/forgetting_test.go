@@ -20,16 +20,17 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// beginning is for how long looks at a node may miss the group that it is ready in: each look is at
-// another moment than the question whether it is ready.
+// beginning is the time for which a ready node may seem to have no group: its state and its
+// readiness are asked at different moments.
 const beginning = time.Second
 
-// idle is how long nodes are watched that must not order. They used to go on after four seconds.
+// idle is how long the test watches nodes that must not order. They used to go on after four
+// seconds.
 const idle = 6 * time.Second
 
-// TestDurableSurvivesForgottenDisks has a minority of the disks forget what it acknowledged, and
-// starts it first, together with disks that never had it. They must not go on without the node
-// that remembers.
+// TestDurableSurvivesForgottenDisks makes a minority of the disks forget what they acknowledged. It
+// starts their nodes first, together with nodes whose disks never had it. They must not go on
+// without the node that remembers.
 func TestDurableSurvivesForgottenDisks(t *testing.T) {
 	t.Parallel()
 	removeData := func(s *shard, i int) { s.remove(s.homes[i].Data()) }
@@ -37,7 +38,7 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 		name   string
 		nodes  int
 		behind []int // killed before the writes
-		losers []int // whose disks forget; what is left remembers, and starts last
+		losers []int // whose disks forget; the remaining node remembers, and starts last
 		older  bool  // the losers' homes are copied before the writes
 		forget func(s *shard, i int)
 	}{
@@ -105,8 +106,8 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutItsPromises removes what a node promised while the others run. The node must not
-// act on its own: it comes back by way of the others, and says that it is ready only when it is.
+// TestNodeWithoutItsPromises removes a node's promises while the others run. The node must not act
+// on its own: it comes back through the others, and reports that it is ready only when it is.
 func TestNodeWithoutItsPromises(t *testing.T) {
 	t.Parallel()
 	const nodes, forgetful = 5, 4
@@ -160,7 +161,7 @@ func (s *shard) remove(path string) {
 
 func (s *shard) copyPath(i int) string { return filepath.Join(s.dir, "copy-of-"+testnet.Name(i)) }
 
-// copyHome copies the home of a node that does not run, in place of what was copied there before.
+// copyHome copies the home of a stopped node, and replaces any earlier copy.
 func (s *shard) copyHome(i int, to string) {
 	s.t.Helper()
 	s.remove(to)
@@ -169,7 +170,7 @@ func (s *shard) copyHome(i int, to string) {
 	}
 }
 
-// restore puts a copy in the place of a home. The folder itself stays, since it may be a mount.
+// restore replaces a home by a copy. The folder itself stays, since it may be a mount.
 func (s *shard) restore(i int, from string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.homes[i].Dir)
@@ -184,7 +185,7 @@ func (s *shard) restore(i int, from string) {
 	}
 }
 
-// writeFor has clients write at nodes for a while, and gives what they were promised.
+// writeFor lets clients write at nodes for a while, and returns the promises that they got.
 func (s *shard) writeFor(while time.Duration, owner *party, name string, at ...int) []promise {
 	s.t.Helper()
 	stop := s.writers(owner, name, at...)
@@ -192,8 +193,8 @@ func (s *shard) writeFor(while time.Duration, owner *party, name string, at ...i
 	return stop()
 }
 
-// waiting wants nodes to order nothing for a while, and to say what they wait for; nobody has to
-// give up those that are away. It returns what they said last.
+// waiting checks that nodes order nothing for a while, and give the reason why they wait. The
+// reason must not advise to give up the nodes that are away. It returns the last reasons.
 func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string) {
 	s.t.Helper()
 	said = map[int]string{}
@@ -202,7 +203,7 @@ func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string)
 		for _, i := range which {
 			state, err := s.state(i)
 			if err != nil {
-				continue // it has not begun to serve
+				continue // it does not serve yet
 			}
 			switch said[i] = state.GetReason(); {
 			case state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING:
@@ -223,8 +224,8 @@ func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string)
 	return said
 }
 
-// waitingForOthers is waiting where the nodes have had the time to find out who is away, and say
-// so.
+// waitingForOthers is like waiting, after the nodes have had the time to detect which members are
+// away. The reasons must name these members.
 func (s *shard) waitingForOthers(while time.Duration, which ...int) {
 	s.t.Helper()
 	for i, reason := range s.waiting(while, which...) {
@@ -234,10 +235,10 @@ func (s *shard) waitingForOthers(while time.Duration, which ...int) {
 	}
 }
 
-// unreachable finds the members that a reason names as unreachable.
+// unreachable matches the members that a reason names as unreachable.
 var unreachable = regexp.MustCompile(`members? ([0-9, ]+) unreachable`)
 
-// namesAway wants a reason to name members as unreachable, and none that runs.
+// namesAway checks that a reason names members as unreachable, and none that runs.
 func namesAway(reason string, run []int) error {
 	found := unreachable.FindStringSubmatch(reason)
 	if found == nil {
@@ -251,7 +252,7 @@ func namesAway(reason string, run []int) error {
 	return nil
 }
 
-// noneAside wants no node to have set blocks aside.
+// noneAside checks that no node has set blocks aside.
 func (s *shard) noneAside() {
 	s.t.Helper()
 	for i, h := range s.homes {
@@ -262,15 +263,15 @@ func (s *shard) noneAside() {
 	}
 }
 
-// watchReady watches nodes until it is stopped. One that says that it is ready orders with at least
-// so many members, and one that does not order says why.
+// watchReady watches nodes until it is stopped. A node that reports that it is ready must order
+// with at least the given number of members. A node that does not order must give a reason.
 func (s *shard) watchReady(members int, which ...int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, i := range which {
 		node, url := s.nodes[i], testnet.URL(s.homes[i])
 		running.Go(func() {
-			grouped := time.Now() // when it was last not ready, or had a group
+			grouped := time.Now() // the last time when it was not ready, or had a group
 			for ; ctx.Err() == nil; <-time.After(lookEvery) {
 				state, err := node.Node(ctx)
 				if err != nil {
@@ -298,7 +299,7 @@ func (s *shard) watchReady(members int, which ...int) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// reasonGiven wants a reason of a node that does not order.
+// reasonGiven checks that a node that does not order gives a reason.
 func reasonGiven(state *ledgerdv1.NodeState) error {
 	if state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING && state.GetReason() == "" {
 		return fmt.Errorf("it does not order and does not say why: %v", state)
@@ -306,7 +307,7 @@ func reasonGiven(state *ledgerdv1.NodeState) error {
 	return nil
 }
 
-// askReady asks a node's /readyz, whose status and body have to agree.
+// askReady asks a node's /readyz. The status and the body have to agree.
 func askReady(ctx context.Context, url string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

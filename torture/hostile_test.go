@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// garbage is random bytes.
+// garbage returns random bytes.
 func garbage(random *rand.Rand, size int) []byte {
 	bytes := make([]byte, size)
 	for i := range bytes {
@@ -28,7 +28,7 @@ func garbage(random *rand.Rand, size int) []byte {
 	return bytes
 }
 
-// peersOf are the members of a shard as the fabric wants them, but one.
+// peersOf returns the members of a shard in the form for the fabric, without member but.
 func (s *shard) peersOf(t *testing.T, but int) (ids []rdmanet.PeerID,
 	members map[rdmanet.PeerID]string) {
 	t.Helper()
@@ -45,7 +45,7 @@ func (s *shard) peersOf(t *testing.T, but int) (ids []rdmanet.PeerID,
 	return ids, members
 }
 
-// unharmed wants these nodes to live, to order, and to take writes.
+// unharmed checks that these nodes are alive, order, and take writes.
 func (s *shard) unharmed(p *party, name string, which ...int) {
 	s.t.Helper()
 	s.alive(which...)
@@ -56,7 +56,7 @@ func (s *shard) unharmed(p *party, name string, which ...int) {
 	s.alive(which...)
 }
 
-// TestHostileBytes throws raw bytes at all doors, and calls as a stranger with a key that is no
+// TestHostileBytes sends raw bytes to all ports, and connects as a stranger with a key that is no
 // member's.
 func TestHostileBytes(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestHostileBytes(t *testing.T) {
 				if err := connection.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 					t.Fatal(err)
 				}
-				// the other side may hang up in the middle, and should
+				// The other side may hang up in the middle, and should.
 				_, _ = connection.Write(bytes)
 				_ = connection.Close()
 			}
@@ -106,8 +106,7 @@ func TestHostileBytes(t *testing.T) {
 	s.exports(s.all()...)
 }
 
-// TestHostileMember has a member's key in the wrong hands, while that member is away: nonsense on
-// every lane.
+// TestHostileMember uses the stolen key of a member that is away to send nonsense on every lane.
 func TestHostileMember(t *testing.T) {
 	t.Parallel()
 	t.Logf("-seed %d", *seedFlag)
@@ -124,7 +123,7 @@ func TestHostileMember(t *testing.T) {
 	h := s.homes[stolen]
 	impostor := fabricHost(t, p2p.Options{PrivateKey: h.Key, Listen: h.FabricAddress(),
 		Members: members, MendTimeout: 2 * time.Second})
-	// It hears what the others say, to send it back cut off.
+	// It records the others' frames, to send them back truncated.
 	heard := &hearing{frames: map[string][][]byte{}}
 	for _, lane := range lanes {
 		if err := impostor.Receive(lane, func(_ rdmanet.Peer, frames [][]byte) {
@@ -163,10 +162,10 @@ func TestHostileMember(t *testing.T) {
 	s.verified(s.all()...)
 }
 
-// lanes are those that nodes listen on.
+// lanes are the lanes that nodes listen on.
 var lanes = []string{"order", "control", "blocks"}
 
-// hearing is what the impostor heard, bounded.
+// hearing holds the frames that the impostor received, up to a limit.
 type hearing struct {
 	mutex  sync.Mutex
 	frames map[string][][]byte
@@ -188,8 +187,8 @@ func (h *hearing) on(lane string) [][]byte {
 	return slices.Clone(h.frames[lane])
 }
 
-// nonsense is what a lane gets: nothing, noise of all sizes, noise behind each kind of message, and
-// true messages cut off or with something behind.
+// nonsense returns frames for a lane: empty ones, noise of all sizes, noise after each kind of
+// message, and true messages that are truncated or extended.
 func nonsense(random *rand.Rand, lane string, heard *hearing) [][]byte {
 	frames := [][]byte{{}, {0}, garbage(random, 1<<20)}
 	for kind := range 16 {
@@ -206,8 +205,8 @@ func nonsense(random *rand.Rand, lane string, heard *hearing) [][]byte {
 	return frames
 }
 
-// speak sends frames one at a time. A lane that the other side breaks is opened again; it may break
-// at each.
+// speak sends frames one at a time. If the other side breaks the lane, it is opened again; it may
+// break with each frame.
 func (s *shard) speak(from rdmanet.Host, to rdmanet.PeerID, name string, frames [][]byte) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -217,11 +216,11 @@ func (s *shard) speak(from rdmanet.Host, to rdmanet.PeerID, name string, frames 
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		_ = lane.Send(ctx, frame) // being cut off is what it deserves
+		_ = lane.Send(ctx, frame) // the other side should cut it off
 	}
 	if lane, err := from.Lane(to, name); err == nil {
 		flushed, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_ = lane.Flushed(flushed) // the same
+		_ = lane.Flushed(flushed) // as above
 	}
 }

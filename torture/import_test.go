@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// realInput is beside the repository where there is room for it, an excerpt of it in the
+	// realInput is beside the repository on machines with enough space. The excerpt is in the
 	// repository.
 	realInput = "../../shared/data/bitcoin-blocks-0-14131.jsonl.gz"
 	excerpt   = "../ledger/store/testdata/bitcoin-excerpt.jsonl"
 )
 
-// input is what is imported: the file, its lines and the plain sums of its postings, by account.
+// input is an input file, its number of lines and the plain sums of its postings, by account.
 type input struct {
 	path  string
 	lines int
 	sums  map[string]*big.Int
 }
 
-// readInput is the real input, or the excerpt where that is not there.
+// readInput returns the real input, or the excerpt if that is missing.
 func readInput(t *testing.T) input {
 	t.Helper()
 	if _, err := os.Stat(realInput); errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +46,7 @@ func readInput(t *testing.T) input {
 	return readInputOf(t, realInput)
 }
 
-// readInputOf adds a file up, in the simplest way.
+// readInputOf sums up a file, in the simplest way.
 func readInputOf(t *testing.T, path string) input {
 	t.Helper()
 	in := input{path: path, sums: map[string]*big.Int{}}
@@ -81,8 +81,8 @@ func readInputOf(t *testing.T, path string) input {
 	return in
 }
 
-// matches compares exported balances with the plain sums: the same accounts, the same amounts; what
-// is 0 may be missing.
+// matches compares exported balances with the plain sums: the same accounts and the same amounts. A
+// balance of 0 may be missing.
 func (in input) matches(t *testing.T, balances string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -116,7 +116,7 @@ type importing struct {
 	ended     chan error
 }
 
-// startImport begins an import through the nodes given, in their order.
+// startImport begins an import through the given nodes, in that order.
 func (s *shard) startImport(path, folder string, which ...int) *importing {
 	s.t.Helper()
 	return s.startImportWith(nil, path, folder, which...)
@@ -150,7 +150,7 @@ func (s *shard) startImportWith(flags []string, path, folder string, which ...in
 	return i
 }
 
-// wait wants the import to end well, with every line imported once.
+// wait checks that the import succeeds, with every line imported once.
 func (i *importing) wait(t *testing.T, lines int) {
 	t.Helper()
 	if err := <-i.ended; err != nil {
@@ -207,7 +207,7 @@ func TestImport(t *testing.T) {
 				return
 			}
 
-			// The same command again imports nothing.
+			// Running the same command again imports nothing.
 			s.startImport(in.path, folder, 4).wait(t, in.lines)
 			s.startImport(in.path, t.TempDir()+"/none", 4).refused(t)
 			if again := s.same(s.all()...); again < head {
@@ -242,8 +242,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// refused wants the import to end in an error: another key cannot write to the organisation's
-// accounts.
+// refused checks that the import fails: another key cannot write to the organisation's accounts.
 func (i *importing) refused(t *testing.T) {
 	t.Helper()
 	if err := <-i.ended; err == nil {
@@ -251,7 +250,7 @@ func (i *importing) refused(t *testing.T) {
 	}
 }
 
-// reached waits until nodes hold so many transactions.
+// reached waits until nodes hold the given number of transactions.
 func (s *shard) reached(transactions uint64, which ...int) {
 	s.t.Helper()
 	s.eventually("the import gets on", func() error {
@@ -271,7 +270,7 @@ func (s *shard) reached(transactions uint64, which ...int) {
 	})
 }
 
-// complete wants as many transactions in the blocks as there are lines, and the one that registers
+// complete checks that the blocks contain one transaction for each line, and the one that registers
 // the organisation.
 func (in input) complete(t *testing.T, blocks string) {
 	t.Helper()

@@ -13,15 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// promise is what a client was told about one of its writes.
+// promise is a write that was acknowledged to a client.
 type promise struct {
 	id     []byte
 	record string
 	value  string
 }
 
-// writer writes its own records, one after the other, until ctx ends, and keeps what was
-// acknowledged as durable.
+// writer writes its own records, one after the other, until ctx ends. It returns the writes that
+// were acknowledged as durable.
 func (p *party) writer(ctx context.Context, name string) (kept []promise) {
 	for k := 0; ctx.Err() == nil; k++ {
 		record, value := fmt.Sprintf("%s-%d", name, k), fmt.Sprintf("value %d of %s", k, name)
@@ -90,7 +90,7 @@ func TestKillAll(t *testing.T) {
 	s.verified(s.all()...)
 }
 
-// kept wants every promise kept, at some node each, in turn.
+// kept checks every promise, each at one of the nodes, in turn.
 func (s *shard) kept(owner *party, promises []promise) {
 	s.t.Helper()
 	s.keptBy(owner, promises, s.all()...)

@@ -24,23 +24,23 @@ import (
 
 // The model.
 //
-// What the ledger orders is linearizable: a transaction takes effect at one moment between its
-// submission and the moment that it is acknowledged as ordered, at whatever node, and its outcome
-// shows the effect of all before it. A read is served by one node from its own store and may be
-// old; what is promised is that a node shows at once what it has acknowledged. So a client that
-// wants to read the present writes first: an empty transaction (a barrier) through the node that it
-// reads from. Everything that was acknowledged anywhere before is before the barrier, and so in
-// that node's store when the barrier is.
+// The ledger's order is linearizable. A transaction takes effect at one moment between its
+// submission and its acknowledgement as ordered, at whatever node. Its outcome shows the effect of
+// all transactions before it. A read is served by one node from its own store and may be old. But a
+// node shows at once what it has acknowledged. So a client that wants to read the present state
+// writes first: an empty transaction (a barrier) through the node that it reads from. Everything
+// acknowledged anywhere before is ordered before the barrier. So it is in that node's store once
+// the barrier is.
 //
-// There are a few registers, each an account and a record of its own:
+// There are a few registers, each with an account and a record of its own:
 //
 //	deposit(x)   pays x into the account; always succeeds
-//	withdraw(x)  takes x out of it; succeeds exactly if so much is there (an overdraft changes nothing)
+//	withdraw(x)  takes x out; succeeds exactly if the balance is at least x (else no change)
 //	write(v)     sets the record
 //	read         a barrier, then the record, both at one node
 //
-// A transaction whose node dies is submitted again, with the same bytes, to another node, until its
-// outcome is known. A read whose node dies is forgotten.
+// If a transaction's node dies, the same bytes are submitted to another node, until the outcome is
+// known. If a read's node dies, the read is dropped.
 
 // action is the input of an operation on one register.
 type action struct {
@@ -50,10 +50,10 @@ type action struct {
 	value    string
 }
 
-// effect is its output.
+// effect is the output of an operation.
 type effect struct {
-	done  bool   // for withdraw: whether so much was there
-	value string // for read; "" where the record was not there
+	done  bool   // for withdraw: whether the balance was sufficient
+	value string // for read; "" if there was no record
 }
 
 // register is the state of one register.
@@ -105,14 +105,14 @@ var model = porcupine.Model{
 	},
 }
 
-// history is what clients saw.
+// history is the operations that clients observed.
 type history struct {
 	begun time.Time
 	mutex sync.Mutex
 	list  []porcupine.Operation
 }
 
-// record runs an operation and keeps it, unless it had no effect and no outcome.
+// record runs an operation and records it, unless its outcome is unknown and it had no effect.
 func (h *history) record(who int, in action, do func() (effect, bool)) {
 	call := time.Since(h.begun).Nanoseconds()
 	out, known := do()
@@ -126,7 +126,7 @@ func (h *history) record(who int, in action, do func() (effect, bool)) {
 		Return: end})
 }
 
-// check wants a linearization of the history.
+// check checks that the history has a linearization.
 func (h *history) check() error {
 	if result := porcupine.CheckOperationsTimeout(model, h.list,
 		time.Minute); result != porcupine.Ok {
@@ -136,13 +136,13 @@ func (h *history) check() error {
 	return nil
 }
 
-// actor is a client that does random things, at a node of its own while that lives.
+// actor is a client that performs random operations, at a node of its own as long as that lives.
 type actor struct {
 	*party
 	number  int
-	reader  *client.Client // asks only that node
+	reader  *client.Client // asks only this node
 	history *history
-	level   ledgerdv1.Level // that it waits for
+	level   ledgerdv1.Level // the level that it waits for
 	t       *testing.T
 }
 
@@ -176,13 +176,13 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	default:
 		return a.read(ctx, record)
 	}
-	// An outcome has to be known in the end, though the actors' time is over.
+	// The outcome has to be known in the end, even after the actors' time is over.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, a.level)
 	switch {
 	case errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrOutcomeUnknown):
-		// All nodes were down, and none took it: it was not done.
+		// All nodes were down and none accepted it, so it was not done.
 		select {
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
@@ -209,22 +209,22 @@ func (a *actor) read(ctx context.Context, record string) (effect, bool) {
 	if err != nil && client.CodeOf(err) != connect.CodeNotFound {
 		return effect{}, false
 	}
-	// What was read may only be ordered, and give way. A durable transaction behind it settles
-	// that.
+	// The value read may only be ordered, and may still be given up. A durable transaction after it
+	// settles that.
 	if a.level == ledgerdv1.Level_LEVEL_DURABLE && !a.barrier(ctx) {
 		return effect{}, false
 	}
 	return effect{value: string(answer.GetRecord().GetValue())}, true
 }
 
-// barrier has an empty transaction ordered, or durable, through the node that is read from.
+// barrier gets an empty transaction ordered, or durable, through the node that is read from.
 func (a *actor) barrier(ctx context.Context) bool {
 	barrier := ledger.Transaction{Note: []byte("barrier")}
 	status, err := a.at(a.reader).nodes.Post(ctx, []client.Key{a.Key}, barrier, a.level)
 	return err == nil && status.GetReasonCode() == ""
 }
 
-// crowd is actors at several nodes, with what they saw.
+// crowd is a set of actors at several nodes, and their history.
 type crowd struct {
 	s        *shard
 	owner    *party
@@ -233,10 +233,10 @@ type crowd struct {
 	running  sync.WaitGroup
 }
 
-// registers is how many the actors share.
+// registers is the number of registers that the actors share.
 const registers = 3
 
-// newCrowd has so many actors live at the nodes.
+// newCrowd starts the given number of actors at the nodes.
 func (s *shard) newCrowd(actors int, level ledgerdv1.Level) *crowd {
 	s.t.Helper()
 	nodes := len(s.homes)
@@ -266,7 +266,7 @@ func (s *shard) newCrowd(actors int, level ledgerdv1.Level) *crowd {
 	return c
 }
 
-// progress waits for so many more operations.
+// progress waits for the given number of further operations.
 func (c *crowd) progress(more int) {
 	c.s.t.Helper()
 	h := c.history
@@ -283,7 +283,7 @@ func (c *crowd) progress(more int) {
 	})
 }
 
-// judge ends the actors, and wants a linearization of what they saw and all money at each node.
+// judge stops the actors. It checks that their history is linearizable, and all money at each node.
 func (c *crowd) judge(which ...int) {
 	c.s.t.Helper()
 	c.stopping()
@@ -356,8 +356,8 @@ func TestLinearizablePauses(t *testing.T) {
 	c.judge(left...)
 }
 
-// TestLinearizableCuts checks what is durable while the power of some nodes and of all fails, and
-// while a disk forgets.
+// TestLinearizableCuts checks durable transactions while the power of some nodes and of all fails,
+// and while a disk forgets.
 func TestLinearizableCuts(t *testing.T) {
 	t.Parallel()
 	const nodes, actors = 5, 10
@@ -387,7 +387,8 @@ func TestLinearizableCuts(t *testing.T) {
 	c.judge(s.all()...)
 }
 
-// conserved wants every account to hold what the history says, and all of them together nothing.
+// conserved checks that every account has the balance of the history, and that all balances add up
+// to zero.
 func (s *shard) conserved(owner *party, list []porcupine.Operation, which ...int) {
 	s.t.Helper()
 	want := map[string]int64{}

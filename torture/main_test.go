@@ -18,13 +18,13 @@ var (
 	roundsFlag = flag.Int("rounds", 0, "how often all nodes are killed; 0: as many as fit")
 )
 
-// programVariable names a binary that is there already, for machines without Go.
+// programVariable names an existing binary, for machines without Go.
 const programVariable = "LEDGERD_TEST_PROGRAM"
 
-// program is the binary under torture.
+// program is the binary under test.
 var program string
 
-// buildProgram builds the program beside the tests' other files, with flags of go build.
+// buildProgram builds the program into a folder, with the given flags of go build.
 func buildProgram(folder, name string, flags ...string) (string, error) {
 	path := filepath.Join(folder, name)
 	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o",
@@ -52,7 +52,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// the system's folder of temporary files is swept anyway
+	// Ignore the error: the system cleans its folder of temporary files anyway.
 	defer func() { _ = os.RemoveAll(folder) }()
 	if built := os.Getenv(programVariable); built != "" {
 		program = built
@@ -65,13 +65,13 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// outcome is how one run of the program ended.
+// outcome is the result of one run of the program.
 type outcome struct {
 	out, errs string
 	status    int
 }
 
-// commandTime bounds one run of the program that is no node.
+// commandTime limits one run of the program, unless it runs a node.
 const commandTime = 3 * time.Minute
 
 // ledgerd runs the program to its end.
@@ -100,7 +100,7 @@ func ledgerdWith(t *testing.T, environment []string, arguments ...string) outcom
 	return outcome{out.String(), errs.String(), command.ProcessState.ExitCode()}
 }
 
-// succeed runs the program and gives what it wrote to standard output.
+// succeed runs the program, which must succeed, and returns its standard output.
 func succeed(t *testing.T, arguments ...string) string {
 	t.Helper()
 	o := ledgerd(t, arguments...)

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// add makes room for a home that a command made, and gives its node's place in the lists.
+// add adds a home that a command made, and returns its node's index in the lists.
 func (s *shard) add(dir string) int {
 	s.t.Helper()
 	h, err := home.Load(dir)
@@ -33,7 +33,7 @@ func (s *shard) add(dir string) int {
 	return i
 }
 
-// join has a node join by way of a member, without starting it.
+// join lets a node join through a member, without starting it. It returns the node's index.
 func (s *shard) join(via int) int {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, fmt.Sprintf("node-%d", len(s.homes)))
@@ -42,7 +42,7 @@ func (s *shard) join(via int) int {
 	return s.add(dir)
 }
 
-// writers write at some nodes until they are stopped, which gives what they were promised.
+// writers starts writers at some nodes. stop ends them and returns the promises that they got.
 func (s *shard) writers(owner *party, name string, at ...int) (stop func() []promise) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -64,7 +64,7 @@ func (s *shard) writers(owner *party, name string, at ...int) (stop func() []pro
 	}
 }
 
-// TestMembership has nodes join, leave and be replaced while the others write, with the joiner
+// TestMembership lets nodes join, leave and be replaced while the others write. The joining node is
 // killed in the middle.
 func TestMembership(t *testing.T) {
 	t.Parallel()
@@ -73,13 +73,13 @@ func TestMembership(t *testing.T) {
 	acme := s.newParty("acme", []string{"cash"}, 0, 1, 2)
 	var promises []promise
 
-	// One joins, and is killed at several moments while it does.
+	// A node joins, and is killed at several moments meanwhile.
 	stop := s.writers(acme, "join", 0, 1, 2)
 	joiner := s.join(1)
 	for _, after := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond,
 		time.Second} {
 		s.start(joiner)
-		<-time.After(after) // a moment within its start, or its entrance
+		<-time.After(after) // a moment during its start or its entry
 		s.kill(joiner)
 	}
 	begun := time.Now()
@@ -89,7 +89,7 @@ func TestMembership(t *testing.T) {
 	promises = append(promises, stop()...)
 	s.same(0, 1, 2, joiner)
 
-	// One leaves, and its node ends.
+	// A node leaves, and its process ends.
 	stop = s.writers(acme, "leave", 0, 2)
 	succeed(t, "cluster", "leave", "node-1", "--via", testnet.URL(s.homes[0]), "--operator",
 		filepath.Join(s.dir, testnet.OperatorKeyFile))
@@ -106,7 +106,7 @@ func TestMembership(t *testing.T) {
 	promises = append(promises, stop()...)
 	s.same(0, 2, joiner)
 
-	// One is lost for good, and replaced.
+	// A node is lost for good, and replaced.
 	stop = s.writers(acme, "replace", 2, joiner)
 	killed := time.Now()
 	s.kill(0)
@@ -123,7 +123,7 @@ func TestMembership(t *testing.T) {
 		time.Since(begun).Round(time.Millisecond))
 	promises = append(promises, stop()...)
 
-	// The new ones are members like the others: all that was promised is with them, and one of the
+	// The new nodes are members like the others: they have all promised writes, and one of the
 	// three may fail.
 	present := []int{2, joiner, replacement}
 	s.same(present...)

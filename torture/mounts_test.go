@@ -20,19 +20,19 @@ import (
 // Mounts.
 //
 // Tests mount small file systems. A run that is interrupted must not leave them behind. So the
-// tests run in a mount namespace of their own, which the kernel takes down with its last process;
-// and loop devices are freed as soon as nothing has them open or mounted (autoclear).
+// tests run in a mount namespace of their own, which the kernel removes with its last process. Loop
+// devices are freed as soon as they are neither open nor mounted (autoclear).
 
 // ownMountsVariable is set in the process that has the namespace.
 const ownMountsVariable = "LEDGERD_TEST_OWN_MOUNTS"
 
 // inOwnMounts runs this program again with mounts of its own, and returns its exit status. It
-// reports false where this process is the one to go on: it has the namespace, or may not make one.
+// returns false if this process should go on: it has the namespace, or may not make one.
 func inOwnMounts() (status int, ran bool) {
 	if os.Getenv(ownMountsVariable) != "" || os.Geteuid() != 0 {
 		return 0, false
 	}
-	// The child is killed when the thread ends that began it.
+	// The child is killed when the thread that started it ends.
 	runtime.LockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
 	child.Env = append(os.Environ(), ownMountsVariable+"=1")
@@ -46,7 +46,7 @@ func inOwnMounts() (status int, ran bool) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	go func() {
 		for received := range signals {
-			_ = child.Process.Signal(received) // it may have ended
+			_ = child.Process.Signal(received) // the child may have ended
 		}
 	}()
 	if err := child.Wait(); err != nil && child.ProcessState.ExitCode() <= 0 {
@@ -56,8 +56,8 @@ func inOwnMounts() (status int, ran bool) {
 	return child.ProcessState.ExitCode(), true
 }
 
-// attach makes a loop device of an image. The device is freed once its file is closed and it is
-// mounted nowhere.
+// attach makes a loop device from an image. The device is freed once its file is closed and it is
+// not mounted.
 func attach(image string) (device *os.File, err error) {
 	backing, err := os.OpenFile(image, os.O_RDWR, 0)
 	if err != nil {
@@ -85,13 +85,13 @@ func attach(image string) (device *os.File, err error) {
 			return device, nil
 		}
 		err = errors.Join(fmt.Errorf("configure %s: %w", device.Name(), err), device.Close())
-		if !errors.Is(err, unix.EBUSY) { // somebody else was quicker
+		if !errors.Is(err, unix.EBUSY) { // another process was quicker
 			return nil, err
 		}
 	}
 }
 
-// backingFile is the image of a loop device, "" where it has none.
+// backingFile returns the image of a loop device, or "" if it has none.
 func backingFile(device string) string {
 	path := filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file")
 	text, err := os.ReadFile(path)
@@ -101,10 +101,10 @@ func backingFile(device string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// holdVolumeVariable is a folder in which TestHoldVolume makes a volume and waits for its end.
+// holdVolumeVariable names a folder in which TestHoldVolume makes a volume and waits to be killed.
 const holdVolumeVariable = "LEDGERD_TEST_HOLD_VOLUME"
 
-// TestHoldVolume is a run of the tests that is killed; TestKilledRunLeavesNoMounts begins it.
+// TestHoldVolume is the run of the tests that TestKilledRunLeavesNoMounts starts and kills.
 func TestHoldVolume(t *testing.T) {
 	dir := os.Getenv(holdVolumeVariable)
 	if dir == "" {

@@ -6,21 +6,22 @@ import (
 	"testing"
 )
 
-// A machine of its own, as far as the network goes, is a network namespace with a cable: a pair of
-// virtual interfaces. The namespace is mounted in the tests' own mounts, and so ends with them.
+// A separate machine, as far as the network is concerned, is a network namespace with a cable: a
+// pair of virtual interfaces. The namespace is mounted in the tests' own mounts, and so ends with
+// them.
 
 const (
-	// farHost is the machine at the other end of the cable, and nearHost this end of it.
+	// farHost is the machine at the far end of the cable. nearHost is the near end.
 	farHost, nearHost = "10.231.77.2", "10.231.77.1"
 	farName           = "ledgerd-torture-far"
 	farEnd, nearEnd   = "far-ledgerd", "near-ledgerd"
 )
 
-// newFarMachine makes a namespace with a cable to it. It skips the test where this machine allows
-// none.
+// newFarMachine makes a namespace with a cable to it. It skips the test if this machine does not
+// allow that.
 func newFarMachine(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() { _ = ip("netns", "delete", farName) }) // it may not be there
+	t.Cleanup(func() { _ = ip("netns", "delete", farName) }) // it may not exist
 	for _, command := range [][]string{
 		{"netns", "add", farName},
 		{"link", "add", nearEnd, "type", "veth", "peer", "name", farEnd, "netns", farName},

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// TestPaused stops a node for longer than the others wait for it, lets it go on, and does so again
-// while it writes itself.
+// TestPaused stops a node that takes writes for longer than the others wait for it, and lets it go
+// on. It does so with two nodes in turn.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	const suspectAfter = 1500 * time.Millisecond

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// patience is how long anything may take on a machine that does ten other things.
+	// patience limits how long anything may take on a machine that is busy with other work.
 	patience = 90 * time.Second
-	// lookEvery is how often a condition is looked at.
+	// lookEvery is the pause between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
-	// logShown bounds what is shown of a node's log when a test fails, in lines.
+	// logShown limits how many lines of a node's log are shown when a test fails.
 	logShown = 60
 )
 
@@ -40,23 +40,23 @@ type shard struct {
 	t         *testing.T
 	dir       string
 	homes     []*home.Home
-	processes []*process // nil: not running
+	processes []*process // nil if not running
 	nodes     []*client.Client
-	// environment is added to that of every process.
+	// environment is added to the environment of every process.
 	environment []string
-	// program is what the nodes run.
+	// program is the binary that the nodes run.
 	program string
-	// volumes are what the homes are on; nil where their power cannot be cut.
+	// volumes hold the homes. It is nil if their power cannot be cut.
 	volumes []*volume
 }
 
-// process is one life of a node.
+// process is one process of a node.
 type process struct {
 	command *exec.Cmd
 	input   io.Closer
 	log     *os.File
 	ended   chan struct{}
-	err     error // how it ended; read after ended
+	err     error // the reason of its end; read it after ended is closed
 }
 
 // newShard makes the homes of a shard.
@@ -65,8 +65,8 @@ func newShard(t *testing.T, nodes int, environment ...string) *shard {
 	return newHomes(t, nodes, environment, "--nodes", strconv.Itoa(nodes))
 }
 
-// newHomes makes the homes of a network of so many nodes in all, as flags of `ledgerd testnet` say.
-// Nothing is started; whatever happens, its processes end with the test.
+// newHomes makes the homes of a network with the given number of nodes in all, by the flags of
+// `ledgerd testnet`. It starts nothing. All processes end with the test, whatever happens.
 func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *shard {
 	t.Helper()
 	base, err := testnet.FreeBasePort(nodes)
@@ -119,12 +119,12 @@ func (s *shard) all() []int {
 	return which
 }
 
-// others are all nodes but some.
+// others returns all nodes except some.
 func (s *shard) others(but ...int) []int {
 	return slices.DeleteFunc(s.all(), func(i int) bool { return slices.Contains(but, i) })
 }
 
-// urls are the addresses of nodes, for --node.
+// urls returns the addresses of nodes, for --node.
 func (s *shard) urls(which ...int) []string {
 	var urls []string
 	for _, i := range which {
@@ -135,7 +135,7 @@ func (s *shard) urls(which ...int) []string {
 
 func (s *shard) logPath(i int) string { return filepath.Join(s.dir, testnet.Name(i)+".log") }
 
-// log is all that a node said, in all its lives.
+// log returns the output of a node from all its processes.
 func (s *shard) log(i int) string {
 	text, err := os.ReadFile(s.logPath(i))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -187,11 +187,11 @@ func (s *shard) start(which ...int) {
 	}
 }
 
-// signal sends a signal to nodes at once.
+// signal sends a signal to nodes, all at once.
 func (s *shard) signal(signal os.Signal, which ...int) {
 	for _, i := range which {
 		if p := s.processes[i]; p != nil {
-			_ = p.command.Process.Signal(signal) // it may have ended
+			_ = p.command.Process.Signal(signal) // the process may have ended
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (s *shard) kill(which ...int) {
 	}
 }
 
-// stop asks nodes to stop, all at once, and wants exit status 0 of each.
+// stop asks nodes to stop, all at once, and checks that each ends with exit status 0.
 func (s *shard) stop(which ...int) {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM, which...)
@@ -252,7 +252,7 @@ func (s *shard) hasEnded(i int) bool {
 	}
 }
 
-// eventually waits until a condition gives no error.
+// eventually waits until holds returns no error.
 func (s *shard) eventually(what string, holds func() error) {
 	s.t.Helper()
 	begun := time.Now()
@@ -268,7 +268,7 @@ func (s *shard) eventually(what string, holds func() error) {
 	}
 }
 
-// state asks a node how it is.
+// state asks a node for its state.
 func (s *shard) state(i int) (*ledgerdv1.NodeState, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -295,8 +295,8 @@ func (s *shard) ordering(which ...int) {
 	})
 }
 
-// same waits until the nodes hold the same head, all of it on a majority of disks, and gives its
-// height.
+// same waits until the nodes have the same head, and all of the chain is on a majority of disks. It
+// returns the height.
 func (s *shard) same(which ...int) uint64 {
 	s.t.Helper()
 	var height uint64
@@ -331,7 +331,7 @@ func (s *shard) same(which ...int) uint64 {
 	return height
 }
 
-// exports wants the same exports of all running nodes, and gives them.
+// exports checks that the exports of the given nodes are equal, and returns them.
 func (s *shard) exports(which ...int) (blocks, balances string) {
 	s.t.Helper()
 	for k, i := range which {
@@ -351,7 +351,7 @@ func (s *shard) exports(which ...int) (blocks, balances string) {
 	return blocks, balances
 }
 
-// verified wants `ledgerd verify` to find nothing wrong in the homes of nodes that do not run.
+// verified checks with `ledgerd verify` that the homes of stopped nodes are intact.
 func (s *shard) verified(which ...int) {
 	s.t.Helper()
 	for _, i := range which {
@@ -361,14 +361,14 @@ func (s *shard) verified(which ...int) {
 	}
 }
 
-// party is an organisation with its key, at a client of its own.
+// party is an organisation with its key and a client.
 type party struct {
 	client.Key
 	nodes *client.Client
 }
 
-// newParty registers an organisation with accounts, the first of which is an issuer, at the nodes
-// given, of which the first is preferred.
+// newParty registers an organisation with accounts at the given nodes. The first account is an
+// issuer, and the first node is preferred.
 func (s *shard) newParty(name string, accounts []string, which ...int) *party {
 	s.t.Helper()
 	_, private, err := ed25519.GenerateKey(cryptorand.Reader)
@@ -391,7 +391,7 @@ func (s *shard) newParty(name string, accounts []string, which ...int) *party {
 	return p
 }
 
-// clientOf is a client that asks these nodes, the first one first.
+// clientOf returns a client that asks these nodes, the first one first.
 func (s *shard) clientOf(which ...int) *client.Client {
 	s.t.Helper()
 	nodes, err := client.New(s.urls(which...), client.Options{Tries: 40})
@@ -402,7 +402,7 @@ func (s *shard) clientOf(which ...int) *client.Client {
 	return nodes
 }
 
-// at is the same organisation at another client.
+// at returns the same organisation with another client.
 func (p *party) at(nodes *client.Client) *party { return &party{p.Key, nodes} }
 
 func (p *party) account(name string) ledger.AccountPath {
@@ -413,7 +413,7 @@ func (p *party) record(name string) ledger.RecordKey {
 	return ledger.RecordKey(string(p.Organisation) + ":" + name)
 }
 
-// post wants a transaction to hold.
+// post posts a transaction, which must succeed.
 func (p *party) post(t *testing.T, transaction ledger.Transaction,
 	level ledgerdv1.Level) *ledgerdv1.TransactionStatus {
 	t.Helper()
@@ -429,12 +429,12 @@ func (p *party) post(t *testing.T, transaction ledger.Transaction,
 	return status
 }
 
-// put is a transaction that sets a record.
+// put returns a transaction that sets a record.
 func (p *party) put(name, value string) ledger.Transaction {
 	return ledger.Transaction{Records: []ledger.Record{{Key: p.record(name), Value: []byte(value)}}}
 }
 
-// transfer is a transaction that moves an amount.
+// transfer returns a transaction that moves an amount.
 func (p *party) transfer(from, to string, amount int64) ledger.Transaction {
 	value := ledger.NewAmount(amount)
 	negative := ledger.NewAmount(-amount)
@@ -442,7 +442,7 @@ func (p *party) transfer(from, to string, amount int64) ledger.Transaction {
 		Amount: negative}, {Account: p.account(to), Asset: "unit", Amount: value}}}
 }
 
-// fabricHost takes a node's place on the fabric, or any, with a key.
+// fabricHost opens a host on the fabric, possibly with a node's key.
 func fabricHost(t *testing.T, options p2p.Options) *p2p.Host {
 	t.Helper()
 	host, err := p2p.New(options)
@@ -452,7 +452,7 @@ func fabricHost(t *testing.T, options p2p.Options) *p2p.Host {
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = host.Close(ended) // at once: nobody waits for what it said
+		_ = host.Close(ended) // at once: its frames need not arrive
 	})
 	return host
 }

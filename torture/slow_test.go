@@ -10,8 +10,8 @@ import (
 )
 
 // TestSlowMember pauses one of five nodes for 80 % of each second. The others bench it, and order
-// without it as long as the pauses last. Afterwards it returns by itself. The test prints what the
-// others kept of their throughput, and judges only who is in the group.
+// without it as long as the pauses last. Afterwards it returns by itself. The test prints the
+// remaining throughput of the others, and checks only the members of the group.
 func TestSlowMember(t *testing.T) {
 	const slow, writers, cycle = 4, 6, time.Second
 	s := newRunningShard(t, 5)

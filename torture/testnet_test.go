@@ -19,14 +19,14 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// fabricVariable chooses what the nodes of TestTestnet talk over: p2p-trusted, unless it says
-// otherwise; the other tests have the default's.
+// fabricVariable selects the fabric of TestTestnet, p2p-trusted by default. The other tests use the
+// default fabric.
 const fabricVariable = "LEDGERD_TEST_FABRIC"
 
 // testnetInput is small enough for an emulated machine.
 const testnetInput = "../node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
 
-// story is what a program writes, which can be waited for.
+// story collects a program's output, so that tests can wait for it.
 type story struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
@@ -39,14 +39,14 @@ func (s *story) Write(data []byte) (int, error) {
 	return s.text.Write(data)
 }
 
-// all is what was written so far.
+// all returns the output so far.
 func (s *story) all() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.text.String()
 }
 
-// last finds the last place that a pattern fits, and gives its first group.
+// last finds the last match of a pattern, and returns its first group.
 func (s *story) last(pattern string) (string, error) {
 	found := regexp.MustCompile(pattern).FindAllStringSubmatch(s.all(), -1)
 	if len(found) == 0 {
@@ -55,7 +55,7 @@ func (s *story) last(pattern string) (string, error) {
 	return found[len(found)-1][1], nil
 }
 
-// network is `ledgerd testnet --run`: it starts nodes again that ended.
+// network is `ledgerd testnet --run`, which restarts nodes that ended.
 type network struct {
 	*shard
 	command *exec.Cmd
@@ -63,8 +63,8 @@ type network struct {
 	ended   chan error
 }
 
-// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. Nothing
-// of it outlives the test.
+// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. No
+// process outlives the test.
 func newNetwork(t *testing.T, nodes int, fabric string) *network {
 	t.Helper()
 	base, err := testnet.FreeBasePort(nodes)
@@ -85,7 +85,7 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 		if t.Failed() {
 			t.Logf("the network said:\n%s", n.says.all())
 			for i := range nodes {
-				// what there is
+				// Ignore the error: show whatever there is.
 				text, _ := os.ReadFile(filepath.Join(n.dir, testnet.Name(i), testnet.LogFile))
 				t.Logf("the end of what %s said:\n%s", testnet.Name(i),
 					text[max(0, len(text)-8<<10):])
@@ -116,7 +116,7 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 	return n
 }
 
-// pid is the process of a node that runs now, as the network told.
+// pid returns the process id of a running node, from the network's output.
 func (n *network) pid(i int) int {
 	n.t.Helper()
 	text, err := n.says.last(testnet.Name(i) + `  started, process (\d+)`)
@@ -130,8 +130,8 @@ func (n *network) pid(i int) int {
 	return pid
 }
 
-// TestTestnet is the operator's way from the manual: `ledgerd testnet --run`, an import, a node
-// killed in its middle, which comes back by itself, and the same bytes from all nodes.
+// TestTestnet follows the manual for operators: `ledgerd testnet --run`, an import, and a kill of a
+// node in its middle. The node comes back by itself, and all nodes export the same bytes.
 func TestTestnet(t *testing.T) {
 	t.Parallel()
 	fabric := os.Getenv(fabricVariable)
@@ -168,7 +168,7 @@ func TestTestnet(t *testing.T) {
 	blocks, balances := n.exports(n.all()...)
 	in.matches(t, balances)
 	in.complete(t, blocks)
-	n.newParty("afterwards", []string{"cash"}, 1) // at the one that was killed
+	n.newParty("afterwards", []string{"cash"}, 1) // at the node that was killed
 	n.same(n.all()...)
 	n.exports(n.all()...)
 	if err := n.command.Process.Signal(os.Interrupt); err != nil {

@@ -29,12 +29,13 @@ import (
 //
 // A node whose power can be cut has its home on an ext4 volume of its own, on a loop device. The
 // kernel can shut such a file system down at once, without its journal's last transaction and
-// without the pages that were written and not synced. This is what file systems' own tests do for
-// a loss of power. Mounted again, the volume holds what was synced, and what the kernel had written
-// back by chance.
+// without the unsynced pages. File systems' own tests simulate a power failure in this way. After
+// the next mount, the volume holds the synced data, and whatever the kernel had written back by
+// chance.
 
 const (
-	// volumeBytes is the size of a volume. Its file has holes, so it takes what a home holds.
+	// volumeBytes is the size of a volume. Its file is sparse, so it takes only the space of the
+	// home.
 	volumeBytes = 2 << 30
 	// shutDown is EXT4_IOC_SHUTDOWN, and withoutJournal its EXT4_GOING_FLAGS_NOLOGFLUSH.
 	shutDown       = 0x8004587d
@@ -45,11 +46,11 @@ const (
 // volume is a file system whose power can be cut.
 type volume struct {
 	t      *testing.T
-	dir    string // where it is mounted
+	dir    string // mount point
 	device *os.File
 }
 
-// newVolume makes a volume and mounts it at dir. It skips the test where this machine has none.
+// newVolume makes a volume and mounts it at dir. It skips the test if this machine cannot do that.
 func newVolume(t *testing.T, dir string) *volume {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -93,8 +94,8 @@ func newVolume(t *testing.T, dir string) *volume {
 	return v
 }
 
-// mount mounts the volume, which repeats its journal. The journal is committed when something is
-// synced, and hardly ever by itself.
+// mount mounts the volume, which replays its journal. The journal is committed with each sync, and
+// hardly ever by itself.
 func (v *volume) mount() error {
 	err := unix.Mount(v.device.Name(), v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
 	if err != nil {
@@ -112,7 +113,7 @@ func (v *volume) unmount() error {
 	}
 }
 
-// die ends the file system: what was not synced is gone, and whatever uses it sees errors.
+// die shuts the file system down: unsynced data is gone, and its users get errors.
 func (v *volume) die() {
 	v.t.Helper()
 	dir, err := os.Open(v.dir)
@@ -125,7 +126,7 @@ func (v *volume) die() {
 	}
 }
 
-// revive mounts a file system again that died.
+// revive mounts a file system again after die.
 func (v *volume) revive() {
 	v.t.Helper()
 	if err := errors.Join(v.unmount(), v.mount()); err != nil {
@@ -133,7 +134,7 @@ func (v *volume) revive() {
 	}
 }
 
-// tear has the disk hold any of the pages that were not synced, so that the last group is torn.
+// tear writes a random part of the unsynced pages to the disk, so that the last group is torn.
 func (v *volume) tear(random *rand.Rand) {
 	v.t.Helper()
 	err := filepath.WalkDir(v.dir, func(path string, entry fs.DirEntry, err error) error {
@@ -171,7 +172,7 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 	return newShardAt(t, slices.Repeat([]string{"127.0.0.1"}, nodes), environment...)
 }
 
-// newShardAt makes the homes of a shard for nodes at some hosts, each on a volume of its own.
+// newShardAt makes the homes of a shard with nodes at the given hosts, each on a volume of its own.
 func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
 	t.Helper()
 	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment,
@@ -219,13 +220,13 @@ func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
 	if err := home.WriteKey(filepath.Join(s.dir, testnet.OperatorKeyFile), operator); err != nil {
 		t.Fatal(err)
 	}
-	// the homes are there before anything starts, as on a machine that was set up a while ago
+	// Sync the homes before anything starts, as on a machine that was set up a while ago.
 	unix.Sync()
 	return s
 }
 
-// cut cuts the power of nodes: their processes end at once, and what they did not sync is gone.
-// With a source of chance, parts of what was not synced are not.
+// cut cuts the power of nodes: their processes end at once, and unsynced data is gone. With a
+// random source, parts of the unsynced data survive.
 func (s *shard) cut(random *rand.Rand, which ...int) {
 	s.t.Helper()
 	s.kill(which...)
@@ -240,8 +241,8 @@ func (s *shard) cut(random *rand.Rand, which ...int) {
 	}
 }
 
-// disk dies beneath a node that runs for a while longer, and comes back without what was not
-// synced.
+// dyingDisk makes a disk die while its node runs on for a while. The disk comes back without the
+// unsynced data.
 func (s *shard) dyingDisk(i int, while time.Duration) {
 	s.t.Helper()
 	s.volumes[i].die()
@@ -250,7 +251,7 @@ func (s *shard) dyingDisk(i int, while time.Duration) {
 	s.volumes[i].revive()
 }
 
-// TestVolumeLosesWhatIsNotSynced proves the seam: what is synced stays, and nothing else does.
+// TestVolumeLosesWhatIsNotSynced proves that synced data stays, and that all other data is lost.
 func TestVolumeLosesWhatIsNotSynced(t *testing.T) {
 	t.Parallel()
 	v := newVolume(t, filepath.Join(t.TempDir(), "volume"))

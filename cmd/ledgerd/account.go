@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// accountReport is an account as --json shows it.
+// accountReport is an account as --json prints it.
 type accountReport struct {
 	Account      string          `json:"account"`
 	Organisation string          `json:"organisation"`
@@ -21,15 +21,15 @@ type accountReport struct {
 	OpenedHeight uint64          `json:"opened_height"`
 	Balances     []balanceReport `json:"balances"`
 	Height       uint64          `json:"height"`
-	Shard        uint32          `json:"shard,omitempty"` // where it lives
+	Shard        uint32          `json:"shard,omitempty"` // the shard that holds the account
 }
 
-// balanceReport is an amount of an asset; exact, so as text.
+// balanceReport is a balance of one asset. Amounts are exact, hence text.
 type balanceReport struct {
 	Asset  string `json:"asset"`
 	Amount string `json:"amount"`
-	// What transactions that wait for other shards hold: what is set aside is not in the amount any
-	// more, and what comes in is not yet.
+	// SetAside and Incoming are held by transactions that wait for other shards. Amount no longer
+	// includes what is set aside, and does not yet include what is incoming.
 	SetAside string `json:"set_aside,omitempty"`
 	Incoming string `json:"incoming,omitempty"`
 }
@@ -52,7 +52,7 @@ func reportAccount(account *ledgerdv1.Account) accountReport {
 	}
 }
 
-// held says what waiting transactions hold of a balance.
+// held describes the amounts of a balance that waiting transactions hold.
 func (r *balanceReport) held() string {
 	var parts []string
 	if r.SetAside != "" {
@@ -64,16 +64,17 @@ func (r *balanceReport) held() string {
 	return strings.Join(parts, ", ")
 }
 
-// newAccountCommand is ledgerd account.
+// newAccountCommand returns the `ledgerd account` command.
 func newAccountCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "account",
 		Short: "Open accounts, and show what they hold",
 		Long: `Open accounts, and show what they hold.
 
-An account is written ORGANISATION:NAME, with more parts after it where wanted:
-acme:cash, acme:customers:4711. It holds a balance of each asset, which does not
-fall below zero unless the account is an issuer: that is where money comes from.`,
+An account is written ORGANISATION:NAME, with more parts after it if you like:
+acme:cash, acme:customers:4711. It holds a balance of each asset. A balance
+cannot fall below zero, except in an issuer account: that is where money comes
+from.`,
 		Example: `  ledgerd account open acme:mint --issuer
   ledgerd account open acme:cash
   ledgerd account show acme:cash
@@ -82,7 +83,7 @@ fall below zero unless the account is an issuer: that is where money comes from.
 		newAccountHistoryCommand())
 }
 
-// newAccountOpenCommand is ledgerd account open.
+// newAccountOpenCommand returns the `ledgerd account open` command.
 func newAccountOpenCommand() *cobra.Command {
 	var options postOptions
 	var issuer bool
@@ -90,9 +91,9 @@ func newAccountOpenCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "open ORGANISATION:NAME...",
 		Short: "Open accounts",
-		Long: `Open accounts, all or none. Their organisations sign, with the keys that the
-keyring has. Opening an open account again in the same way changes nothing and
-is no failure.`,
+		Long: `Open accounts, all or none. Their organisations sign, with the keys in the
+keyring. Opening an open account again in the same way changes nothing and
+succeeds.`,
 		Example: `  ledgerd account open acme:cash acme:vault
   ledgerd account open acme:mint --issuer`,
 		Args: cobra.MinimumNArgs(1),
@@ -119,7 +120,7 @@ is no failure.`,
 	return command
 }
 
-// newAccountShowCommand is ledgerd account show.
+// newAccountShowCommand returns the `ledgerd account show` command.
 func newAccountShowCommand() *cobra.Command {
 	var remote remoteOptions
 	var asJSON bool
@@ -130,9 +131,10 @@ func newAccountShowCommand() *cobra.Command {
 has executed. With --json, amounts are text: they may have more digits than a
 JSON number keeps.
 
-In a ledger of several shards a node of the one where the account lives is asked.
-What transactions hold that wait for other shards is shown beside a balance: what
-is set aside cannot be spent, and what is incoming is not there yet.`,
+In a ledger of several shards, the command asks a node of the shard that holds
+the account. Beside a balance it shows the amounts held by transactions that wait
+for other shards: an amount set aside cannot be spent, and an incoming amount has
+not arrived yet.`,
 		Example: `  ledgerd account show acme:cash
   ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
 		Args: cobra.ExactArgs(1),
@@ -189,7 +191,7 @@ is set aside cannot be spent, and what is incoming is not there yet.`,
 	return command
 }
 
-// newAccountListCommand is ledgerd account list.
+// newAccountListCommand returns the `ledgerd account list` command.
 func newAccountListCommand() *cobra.Command {
 	var remote remoteOptions
 	var shard shardFlag
@@ -199,9 +201,9 @@ func newAccountListCommand() *cobra.Command {
 		Use:   "list [PREFIX]",
 		Short: "List accounts and their balances",
 		Long: `List accounts and their balances, by path; with a PREFIX only those whose path
-begins with it. In a ledger of several shards the accounts are those of all; where
-no node of a shard answers its accounts are missing, and the command says so and
-fails.`,
+begins with it. In a ledger of several shards, the accounts of all shards are
+listed. If no node of a shard answers, that shard's accounts are missing: the
+command says so and fails.`,
 		Example: `  ledgerd account list
   ledgerd account list --shard 1
   ledgerd account list acme:customers: --limit 20
@@ -256,7 +258,7 @@ fails.`,
 	return command
 }
 
-// row adds an account to a table, with a line for each asset.
+// row adds an account to a table, with one line for each asset.
 func (r *accountReport) row(rows *table) {
 	kind := ""
 	if r.Issuer {
@@ -273,18 +275,19 @@ func (r *accountReport) row(rows *table) {
 	}
 }
 
-// historyReport is an entry of an account's history as --json shows it.
+// historyReport is an entry of an account's history as --json prints it.
 type historyReport struct {
 	TransactionID string          `json:"transaction_id"`
 	Height        uint64          `json:"height"`
 	Index         uint32          `json:"index"`
 	TimeMS        uint64          `json:"time_ms"`
 	Changes       []balanceReport `json:"changes"`
-	Balances      []balanceReport `json:"balances,omitempty"` // after it, where the node keeps them
-	Note          any             `json:"note,omitempty"`
+	// Balances are the balances after the change, if the node keeps them.
+	Balances []balanceReport `json:"balances,omitempty"`
+	Note     any             `json:"note,omitempty"`
 }
 
-// newAccountHistoryCommand is ledgerd account history.
+// newAccountHistoryCommand returns the `ledgerd account history` command.
 func newAccountHistoryCommand() *cobra.Command {
 	var remote remoteOptions
 	var asJSON, oldest bool
@@ -343,7 +346,7 @@ each change of each asset.`,
 	return command
 }
 
-// row adds an entry to a table, with a line for each asset that it changed.
+// row adds an entry to a table, with one line for each asset that the entry changed.
 func (r *historyReport) row(rows *table, note string) {
 	for i, change := range r.Changes {
 		amount := change.Amount

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBenchCommand is `ledgerd bench`: one subcommand for each thing that is measured.
+// newBenchCommand returns the `ledgerd bench` command, with one subcommand for each benchmark.
 func newBenchCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine, the engines and the ledger",
-		Long: `Measure this machine, the engines and the ledger. Run them one after the other, so that figures of one machine stand side by side:
-what its TCP can do, what the ordering engines make of it, and what is left of that with signatures, execution and disks.`,
+		Long: `Measure this machine, the engines and the ledger. Run the benchmarks one after the
+other, so that the figures of one machine stand side by side: what its TCP can do, what the
+ordering engines make of that, and what is left with signatures, execution and disks.`,
 		Example: `  ledgerd bench loopback
   ledgerd bench fabric
   ledgerd bench engine --engine allconcur+ --servers 5 --batch 1024 --size 64 --for 5s --fabric p2p
@@ -31,7 +32,7 @@ what its TCP can do, what the ordering engines make of it, and what is left of t
 	)
 }
 
-// writeBenchJSON writes a result for programs.
+// writeBenchJSON writes a result as indented JSON.
 func writeBenchJSON(w io.Writer, result any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

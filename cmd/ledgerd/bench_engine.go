@@ -15,33 +15,38 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// benchServerName is the hidden subcommand that is one server of a run over a fabric between
-// processes.
+// benchServerName is the hidden subcommand that runs one server of a measurement over a fabric
+// between processes.
 const benchServerName = "engine-server"
 
-// newBenchEngineCommand is `ledgerd bench engine`.
+// newBenchEngineCommand returns the `ledgerd bench engine` command.
 func newBenchEngineCommand() *cobra.Command {
 	var p bench.Parameters
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "engine",
 		Short: "Measure an atomic broadcast engine with the production round driver",
-		Long: `Measure an atomic broadcast engine with the production round driver. Every server A-broadcasts a batch of --batch requests of --size bytes
-in every round, as fast as rounds go. With --fabric memory all servers live in this process, with any other each is a process of its own and they
-talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted not encrypted, verbs goes through an RDMA device (ledgerd fabric).
+		Long: `Measure an atomic broadcast engine with the production round driver. In every round,
+every server A-broadcasts a batch of --batch requests of --size bytes, as fast as rounds go.
+
+With --fabric memory, all servers live in this process. With any other fabric, each server is a
+process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
+is not encrypted, and verbs goes through an RDMA device (ledgerd fabric).
 
 The keys of --json, besides the parameters:
-  requests_per_second   A-delivered requests of all servers in one second, seen at server 0: the agreed throughput
+  requests_per_second   the agreed throughput: requests of all servers that server 0 A-delivers in
+                        one second
   gbit_per_second       the same in 10^9 payload bits
-  latency_p50_us        from a batch's A-broadcast to its A-delivery at the same server, in microseconds, over all servers:
-  latency_p99_us        the median and the 99th percentile
-  cpu_seconds           user and system time of all server processes while it was measured
+  latency_p50_us        from a batch's A-broadcast to its A-delivery at the same server, in
+  latency_p99_us        microseconds, over all servers: the median and the 99th percentile
+  cpu_seconds           user and system time of all server processes during the measurement
   wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed
-  seconds               how long it was measured, after a warm-up
+  seconds               length of the measurement, after a warm-up
 
-At the end the deliveries of all servers are compared; a difference is an error.`,
+At the end, the command compares the deliveries of all servers; a difference is an error.`,
 		Example: `  ledgerd bench engine --servers 5 --batch 1 --size 64 --for 3s
-  ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s --fabric p2p --json`,
+  ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s \
+                       --fabric p2p --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
@@ -59,12 +64,14 @@ At the end the deliveries of all servers are compared; a difference is an error.
 			if asJSON {
 				return writeBenchJSON(command.OutOrStdout(), result)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), `%s, %d servers, %d x %d bytes a message, %s, %.1f s
+			_, err = fmt.Fprintf(command.OutOrStdout(),
+				`%s, %d servers, %d x %d bytes a message, %s, %.1f s
   agreed       %14.0f requests/s  %8.3f Gbit/s  %8.0f rounds/s
   latency      %14.0f us median   %8.0f us 99th percentile
   processors   %14.2f s           %8.2f bytes on lanes per payload byte
   compared     all servers delivered the same up to round %d
-`, result.Engine, result.Servers, result.Batch, result.Size, result.Fabric, result.Seconds, result.RequestsPerSecond, result.GbitPerSecond,
+`, result.Engine, result.Servers, result.Batch, result.Size, result.Fabric, result.Seconds,
+				result.RequestsPerSecond, result.GbitPerSecond,
 				result.RoundsPerSecond, result.LatencyP50, result.LatencyP99, result.CPUSeconds,
 				result.WireBytesPerByte, result.ComparedRound)
 			return err
@@ -83,8 +90,8 @@ At the end the deliveries of all servers are compared; a difference is an error.
 	return command
 }
 
-// benchServerProcess is the command line of a server process. It is a variable for tests, whose
-// program is another one.
+// benchServerProcess returns the command line of a server process. It is a variable because the
+// program of a test is not ledgerd.
 var benchServerProcess = func() ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -93,8 +100,8 @@ var benchServerProcess = func() ([]string, error) {
 	return []string{program, "bench", benchServerName}, nil
 }
 
-// newBenchServerCommand is what `bench engine` with a fabric between processes starts for each
-// server.
+// newBenchServerCommand returns the hidden command that `bench engine` starts for each server, when
+// the fabric connects processes.
 func newBenchServerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    benchServerName,
@@ -102,8 +109,8 @@ func newBenchServerCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			// An interrupt at the terminal reaches this process too; it ends with its input, when
-			// the measuring process does.
+			// An interrupt at the terminal reaches this process too. Ignore it: this process ends
+			// when its input does, which is when the measuring process ends.
 			signal.Ignore(os.Interrupt)
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelWarn}))

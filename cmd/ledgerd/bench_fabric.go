@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// newBenchFabricCommand is `ledgerd bench fabric`.
+// newBenchFabricCommand returns the `ledgerd bench fabric` command.
 func newBenchFabricCommand() *cobra.Command {
 	var kind fabric.Kind
 	var device, gid string
@@ -25,16 +25,22 @@ func newBenchFabricCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "fabric",
 		Short: "Measure all fabrics beside this machine's TCP and memory, in one table",
-		Long: `Measure all fabrics that work on this machine beside its TCP and its memory, in one table: lanes, which carry rounds; regions, one-sided memory,
-written and read one by one and in bulk; writes to one to eight hosts, awaited one by one and together; and how long a permission takes to change.
+		Long: `Measure all fabrics that work on this machine beside its TCP and its memory, in one
+table: lanes, which carry rounds; regions (one-sided memory), written and read one by one and in
+bulk; writes to one to eight hosts, awaited one by one and together; and how long a change of
+permission takes.
 
-Everything is in this process. Every figure is the median of five, which all columns take in turns of some milliseconds, so that what else the machine does
-hits all of them. Beside a fabric's figure stands how many times that of TCP it is, one connection over loopback with pings of 64 bytes or bulk of the same size
-from as many places; beside one of memory, how many times that of copying between as many places. Less is better for times, more for the others.
+Everything runs in this process. Each figure is the median of five. All columns take turns of some
+milliseconds, so that other load on the machine affects all of them.
+
+Beside a fabric's figure stands its ratio to the same figure of TCP: one connection over loopback,
+with pings of 64 bytes, or with bulk of the same size from as many places. Beside a figure of memory
+stands its ratio to copying between as many places. Less is better for times, more for the others.
 For latency and bandwidth between two machines see ledgerd fabric measure.
 
-The keys of --json: columns, rounds, seconds, and for each of rows its name, about, unit (us, /s or bytes/s) and figures by column: value, and where it is compared
-beside, the column that it is compared with, and ratio, this value by that one's.`,
+The keys of --json: columns, rounds, seconds, and rows. Each row has name, about, unit (us, /s or
+bytes/s) and figures by column. A figure has value and, if it is compared with another column,
+beside, the name of that column, and ratio, this value divided by that column's.`,
 		Example: `  ledgerd bench fabric
   ledgerd bench fabric --fabric p2p-trusted --for 5s
   ledgerd bench fabric --for 1m --json`,
@@ -90,14 +96,14 @@ beside, the column that it is compared with, and ratio, this value by that one's
 	return command
 }
 
-// writeComparison writes a comparison for people.
+// writeComparison writes a comparison as a table.
 func writeComparison(out io.Writer, c bench.FabricComparison) error {
 	rows := &table{header: append([]string{"", ""}, c.Columns...), right: []bool{false, false}}
 	for range c.Columns {
 		rows.right = append(rows.right, true)
 	}
 	for _, row := range c.Rows {
-		scale, unit := 1.0, "us" // of what people see
+		scale, unit := 1.0, "us" // of the printed figures
 		switch row.Unit {
 		case bench.UnitBytes:
 			scale, unit = 1e9, "GB/s"
@@ -120,7 +126,7 @@ func writeComparison(out io.Writer, c bench.FabricComparison) error {
 	if err := rows.write(out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "medians of %d, %.1f s; in brackets times what %s does, for "+
-		"memory what %s does\n", c.Rounds, c.Seconds, bench.BesideTCP, bench.BesideMemcpy)
+	_, err := fmt.Fprintf(out, "medians of %d, %.1f s; in brackets the ratio to %s, for memory "+
+		"to %s\n", c.Rounds, c.Seconds, bench.BesideTCP, bench.BesideMemcpy)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// newBenchMulticastCommand is `ledgerd bench multicast`.
+// newBenchMulticastCommand returns the `ledgerd bench multicast` command.
 func newBenchMulticastCommand() *cobra.Command {
 	var p bench.MulticastParameters
 	var device, gid string
@@ -24,36 +24,47 @@ func newBenchMulticastCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "multicast",
 		Short: "Measure atomic multicast to some of several groups",
-		Long: `Measure atomic multicast to some of several groups, connected by a tree. Each of --clients clients keeps --outstanding messages of --size bytes under way, each
-to --destinations of the --groups groups, drawn anew for each message. All replicas and clients live in this process, over the fabric of your choice.
+		Long: `Measure atomic multicast to some of several groups, connected by a tree. Each of
+--clients clients keeps --outstanding messages of --size bytes under way. Each message goes to
+--destinations of the --groups groups, drawn anew for each message. All replicas and clients live in
+this process, over the fabric of your choice.
 
-  tram             groups with a leader each, in one-sided memory; clients write into the replicas' memory
-  tram-leaderless  groups run AllConcur+, whose log goes down the tree in numbered streams; each client sits beside a server of the group where its message enters
+  tram             groups with a leader each, in one-sided memory; clients write into the replicas'
+                   memory
+  tram-leaderless  groups that run AllConcur+, whose logs go down the tree in numbered streams; each
+                   client sits beside a server of the group where its message enters
 
-A message enters at the lowest common ancestor of its destinations and walks down the tree. With --destinations as --groups it always enters at the root.
-A file for --tree has a line for each group: its number and its parent's, the root naming itself.
+A message enters at the lowest common ancestor of its destinations and walks down the tree. If
+--destinations equals --groups, it always enters at the root. A file for --tree has a line for each
+group: its number and its parent's. The root names itself as its parent.
 
-With --failover crash the leader of one group after the other ends as its host does; with --failover change every group has to follow another leader. The others hear of it
-at once: how long a failure detector takes comes on top. Leaders are taken away up to 10 times within --for, and with crash only as often as majorities survive it.
+With --failover crash, the leaders of one group after the other fail: the leader's host ends. With
+--failover change, every group has to follow another leader. The others are notified at once, so a
+failure detector's delay comes on top. Leaders are taken away up to 10 times within --for; with
+crash, only as often as each group keeps a majority.
 
 The keys of --json, besides the parameters:
   requests_per_second    messages delivered in all their destinations in one second
   deliveries_per_second  the same, counted once for each destination
   gbit_per_second        their payloads in 10^9 bits, each counted once
-  latency_p50_us         from a message's A-multicast until in each destination some replica delivered it, in microseconds:
-  latency_p99_us         the median and the 99th percentile
-  cpu_seconds            user and system time of this process while it was measured
-  seconds                how long it was measured, after a warm-up
-  compared_deliveries    deliveries of all live replicas, compared within their groups at the end; a difference is an error, as is a message too many or too few
+  latency_p50_us         from a message's A-multicast until some replica of each destination has
+  latency_p99_us         delivered it, in microseconds: the median and the 99th percentile
+  cpu_seconds            user and system time of this process during the measurement
+  seconds                length of the measurement, after a warm-up
+  compared_deliveries    deliveries of all live replicas, compared within their groups at the end; a
+                         difference is an error, as is a message too many or too few
   failovers              with --failover only:
     count                    how often leaders were taken away
-    interval_seconds         how long deliveries were watched after that, and, as often, before it
-    without_delivery_p50_us  the longest time in such an interval without a delivery in a group whose leader was taken away: the median of all
-    without_delivery_max_us  and the longest
+    interval_seconds         how long deliveries were watched after each failover, and for as long
+                             before it
+    without_delivery_p50_us  the longest time in such an interval without a delivery in a group
+                             whose leader was taken away: the median of all
+    without_delivery_max_us  the longest of all
     undisturbed_p50_us       the same in the intervals before
     undisturbed_max_us`,
 		Example: `  ledgerd bench multicast --groups 4 --destinations 2 --for 3s
-  ledgerd bench multicast --tree chain --groups 3 --destinations 3 --clients 4 --outstanding 64 --for 10s --json
+  ledgerd bench multicast --tree chain --groups 3 --destinations 3 --clients 4 \
+                          --outstanding 64 --for 10s --json
   ledgerd bench multicast --groups 2 --destinations 2 --failover change --for 2s`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
@@ -106,20 +117,22 @@ The keys of --json, besides the parameters:
 	return command
 }
 
-// writeMulticast writes a result for people.
+// writeMulticast writes a result as text.
 func writeMulticast(out io.Writer, r bench.MulticastResult) error {
 	_, err := fmt.Fprintf(out, `%s, %s tree of %d groups of %d, %d clients with %d messages of %d bytes to %d groups, %s, %.1f s
   delivered    %14.0f messages/s  %8.3f Gbit/s
   latency      %14.0f us median   %8.0f us 99th percentile
   processors   %14.2f s
   compared     %14d deliveries, the same within each group
-`, r.Engine, r.Tree, r.Groups, r.Replicas, r.Clients, r.Outstanding, r.Size, r.Destinations, r.Fabric, r.Seconds, r.RequestsPerSecond, r.GbitPerSecond, r.LatencyP50, r.LatencyP99,
+`, r.Engine, r.Tree, r.Groups, r.Replicas, r.Clients, r.Outstanding, r.Size, r.Destinations,
+		r.Fabric, r.Seconds, r.RequestsPerSecond, r.GbitPerSecond, r.LatencyP50, r.LatencyP99,
 		r.CPUSeconds, r.ComparedDeliveries)
 	if err != nil || r.Failovers == nil {
 		return err
 	}
 	f := r.Failovers
-	_, err = fmt.Fprintf(out, `  failover     %14.0f us median   %8.0f us at most without a delivery, leaders taken away %d times (%s)
+	_, err = fmt.Fprintf(out,
+		`  failover     %14.0f us median   %8.0f us at most without a delivery, leaders taken away %d times (%s)
   undisturbed  %14.0f us median   %8.0f us at most
 `, f.WithoutP50, f.WithoutMax, f.Count, r.Failover, f.UndisturbedP50, f.UndisturbedMax)
 	return err

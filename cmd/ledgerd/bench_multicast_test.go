@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/bench"
 )
 
-// runBenchMulticast measures for as long as it takes to see something.
+// runBenchMulticast measures with growing windows until something was delivered.
 func runBenchMulticast(t *testing.T, arguments ...string) map[string]any {
 	t.Helper()
 	for _, window := range windows {

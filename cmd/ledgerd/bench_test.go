@@ -55,16 +55,15 @@ func checkBenchKeys(t *testing.T, result map[string]any, keys ...string) {
 	}
 }
 
-// windows are how long a benchmark is measured for: the next one where nothing was done in the one
-// before, since the machine was busy with other things.
+// windows are the lengths of a benchmark. The next one is used if nothing was measured in the one
+// before, because the machine was busy.
 var windows = []string{"300ms", "3s", "20s"}
 
-// nothingMeasured tells whether that is what a benchmark said.
+// nothingMeasured reports whether a benchmark failed because it measured nothing.
 func nothingMeasured(said string) bool { return strings.Contains(said, "measure for longer") }
 
 func TestBenchEngine(t *testing.T) {
-	// The servers of p2p are this test binary. The variable is set for them by way of the
-	// environment that they inherit.
+	// The servers of p2p are this test binary. They inherit the variable with the environment.
 	t.Setenv(benchServerVariable, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -97,7 +96,7 @@ func TestBenchEngine(t *testing.T) {
 			}
 			wire := result["wire_bytes_per_byte"]
 			if test.servers == "1" {
-				result["wire_bytes_per_byte"] = 1.0 // it has nobody to send to
+				result["wire_bytes_per_byte"] = 1.0 // it has no peer to send to
 			}
 			checkBenchKeys(t, result, "compared_round")
 			if result["engine"] != test.engine || result["fabric"] != test.fabric {

@@ -16,9 +16,10 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// blockReport is a block as --json shows it.
+// blockReport is a block as --json prints it.
 type blockReport struct {
-	Shard            uint32            `json:"shard,omitempty"` // whose chain it is of
+	// Shard is the shard whose chain contains the block.
+	Shard            uint32            `json:"shard,omitempty"`
 	Height           uint64            `json:"height"`
 	Hash             string            `json:"hash"`
 	Previous         string            `json:"previous"`
@@ -33,11 +34,11 @@ type blockReport struct {
 	ResultsRoot      string            `json:"results_root"`
 	StateDigest      string            `json:"state_digest"`
 	Transactions     []blockItemReport `json:"transactions,omitempty"`
-	// it has more transactions than are shown
+	// More is set if the block has more transactions than are shown.
 	More bool `json:"more,omitempty"`
 }
 
-// blockItemReport is a transaction of a block as --json shows it.
+// blockItemReport is a transaction of a block as --json prints it.
 type blockItemReport struct {
 	statusReport
 	Signer       string          `json:"signer"`
@@ -46,13 +47,13 @@ type blockItemReport struct {
 	RecordCount  uint32          `json:"record_count"`
 	Note         string          `json:"note,omitempty"`
 	Change       *changeReport   `json:"membership_change,omitempty"`
-	// Of an entry that is the verdict of another shard:
+	// These are set if the entry is the verdict of another shard.
 	VerdictTransaction string `json:"verdict_transaction,omitempty"`
 	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
 	Verdict            string `json:"verdict,omitempty"`
 }
 
-// levelName is a level in a word.
+// levelName returns the name of a level in lower case.
 func levelName(level ledgerdv1.Level) string {
 	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
 }
@@ -90,7 +91,7 @@ type blockOptions struct {
 	json   bool
 }
 
-// newBlockCommand is ledgerd block.
+// newBlockCommand returns the `ledgerd block` command.
 func newBlockCommand() *cobra.Command {
 	var options blockOptions
 	command := &cobra.Command{
@@ -98,17 +99,17 @@ func newBlockCommand() *cobra.Command {
 		Short: "Show a block, the latest blocks, or blocks as they come",
 		Long: `Show a block, the latest blocks, or blocks as they come.
 
-A block is named by its height, its hash (64 hex digits), or as head, the newest
-one. Without a name the latest blocks are listed. Each block names the hash of
-the one before it, so that one hash stands for the whole history.
+A block is named by its height, by its hash (64 hex digits), or as head, the
+newest one. Without a name, the latest blocks are listed. Each block contains the
+hash of the one before it, so that one hash stands for the whole history.
 
-With --follow every block is shown on a line as it comes, from the named height
-on or after the newest, until you stop it; where the node fails, the stream goes
-on at the next one without a gap. With --json each line is a JSON object.
+With --follow, each new block is shown on a line of its own, from the named height
+on or after the newest, until you stop the command. If the node fails, the stream
+goes on at the next node without a gap. With --json each line is a JSON object.
 
-In a ledger of several shards each has a chain of its own: without --shard the
-blocks are those of the asked node's, but for one that is named by its hash,
-which is looked for in all.`,
+In a ledger of several shards, each shard has a chain of its own. Without --shard,
+the blocks are those of the asked node's shard; only a block named by its hash is
+looked up in all shards.`,
 		Example: `  ledgerd block
   ledgerd block head
   ledgerd block 17 --json | jq -r '.transactions[].id'
@@ -170,7 +171,7 @@ func (o *blockOptions) run(command *cobra.Command, arguments []string) error {
 	}
 }
 
-// parseBlockName reads what a block is called.
+// parseBlockName parses a height, a hash or "head".
 func parseBlockName(text string) (*ledgerdv1.GetBlockRequest, error) {
 	if text == "head" {
 		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}}, nil
@@ -256,7 +257,7 @@ func (r *blockReport) write(command *cobra.Command) error {
 	return writeList(out, &items, r.More, "")
 }
 
-// what says in few words what a transaction does.
+// what describes a transaction in a few words.
 func (r *blockItemReport) what() string {
 	var parts []string
 	if r.State == "failed" {
@@ -309,7 +310,7 @@ func (o *blockOptions) list(ctx context.Context, command *cobra.Command,
 	return writeList(command.OutOrStdout(), &rows, more, "no blocks yet")
 }
 
-// followFrom shows blocks until the command is stopped.
+// followFrom prints blocks until the command is stopped.
 func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client,
 	request *ledgerdv1.GetBlockRequest) error {
 	out := command.OutOrStdout()
@@ -336,7 +337,7 @@ func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, n
 		})
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		client.CodeOf(err) == connect.CodeDeadlineExceeded {
-		// it was stopped, or the time of --timeout is over, which the node may notice first
+		// The command was stopped, or --timeout is over. The node may notice the timeout first.
 		return nil
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// outcome is what a command line did.
+// outcome is the result of a command line.
 type outcome struct {
 	out, errs string
 	status    int
@@ -41,7 +41,7 @@ func newShell(t *testing.T, nodes int) *shell {
 	return s
 }
 
-// run runs one command line as the shell would; %n, %k and %d stand for the nodes, the keyring and
+// run runs one command line as the shell would. %n, %k and %d stand for the nodes, the keyring and
 // the folder.
 func (s *shell) run(line string, input ...string) outcome {
 	s.t.Helper()
@@ -188,7 +188,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A transaction of two organisations, signed by each in its own place, and submitted twice.
+// Two organisations sign a transaction, each in its own place, and it is submitted twice.
 func TestPostSignSubmit(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 1)
@@ -313,7 +313,7 @@ func TestBlocksAndStatus(t *testing.T) {
 	}
 }
 
-// What runs until it is stopped ends well when it is.
+// Commands that run until they are stopped end well when they are.
 func TestFollowAndWatch(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 1)
@@ -409,7 +409,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A following node that knows who takes writes says so.
+// A following node that knows the nodes which take writes names them.
 func TestWritersAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 2)
@@ -423,8 +423,7 @@ func TestWritersAreNamed(t *testing.T) {
 	}
 }
 
-// Every command teaches: it has a text, an example that names it, and --json where it shows
-// something.
+// Every command teaches: it has a text, an example that names it, and --json if it shows something.
 func TestEveryCommandTeaches(t *testing.T) {
 	t.Parallel()
 	var visit func(*cobra.Command)
@@ -436,7 +435,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 			!strings.Contains(command.Example, command.CommandPath()) {
 			t.Errorf("%s has no text or no example", command.CommandPath())
 		}
-		runs := command.Name() == "start" // it shows nothing but its log
+		runs := command.Name() == "start" // it shows only its log
 		if !runs && !command.HasSubCommands() && command.Flags().Lookup("json") == nil {
 			t.Errorf("%s has no --json", command.CommandPath())
 		}
@@ -473,7 +472,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// What comes from elsewhere cannot steer the terminal.
+// Text from elsewhere cannot control the terminal.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"a\x1b[2Jb\nc": "a�[2Jb�c", "déjà": "déjà",
@@ -498,7 +497,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// With --json a failure is one JSON object on standard error, with the exit status of the prose.
+// With --json a failure is one JSON object on standard error, with the same exit status.
 func TestFailuresAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 2)

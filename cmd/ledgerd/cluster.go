@@ -21,30 +21,30 @@ import (
 )
 
 const (
-	// changeLife is how many blocks a change of the members stays good for, so that one that was
-	// lost is not applied when nobody thinks of it any more.
+	// changeLife is the number of blocks for which a change of the members stays valid. A change
+	// that got lost then cannot be applied long after the operator gave it up.
 	changeLife = 1000
-	// changePause is the pause before a change is tried again that came too close to another.
+	// changePause is the pause before the retry of a change that came too soon after another one.
 	changePause = 300 * time.Millisecond
-	// durablePatience is how long a change that is ordered is waited for to be durable: with a new
-	// member that does not run yet it may take that one.
+	// durablePatience limits the wait until an ordered change is durable. Durability may need a new
+	// member that does not run yet.
 	durablePatience = 5 * time.Second
-	// membershipPause is how often a node is asked for a change that was ordered elsewhere.
+	// membershipPause is the pause between two questions to a node for a change ordered elsewhere.
 	membershipPause = 100 * time.Millisecond
 )
 
-// newClusterCommand is ledgerd cluster.
+// newClusterCommand returns the `ledgerd cluster` command.
 func newClusterCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "cluster",
 		Short: "Let nodes join and leave a running ledger",
-		Long: `Let nodes join and leave a running ledger, and show who keeps it.
+		Long: `Let nodes join and leave a running ledger, and show its members.
 
-Who the members are is a matter of the ledger itself: a change is a transaction
-that an operator signs, is ordered like all others, and takes effect at the same
-place on every node, while transactions go on. Nodes take transactions as long
-as more than half of the members run and reach each other. So members change
-one at a time, and a member that is gone for good should leave, or be replaced.
+The ledger itself decides its members: a change is a transaction. An operator
+signs it, it is ordered like all others, and it takes effect at the same place on
+every node, while transactions go on. Nodes accept transactions as long as more
+than half of the members run and reach each other. So members change one at a
+time, and a member that is gone for good should leave, or be replaced.
 
 An operator's key is one of those in the chain's genesis; ledgerd init and
 ledgerd testnet write one to operator.key in their folders.`,
@@ -52,16 +52,16 @@ ledgerd testnet write one to operator.key in their folders.`,
   ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4
 
-  # A machine is lost: another one takes its place
+  # A machine is lost: another one replaces it
   ledgerd cluster replace node-1 --home new --via http://127.0.0.1:26600 --operator net/operator.key
 
-  # Who keeps the ledger, and how they do
+  # Show the members and their condition
   ledgerd cluster status --via http://127.0.0.1:26600`,
 	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(),
 		newClusterStatusCommand())
 }
 
-// changeOptions are the flags of commands that change the members.
+// changeOptions are the flags of the commands that change the members.
 type changeOptions struct {
 	remote   remoteOptions
 	shard    shardFlag
@@ -77,12 +77,12 @@ func (o *changeOptions) bind(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.operator, "operator", "",
 		"file with an operator's key, for example net/operator.key (required)")
-	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left "+
-		"running to go on, or blocks go with a member that is away")
+	flags.BoolVar(&o.force, "force", false, "do it even if too few members may be left running "+
+		"to go on, or if blocks are lost with a member that is away")
 	addJSONFlag(command, &o.json)
 }
 
-// bindVia adds the flags that say which nodes to ask.
+// bindVia adds the flags that name the nodes to ask.
 func bindVia(command *cobra.Command, remote *remoteOptions) {
 	command.Flags().StringSliceVar(&remote.nodes, "via",
 		nil, "address of a node of the ledger; several with commas or repeated (default $"+
@@ -93,19 +93,19 @@ func bindVia(command *cobra.Command, remote *remoteOptions) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// changing is a command that changes the members, connected.
+// changing is the state of a command that changes the members, connected to a node.
 type changing struct {
 	nodes      *client.Client
 	genesis    *ledger.Genesis
 	operator   client.Key
 	membership ledger.Membership
-	others     map[ledger.ShardID][]ledger.Member // of other shards, once they are wanted
+	others     map[ledger.ShardID][]ledger.Member // of other shards, once needed
 	cluster    *ledgerdv1.ClusterState
 	progress   io.Writer
 	force      bool
 }
 
-// connect asks for the chain and its members, and reads the operator's key.
+// connect asks a node for the chain and its members, and reads the operator's key.
 func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx context.Context,
 	done func(), err error) {
 	if o.operator == "" {
@@ -120,8 +120,8 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// A change is signed for the chain of one shard, and is ordered by its members: they are asked
-	// themselves.
+	// A change is signed for the chain of one shard and ordered by its members. So ask the members
+	// of that shard directly.
 	nodes, close, err := o.shard.nodesOf(ctx, asked)
 	if err != nil {
 		done()
@@ -148,7 +148,7 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 	return c, ctx, done, nil
 }
 
-// shard is the one whose members change, nil in a ledger of one.
+// shard returns the shard whose members change, or nil in a ledger of one shard.
 func (c *changing) shard() *ledger.ShardID {
 	if !c.genesis.Sharded() {
 		return nil
@@ -156,7 +156,7 @@ func (c *changing) shard() *ledger.ShardID {
 	return &c.genesis.Shard
 }
 
-// chain names what the members keep, for people.
+// chain names the chain or shard in messages.
 func (c *changing) chain() string {
 	if !c.genesis.Sharded() {
 		return "chain " + c.genesis.Chain
@@ -164,8 +164,8 @@ func (c *changing) chain() string {
 	return fmt.Sprintf("shard %d of chain %s", c.genesis.Shard, c.genesis.Chain)
 }
 
-// otherShard says that a home is of a node of another shard than the one whose members change; nil
-// where it is not.
+// otherShard returns an error if a home belongs to a node of a shard other than the one whose
+// members change, and nil otherwise.
 func (c *changing) otherShard(dir string, at *home.Home) error {
 	if at.Genesis.Book() != c.genesis.Book() || at.Genesis.Shard == c.genesis.Shard {
 		return nil
@@ -175,11 +175,11 @@ func (c *changing) otherShard(dir string, at *home.Home) error {
 		at.Genesis.Shard)
 }
 
-// elsewherePatience bounds how long another shard is asked for its members.
+// elsewherePatience limits how long another shard is asked for its members.
 const elsewherePatience = 2 * time.Second
 
-// elsewhere are the members of other shards: as their chains have them where they answer, else as
-// the genesis has them.
+// elsewhere returns the members of the other shards. They come from a shard's chain if one of its
+// nodes answers, otherwise from the genesis.
 func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Member {
 	if c.others != nil {
 		return c.others
@@ -222,8 +222,8 @@ func (c *changing) findElsewhere(ctx context.Context,
 func (c *changing) checkOperator(file string) error {
 	if len(c.genesis.Operators) == 0 {
 		return fmt.Errorf("chain %s has no operators in its genesis: its members can never "+
-			"change, and a new chain is needed for that (ledgerd init and ledgerd testnet make "+
-			"operators)", c.genesis.Chain)
+			"change; make a new chain (ledgerd init and ledgerd testnet make operators)",
+			c.genesis.Chain)
 	}
 	if public := c.operator.Public(); !c.genesis.IsOperator(public) {
 		var keys []string
@@ -236,19 +236,19 @@ func (c *changing) checkOperator(file string) error {
 	return nil
 }
 
-// refresh asks for the members.
+// refresh asks a node for the members.
 func (c *changing) refresh(ctx context.Context) (err error) {
 	c.membership, c.cluster, err = c.nodes.Membership(ctx)
 	return err
 }
 
-// say tells a person what is going on.
+// say reports progress to the user.
 func (c *changing) say(format string, arguments ...any) {
-	// the change goes on though nobody listens
+	// The change goes on even if the message cannot be written.
 	_, _ = fmt.Fprintf(c.progress, format+"\n", arguments...)
 }
 
-// running counts the members that answer, but for one that is to leave.
+// running counts the members that answer, except those in but, which are to leave.
 func (c *changing) running(but ...ledger.MemberIndex) (count int) {
 	for _, member := range c.cluster.GetMembers() {
 		if !isAway(member) && !slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
@@ -265,8 +265,8 @@ func isAway(member *ledgerdv1.MemberState) bool {
 		standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
 }
 
-// absent returns up to which height no member that answers has blocks, but for one that is to
-// leave.
+// absent returns the height up to which no member that answers has blocks. It ignores the members
+// in but, which are to leave.
 func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
 	first := true
 	for _, member := range c.cluster.GetMembers() {
@@ -280,11 +280,11 @@ func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
 	return height
 }
 
-// errLastHolder says that blocks would be lost with a member.
+// errLastHolder means that blocks would be lost with a member.
 var errLastHolder = errors.New("blocks would be lost")
 
-// checkHolder refuses to let a member go that has blocks, or may have them, which no other member
-// that answers has. Of one that is away, --force lets these blocks go.
+// checkHolder refuses to remove a member that has, or may have, blocks that no other answering
+// member has. For a member that is away, --force gives these blocks up.
 func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
 	absent := c.absent(leaving.Index)
 	at := slices.IndexFunc(c.cluster.GetMembers(), func(member *ledgerdv1.MemberState) bool {
@@ -299,46 +299,45 @@ func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
 		return nil
 	case !isAway(member):
 		return fmt.Errorf("%w: %s is the last member that answers and has the blocks from %d to "+
-			"%d, since the others began with "+
-			"snapshots; wait until one of them has fetched them (ledgerd status shows how far "+
-			"they are), or start a "+
-			"member that has them; if you give them up, stop %s and say --force",
+			"%d, since the others began with snapshots; wait until one of them has fetched them "+
+			"(ledgerd status shows how far they are), or start a member that has them; to give "+
+			"them up, stop %s and use --force",
 			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name)
 	case c.force:
 		return nil
 	}
 	return fmt.Errorf("%w: no member that answers has the blocks up to %d, and %s, which does "+
-		"not answer, may have them; start it, or "+
-		"another member that has them, until one that stays has fetched them (ledgerd status "+
-		"shows how far they are); if they "+
-		"are lost or you give them up, say --force", errLastHolder, absent, leaving.Name)
+		"not answer, may have them; start it, or another member that has them, until a member "+
+		"that stays has fetched them (ledgerd status shows how far they are); if they are lost, "+
+		"or to give them up, use --force", errLastHolder, absent, leaving.Name)
 }
 
-// errTooFew says that the members that would be left running are no majority, errStands that those
-// that run are none now.
+// errTooFew means that the members left running would be no majority. errStands means that the
+// running members are no majority now.
 var (
 	errTooFew = errors.New("the ledger would stop")
 	errStands = errors.New("the ledger stands still")
 )
 
-// checkMajority refuses a change after which fewer members run than it takes, unless it is forced.
+// checkMajority refuses a change that leaves fewer running members than a majority, unless forced.
 func (c *changing) checkMajority(members, running int) error {
 	need := members/2 + 1
 	if running >= need || c.force {
 		return nil
 	}
 	if runs, takes := c.running(), c.membership.Majority(); runs < takes {
-		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and it takes %d to change "+
-			"anything; start those that are away first (see ledgerd cluster status)",
+		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and any change needs %d; "+
+			"start those that are away first (see ledgerd cluster status)",
 			errStands, plural(len(c.membership.Members), "member"), runs, c.nodes.Current(), takes)
 	}
 	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and "+
-		"it takes %d; start those that are away first (see ledgerd cluster status), or say --force",
+		"the ledger needs %d; start those that are away first (see ledgerd cluster status), or "+
+		"use --force",
 		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)
 }
 
-// checkJoin refuses one more member where too few run without it, as nodes do. The second of two is
-// needed in any case.
+// checkJoin refuses another member while too few of the present ones run, as nodes do too. It
+// always allows a second member: two members need both.
 func (c *changing) checkJoin() error {
 	members := len(c.membership.Members)
 	if members == 1 {
@@ -354,7 +353,7 @@ type changed struct {
 	Durable bool
 }
 
-// refusals are what can be done about results, by their reasons' codes.
+// refusals are hints on what to do about a refused change, by the code of its reason.
 var refusals = map[string]string{
 	api.ReasonCode(ledger.MemberNameTaken): "choose another --name",
 	api.ReasonCode(ledger.MemberAddressTaken): "choose another --base-port or --address, or let " +
@@ -366,7 +365,7 @@ var refusals = map[string]string{
 	api.ReasonCode(ledger.LastMember): "let another node join first, and start it",
 }
 
-// order has a change ordered, and waits for a while until it is durable.
+// order gets a change ordered, and waits up to durablePatience until it is durable.
 func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (changed, error) {
 	told := false
 	for {
@@ -410,7 +409,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// awaitDurable waits for durability, which may have to wait for a node that is started next.
+// awaitDurable waits for durability, which may need a node that is only started later.
 func (c *changing) awaitDurable(ctx context.Context, id string) (bool, error) {
 	hash, err := ledger.ParseHash(id)
 	if err != nil {
@@ -425,7 +424,7 @@ func (c *changing) awaitDurable(ctx context.Context, id string) (bool, error) {
 	return err == nil && client.Reached(transaction.GetStatus(), ledgerdv1.Level_LEVEL_DURABLE), nil
 }
 
-// await asks until the members are as wanted.
+// await asks a node for the members until they satisfy wanted.
 func (c *changing) await(ctx context.Context, wanted func(*ledger.Membership) bool) error {
 	for {
 		if err := c.refresh(ctx); err != nil {
@@ -440,7 +439,7 @@ func (c *changing) await(ctx context.Context, wanted func(*ledger.Membership) bo
 	}
 }
 
-// former finds a member that left.
+// former returns the latest former member that satisfies is, or nil.
 func (c *changing) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.FormerMember {
 	former := c.cluster.GetFormer()
 	for i := len(former) - 1; i >= 0; i-- {
@@ -451,7 +450,7 @@ func (c *changing) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.Form
 	return nil
 }
 
-// memberNames are the names of all members, for people.
+// memberNames returns the names of all members, for messages.
 func (c *changing) memberNames() string {
 	var all []string
 	for i := range c.membership.Members {
@@ -460,15 +459,15 @@ func (c *changing) memberNames() string {
 	return strings.Join(all, ", ")
 }
 
-// publicOf is a node's public key.
+// publicOf returns the public half of a node's key.
 func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
 
-// changeReport is a change of the members as --json shows it.
+// changeReport is a change of the members as --json prints it.
 type changeReport struct {
 	Kind    string  `json:"kind"` // join, leave or admit
 	Name    string  `json:"name,omitempty"`
 	Address string  `json:"address,omitempty"`
-	Index   *uint32 `json:"index,omitempty"` // of the member that leaves, or that has a new disk
+	Index   *uint32 `json:"index,omitempty"` // of the member that leaves or has a new disk
 	Disk    string  `json:"disk,omitempty"`
 }
 
@@ -487,7 +486,7 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 	return nil
 }
 
-// String is the change in words.
+// String describes the change in words.
 func (r *changeReport) String() string {
 	switch {
 	case r.Disk != "":
@@ -498,8 +497,8 @@ func (r *changeReport) String() string {
 	return fmt.Sprintf("%s joins, at %s", printable(r.Name, 0), printable(r.Address, 0))
 }
 
-// signerName names the signer, for people. Signatures of no organisation are operators', or, for a
-// disk, members'.
+// signerName names the signer of a transaction in messages. A signature of no organisation is an
+// operator's, or, for the admission of a disk, possibly a member's.
 func signerName(organisation string, change *changeReport) string {
 	switch {
 	case organisation != string(ledger.Operator):
@@ -510,7 +509,7 @@ func signerName(organisation string, change *changeReport) string {
 	return "an operator"
 }
 
-// isLoopback tells whether a host is this machine for itself only.
+// isLoopback reports whether a host is reachable from this machine only.
 func isLoopback(host string) bool {
 	address := net.ParseIP(host)
 	return host == "localhost" || address != nil && address.IsLoopback()

@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// joinOptions are the flags of commands that let a node join.
+// joinOptions are the flags of the commands that let a node join.
 type joinOptions struct {
 	changeOptions
 	home, name, address, genesis string
@@ -30,7 +30,7 @@ type joinOptions struct {
 	fabric                       fabric.Kind
 }
 
-// joinReport is what letting a node join prints with --json.
+// joinReport is what these commands print with --json.
 type joinReport struct {
 	homeReport
 	Index            uint32 `json:"index"`
@@ -39,11 +39,11 @@ type joinReport struct {
 	Durable          bool   `json:"durable"`
 	Members          int    `json:"members"`
 	MembershipNumber uint64 `json:"membership_number"`
-	Height           uint64 `json:"height"` // of the block that let it in
+	Height           uint64 `json:"height"` // of the block that admitted it
 	SnapshotHeight   uint64 `json:"snapshot_height,omitempty"`
 }
 
-// newClusterJoinCommand is ledgerd cluster join.
+// newClusterJoinCommand returns the `ledgerd cluster join` command.
 func newClusterJoinCommand() *cobra.Command {
 	var o joinOptions
 	command := &cobra.Command{
@@ -52,38 +52,41 @@ func newClusterJoinCommand() *cobra.Command {
 		Long: `Make a new node's home, and have the ledger let it in.
 
 The home gets the chain's genesis from the node that --via names, a new key and
-the settings that all nodes share. Compare the genesis hash that is printed with
-the one that you know, or give that with --genesis. Then the change, signed with
-the operator's key, is ordered. After that, start the node: it fetches the
-ledger from the others, checks it, and takes part.
+the settings that all nodes share. Compare the printed genesis hash with the one
+that you know, or pass that with --genesis. Then the change is signed with the
+operator's key and ordered. After that, start the node: it fetches the ledger
+from the others, checks it, and takes part.
 
-The new member counts from the moment that it is let in, whether it runs or not:
-with it, more than half of the members have to run. So start it soon.
+The new member counts from the moment of its admission, whether it runs or not:
+more than half of the members, including it, have to run. So start it soon.
 
 The node fetches and executes all blocks from the beginning. With --snapshot it
-begins with the ledger as it is now instead, from the node that --via names or
-another one, checked against a block that a majority of the members confirms.
-That is faster. The node fetches the blocks before it while it works, and until
-it has them they are read at other nodes, and ledgerd verify and export cannot go
-through them there: ledgerd status shows how far it is. Where no node that runs
-has all blocks, the new one begins with a snapshot in any case.
+begins with the current state of the ledger instead. That is faster. The state
+comes from the node that --via names or from another one, and is checked against
+a block that a majority of the members confirms. The node fetches the earlier
+blocks while it works. Until it has them, other nodes serve them to readers, and
+ledgerd verify and export cannot go through them at the new node; ledgerd status
+shows its progress. If no running node has all blocks, the new one begins with a
+snapshot in any case.
 
-Where the ledger has several shards, the new node is let into the one that the
-node of --via belongs to, or into that of --shard.
+If the ledger has several shards, the new node joins the shard that the node of
+--via belongs to, or the one that --shard names.
 
-When the command is interrupted, the same command goes on where it was. One that
-has succeeded changes nothing when it is repeated.
+If the command is interrupted, run it again: it goes on where it was. Once it has
+succeeded, running it again changes nothing.
 
 The node has its API on port P and talks to the other nodes on port P+1, where P
 is the --base-port; without it, two free ports are chosen. --address is the host
-by which the others find it. If that is not this machine alone, the node listens
-on all its addresses; config.toml in the home says otherwise if you wish. The
---fabric has to be that of the other nodes.`,
-		Example: `  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
+by which the others find it. If that host is not a loopback address, the node
+listens on all its addresses; change that in config.toml in the home if you wish.
+The --fabric has to be that of the other nodes.`,
+		Example: `  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 \
+                       --operator net/operator.key
   ledgerd start --home net/node-4
 
   # On another machine
-  ledgerd cluster join --home ledger --via http://10.0.0.1:8080 --operator operator.key --address 10.0.0.5 --base-port 8080`,
+  ledgerd cluster join --home ledger --via http://10.0.0.1:8080 --operator operator.key \
+                       --address 10.0.0.5 --base-port 8080`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
 				return usagef("name the new node's home with --home, for example --home %s",
@@ -127,12 +130,12 @@ func (o *joinOptions) bind(command *cobra.Command) {
 	flags.StringVar(&o.address, "address", "127.0.0.1",
 		"host by which the other nodes find the new one")
 	flags.BoolVar(&o.snapshot, "snapshot", false,
-		"begin with the ledger as it is now, and fetch the blocks before later")
+		"begin with the current state of the ledger, and fetch the earlier blocks later")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
 }
 
-// check refuses what means nothing, and fills in the name.
+// check validates the flags and fills in the name.
 func (o *joinOptions) check() error {
 	if o.home == "" {
 		return usagef("--home is missing: say which folder gets the new node's home, for " +
@@ -169,11 +172,11 @@ func (o *joinOptions) check() error {
 	return nil
 }
 
-// join makes the home, has the change ordered, and gives the home its place.
+// join makes the home, gets the change ordered, and records the member's index in the home.
 func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error) {
 	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
-		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of "+
-			"the right chain with --via", c.nodes.Current(), hash, o.genesis)
+		return nil, fmt.Errorf("%s keeps the chain with genesis %s, not %s: ask a node of the "+
+			"right chain with --via", c.nodes.Current(), hash, o.genesis)
 	}
 	if err := o.checkSource(ctx, c); err != nil {
 		return nil, err
@@ -222,7 +225,7 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 	return report, nil
 }
 
-// prepare makes the home, or takes one that was made before.
+// prepare makes the home, or continues with one that an earlier run made.
 func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, ledger.Member, error) {
 	at, err := o.unfinished(c)
 	if err != nil {
@@ -266,7 +269,7 @@ func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, led
 	if err := member.Validate(); err != nil {
 		return nil, ledger.Member{}, asUsage(err)
 	}
-	// What would be refused leaves no home behind.
+	// Refuse early: a refused change must leave no home behind.
 	if err := c.checkJoin(); err != nil {
 		return nil, ledger.Member{}, err
 	}
@@ -274,7 +277,7 @@ func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, led
 	return at, member, err
 }
 
-// unfinished is the home where it was made before, or nil.
+// unfinished returns the home that an earlier run made, or nil.
 func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 	if _, err := os.Stat(filepath.Join(o.home, home.ConfigFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -288,7 +291,7 @@ func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 		return nil, err
 	}
 	if own != its {
-		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and "+
+		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), but "+
 			"%s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own,
 			c.nodes.Current(), c.genesis.Chain, its)
 	}
@@ -296,14 +299,14 @@ func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 	if left := c.former(func(former *ledgerdv1.FormerMember) bool {
 		return string(former.GetKey()) == string(public)
 	}); left != nil {
-		return nil, fmt.Errorf("%s is the home of %s, which left in block %d, and a home is "+
-			"good for one membership: choose a new --home", o.home, left.GetName(),
+		return nil, fmt.Errorf("%s is the home of %s, which left in block %d, and a home serves "+
+			"one membership only: choose a new --home", o.home, left.GetName(),
 			left.GetLeftHeight())
 	}
 	return at, nil
 }
 
-// configuration is that of the new home: what all nodes share, and where it listens.
+// configuration returns the new home's configuration: the shared settings, and where it listens.
 func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) home.Config {
 	config := home.Default()
 	host := "0.0.0.0"
@@ -331,9 +334,9 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	return config
 }
 
-// ports is the port of the API; the next one is for the other nodes. Where none was given, it is
-// the first of two that are free here and that no member is known to have, after those of the
-// members on the same host.
+// ports returns the port of the API; the next port is for the other nodes. Without --base-port, it
+// is the first of two ports that are free on this machine and that no known member uses. The search
+// starts after the ports of the members on the same host.
 func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 	if o.basePort != 0 {
 		return o.basePort, o.checkPorts(ctx, c, "")
@@ -362,8 +365,8 @@ func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 	return 0, errors.New("no two free ports were found: choose some with --base-port")
 }
 
-// checkPorts makes sure that nobody has the ports of --base-port, but for a member that is to leave
-// first.
+// checkPorts makes sure that no member and no program here uses the ports of --base-port. A member
+// that is to leave first does not count.
 func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving string) error {
 	if o.basePort == 0 {
 		return nil
@@ -382,7 +385,7 @@ func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving strin
 			"--base-port or --address", taken.Name, shard, address)
 	}
 	if !isLoopback(o.address) {
-		return nil // the home may be for another machine
+		return nil // The home may be for another machine.
 	}
 	for _, port := range []int{o.basePort, o.basePort + 1} {
 		if !isFree(port) {
@@ -402,7 +405,7 @@ func isFree(port int) bool {
 }
 
 func (r *joinReport) text(dir string, c *changing) string {
-	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: %s now\n", r.Name,
+	text := fmt.Sprintf("%s is member %d of chain %s, admitted by block %d: %s now\n", r.Name,
 		r.Index, r.Chain, r.Height, thereAre(r.Members))
 	if r.AlreadyMember {
 		since := "the genesis"
@@ -423,16 +426,16 @@ func (r *joinReport) text(dir string, c *changing) string {
 	text += fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 	switch need := c.membership.Majority(); {
 	case !r.Durable:
-		text += "It is not durable yet, which takes the disks of a majority, and the new node's " +
-			"may be needed: start it now.\n"
+		text += "It is not durable yet. That takes the disks of a majority, maybe the new " +
+			"node's too: start it now.\n"
 	case c.running() < need && !r.AlreadyMember:
-		text += fmt.Sprintf("The ledger waits for it: it takes %d of the %d members to order "+
-			"transactions, and %d run.\n", need, r.Members, c.running())
+		text += fmt.Sprintf("The ledger waits for it: ordering transactions takes %d of the %d "+
+			"members, and %d run.\n", need, r.Members, c.running())
 	}
 	return text
 }
 
-// thereAre says how many members there are.
+// thereAre states the number of members.
 func thereAre(members int) string {
 	if members == 1 {
 		return "there is 1 member"

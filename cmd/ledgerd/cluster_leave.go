@@ -18,7 +18,7 @@ type leaveOptions struct {
 	home, name string
 }
 
-// leaveReport is what letting a node leave prints with --json.
+// leaveReport is what ledgerd cluster leave prints with --json.
 type leaveReport struct {
 	Name             string `json:"name"`
 	Index            uint32 `json:"index"`
@@ -26,12 +26,12 @@ type leaveReport struct {
 	Durable          bool   `json:"durable"`
 	Members          int    `json:"members"`
 	MembershipNumber uint64 `json:"membership_number"`
-	Height           uint64 `json:"height"` // of the block that let it go
-	// Shard is the one that it left, where the book has several.
+	Height           uint64 `json:"height"` // of the block that removed it
+	// Shard is the shard that it left, if the book has several.
 	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
-// newClusterLeaveCommand is ledgerd cluster leave.
+// newClusterLeaveCommand returns the `ledgerd cluster leave` command.
 func newClusterLeaveCommand() *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
@@ -39,17 +39,19 @@ func newClusterLeaveCommand() *cobra.Command {
 		Short: "Have the ledger let a node go",
 		Long: `Have the ledger let a node go, whether it runs or is lost.
 
-When the change is ordered, the others go on without the node. Stop it then, if
-it runs. It cannot come back with its home: what it had promised to the others
-is void. To have it again, let a node with a new home join.
+Once the change is ordered, the others go on without the node. Then stop it, if
+it runs. It cannot come back with its home: its promises to the others are void.
+To bring the machine back, let a node with a new home join.
 
-A node that left already stays gone, which is no failure. The last member cannot
-leave, and a node is kept whose leaving would leave too few running: say --force
-if you know better than the asked node. A node is kept, too, that has blocks which
-no other node that runs has: those began with snapshots. They fetch the blocks,
-and ledgerd status shows how far they are.`,
-		Example: `  ledgerd cluster leave --name node-1 --via http://127.0.0.1:26600 --operator net/operator.key
-  ledgerd cluster leave --home net/node-1 --via http://127.0.0.1:26600 --operator net/operator.key`,
+If the node left before, the command changes nothing and succeeds. The last
+member cannot leave. A node cannot leave if too few members would be left
+running; use --force if you know better than the asked node. Nor can a node leave
+that has blocks which no other running node has, because the others began with
+snapshots. They fetch these blocks, and ledgerd status shows their progress.`,
+		Example: `  ledgerd cluster leave --name node-1 --via http://127.0.0.1:26600 \
+                        --operator net/operator.key
+  ledgerd cluster leave --home net/node-1 --via http://127.0.0.1:26600 \
+                        --operator net/operator.key`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 1 {
 				return usagef("one node leaves at a time, and %d are named", len(arguments))
@@ -65,7 +67,8 @@ and ledgerd status shows how far they are.`,
 				o.name = arguments[0]
 			}
 			if (o.name == "") == (o.home == "") {
-				return usagef("say which node is to leave, either by --name NAME or by --home DIR")
+				return usagef("name the node that is to leave, either by --name NAME or by " +
+					"--home DIR")
 			}
 			c, ctx, done, err := o.connect(command)
 			if err != nil {
@@ -102,7 +105,8 @@ and ledgerd status shows how far they are.`,
 	return command
 }
 
-// leaver says who is to leave: by name, or by the node's public key where there is one.
+// leaver identifies the member that is to leave: by its public key if key is set, otherwise by
+// name.
 type leaver struct {
 	name string
 	key  []byte
@@ -115,7 +119,7 @@ func (l *leaver) find(membership *ledger.Membership) (ledger.GroupMember, bool) 
 	return membership.ByName(l.name)
 }
 
-// leave has a member leave, unless it left before.
+// leave removes a member, unless it left before.
 func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) {
 	member, present := who.find(&c.membership)
 	if !present {
@@ -145,8 +149,8 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 			c.memberNames())
 	}
 	if len(c.membership.Members) == 1 {
-		return nil, fmt.Errorf("%s is the only member, which cannot leave: let another node "+
-			"join first (ledgerd cluster join), and start it", member.Name)
+		return nil, fmt.Errorf("%s is the only member and cannot leave: let another node join "+
+			"first (ledgerd cluster join), and start it", member.Name)
 	}
 	if err := c.checkMajority(len(c.membership.Members)-1, c.running(member.Index)); err != nil {
 		return nil, err
@@ -189,28 +193,29 @@ func (r *leaveReport) write(out io.Writer) error {
 	return err
 }
 
-// replaceReport is what replacing a node prints with --json.
+// replaceReport is what ledgerd cluster replace prints with --json.
 type replaceReport struct {
 	Left   *leaveReport `json:"left"`
 	Joined *joinReport  `json:"joined"`
 }
 
-// newClusterReplaceCommand is ledgerd cluster replace.
+// newClusterReplaceCommand returns the `ledgerd cluster replace` command.
 func newClusterReplaceCommand() *cobra.Command {
 	var o joinOptions
 	command := &cobra.Command{
 		Use:   "replace OLD --home NEW --via URL --operator FILE",
-		Short: "Put a new node into the place of one that is lost or to be retired",
-		Long: `Put a new node into the place of one that is lost or to be retired: OLD leaves,
-and then the new one joins as with ledgerd cluster join.
+		Short: "Replace a node that is lost or to be retired by a new one",
+		Long: `Replace a node that is lost or to be retired by a new one: OLD leaves, and then
+the new node joins as with ledgerd cluster join.
 
-These are two changes, one after the other, since two groups that exchanged a
-member at once could each find a majority of its own. OLD goes first: if it is
-lost, the others keep their majority throughout. The new node may have the old
-one's name, but never its home. Nothing is changed where OLD has blocks that no
-other node that runs has, as with ledgerd cluster leave. When the command is interrupted, the same
-command goes on where it was.`,
-		Example: `  ledgerd cluster replace node-1 --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
+These are two changes, one after the other. If a group exchanged a member in one
+change, the old group and the new one could each find a majority of its own. OLD
+goes first: if it is lost, the others keep their majority throughout. The new
+node may have the old one's name, but never its home. As with ledgerd cluster
+leave, nothing changes if OLD has blocks that no other running node has. If the
+command is interrupted, run it again: it goes on where it was.`,
+		Example: `  ledgerd cluster replace node-1 --home net/node-4 \
+                          --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) != 1 {
@@ -247,8 +252,8 @@ command goes on where it was.`,
 	return command
 }
 
-// replace lets one node leave and another join. A new node that is a member already by the name of
-// the old one means that this was done before.
+// replace lets one node leave and another join. If the new node is already a member with the name
+// of the old one, an earlier run did the replacement.
 func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*replaceReport,
 	error) {
 	who := leaver{name: old}
@@ -272,12 +277,12 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 		return nil, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
 	}
 	if at == nil {
-		// Else OLD would leave, and nobody could join in its place.
+		// Check before OLD leaves. Otherwise OLD could leave and the new node fail to join.
 		if err := o.checkPorts(ctx, c, old); err != nil {
 			return nil, err
 		}
 	}
-	// Whether the new node can begin without OLD has to be known before OLD is gone.
+	// Make sure that the new node can begin without OLD, before OLD leaves.
 	if leaving, present := who.find(&c.membership); present {
 		if err := o.checkSource(ctx, c, leaving.Index); err != nil {
 			return nil, err
@@ -289,7 +294,7 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	}
 	joined, err := o.join(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("%s left, and the new node did not join yet: %w", left.Name, err)
+		return nil, fmt.Errorf("%s left, but the new node has not joined yet: %w", left.Name, err)
 	}
 	return &replaceReport{Left: left, Joined: joined}, nil
 }

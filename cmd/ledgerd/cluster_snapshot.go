@@ -22,11 +22,12 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// confirmPatience is how long a member may take to get to the block of a snapshot.
+// confirmPatience limits how long a member may take to reach the block of a snapshot.
 const confirmPatience = 10 * time.Second
 
-// fill gives the home the ledger as of now, from one node's snapshot of a block that a majority of
-// the members confirms. It returns the height, 0 where the home has data already.
+// fill fills the home with the current state of the ledger, from one node's snapshot of a block
+// that a majority of the members confirms. It returns the block's height, or 0 if the home has data
+// already.
 func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
 	if _, err := os.Lstat(at.Data()); err == nil {
 		return 0, nil
@@ -46,31 +47,32 @@ func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, erro
 	return head.Height, err
 }
 
-// checkSource decides whether the new node begins with a snapshot, which it has to where no member
-// that answers and stays has all blocks, and makes sure that some member can make one.
+// checkSource decides whether the new node begins with a snapshot. It has to if no member that
+// answers and stays has all blocks. checkSource also makes sure that some member can make a
+// snapshot.
 func (o *joinOptions) checkSource(ctx context.Context, c *changing,
 	leaving ...ledger.MemberIndex) error {
 	if _, err := os.Lstat(filepath.Join(o.home, home.DataFolder)); err == nil {
-		return nil // it began already
+		return nil // The node began already.
 	}
 	if absent := c.absent(leaving...); absent > 0 && !o.snapshot {
 		o.snapshot = true
 		c.say("no member that answers has the blocks up to %d: the new node begins with a "+
-			"snapshot, and fetches them as soon as one has them", absent)
+			"snapshot, and fetches these blocks once a member has them", absent)
 	}
 	if !o.snapshot || c.cluster.GetNode().GetOrderedHeight() == 0 {
 		return nil
 	}
 	_, done, err := c.openSnapshot(ctx, leaving...)
 	if err != nil {
-		return fmt.Errorf("no member makes a snapshot for the new node to begin with: %w", err)
+		return fmt.Errorf("no member can make a snapshot for the new node to begin with: %w", err)
 	}
 	done()
 	return nil
 }
 
-// openSnapshot opens the snapshot of the first node that makes one: the one that was asked so far,
-// or a member.
+// openSnapshot opens a snapshot from the first node that makes one. It tries the node asked so far,
+// then the members that answer, except those in but.
 func (c *changing) openSnapshot(ctx context.Context, but ...ledger.MemberIndex) (from io.Reader,
 	done func(), err error) {
 	addresses := []string{c.nodes.Current()}
@@ -114,7 +116,7 @@ func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done f
 		return nil, nil, err
 	}
 	done = func() {
-		_ = snapshot.Close() // what it could say, reading said
+		_ = snapshot.Close() // reading reported any error
 		node.Close()
 	}
 	buffered := bufio.NewReader(snapshot)
@@ -125,8 +127,8 @@ func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done f
 	return buffered, done, nil
 }
 
-// confirm asks the members whether the chain has a block, until a majority of them, the new one
-// aside, says so.
+// confirm asks the members whether the chain has a block, until a majority of them confirms it. The
+// new member, but, does not count.
 func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height ledger.Height,
 	hash ledger.Hash) error {
 	addresses := slices.Clone(c.nodes.URLs())
@@ -170,19 +172,19 @@ func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height l
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(confirmed) < need && !c.force:
-		return fmt.Errorf("%d of the other %s confirm that the chain has block %d, and a "+
-			"snapshot of it takes %d: name more nodes with --via, leave --snapshot out, or say "+
+		return fmt.Errorf("%d of the other %s confirm that the chain has block %d, but a "+
+			"snapshot of it needs %d: name more nodes with --via, leave --snapshot out, or use "+
 			"--force",
 			len(confirmed), plural(others, "member"), height, need)
 	}
 	return nil
 }
 
-// errOtherBlock says that two nodes have different blocks at a height.
-var errOtherBlock = errors.New("do not trust one of these nodes, run `ledgerd verify` on their " +
-	"folders")
+// errOtherBlock means that two nodes have different blocks at the same height.
+var errOtherBlock = errors.New("do not trust either of these nodes before `ledgerd verify` has " +
+	"checked their folders")
 
-// hasBlock asks one node until it has got to a height, and returns the node's index.
+// hasBlock asks one node until it has reached a height, and returns the node's index.
 func hasBlock(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) (uint32,
 	error) {
 	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
@@ -191,7 +193,8 @@ func hasBlock(ctx context.Context, address string, height ledger.Height, hash le
 	}
 	defer node.Close()
 	for {
-		// A node that itself began with a snapshot of this block does not have the block.
+		// A node that itself began with a snapshot of this block cannot serve the block. Its head
+		// is enough.
 		if state, err := node.Node(ctx); err == nil && state.GetOrderedHeight() == uint64(height) &&
 			bytes.Equal(state.GetHeadHash(), hash[:]) {
 			return state.GetIndex(), nil

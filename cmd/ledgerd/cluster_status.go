@@ -21,17 +21,17 @@ type membershipReport struct {
 	Chain            string `json:"chain"`
 	GenesisHash      string `json:"genesis_hash"`
 	Shard            uint32 `json:"shard,omitempty"`
-	ShardCount       uint32 `json:"shard_count,omitempty"` // in a ledger of several
+	ShardCount       uint32 `json:"shard_count,omitempty"` // in a ledger of several shards
 	AskedNode        string `json:"asked_node"`
-	MembershipNumber uint64 `json:"membership_number"` // of changes since the genesis
-	// of the block of the last one; 0: there was none
+	MembershipNumber uint64 `json:"membership_number"` // number of changes since the genesis
+	// MembershipHeight is the height of the block of the last change, or 0 if there was none.
 	MembershipHeight uint64         `json:"membership_height"`
 	Majority         int            `json:"majority"`
 	Members          []memberReport `json:"members"`
 	Former           []formerReport `json:"former"`
 }
 
-// memberReport is a member, as the asked node knows it.
+// memberReport is a member as the asked node sees it.
 type memberReport struct {
 	Index         uint32 `json:"index"`
 	Name          string `json:"name"`
@@ -42,8 +42,8 @@ type memberReport struct {
 	JoinedHeight  uint64 `json:"joined_height"`
 	OrderedHeight uint64 `json:"ordered_height"`
 	StoredHeight  uint64 `json:"stored_height"`
-	Self          bool   `json:"self"` // this is the asked node
-	// Disk is the one that counts for the member, once the chain has named one.
+	Self          bool   `json:"self"` // the asked node itself
+	// Disk is the disk that counts for the member, once the chain has named one.
 	Disk string `json:"disk,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type formerReport struct {
 	LeftHeight   uint64 `json:"left_height"`
 }
 
-// newClusterStatusCommand is ledgerd cluster status.
+// newClusterStatusCommand returns the `ledgerd cluster status` command.
 func newClusterStatusCommand() *cobra.Command {
 	var remote remoteOptions
 	var shard shardFlag
@@ -63,27 +63,28 @@ func newClusterStatusCommand() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show who keeps the ledger, and how they do",
-		Long: `Show who keeps the ledger: the members as the chain has them at the head of the
-asked node, and how they do as far as that node knows.
+		Short: "Show the members of the ledger and their condition",
+		Long: `Show the members of the ledger as of the asked node's head, and their condition as
+far as that node knows.
 
   ordering     it takes part in ordering
-  following    it answers, and does not order now: it starts, fetches, or halted
-  unreachable  it was there, and does not answer now
-  never seen   nothing was heard of it since the asked node started
+  following    it answers, but does not order: it starts, fetches or halted
+  unreachable  it was there before, but does not answer now
+  never seen   it has not been seen since the asked node started
 
 More than half of the members have to run for transactions to go on. For each
-node's own word see ledgerd status.`,
+node's own view see ledgerd status.`,
 		Example: `  ledgerd cluster status --via http://127.0.0.1:26600
-  ledgerd cluster status --home net/node-0 --json | jq -r '.members[] | "\(.index) \(.name) \(.state)"'
+  ledgerd cluster status --home net/node-0 --json | \
+      jq -r '.members[] | "\(.index) \(.name) \(.state)"'
 
-  # Of another shard than the asked node's
+  # The members of another shard than the asked node's
   ledgerd cluster status --shard 2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if dir != "" {
 				if len(remote.nodes) > 0 {
-					return usagef("--home asks the node of that home: leave --via out")
+					return usagef("--home asks the node in that home: leave --via out")
 				}
 				at, err := home.LoadJoining(dir)
 				if err != nil {
@@ -141,7 +142,7 @@ func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterS
 	return report
 }
 
-// stateOf is a member's standing in a word or two.
+// stateOf returns the name of a member's standing, in lower case.
 func stateOf(standing ledgerdv1.MemberStanding) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(standing.String(),
 		"MEMBER_STANDING_"), "_", " "))
@@ -193,7 +194,7 @@ func (r *membershipReport) write(out io.Writer) error {
 	return rows.write(out)
 }
 
-// memberCompletion completes a member's name from what the node knows.
+// memberCompletion completes the names of members, as a node knows them.
 func memberCompletion(remote *remoteOptions) cobra.CompletionFunc {
 	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {

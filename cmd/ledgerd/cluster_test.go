@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// newClusterShell is a shell whose ledger has an operator, with its key in %d/operator.key and
+// newClusterShell returns a shell whose ledger has an operator, with its key in %d/operator.key and
 // another key in %d/other.key.
 func newClusterShell(t *testing.T, nodes int) *shell {
 	t.Helper()
@@ -42,7 +42,7 @@ func (s *shell) via(line string) string {
 	return "cluster " + line + " --operator %d/operator.key --via " + s.doors[0].URL
 }
 
-// admitDisk has the disk of a member named by another one, once the members may change again.
+// admitDisk lets one member sign for the disk of another, once the members may change again.
 func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
 	s.t.Helper()
 	node := s.cluster.Node(0)
@@ -158,7 +158,7 @@ func TestClusterJoinAndLeave(t *testing.T) {
 		"there are 2 members now") {
 		t.Error(text)
 	}
-	// What has not been started is no majority with what is.
+	// Nodes that have not been started yet make the running ones a minority.
 	s.must(s.via("join --home %d/first --address 10.0.0.5 --base-port 31000 --fabric p2p-trusted"))
 	if first, err := home.Load(filepath.Join(s.folder, "first")); err != nil ||
 		first.Config.Fabric.Kind != fabric.P2PTrusted {
@@ -200,7 +200,7 @@ func TestClusterReplace(t *testing.T) {
 		"left already") || !strings.Contains(text, "new is member 3 of chain test already") {
 		t.Errorf("again: %s", text)
 	}
-	// Under the old one's name, and once more.
+	// Replace a node by one of the same name, and repeat the command.
 	for range 2 {
 		report = s.object(s.via("replace new --home %d/newer --name new"))
 		if joined := report["joined"].(map[string]any); joined["name"] != "new" ||
@@ -214,7 +214,8 @@ func TestClusterReplace(t *testing.T) {
 	}
 }
 
-// A node that begins with a snapshot has the ledger as it is, if a majority confirms it.
+// A node that begins with a snapshot has the current state of the ledger, if a majority confirms
+// it.
 func TestClusterJoinWithSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
@@ -247,8 +248,8 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 	}
 }
 
-// The last node that has some blocks is kept, before anything is changed; and where none has them,
-// a new one begins with a snapshot without being told to.
+// The last node that has some blocks is kept, before anything changes. If no node has all blocks, a
+// new one begins with a snapshot even without the flag.
 func TestClusterKeepsTheLastHolder(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
@@ -281,7 +282,7 @@ func TestClusterKeepsTheLastHolder(t *testing.T) {
 		"node-1 began with block 4: it fetches the blocks from 1 to 3 from node-0") {
 		t.Errorf("status: %s", text)
 	}
-	// Node 2 has nothing that others do not have.
+	// Node 2 has no blocks that others lack.
 	s.must(s.via("leave --name node-2"))
 	s.cluster.Node(0).SetAbsent(3)
 	joining := s.via("join --home %d/node-3") + "," + s.doors[1].URL
@@ -290,7 +291,7 @@ func TestClusterKeepsTheLastHolder(t *testing.T) {
 		!strings.Contains(result.out, "ledger   begins with block") {
 		t.Errorf("joining where no node has all blocks: %+v", result)
 	}
-	// Of a node that is away nobody knows what it has.
+	// The blocks of a node that is away are unknown.
 	if result := s.run(s.via("leave --name node-3")); result.status != exitFailure ||
 		!strings.Contains(result.errs, "node-3, which does not answer, may have them") {
 		t.Errorf("one that is away: %+v", result)
@@ -317,7 +318,7 @@ func TestClusterJoinGoesOn(t *testing.T) {
 		report["already_member"] != true {
 		t.Errorf("%v, %v", report, err)
 	}
-	// Made, but never ordered: the port in the home is the one that counts.
+	// The home was made, but the change never ordered: the port in the home counts.
 	unfinished, err := home.CreateJoining(filepath.Join(s.folder, "node-4"), before.Config,
 		s.cluster.Genesis(), ledgertest.Key("node-4"))
 	if err != nil {
@@ -410,7 +411,7 @@ func TestClusterWithoutOperators(t *testing.T) {
 	}
 }
 
-// Where operators register organisations, one has to sign.
+// If the chain reserves registration to operators, an operator has to sign.
 func TestRegistrationByOperator(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 1)
@@ -431,7 +432,7 @@ func TestRegistrationByOperator(t *testing.T) {
 	s.must("org add acme --operator %d/operator.key %n %k")
 }
 
-// The reports' JSON has one object a member.
+// The JSON of a report has one object for each member.
 func TestMembershipReport(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 2)

@@ -25,21 +25,21 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// demoNodesMax bounds the nodes of a demo: each has a store, and all share this process.
+// demoNodesMax limits the nodes of a demo. Each has a store, and all share this process.
 const demoNodesMax = 16
 
-// demoRateMax bounds the demo's transactions a second; `ledgerd bench ledger` is there for more.
+// demoRateMax limits the demo's transactions a second. `ledgerd bench ledger` measures more.
 const demoRateMax = 1000
 
 const (
-	// demoCacheBytes is for the caches of one kind of all nodes together.
+	// demoCacheBytes is the size of the caches of one kind, for all nodes together.
 	demoCacheBytes = 32 << 20
-	// demoGarbagePercent is how much garbage is left lying beside what is in use before it is
-	// collected.
+	// demoGarbagePercent is the collector's target: how much garbage may accumulate, relative to
+	// the memory in use, before it is collected.
 	demoGarbagePercent = 100
 )
 
-// demoStartTime is how long the nodes may take until they order.
+// demoStartTime limits the time that the nodes may take until they order.
 const demoStartTime = time.Minute
 
 // demoOptions are the flags of ledgerd demo.
@@ -51,7 +51,8 @@ type demoOptions struct {
 	json                bool
 }
 
-// demoEvent is a line of ledgerd demo --json: when it is ready, and when it has ended.
+// demoEvent is a line of ledgerd demo --json. One is printed when the demo is ready, one at the
+// end.
 type demoEvent struct {
 	Event    string      `json:"event"`
 	Explorer string      `json:"explorer"`
@@ -59,28 +60,27 @@ type demoEvent struct {
 	Height   uint64      `json:"height"`
 	Tally    *demo.Tally `json:"transactions,omitempty"`
 	Seconds  float64     `json:"seconds"`
-	// Where there are several shards: each one's parent, who lives where, and at the end the height
-	// of each.
+	// These are set if there are several shards: each shard's parent, the shard of each
+	// organisation, and, at the end, the height of each shard.
 	Tree    []ledger.ShardID `json:"tree,omitempty"`
 	Homes   []demo.Home      `json:"homes,omitempty"`
 	Heights []uint64         `json:"heights,omitempty"`
 }
 
-// newDemoCommand is ledgerd demo.
+// newDemoCommand returns the `ledgerd demo` command.
 func newDemoCommand() *cobra.Command {
 	var o demoOptions
 	command := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a small ledger in this process, with life in it",
-		Long: `Run a small ledger in this process, with life in it: several nodes that order
-and keep the same book, and two banks, two airlines and an exchange that use
-it. Everybody who looks at the explorer, which is also the API's address, sees
-transactions come in.
+		Short: "Run a small ledger in this process, with live traffic",
+		Long: `Run a small ledger in this process, with live traffic: several nodes order and
+keep the same book, and two banks, two airlines and an exchange use it. Open the
+explorer to see transactions come in. Its address is also the API's.
 
 The book is split over three shards, each with a chain and four nodes of its own.
-Banks, airlines and the exchange are spread over the shards, so that much of what
-they do with each other crosses shards. --shards and --nodes say otherwise;
---nodes alone makes a book of one shard, with so many nodes.
+The banks, airlines and the exchange are spread over the shards, so that many of
+their transactions cross shards. Change that with --shards and --nodes; --nodes
+alone makes a book of one shard with that many nodes.
 
 The book is in a temporary folder, which is removed at the end; an interrupt
 (Ctrl-C) leaves nothing behind.`,
@@ -101,10 +101,10 @@ The book is in a temporary folder, which is removed at the end; an interrupt
 	flags := command.Flags()
 	flags.IntVar(&o.nodes, "nodes", 4, "number of nodes of each shard")
 	flags.IntVar(&o.shards, "shards", 3,
-		"number of shards; 1 where --nodes is given and this is not")
+		"number of shards; 1 if --nodes is given and this is not")
 	flags.StringVar(&o.tree, "tree", "breadth",
 		"tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for "+
-			"each")
+			"each shard")
 	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the "+
 		"i-th after it if that is free")
 	flags.Float64Var(&o.rate, "rate", 20, "transactions a second; 0 for none")
@@ -137,8 +137,8 @@ func (o *demoOptions) validate() error {
 	return nil
 }
 
-// ports are those of the nodes' APIs. The first one has to be free, in place of another one that is
-// not any free one is taken.
+// ports returns the ports of the nodes' APIs. The first port has to be free. Any other port that is
+// in use is replaced by 0, which takes any free port.
 func (o *demoOptions) ports() ([]int, error) {
 	ports := make([]int, o.shards*o.nodes)
 	for i := range ports {
@@ -161,7 +161,7 @@ func (o *demoOptions) ports() ([]int, error) {
 	return ports, nil
 }
 
-// run runs the demo until ctx ends, or for as long as told, and leaves nothing behind.
+// run runs the demo for --for, or until ctx ends, and leaves nothing behind.
 func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) {
 	tree, err := readShardTree(o.tree, o.shards)
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tuneMemory()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(demoGarbagePercent) // the stores of all nodes together are no small heap
+		debug.SetGCPercent(demoGarbagePercent) // the heap with all nodes' stores is not small
 	}
 	logger := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelError}))
 	share := int64(demoCacheBytes / len(ports))
@@ -203,7 +203,7 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	urls := cluster.URLs()
 	nodes := make([]*client.Client, len(urls))
 	for i := range urls {
-		// Each asks a node of its own, and the next one where that takes no writes any more.
+		// Each client asks a node of its own, and another node once that one takes no more writes.
 		if nodes[i], err = client.New(slices.Concat(urls[i:], urls[:i]),
 			client.Options{}); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	return errors.Join(err, o.farewell(out, cluster, actors.Tally(), time.Since(begun)))
 }
 
-// interruptedIsFine makes an error that is the user's wish to end no error.
+// interruptedIsFine drops an error that is due to the user ending the command.
 func interruptedIsFine(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -237,7 +237,7 @@ func interruptedIsFine(ctx context.Context, err error) error {
 	return err
 }
 
-// live lets the actors act, and tells how it goes, until ctx ends or a node does.
+// live runs the actors and reports their progress, until ctx ends or a node does.
 func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.Embedded,
 	nodes []*client.Client, actors *demo.Actors) error {
 	acting, stop := context.WithCancel(ctx)
@@ -273,7 +273,7 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 					return errors.New("none of the nodes is a member of the ledger any more")
 				}
 				if !o.json {
-					// as below
+					// Ignore the error, as in status.
 					_, _ = fmt.Fprintf(out,
 						"\n%s is no member any more: the others go on without it\n",
 						testnet.Name(i))
@@ -291,11 +291,11 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 	}
 }
 
-// demoInterval is how often the demo tells how it goes where that is no terminal.
+// demoInterval is the pause between two progress lines if the output is no terminal.
 const demoInterval = 10 * time.Second
 
-// status tells how it goes since the interval before, in one line, which on a terminal replaces the
-// last one.
+// status prints one line about the progress since the previous interval. On a terminal the line
+// replaces the last one.
 func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []int, tally,
 	before demo.Tally, interval time.Duration, terminal bool) {
 	state := cluster.Nodes()[shown[0]].State()
@@ -309,7 +309,7 @@ func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []i
 		}
 		blocks, crossed = "blocks "+strings.Join(texts, " "),
 			fmt.Sprintf(", %d across shards", tally.Crossed)
-		// A node knows the rate of its own shard.
+		// A node knows only the rate of its own shard.
 		rate = float64(tally.Applied+tally.Refused-before.Applied-before.Refused) / interval.
 			Seconds()
 	}
@@ -322,13 +322,13 @@ func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []i
 		line += fmt.Sprintf("   %d not taken", tally.Lost)
 	}
 	if terminal {
-		_, _ = fmt.Fprintf(out, "\r%s\x1b[K", line) // the demo goes on though nobody looks
+		_, _ = fmt.Fprintf(out, "\r%s\x1b[K", line) // the demo goes on even if this fails
 		return
 	}
-	_, _ = fmt.Fprintln(out, line) // the same
+	_, _ = fmt.Fprintln(out, line) // as above
 }
 
-// heights are the greatest ones that nodes have of each shard.
+// heights returns, for each shard, the greatest height of its nodes.
 func (o *demoOptions) heights(cluster *testnet.Embedded) []uint64 {
 	heights := make([]uint64, o.shards)
 	for i, node := range cluster.Nodes() {
@@ -338,7 +338,7 @@ func (o *demoOptions) heights(cluster *testnet.Embedded) []uint64 {
 	return heights
 }
 
-// welcome tells where to look and what to try.
+// welcome prints the explorer's address and some commands to try.
 func (o *demoOptions) welcome(out io.Writer, cluster *testnet.Embedded, homes []demo.Home) error {
 	urls := cluster.URLs()
 	if o.json {
@@ -373,7 +373,8 @@ func (o *demoOptions) welcome(out io.Writer, cluster *testnet.Embedded, homes []
 	return err
 }
 
-// tellShards tells of each shard where it is in the tree, who lives there, and where its nodes are.
+// tellShards prints for each shard its place in the tree, its organisations and its nodes'
+// addresses.
 func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedded,
 	homes []demo.Home) {
 	urls, tree := cluster.URLs(), cluster.Homes()[0].Genesis.Tree
@@ -389,7 +390,7 @@ func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedde
 			}
 		}
 		if len(living) == 0 {
-			living = []string{"nobody"}
+			living = []string{"no organisations"}
 		}
 		fmt.Fprintf(text, "  shard %d, %s: %s live there\n", shard, place,
 			strings.Join(living, ", "))
@@ -401,7 +402,7 @@ func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedde
 	}
 }
 
-// farewell tells what there was.
+// farewell prints the totals.
 func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally,
 	ran time.Duration) error {
 	heights := o.heights(cluster)

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// digraphWorkMax bounds the work of measuring a digraph, as n·d², so that the command answers
-// within a minute or so.
+// digraphWorkMax limits the work of measuring a digraph, as n·d², so that the command ends within
+// about a minute.
 const digraphWorkMax = 1 << 19
 
 // digraphOptions are the flags of ledgerd digraph.
@@ -38,37 +38,37 @@ type digraphReport struct {
 	Edges              [][2]int `json:"edges"`
 }
 
-// newDigraphCommand is ledgerd digraph.
+// newDigraphCommand returns the `ledgerd digraph` command.
 func newDigraphCommand() *cobra.Command {
 	var options digraphOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "digraph --servers N",
 		Short: "Show the overlay over which the nodes of a shard broadcast",
-		Long: `Show the overlay over which the nodes of a shard broadcast, and what it is good for.
+		Long: `Show the overlay over which the nodes of a shard broadcast, and its properties.
 
-The nodes of a shard do not send everything to everybody. Each sends to a few
-successors only, which send it on, along the edges of a digraph. Its numbers
-tell what the shard survives and how fast it is:
+The nodes of a shard do not send every message to every node. Each node sends to
+a few successors only, along the edges of a digraph, and they send it on. These
+numbers show how many failures the shard survives and how fast it is:
 
   degree        how often a node sends, and receives, each message
-  connectivity  fewer failures than this leave the others connected
-  diameter      steps until everybody has a message, if nobody fails
+  connectivity  fewer failures than this leave the other nodes connected
+  diameter      steps until all nodes have a message, without failures
   fault diameter bound
-                the same when one node less than the connectivity has failed
+                the same after one failure less than the connectivity
 
 Without --degree, the degree follows from a reliability target: with as many
 nines of probability as --nines says, no more nodes fail within --period than
-the overlay survives, if each runs for --mttf on average between failures.
-That is what a shard does with the defaults.
+the overlay survives, if each runs for --mttf on average between failures. A
+shard computes its degree in this way, from the default values.
 
 Kinds of overlay:
 
   gs        GS(n,d), regular, optimally connected, of a nearly minimal
             diameter; for any degree of at least 3 and n >= 2d
-  complete  everybody sends to everybody
+  complete  every node sends to every other node
   binomial  node i sends to i ± 1, 2, 4, ...; its degree follows from n
-  ring      node i sends to i + 1, and no failure is survived
+  ring      node i sends to i + 1; it survives no failure
 
 Without --kind it is gs, or complete for so few servers that no gs meets the
 target, as in a shard.`,
@@ -124,7 +124,7 @@ target, as in a shard.`,
 	return command
 }
 
-// build makes the digraph that the flags ask for.
+// build makes the digraph for the given flags.
 func (o digraphOptions) build(degreeGiven, targetGiven bool) (*digraph.Digraph, error) {
 	if o.servers < 1 {
 		return nil, fmt.Errorf("--servers is %d: say how many servers the overlay connects, for "+
@@ -193,7 +193,7 @@ func (o digraphOptions) buildKind(degreeGiven bool) (*digraph.Digraph, error) {
 	return digraph.GS(o.servers, degree)
 }
 
-// print measures the digraph, unless it is only to be drawn, and writes it out.
+// print measures the digraph, unless the format is dot, and writes it out.
 func (o digraphOptions) print(out io.Writer, g *digraph.Digraph) error {
 	if o.format == "dot" {
 		text, err := dot.Marshal(g, "overlay", "", "  ")
@@ -259,7 +259,8 @@ fault diameter bound  %d with %d failed
 failures survived     %d
 
 successors
-`, title(g), report.Degree, report.Diameter, digraph.MinimalDiameter(report.Servers, report.Degree), report.Connectivity,
+`, title(g), report.Degree, report.Diameter, digraph.MinimalDiameter(report.Servers,
+		report.Degree), report.Connectivity,
 		report.FaultDiameterBound, max(0, report.Connectivity-1),
 		digraph.Tolerated(g)); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// balanceLine is a balance in an export. The amount is a JSON integer, as it may be in an import.
+// balanceLine is a balance in an export. The amount is a JSON integer, as in an import.
 type balanceLine struct {
 	Account string           `json:"account"`
 	Asset   ledger.AssetName `json:"asset"`
@@ -27,19 +27,19 @@ type balanceLine struct {
 // blockLine is a block in an export.
 type blockLine struct {
 	store.BlockLine
-	// Entries say what became of the transactions, in their order.
+	// Entries are the outcomes of the transactions, in their order.
 	Entries []entryLine `json:"entries"`
 }
 
-// entryLine is what became of an entry of a block, as far as the exported chain knows.
+// entryLine is the outcome of an entry of a block, as far as the exported chain knows.
 type entryLine struct {
 	ID ledger.Hash `json:"id"`
-	// Outcome is applied, failed, waiting (for other shards), passed (it is for other shards) or
-	// verdict (what another shard says of an entry).
+	// Outcome is applied, failed, waiting (for other shards), passed (the entry is for other
+	// shards) or verdict (another shard's verdict about an entry).
 	Outcome string `json:"outcome"`
-	// Reason is the code of why it failed.
+	// Reason is the code of the reason for a failure.
 	Reason string `json:"reason,omitempty"`
-	// Crossed says that it concerns several shards.
+	// Crossed is set if the entry concerns several shards.
 	Crossed bool `json:"crossed"`
 }
 
@@ -49,7 +49,7 @@ type exporter interface {
 	ExportBalances(ctx context.Context, visit func(store.BalanceLine) error) error
 }
 
-// newExportCommand is ledgerd export.
+// newExportCommand returns the `ledgerd export` command.
 func newExportCommand() *cobra.Command {
 	var dir, url string
 	var blocks, balances bool
@@ -57,23 +57,23 @@ func newExportCommand() *cobra.Command {
 		Use:   "export (--home DIR | --node URL) (--blocks | --balances)",
 		Short: "Write all blocks or all balances as JSON lines",
 		Long: `Write all blocks or all balances as JSON lines to standard output, in an order
-that is the same on every node: two nodes with one chain give the same bytes.
+that is the same on every node: two nodes with one chain write the same bytes.
 
   --blocks    from block 1 to the head: height, hash, previous, transactions
-              (the ids in their order) and entries: what became of each, which
+              (the ids in their order) and entries: the outcome of each, which
               is applied, failed (with the reason's code), waiting (for other
-              shards), passed (it is only for other shards) or verdict (what
-              another shard says of an entry), and whether it crossed shards
+              shards), passed (it is only for other shards) or verdict (another
+              shard's verdict about an entry), and whether it crossed shards
   --balances  by account and asset: account, asset, amount. An account that was
               imported is named as in the file; the amount is an integer of up
               to 39 digits.
 
-In a book of several shards the blocks are those of the node's shard. With --home
-the balances are that shard's, too; with --node they are those of all shards.
+In a book of several shards, the blocks are those of the node's shard. With --home
+so are the balances; with --node they are those of all shards.
 
 With --home the blocks come from the node's folder, and the node must not be
-running. With --node they come from a running node; balances of a node that
-is taking transactions are not all of one moment.`,
+running. With --node they come from a running node. The balances of a node that
+takes transactions meanwhile are not all of one moment.`,
 		Example: `  ledgerd export --home net/node-0 --blocks > blocks.jsonl
   ledgerd export --node http://127.0.0.1:26600 --balances | sort > balances.jsonl`,
 		Args: cobra.NoArgs,
@@ -109,7 +109,7 @@ is taking transactions are not all of one moment.`,
 	flags.StringVar(&url, "node", "", "address of a running node")
 	flags.BoolVar(&blocks, "blocks", false, "write the blocks")
 	flags.BoolVar(&balances, "balances", false, "write the balances")
-	flags.Bool("json", true, "print JSON, which is all that there is")
+	flags.Bool("json", true, "print JSON, the only format")
 	if err := flags.MarkHidden("json"); err != nil {
 		panic("export: no such flag: json")
 	}
@@ -120,7 +120,7 @@ is taking transactions are not all of one moment.`,
 	return command
 }
 
-// export writes the lines.
+// export writes the lines of all blocks or all balances.
 func export(ctx context.Context, out io.Writer, from exporter, blocks bool) error {
 	buffered := bufio.NewWriterSize(out, 1<<16)
 	encoder := json.NewEncoder(buffered)
@@ -165,7 +165,7 @@ func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) e
 	return nil
 }
 
-// entry says what became of an entry of a block.
+// entry returns the line of an entry, with its outcome.
 func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
 	line := entryLine{ID: entry.ID, Outcome: "applied"}
 	switch {
@@ -201,7 +201,7 @@ func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
 // nodeExporter reads the lines from a running node, page by page.
 type nodeExporter struct{ node *client.Client }
 
-// ExportBlocks ends with the block that was the head when it began.
+// ExportBlocks calls visit with every block from 1 to the node's head at the time of the call.
 func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) error) error {
 	state, err := e.node.Node(ctx)
 	if err != nil {
@@ -245,7 +245,7 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) er
 	return fmt.Errorf("the node's list of blocks ends before block %d", head)
 }
 
-// shownEntry says what became of an entry of a block that a node shows.
+// shownEntry returns the line of an entry as a node's API shows it.
 func shownEntry(id ledger.Hash, shown *ledgerdv1.TransactionSummary) entryLine {
 	status := shown.GetStatus()
 	line := entryLine{ID: id, Outcome: "applied", Crossed: len(status.GetDestinations()) > 1}
@@ -262,7 +262,7 @@ func shownEntry(id ledger.Hash, shown *ledgerdv1.TransactionSummary) entryLine {
 	return line
 }
 
-// ExportBalances is store.Store's.
+// ExportBalances writes the same lines as store.Store's method.
 func (e nodeExporter) ExportBalances(ctx context.Context,
 	visit func(store.BalanceLine) error) error {
 	for shown, err := range e.node.Accounts(ctx, "") {
@@ -288,7 +288,7 @@ func (e nodeExporter) ExportBalances(ctx context.Context,
 	return nil
 }
 
-// setHash takes a hash from an answer.
+// setHash copies a hash from an answer. It fails if the length is wrong.
 func setHash(hash *ledger.Hash, from []byte) error {
 	if len(from) != len(hash) {
 		return fmt.Errorf("the node's answer has a hash of %d bytes", len(from))

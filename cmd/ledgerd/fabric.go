@@ -14,31 +14,31 @@ import (
 type fabricReport struct {
 	Fabrics []fabric.Provider `json:"fabrics"`
 	Devices []fabric.Device   `json:"rdma_devices"`
-	// Trouble is why the devices could not be listed.
+	// Trouble is the reason why the devices could not be listed.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// newFabricCommand is ledgerd fabric.
+// newFabricCommand returns the `ledgerd fabric` command.
 func newFabricCommand() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "fabric",
-		Short: "Tell what nodes can talk over on this machine, and measure it",
-		Long: `Tell what nodes can talk over on this machine, and list its RDMA devices.
+		Short: "Show which fabrics work on this machine, and measure them",
+		Long: `Show which fabrics nodes can use on this machine, and list its RDMA devices.
 
 A ledger's nodes talk over one of four fabrics, the same for all of them:
 
   memory       all nodes in one process: to try things, and to measure
   p2p          TCP, authenticated and encrypted: the default, it needs nothing
-  p2p-trusted  TCP without encryption: faster, for a network to which nobody
-               else has access; who the nodes are is proved all the same
+  p2p-trusted  TCP without encryption: faster, for a network that no one else
+               can access; the nodes still prove their identities
   verbs        RDMA: network cards write into other nodes' memory by themselves.
                Any card that libibverbs knows will do, or Soft-RoCE, which is
                the same in software and needs no card
 
 Choose with --fabric at ledgerd testnet, start and bench, or with kind under
-[fabric] in a node's config.toml. Where one cannot be used here, this command
-says all that is missing and what to do about each.
+[fabric] in a node's config.toml. If a fabric cannot be used here, this command
+lists everything that is missing and what to do about it.
 
 An RDMA device's addresses are its GIDs. A node takes the first RoCE v2 address
 of IPv4; device and gid under [fabric] choose others.`,
@@ -65,7 +65,7 @@ of IPv4; device and gid under [fabric] choose others.`,
 	return command
 }
 
-// writeFabrics writes a report for people.
+// writeFabrics writes a report as text.
 func writeFabrics(out io.Writer, report fabricReport) error {
 	rows := &table{header: []string{"fabric", "here", "what it is"},
 		colour: func(column int, cell string) string {

@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// addFabricFlag gives a command the flag --fabric. Without a standard, the configuration's stands.
+// addFabricFlag adds the flag --fabric. An empty standard means that the configuration decides.
 func addFabricFlag(command *cobra.Command, value *fabric.Kind, standard fabric.Kind) {
 	usage := "what the nodes talk over: memory (all in one process), p2p, p2p-trusted or verbs"
 	if standard == "" {

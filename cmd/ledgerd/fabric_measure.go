@@ -30,7 +30,7 @@ const (
 	sideMeasuring = "measuring"
 )
 
-// closePatience is how long a measurement's hosts may take to close.
+// closePatience limits how long the hosts of a measurement may take to close.
 const closePatience = 5 * time.Second
 
 // fabricMeasureOptions are the flags of ledgerd fabric measure.
@@ -43,7 +43,7 @@ type fabricMeasureOptions struct {
 	json            bool
 }
 
-// newFabricMeasureCommand is ledgerd fabric measure.
+// newFabricMeasureCommand returns the `ledgerd fabric measure` command.
 func newFabricMeasureCommand() *cobra.Command {
 	var o fabricMeasureOptions
 	command := &cobra.Command{
@@ -57,18 +57,18 @@ Without --listen and --connect both ends are in this process, and talk over the
 loopback interface or the RDMA device: each fabric that works here is measured,
 or only the one that --fabric names.
 
-Between two machines, one listens and says what to type on the other:
+Between two machines, one listens and prints the command for the other:
 
   ledgerd fabric measure --listen 0.0.0.0:26700 --fabric p2p
 
-Whoever knows the token may measure. The keys of --json, for each fabric:
+Anyone with the token may measure. The keys of --json, for each fabric:
 
   lanes.round_trip_us_p50, _p99   64 bytes there and back, in microseconds
   lanes.frames_per_second         frames of 64 bytes, one way
   lanes.bytes_per_second          with frames of 64 KiB, one way; memory hands
                                   them over without a copy
   regions.write_us_p50, _p99      64 bytes written into the other's memory,
-                                  until they are there for certain
+                                  until they have certainly arrived
   regions.read_us_p50, _p99       64 bytes read from it
   regions.write_bytes_per_second  with 64 KiB, 16 writes outstanding
   regions.read_bytes_per_second   the same for reads`,
@@ -115,9 +115,9 @@ Whoever knows the token may measure. The keys of --json, for each fabric:
 	addFabricFlag(command, &o.kind, "")
 	flags.Lookup("fabric").Usage = "the fabric: memory, p2p, p2p-trusted or verbs (default: all " +
 		"that work here; p2p between machines)"
-	flags.StringVar(&o.listen, "listen", "", "host:port: answer to the one that measures, once")
-	flags.StringVar(&o.connect, "connect", "", "host:port: measure to the one that listens there")
-	flags.StringVar(&o.token, "token", "", "what both sides have to know; the one that listens "+
+	flags.StringVar(&o.listen, "listen", "", "host:port: answer one measurement")
+	flags.StringVar(&o.connect, "connect", "", "host:port: measure to the side that listens there")
+	flags.StringVar(&o.token, "token", "", "secret that both sides need; the side that listens "+
 		"makes it")
 	flags.StringVar(&o.device, "device", "",
 		"RDMA device, for verbs (default: the first that is active)")
@@ -127,7 +127,7 @@ Whoever knows the token may measure. The keys of --json, for each fabric:
 	return command
 }
 
-// validate says what is wrong with the flags.
+// validate checks the flags and fills in the fabric of a measurement between machines.
 func (o *fabricMeasureOptions) validate() error {
 	if o.kind == "" && (o.listen != "" || o.connect != "") {
 		o.kind = fabric.P2P
@@ -144,7 +144,7 @@ func (o *fabricMeasureOptions) validate() error {
 	case o.kind == fabric.Memory && (o.listen != "" || o.connect != ""):
 		return fmt.Errorf("%w: leave --listen and --connect out", fabric.ErrOneProcess)
 	case o.connect != "" && o.token == "":
-		return errors.New("--token is missing: the one that listens shows it")
+		return errors.New("--token is missing: the side that listens prints it")
 	case o.token != "" && o.listen == "" && o.connect == "":
 		return errors.New("--token is for --listen and --connect")
 	case o.measured <= 0:
@@ -153,7 +153,7 @@ func (o *fabricMeasureOptions) validate() error {
 	return nil
 }
 
-// kinds are those that are to be measured.
+// kinds returns the fabrics to measure.
 func (o *fabricMeasureOptions) kinds() []fabric.Kind {
 	if o.kind != "" {
 		return []fabric.Kind{o.kind}
@@ -161,7 +161,7 @@ func (o *fabricMeasureOptions) kinds() []fabric.Kind {
 	return usableFabrics()
 }
 
-// usableFabrics are those that work on this machine.
+// usableFabrics returns the fabrics that work on this machine.
 func usableFabrics() []fabric.Kind {
 	var kinds []fabric.Kind
 	for _, provider := range fabric.Providers() {
@@ -186,8 +186,8 @@ func (o *fabricMeasureOptions) measureHere(ctx context.Context, kind fabric.Kind
 	return bench.MeasureFabric(ctx, kind, hosts[1], hosts[0].ID(), o.measured)
 }
 
-// openHosts opens so many hosts in this process, members of each other, each with a new key, on the
-// loopback interface or the RDMA device.
+// openHosts opens count hosts in this process, on the loopback interface or the RDMA device. Each
+// has a new key, and all are members of each other.
 func openHosts(kind fabric.Kind, count int, options fabric.Options) (hosts []rdmanet.Host,
 	err error) {
 	defer func() {
@@ -249,7 +249,7 @@ func closeHost(host rdmanet.Host) error {
 	return host.Close(ctx)
 }
 
-// sideOf makes the key of one side from what both know, and gives the other side's identity.
+// sideOf derives the key of one side from the shared token, and the identity of the other side.
 func (o *fabricMeasureOptions) sideOf(own, other string) (key ed25519.PrivateKey,
 	peer rdmanet.PeerID, err error) {
 	make := func(side string) ed25519.PrivateKey {
@@ -260,7 +260,7 @@ func (o *fabricMeasureOptions) sideOf(own, other string) (key ed25519.PrivateKey
 	return make(own), peer, err
 }
 
-// answer listens until somebody has measured.
+// answer listens until one measurement has ended.
 func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer,
 	logger *slog.Logger) (err error) {
 	if o.token == "" {
@@ -283,7 +283,7 @@ func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer,
 	if err != nil {
 		return err
 	}
-	// Whoever listens looks at this, programs too.
+	// People and programs read this line from the standard error.
 	if _, err := fmt.Fprintf(errs, "listening; on the other machine, with this one's "+
 		"address:\n\n  ledgerd fabric measure --fabric %s --connect ADDRESS:%s --token %s\n\n",
 		o.kind, port, o.token); err != nil {
@@ -317,18 +317,21 @@ func (o *fabricMeasureOptions) measureThere(ctx context.Context, kind fabric.Kin
 	return result, err
 }
 
-// writeFabricResult writes a result for people.
+// writeFabricResult writes a result as text.
 func writeFabricResult(out io.Writer, r bench.FabricResult) error {
 	_, err := fmt.Fprintf(out, `%s, %.1f s
   lanes    64 bytes and back  %9.1f us median  %9.1f us 99th percentile
            one way            %9.2f GB/s       %9.2f million frames/s of 64 bytes
-`, r.Fabric, r.Seconds, r.Lanes.RoundTripP50, r.Lanes.RoundTripP99, r.Lanes.BytesPerSecond/1e9, r.Lanes.FramesPerSecond/1e6)
+`, r.Fabric, r.Seconds, r.Lanes.RoundTripP50, r.Lanes.RoundTripP99, r.Lanes.BytesPerSecond/1e9,
+		r.Lanes.FramesPerSecond/1e6)
 	if err != nil || r.Regions == nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, `  regions  write 64 bytes     %9.1f us median  %9.1f us 99th percentile
+	_, err = fmt.Fprintf(out,
+		`  regions  write 64 bytes     %9.1f us median  %9.1f us 99th percentile
            read 64 bytes      %9.1f us median  %9.1f us 99th percentile
            write, read        %9.2f GB/s       %9.2f GB/s
-`, r.Regions.WriteP50, r.Regions.WriteP99, r.Regions.ReadP50, r.Regions.ReadP99, r.Regions.WriteBytesPerSecond/1e9, r.Regions.ReadBytesPerSecond/1e9)
+`, r.Regions.WriteP50, r.Regions.WriteP99, r.Regions.ReadP50, r.Regions.ReadP99,
+		r.Regions.WriteBytesPerSecond/1e9, r.Regions.ReadBytesPerSecond/1e9)
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// verbsMissing tells whether this machine has no RDMA.
+// verbsMissing reports whether this machine has no RDMA.
 func verbsMissing() bool { return fabric.Check(fabric.Verbs) != nil }
 
 func TestFabricLists(t *testing.T) {
@@ -52,7 +52,7 @@ func TestFabricLists(t *testing.T) {
 	}
 }
 
-// A machine with a device, and one on which it cannot be used, as people see them.
+// Show a machine with a device, and one on which the device cannot be used.
 func TestFabricShowsDevices(t *testing.T) {
 	t.Parallel()
 	report := fabricReport{
@@ -122,7 +122,7 @@ func TestFabricMeasure(t *testing.T) {
 	}
 }
 
-// One side listens and says what to type; the other types it.
+// One side listens and prints the command for the other side, which runs it.
 func TestFabricMeasureBetweenTwo(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fabric.Kind{fabric.P2P, fabric.P2PTrusted} {
@@ -161,7 +161,7 @@ func TestFabricRefusals(t *testing.T) {
 		line   string
 		status int
 		says   string
-		verbs  bool // only where there is no RDMA
+		verbs  bool // only if there is no RDMA
 	}{
 		{line: "start --fabric tcp --home " + homes[0].Dir, status: exitUsage, says: "p2p-trusted"},
 		{line: "start --fabric memory --home " + homes[0].Dir, status: exitUsage,
@@ -246,7 +246,7 @@ func TestTestnetInMemory(t *testing.T) {
 	}
 }
 
-// testnet and start over the fabric without encryption: the flag is kept in the homes, and the
+// Run testnet and start over the fabric without encryption. The flag is kept in the homes, and the
 // nodes order.
 func TestTestnetTrusted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "net")

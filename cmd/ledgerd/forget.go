@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// forgetReason is why a disk that an operator had forget is a new one.
+// forgetReason is the recorded reason for the new identity of a disk after `ledgerd forget`.
 const forgetReason = "an operator said that the disk was rolled back or copied (ledgerd forget)"
 
 // forgetReport is what ledgerd forget --json prints.
@@ -17,23 +17,22 @@ type forgetReport struct {
 	Name   string       `json:"name"`
 	Home   string       `json:"home"`
 	Disk   home.DiskID  `json:"disk"`
-	Before *home.DiskID `json:"before"` // null where the home had none
+	Before *home.DiskID `json:"before"` // null if the home had none
 }
 
-// newForgetCommand is ledgerd forget.
+// newForgetCommand returns the `ledgerd forget` command.
 func newForgetCommand() *cobra.Command {
 	var dir string
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "forget --home DIR",
-		Short: "Say that a node's disk was rolled back",
-		Long: `Say that a node's disk was rolled back, so that it may have forgotten what it
+		Short: "Declare that a node's disk was rolled back",
+		Long: `Declare that a node's disk was rolled back, so that it may have forgotten what it
 acknowledged.
 
-A node recognises by itself that its data or its promises were removed, or that
-its home is a copy: files name themselves by inode and birth time. It cannot
-recognise that everything beneath it was rolled back at once. Run this command
-before you start a node
+A node detects by itself that its data or its promises were removed, or that its
+home is a copy: its files record their inode and birth time. It cannot detect that
+its whole disk was rolled back at once. Run this command before you start a node
 
   - whose volume or virtual machine was restored from a snapshot or an image
   - whose home was overwritten, file by file, with a copy that was taken since
@@ -42,16 +41,16 @@ before you start a node
 The disk gets a new identity. Nothing is removed: the node keeps its blocks,
 follows the others, and fetches what it lacks.
 
-A disk that forgot and counts all the same can cost the ledger what others were
-told is durable. If you are not sure, run it: it costs the node no more than
-catching up. But do not run it on half of a ledger's nodes or more: those that
-are left are no majority then.
+If a disk that forgot still counts, the ledger can lose transactions that were
+acknowledged as durable. If you are not sure, run this command: it costs the node
+no more than catching up. But do not run it on half of a ledger's nodes or more:
+the remaining nodes are no majority then.
 
 The node must not be running. The keys of --json:
 
   name, home   the node
   disk         the new identity
-  before       the one before, or null`,
+  before       the previous one, or null`,
 		Example: `  ledgerd forget --home net/node-0`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -77,7 +76,7 @@ The node must not be running. The keys of --json:
 	return command
 }
 
-// forget gives a home's disk a new identity.
+// forget gives the disk of a home a new identity.
 func forget(h *home.Home) (*forgetReport, error) {
 	before, err := h.Disk()
 	if err != nil {
@@ -85,7 +84,7 @@ func forget(h *home.Home) (*forgetReport, error) {
 	}
 	disk, err := h.Forget(forgetReason)
 	if errors.Is(err, home.ErrLocked) {
-		return nil, fmt.Errorf("%w: the node of %s is running; stop it first", err, h.Dir)
+		return nil, fmt.Errorf("%w: the node in %s is running; stop it first", err, h.Dir)
 	}
 	if err != nil {
 		return nil, err

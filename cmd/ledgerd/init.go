@@ -33,12 +33,12 @@ type initOptions struct {
 // initReport is what ledgerd init prints with --json.
 type initReport struct {
 	homeReport
-	// the file with the new operator's key, where one was made
+	// OperatorKey is the file with the new operator's key, if one was made.
 	OperatorKey string   `json:"operator_key,omitempty"`
 	Operators   []string `json:"operators"` // public keys
 }
 
-// homeReport is a node's home, as commands print it for programs.
+// homeReport is a node's home as commands print it with --json.
 type homeReport struct {
 	Name    string `json:"name"`
 	Home    string `json:"home"`
@@ -47,12 +47,12 @@ type homeReport struct {
 	Chain   string `json:"chain"`
 	Genesis string `json:"genesis_hash"`
 	PeerID  string `json:"peer_id"`
-	// Shard is the one that the node keeps, where the book has several.
+	// Shard is the shard that the node keeps, if the book has several.
 	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
-// shardText is a column for people where the book has several shards, of which tree has each one's
-// parent.
+// shardText returns the shard's number and its place in the tree as a table cell, or nothing if the
+// book has one shard. tree holds each shard's parent.
 func (r *homeReport) shardText(tree []ledger.ShardID) string {
 	if r.Shard == nil {
 		return ""
@@ -83,7 +83,7 @@ func reportHome(h *home.Home) (homeReport, error) {
 	return report, nil
 }
 
-// newInitCommand is ledgerd init.
+// newInitCommand returns the `ledgerd init` command.
 func newInitCommand() *cobra.Command {
 	var o initOptions
 	command := &cobra.Command{
@@ -92,27 +92,27 @@ func newInitCommand() *cobra.Command {
 		Long: `Make the home folder of a node: its configuration, its key, and the genesis of
 its chain.
 
-Without --genesis the chain is a new one with this node as its only member.
-There is nobody to take over when it fails: let other nodes join, on this machine
-or on others, with ledgerd cluster join. For several nodes on one machine from
-the beginning see ledgerd testnet.
+Without --genesis, the command makes a new chain with this node as its only
+member. No other node can take over if it fails: let other nodes join, on this
+machine or on others, with ledgerd cluster join. For several nodes on one machine
+from the beginning see ledgerd testnet.
 
-Who the members are is for an operator of the chain to say. A new chain gets one,
+An operator of the chain decides about its members. A new chain gets one operator,
 whose key is in operator.key in the folder: keep it in a safe place, away from
-the node, which does not need it. Without it the members never change. If you
-have an operator's key already, name it with --operator: its public half, 64 hex
-digits, is enough, and then no key is made.
+the node, which does not need it. Without this key the members can never change.
+If you have an operator's key already, name it with --operator: its public half,
+64 hex digits, is enough, and then no key is made.
 
-Other machines find a node of a new chain where --fabric-address says, so give
-an address that they can reach, if there are to be any. What the nodes talk over
-is the same for all of them: see ledgerd fabric.
+Nodes on other machines find the node of a new chain at --fabric-address. If there
+will be any, give an address that they can reach. All nodes use the same fabric:
+see ledgerd fabric.
 
 With --genesis and --key the node is a member of an existing chain: the key,
-ed25519 as PKCS #8 in PEM, is one of those that the genesis has. Where the ledger
-has several shards, the genesis of any of them will do: the node gets that of the
-shard that its key belongs to. If the member ran before, and its home is lost, give
-ledgerd forget --home DIR before the node starts: this home holds nothing of what
-the member promised and stored.`,
+ed25519 as PKCS #8 in PEM, belongs to a member in the genesis. If the ledger has
+several shards, the genesis of any shard will do: the node gets the genesis of
+the shard that its key belongs to. If the member ran before and its home is lost,
+run ledgerd forget --home DIR before the node starts: the new home holds none of
+the member's promises and blocks.`,
 		Example: `  # A chain of one node, and a second node that joins it
   ledgerd init --home ledger
   ledgerd start --home ledger
@@ -121,7 +121,7 @@ the member promised and stored.`,
   # The same, for nodes on several machines
   ledgerd init --home ledger --listen 0.0.0.0:8080 --fabric-address 10.0.0.1:7946
 
-  # With the operator that another chain has
+  # With the operator of another chain
   ledgerd init --home ledger --operator other/operator.key
 
   # A member of a chain that others have made
@@ -178,19 +178,19 @@ func (r *initReport) text(dir string) string {
 		text += fmt.Sprintf("  operator  %s\n", key)
 	}
 	if r.OperatorKey != "" {
-		text += fmt.Sprintf("\nThe operator's key is in %s: it decides who the members are. "+
-			"Keep it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
+		text += fmt.Sprintf("\nThe operator's key is in %s: it decides about the members. Keep "+
+			"it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
 	}
 	return text + fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 }
 
-// defaultFabric is where a new chain's only node listens for others.
+// defaultFabric is the address at which a new chain's only node listens for others.
 const defaultFabric = "127.0.0.1:7946"
 
-// make makes the home. For a new chain it tells the file of its operator's key, if it made one.
+// make makes the home. For a new chain it returns the file of the operator's key, if it made one.
 func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err error) {
 	if o.home == "" {
-		return nil, "", usagef("--home is missing: say which folder to make, for example --home " +
+		return nil, "", usagef("--home is missing: name the folder to make, for example --home " +
 			"ledger")
 	}
 	if err := o.checkFabric(); err != nil {
@@ -219,20 +219,20 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	membership := genesis.Membership()
 	if _, named := membership.ByKey(publicOf(key)); !named && genesis.Sharded() {
 		return nil, "", fmt.Errorf("%s is the key of no member that the genesis has in any of "+
-			"its %d shards: a node that comes later is let in with ledgerd cluster join", o.key,
+			"its %d shards: to add a node later use ledgerd cluster join", o.key,
 			len(genesis.Shards))
 	}
 	made, err = home.Create(o.home, config, genesis, key)
 	return made, "", err
 }
 
-// checkFabric says what is wrong with the kind of fabric. A host:port there is an address: that is
-// what the flag was for before there were several kinds.
+// checkFabric validates the kind of fabric. It accepts a host:port as the address instead: that was
+// the meaning of --fabric before there were several kinds.
 func (o *initOptions) checkFabric() error {
 	if _, _, err := net.SplitHostPort(string(o.fabric)); err == nil {
 		if o.address != "" {
-			return usagef("--fabric names what the nodes talk over, and %q is an address like "+
-				"that of --fabric-address: give one address", o.fabric)
+			return usagef("--fabric names the kind of fabric, but %q is an address, as is "+
+				"--fabric-address: give one address", o.fabric)
 		}
 		o.address, o.fabric = string(o.fabric), fabric.P2P
 		return nil
@@ -241,13 +241,13 @@ func (o *initOptions) checkFabric() error {
 		return asUsage(err)
 	}
 	if o.fabric == fabric.Memory {
-		return usagef("%v: ledgerd testnet --fabric memory --run has several nodes in one",
+		return usagef("%v: ledgerd testnet --fabric memory --run runs several nodes in one",
 			fabric.ErrOneProcess)
 	}
 	return nil
 }
 
-// found makes the home of a new chain's only member.
+// found makes the home of the only member of a new chain.
 func (o initOptions) found(config home.Config) (made *home.Home, operatorKey string, err error) {
 	address := o.address
 	if address == "" {
@@ -256,8 +256,8 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 	if host, _, err := net.SplitHostPort(address); err == nil &&
 		(host == "" || net.ParseIP(host).IsUnspecified()) {
 		return nil, "", usagef("--fabric-address %q: other nodes find this one by it, so give "+
-			"an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says "+
-			"where it listens", address, home.ConfigFile)
+			"an address of this machine, for example 10.0.0.1:7946; to listen elsewhere, set "+
+			"[fabric] listen in %s", address, home.ConfigFile)
 	}
 	key, err := p2p.NewIdentity(rand.Reader)
 	if err != nil {
@@ -292,16 +292,16 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 	return made, operatorKey, err
 }
 
-// readOperator reads an operator's public key: hex digits, or a file with a private or public key
-// in PEM.
+// readOperator reads an operator's public key: either hex digits, or the name of a PEM file with a
+// private or public key.
 func readOperator(text string) (ledger.PublicKey, error) {
 	if public, err := ledger.ParsePublicKey(text); err == nil {
 		return public, nil
 	}
 	file, err := os.ReadFile(text)
 	if errors.Is(err, os.ErrNotExist) {
-		return ledger.PublicKey{}, usagef("--operator %q is neither a public key, which is 64 "+
-			"hex digits, nor a file", text)
+		return ledger.PublicKey{}, usagef("--operator %q is neither a public key (64 hex "+
+			"digits) nor a file", text)
 	}
 	if err != nil {
 		return ledger.PublicKey{}, err
@@ -313,7 +313,7 @@ func readOperator(text string) (ledger.PublicKey, error) {
 		}
 		public, ok := parsed.(ed25519.PublicKey)
 		if !ok {
-			return ledger.PublicKey{}, fmt.Errorf("%s holds a %T, and an operator's key is ed25519",
+			return ledger.PublicKey{}, fmt.Errorf("%s holds a %T, but an operator's key is ed25519",
 				text, parsed)
 		}
 		return ledger.PublicKey(public), nil
@@ -325,7 +325,7 @@ func readOperator(text string) (ledger.PublicKey, error) {
 	return ledger.PublicKey(private.Public().(ed25519.PublicKey)), nil
 }
 
-// readPrivateKey reads an ed25519 key, PKCS #8 in PEM.
+// readPrivateKey reads an ed25519 key as PKCS #8 in PEM.
 func readPrivateKey(path string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -341,7 +341,7 @@ func readPrivateKey(path string) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, and keys are ed25519", path, parsed)
+		return nil, fmt.Errorf("%s holds a %T, but keys are ed25519", path, parsed)
 	}
 	return key, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// keyReport is a key as --json shows it.
+// keyReport is a key as --json prints it.
 type keyReport struct {
 	Organisation string `json:"organisation"`
 	PublicKey    string `json:"public_key"` // hex
@@ -26,17 +26,17 @@ func reportKey(ring *client.Keyring, key client.Key) keyReport {
 	}
 }
 
-// newKeysCommand is ledgerd keys.
+// newKeysCommand returns the `ledgerd keys` command.
 func newKeysCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "keys",
 		Short: "Make and show the keys that sign for organisations",
 		Long: `Make and show the keys that sign for organisations.
 
-Whoever has an organisation's key may spend from its accounts. The keyring is a
+Anyone with an organisation's key may spend from its accounts. The keyring is a
 folder with one file for each organisation, NAME.key, that only you can read. It
 is a PEM file with an ed25519 key, which openssl reads as well. Nodes never see
-it: transactions are signed here. Keep a copy: nobody can make a lost key again.
+it: transactions are signed here. Keep a copy: a lost key cannot be made again.
 
 The folder is the one of --keys, or of LEDGERD_KEYS, or ledgerd/keys in your
 configuration folder.`,
@@ -45,7 +45,7 @@ configuration folder.`,
 	}, newKeysCreateCommand(), newKeysListCommand(), newKeysShowCommand())
 }
 
-// newKeysCreateCommand is ledgerd keys create.
+// newKeysCreateCommand returns the `ledgerd keys create` command.
 func newKeysCreateCommand() *cobra.Command {
 	var keyring keyringOptions
 	var asJSON bool
@@ -88,15 +88,15 @@ ledgerd org add NAME. A key that is there already is never replaced.`,
 	return command
 }
 
-// newKeysListCommand is ledgerd keys list.
+// newKeysListCommand returns the `ledgerd keys list` command.
 func newKeysListCommand() *cobra.Command {
 	var keyring keyringOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the keys of the keyring",
-		Long: `List the keys of the keyring, by organisation. A file that should be a key and
-is none is told at the end, with exit status 1.`,
+		Long: `List the keys of the keyring, by organisation. Files that should be keys and are
+not are reported at the end, with exit status 1.`,
 		Example: `  ledgerd keys list
   ledgerd keys list --json | jq -r '.keys[].public_key'`,
 		Args: cobra.NoArgs,
@@ -141,7 +141,7 @@ is none is told at the end, with exit status 1.`,
 	return command
 }
 
-// newKeysShowCommand is ledgerd keys show.
+// newKeysShowCommand returns the `ledgerd keys show` command.
 func newKeysShowCommand() *cobra.Command {
 	var keyring keyringOptions
 	var asJSON, public bool
@@ -153,7 +153,7 @@ func newKeysShowCommand() *cobra.Command {
 The private half is never printed. To move it, copy the file.`,
 		Example: `  ledgerd keys show acme
 
-  # Only the public key, for somebody who registers the organisation
+  # Only the public key, for the registration by another person
   ledgerd keys show acme --public`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {

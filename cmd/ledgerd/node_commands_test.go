@@ -31,7 +31,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// The test binary is ledgerd for those who run it as a process.
+// The test binary acts as ledgerd when it is run as a process.
 func init() {
 	if len(os.Args) > 1 && (os.Args[1] == "start" || os.Args[1] == "testnet") {
 		main()
@@ -48,10 +48,10 @@ func ledgerd(t *testing.T, arguments ...string) outcome {
 	return outcome{out.String(), errs.String(), status}
 }
 
-// patience is how long anything may take on a machine that does ten other things.
+// patience limits how long anything may take on a machine that is busy with other work.
 const patience = 90 * time.Second
 
-// written is a writer that can be waited for.
+// written is a writer whose text tests can wait for.
 type written struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
@@ -69,7 +69,7 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// await waits until the pattern has been written, and returns its first group.
+// await waits until the pattern has been written, and returns its last group.
 func (w *written) await(t *testing.T, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
@@ -102,7 +102,7 @@ func begin(t *testing.T, arguments ...string) *running {
 	return r
 }
 
-// end interrupts it and wants it to end well.
+// end interrupts the command, which must end well.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	r.interrupt()
@@ -113,7 +113,7 @@ func (r *running) end(t *testing.T) {
 
 func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
-	// a group that starts anew takes no writes for a moment
+	// A group that has just started takes no writes for a moment.
 	node, err := client.New([]string{url}, client.Options{Tries: 40})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func fill(t *testing.T, node *client.Client) {
 	}
 }
 
-// A node's life: made, started, used, stopped, checked, exported, hurt.
+// A node's life: made, started, used, stopped, checked, exported, damaged.
 func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
@@ -215,7 +215,7 @@ func TestOneNode(t *testing.T) {
 	refuses(t, exitFailure, "ledgerd verify", "start", "--home", dir)
 }
 
-// checkForget has the disk of a stopped node forget, twice, and looks at what that leaves.
+// checkForget makes the disk of a stopped node forget, twice, and checks the effect.
 func checkForget(t *testing.T, dir string) {
 	t.Helper()
 	refuses(t, exitUsage, "--home is missing", "forget")
@@ -259,7 +259,7 @@ func must(t *testing.T, arguments ...string) string {
 	return result.out
 }
 
-// refuses wants a command line to fail with an advice.
+// refuses checks that a command line fails with the given advice.
 func refuses(t *testing.T, status int, advice string, arguments ...string) {
 	t.Helper()
 	result := ledgerd(t, arguments...)
@@ -269,7 +269,7 @@ func refuses(t *testing.T, status int, advice string, arguments ...string) {
 	}
 }
 
-// checkExports looks at the lines' fields.
+// checkExports checks the fields of the lines.
 func checkExports(t *testing.T, blocks, balances string) {
 	t.Helper()
 	previous := ""
@@ -340,7 +340,7 @@ func TestInitOfAMember(t *testing.T) {
 		"--key", key, "--name", "me")
 }
 
-// A new chain's operator is a new one, or one that there is.
+// A new chain gets a new operator, or an existing one.
 func TestInitNamesAnOperator(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -381,7 +381,7 @@ func TestInitNamesAnOperator(t *testing.T) {
 		!strings.Contains(text, "safe place") {
 		t.Error(text)
 	}
-	// A key that is there is somebody's.
+	// An existing key may be in use.
 	if err := os.Mkdir(at("taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +411,7 @@ func TestInitNamesAnOperator(t *testing.T) {
 		{nil, fabric.P2P, defaultFabric},
 		{[]string{"--fabric", "p2p-trusted", "--fabric-address", "10.0.0.1:7946"},
 			fabric.P2PTrusted, "10.0.0.1:7946"},
-		// as it was spelled before --fabric named a kind
+		// The spelling from before --fabric named a kind.
 		{[]string{"--fabric", "10.0.0.1:7946"}, fabric.P2P, "10.0.0.1:7946"},
 	} {
 		dir := at(fmt.Sprintf("fabric-%d", i))
@@ -423,7 +423,7 @@ func TestInitNamesAnOperator(t *testing.T) {
 	}
 }
 
-// A chain of one grows: a second node joins what init made, and both order.
+// A chain of one grows: a second node joins the chain that init made, and both order.
 func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(2)
@@ -481,7 +481,7 @@ func TestTestnetLayout(t *testing.T) {
 	refuses(t, exitFailure, "node-1 cannot listen for its fabric", "testnet", "--dir", dir, "--run")
 }
 
-// A network of processes: one is killed and comes back, all stop, and the chain is the same
+// Run a network of processes: one is killed and comes back, all stop, and the chain is the same
 // everywhere.
 func TestTestnetRun(t *testing.T) {
 	t.Parallel()
@@ -523,7 +523,7 @@ func TestTestnetRun(t *testing.T) {
 		"--blocks"); got != blocks {
 		t.Errorf("after a restart the blocks are\n%s\nnot\n%s", got, blocks)
 	}
-	// One is removed: it is left alone, also when its home is gone.
+	// One node is removed: it is not restarted, not even without its home.
 	must(t, "cluster", "leave", "node-1", "--via", fmt.Sprintf("http://127.0.0.1:%d", base),
 		"--operator", filepath.Join(dir, testnet.OperatorKeyFile))
 	again.errs.await(t, `node-1  is no member any (more)`)
@@ -542,7 +542,7 @@ func TestTestnetRun(t *testing.T) {
 	without.end(t)
 }
 
-// Who runs the nodes may be killed: they stop in good order and are not left behind.
+// If the process that runs the nodes is killed, they stop in good order and are not left behind.
 func TestTestnetRunKilled(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(2)
@@ -564,7 +564,7 @@ func TestTestnetRunKilled(t *testing.T) {
 	}
 	_ = net.Wait() // it was killed
 	for i := range 2 {
-		// A running node holds its store, so that nobody else can check it.
+		// A running node holds its store, so no other process can check it.
 		await(t, func() bool {
 			return ledgerd(t, "verify", "--home", filepath.Join(dir,
 				testnet.Name(i))).status == exitDone
@@ -589,7 +589,7 @@ func await(t *testing.T, condition func() bool) {
 func TestDemo(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
-	for _, length := range []string{"2s", "15s", "45s"} { // a busy machine
+	for _, length := range []string{"2s", "15s", "45s"} { // longer for a busy machine
 		result := ledgerd(t, "demo", "--nodes", "3", "--port", "0", "--rate", "100", "--for",
 			length, "--json")
 		if result.status != exitDone {

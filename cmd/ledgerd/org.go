@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// organisationReport is an organisation as --json shows it.
+// organisationReport is an organisation as --json prints it.
 type organisationReport struct {
 	Name             string   `json:"name"`
 	PublicKeys       []string `json:"public_keys"`
@@ -35,21 +35,21 @@ func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport
 	return report
 }
 
-// newOrgCommand is ledgerd org.
+// newOrgCommand returns the `ledgerd org` command.
 func newOrgCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "org",
 		Short: "Register organisations, and show them",
 		Long: `Register organisations, and show them.
 
-An organisation is who owns accounts and records, and whose key signs what takes
-from them. Its name is the first part of theirs: acme:cash is one of acme.`,
+An organisation owns accounts and records, and its key signs whatever takes from
+them. Their names begin with its name: acme:cash belongs to acme.`,
 		Example: `  ledgerd org add acme
   ledgerd org list`,
 	}, newOrgAddCommand(), newOrgShowCommand(), newOrgListCommand())
 }
 
-// newOrgAddCommand is ledgerd org add.
+// newOrgAddCommand returns the `ledgerd org add` command.
 func newOrgAddCommand() *cobra.Command {
 	var options postOptions
 	var shard uint32
@@ -57,18 +57,18 @@ func newOrgAddCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Register an organisation",
-		Long: `Register an organisation, with the key that the keyring has for it. Where there
-is no key yet, one is made.
+		Long: `Register an organisation, with its key in the keyring. If there is no key yet, the
+command makes one.
 
-An organisation that is registered with this key already stays as it is, which
-is no failure. Names are given to who comes first, unless the chain's genesis
-says that its operators register organisations: then an operator signs, too, with
-the key in the file that --operator names.
+If the organisation is registered with this key already, the command changes
+nothing and succeeds. A name belongs to the first to register it, unless the
+chain's genesis reserves registration to its operators: then an operator signs,
+too, with the key in the file that --operator names.
 
-Where the ledger has several shards, one of them keeps the organisation's
-accounts and records, for ever: the one that --shard names, or else one that
-follows from the name. All shards know the organisation, so that any node of any
-shard will do to register it.`,
+If the ledger has several shards, one of them keeps the organisation's accounts
+and records, for ever: the shard that --shard names, or else one that follows from
+the name. All shards know the organisation, so any node of any shard will do to
+register it.`,
 		Example: `  ledgerd org add acme
   ledgerd org add acme --operator operator.key
   ledgerd org add acme --shard 1`,
@@ -126,8 +126,8 @@ shard will do to register it.`,
 				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
 			}
 			signers[0] = key
-			// Nothing else is in the transaction: where there are several shards it goes to all of
-			// them.
+			// Keep anything else out of this transaction: in a ledger of several shards it goes to
+			// all of them.
 			if err := options.postWith(ctx, command, nodes, signers,
 				ledger.Transaction{Registrations: []ledger.Registration{registration}},
 				level); err != nil || options.json {
@@ -139,20 +139,20 @@ shard will do to register it.`,
 	}
 	options.bind(command)
 	command.Flags().StringVar(&operator, "operator",
-		"", "file with an operator's key, where the chain has its operators register organisations")
+		"", "file with an operator's key, if the chain reserves registration to its operators")
 	command.Flags().Uint32Var(&shard, "shard", 0,
 		"shard that keeps the organisation's accounts (default chosen by its name)")
 	return command
 }
 
-// isSharded tells whether the nodes' ledger has several shards.
+// isSharded reports whether the nodes' ledger has several shards.
 func isSharded(ctx context.Context, nodes *client.Client) bool {
 	tree, err := nodes.Tree(ctx)
 	return err == nil && len(tree.GetShards()) > 1
 }
 
-// tellShard tells which shard keeps an organisation, where there are several and the node knows it
-// already.
+// tellShard prints which shard keeps an organisation, if there are several shards and the node
+// knows the organisation already.
 func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client,
 	name ledger.OrganisationName) error {
 	if !isSharded(ctx, nodes) {
@@ -160,14 +160,15 @@ func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client
 	}
 	organisation, err := nodes.Organisation(ctx, name)
 	if err != nil {
-		return nil // it may not have got there yet, and it is registered all the same
+		return nil // Not there yet, but registered all the same.
 	}
 	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d keeps its accounts and records\n",
 		organisation.GetShard())
 	return err
 }
 
-// alreadyRegistered tells that an organisation is there, and fails where it is somebody else's.
+// alreadyRegistered prints that the organisation exists. It fails if none of its keys is in the
+// keyring.
 func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool,
 	known *ledgerdv1.Organisation) error {
 	key, err := ring.Load(ledger.OrganisationName(known.GetName()))
@@ -191,14 +192,15 @@ func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool
 	return err
 }
 
-// newOrgShowCommand is ledgerd org show.
+// newOrgShowCommand returns the `ledgerd org show` command.
 func newOrgShowCommand() *cobra.Command {
 	var remote remoteOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show an organisation and its keys",
-		Long:  `Show an organisation: the public keys that sign for it, and the block that registered it.`,
+		Long: `Show an organisation: the public keys that sign for it, and the block that
+registered it.`,
 		Example: `  ledgerd org show acme
   ledgerd org show acme --json`,
 		Args: cobra.ExactArgs(1),
@@ -236,7 +238,7 @@ func newOrgShowCommand() *cobra.Command {
 	return command
 }
 
-// newOrgListCommand is ledgerd org list.
+// newOrgListCommand returns the `ledgerd org list` command.
 func newOrgListCommand() *cobra.Command {
 	var remote remoteOptions
 	var asJSON bool

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Colours of a terminal, by what they say.
+// Colours of a terminal, by their meaning.
 const (
 	colourGood = "\x1b[32m"
 	colourWait = "\x1b[33m"
@@ -24,7 +24,7 @@ const (
 	colourNone = "\x1b[0m"
 )
 
-// addJSONFlag gives a command the flag --json.
+// addJSONFlag adds the flag --json to a command.
 func addJSONFlag(command *cobra.Command, value *bool) {
 	command.Flags().BoolVar(value, "json", false, "print JSON, for programs")
 }
@@ -40,7 +40,7 @@ func writeJSON(out io.Writer, value any) error {
 	return nil
 }
 
-// writeJSONLine writes one JSON value on one line, for streams of them.
+// writeJSONLine writes one JSON value on one line, for streams of values.
 func writeJSONLine(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -50,28 +50,28 @@ func writeJSONLine(out io.Writer, value any) error {
 	return nil
 }
 
-// isTerminal tells whether a person looks at what is written.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, isFile := out.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
-// isColourful tells whether colours are welcome, as https://no-color.org has it.
+// isColourful reports whether to use colours, following https://no-color.org.
 func isColourful(out io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
 }
 
 // table is text in columns.
 type table struct {
-	header []string // none: no line above
-	right  []bool   // which columns hold numbers
+	header []string // may be empty
+	right  []bool   // the columns with numbers
 	rows   [][]string
-	colour func(column int, cell string) string // of a cell; nil: none
+	colour func(column int, cell string) string // of a cell; may be nil
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write lays the table out, two spaces between its columns.
+// write prints the table, with two spaces between its columns.
 func (t *table) write(out io.Writer) error {
 	var widths []int
 	measure := func(cells []string) {
@@ -126,8 +126,8 @@ func (t *table) write(out io.Writer) error {
 	return err
 }
 
-// printable makes text from elsewhere harmless on a terminal, on one line, and at most limit
-// characters long; 0 means no limit.
+// printable makes text from elsewhere safe to print on a terminal: on one line, at most limit
+// characters long. A limit of 0 means none.
 func printable(text string, limit int) string {
 	var clean strings.Builder
 	count := 0
@@ -145,7 +145,7 @@ func printable(text string, limit int) string {
 	return clean.String()
 }
 
-// moment shows a time in Unix milliseconds, "-" for none.
+// moment formats a time in Unix milliseconds; 0 gives "-".
 func moment(milliseconds uint64) string {
 	if milliseconds == 0 {
 		return "-"
@@ -153,7 +153,8 @@ func moment(milliseconds uint64) string {
 	return time.UnixMilli(int64(milliseconds)).UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// take collects the first items of a list; limit 0 means all. more tells that there were others.
+// take collects the first items of a list; limit 0 means all. more reports whether there are
+// others.
 func take[Item any](items iter.Seq2[Item, error], limit int) (taken []Item, more bool, err error) {
 	taken = []Item{}
 	for item, err := range items {
@@ -168,7 +169,7 @@ func take[Item any](items iter.Seq2[Item, error], limit int) (taken []Item, more
 	return taken, false, nil
 }
 
-// plural is a count with its noun.
+// plural returns a count with its noun.
 func plural(count int, noun string) string {
 	if count == 1 {
 		return "1 " + noun
@@ -188,7 +189,8 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// writeList writes a list's table, or what to do where it is empty, and whether there is more.
+// writeList writes a list's table and a hint if there is more, or the text empty if there are no
+// rows.
 func writeList(out io.Writer, rows *table, more bool, empty string) error {
 	if len(rows.rows) == 0 {
 		_, err := fmt.Fprintln(out, empty)

@@ -29,30 +29,30 @@ type planOptions struct {
 	json        bool
 }
 
-// hours is a duration on the command line: with a unit, or a bare number of hours.
+// hours is a duration flag: with a unit, or a bare number of hours.
 type hours time.Duration
 
-// String shows it, for pflag.
+// String implements pflag.Value.
 func (h *hours) String() string {
 	return strings.TrimSuffix(strings.TrimSuffix(time.Duration(*h).String(), "0s"), "0m")
 }
 
-// Type names it, for pflag.
+// Type implements pflag.Value.
 func (h *hours) Type() string { return "hours" }
 
-// Set reads it, for pflag.
+// Set implements pflag.Value.
 func (h *hours) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		if !(number > 0 && number < float64(1<<63-1)/float64(time.Hour)) {
-			return fmt.Errorf("%s hours are no time", text)
+			return fmt.Errorf("%s hours are out of range", text)
 		}
 		*h = hours(number * float64(time.Hour))
 		return nil
 	}
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
-		return fmt.Errorf("%q is no time: write a number of hours, such as 18304, or a unit, "+
-			"such as 90m", text)
+		return fmt.Errorf("%q is no duration: write a number of hours, such as 18304, or use a "+
+			"unit, such as 90m", text)
 	}
 	*h = hours(duration)
 	return nil
@@ -84,7 +84,7 @@ type planReport struct {
 	Careful          planBeat   `json:"heartbeat_careful"`
 }
 
-// planMode is one mode in a report.
+// planMode describes one mode in a report.
 type planMode struct {
 	Round      float64 `json:"round_ms"`
 	Latency    float64 `json:"latency_ms"`
@@ -94,7 +94,7 @@ type planMode struct {
 	Messages   int     `json:"messages_received"`
 }
 
-// planFaults is what failures do, in a report.
+// planFaults describes the effect of failures in a report.
 type planFaults struct {
 	Between          float64 `json:"hours_between_failures"`
 	Latency          float64 `json:"latency_ms"`
@@ -106,13 +106,13 @@ type planFaults struct {
 	Messages         int     `json:"messages_received"`
 }
 
-// planExcess is about the fault diameter, in a report.
+// planExcess holds the probabilities of rounds deeper than the fault diameter in a report.
 type planExcess struct {
 	Round   float64 `json:"round_probability"`
 	Million float64 `json:"million_rounds_probability"`
 }
 
-// planBeat is a setting of the failure detector, in a report.
+// planBeat holds settings of the failure detector in a report.
 type planBeat struct {
 	Period   float64 `json:"period_ms"`
 	Timeout  float64 `json:"timeout_ms"`
@@ -120,7 +120,7 @@ type planBeat struct {
 	Wrong    float64 `json:"false_suspicion_probability"`
 }
 
-// newPlanCommand is ledgerd plan.
+// newPlanCommand returns the `ledgerd plan` command.
 func newPlanCommand() *cobra.Command {
 	options := planOptions{
 		nines: digraph.DefaultNines, mttf: hours(digraph.DefaultMTTF),
@@ -129,14 +129,14 @@ func newPlanCommand() *cobra.Command {
 	}
 	command := &cobra.Command{
 		Use:   "plan --servers N",
-		Short: "Tell what to expect of a shard before building it",
-		Long: `Tell what to expect of a shard before building it: the overlay, the failures
+		Short: "Predict the behaviour of a shard before building it",
+		Long: `Predict the behaviour of a shard before building it: the overlay, the failures
 that it survives, latency and throughput, and settings of the failure detector.
 
 The numbers come from the models of M. Poke's dissertation "Algorithms for
 High-Performance State-Machine Replication" (sections 5.2.1.1, 5.6 and 6.5.2).
-They are for a shard whose nodes all have something to say in every round, with
-one message of each node outstanding, without disks and execution.
+They assume that every node has something to send in every round, that one message
+of each node is outstanding, and that disks and execution take no time.
 
 Deployments:
 
@@ -154,15 +154,15 @@ JSON fields, times in milliseconds where a name ends in _ms:
   tolerated_failures            how many nodes may fail
   too_many_failures_probability that more fail within the period
   target_met                    whether that is as rare as --nines asks
-  unreliable                    AllConcur+ while nobody fails
+  unreliable                    AllConcur+ without failures
   reliable                      AllConcur with a perfect failure detector
   reliable_eventual             AllConcur with an eventually perfect one
     round_ms                    a round
     latency_ms                  from a message's broadcast to its delivery
     uniform_latency_ms          the same with uniform delivery, the default
     throughput_tx_s             transactions a second
-    bound                       what a round's time follows from: depth (the ways
-                                of messages), processor, link, fibre, gateway or
+    bound                       what limits a round's time: depth (the ways of
+                                messages), processor, link, fibre, gateway or
                                 window
     messages_received           by a node in a round
   with_failures                 AllConcur+ with the failures that --mttf brings
@@ -205,7 +205,7 @@ JSON fields, times in milliseconds where a name ends in _ms:
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
 	flags.IntVar(&options.nines, "nines", options.nines,
 		"reliability: this many nines of probability that no more nodes fail within --period "+
-			"than are survived")
+			"than the shard survives")
 	flags.Var(&options.mttf, "mttf", "mean time to failure of a server, in hours or with a unit")
 	flags.Var(&options.period, "period", "time after which failed servers have been replaced, "+
 		"in hours or with a unit")
@@ -217,8 +217,8 @@ JSON fields, times in milliseconds where a name ends in _ms:
 	flags.Float64Var(&options.accuracy, "accuracy", options.accuracy,
 		"wanted probability that no working node is suspected within --period")
 	flags.DurationVar(&options.tail, "tail", 0,
-		"mean of what a heartbeat's delay has beyond the network's latency (default 2ms in a "+
-			"lan, 5ms in a dc, 20ms in europe)")
+		"mean of a heartbeat's delay beyond the network's latency (default 2ms in a lan, 5ms in "+
+			"a dc, 20ms in europe)")
 	addJSONFlag(command, &options.json)
 	err := command.RegisterFlagCompletionFunc("deployment",
 		cobra.FixedCompletions([]string{"lan", "dc", "europe"}, cobra.ShellCompDirectiveNoFileComp))
@@ -228,12 +228,12 @@ JSON fields, times in milliseconds where a name ends in _ms:
 	return command
 }
 
-// make answers the question that the flags ask. An error names a flag to change.
+// make computes the plan that the flags ask for. An error names a flag to change.
 func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	switch {
 	case o.servers < 1:
-		return plan.Plan{}, errors.New("say how many servers there are to be, for example " +
-			"--servers 8")
+		return plan.Plan{}, errors.New("--servers is missing: say how many servers there are to " +
+			"be, for example --servers 8")
 	case o.servers > plan.ServersMax:
 		return plan.Plan{}, fmt.Errorf("--servers is %d: plans are made for up to %d", o.servers,
 			plan.ServersMax)
@@ -274,10 +274,10 @@ func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	return made, err
 }
 
-// milliseconds is a duration as a number of them.
+// milliseconds converts a duration to a number of milliseconds.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// reportPlan is a plan as JSON has it.
+// reportPlan converts a plan to its JSON form.
 func reportPlan(p plan.Plan) planReport {
 	mode := func(m plan.Mode, uniform time.Duration) planMode {
 		return planMode{
@@ -313,7 +313,7 @@ func reportPlan(p plan.Plan) planReport {
 	}
 }
 
-// short shows a duration with three digits.
+// short formats a duration with three significant digits.
 func short(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
@@ -329,7 +329,7 @@ func short(d time.Duration) string {
 	return strconv.FormatInt(int64(d), 10) + " ns"
 }
 
-// threeDigits shows a number with the first three of them that count, and all before the point.
+// threeDigits formats a number with three significant digits, and with all digits before the point.
 func threeDigits(x float64) string {
 	if x >= 1000 {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -337,7 +337,7 @@ func threeDigits(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// probability shows one that is most likely small.
+// probability formats a probability, which is most likely small.
 func probability(p float64) string {
 	if p < 1e-100 {
 		return "0"
@@ -345,7 +345,7 @@ func probability(p float64) string {
 	return strconv.FormatFloat(p, 'g', 2, 64)
 }
 
-// boundWords say what a round's time follows from.
+// boundWords name the resource that limits a round's time.
 var boundWords = map[plan.Resource]string{
 	plan.ResourceDepth: "the ways of messages", plan.ResourceProcessor: "the processors",
 	plan.ResourceLink:    "the nodes' links",
@@ -353,10 +353,10 @@ var boundWords = map[plan.Resource]string{
 	plan.ResourceGateway: "the datacentres' gateways", plan.ResourceWindow: "TCP's window",
 }
 
-// planLine is a number of a plan and what it means; without a value it is a heading.
+// planLine is a number of a plan and its meaning. A line without a value is a heading.
 type planLine struct{ name, value, meaning string }
 
-// printPlan writes a plan for people: a number and what it means on each line.
+// printPlan writes a plan as text: on each line a number and its meaning.
 func printPlan(out io.Writer, p plan.Plan) error {
 	q := p.Question
 	lines := slices.Concat(overlayLines(p), modeLines(p), failureLines(p), detectorLines(p))
@@ -382,7 +382,7 @@ func printPlan(out io.Writer, p plan.Plan) error {
 	return err
 }
 
-// overlayLines tell of the reliable digraph.
+// overlayLines describe the reliable digraph.
 func overlayLines(p plan.Plan) []planLine {
 	q := p.Question
 	met := " would take more nodes, or better ones"
@@ -392,7 +392,7 @@ func overlayLines(p plan.Plan) []planLine {
 	return []planLine{
 		{name: "Overlay"},
 		{"reliable digraph", title(p.Overlay),
-			fmt.Sprintf("steps to everybody: %d, or at most %d with failures", p.Diameter,
+			fmt.Sprintf("steps to all nodes: %d, or at most %d with failures", p.Diameter,
 				p.FaultDiameter)},
 		{"degree", fmt.Sprint(p.Degree), "how often a node sends each message in reliable mode"},
 		{"failures survived", fmt.Sprint(p.Tolerated),
@@ -403,7 +403,7 @@ func overlayLines(p plan.Plan) []planLine {
 	}
 }
 
-// modeLines tell of both modes.
+// modeLines describe both modes.
 func modeLines(p plan.Plan) []planLine {
 	q := p.Question
 	mode := func(m plan.Mode, latency time.Duration, meaning string) []planLine {
@@ -416,7 +416,7 @@ func modeLines(p plan.Plan) []planLine {
 		}
 	}
 	return slices.Concat(
-		[]planLine{{name: "Unreliable mode: AllConcur+ while nobody fails"}},
+		[]planLine{{name: "Unreliable mode: AllConcur+ without failures"}},
 		mode(p.Unreliable, p.Uniform, fmt.Sprintf("with uniform delivery, the default; %s, two "+
 			"rounds, without", short(p.Unreliable.Latency))),
 		[]planLine{{name: "Reliable mode: AllConcur"}},
@@ -427,7 +427,7 @@ func modeLines(p plan.Plan) []planLine {
 	)
 }
 
-// failureLines tell what failures do.
+// failureLines describe the effect of failures.
 func failureLines(p plan.Plan) []planLine {
 	f := p.Failures
 	return []planLine{
@@ -447,7 +447,7 @@ func failureLines(p plan.Plan) []planLine {
 	}
 }
 
-// detectorLines tell how to set the failure detector.
+// detectorLines describe how to set the failure detector.
 func detectorLines(p plan.Plan) []planLine {
 	q := p.Question
 	setting := func(name string, h plan.Heartbeat, condition string) planLine {
@@ -456,7 +456,7 @@ func detectorLines(p plan.Plan) []planLine {
 				probability(h.WrongInPeriod))}
 	}
 	return []planLine{
-		{name: fmt.Sprintf("Failure detector: nobody suspected wrongly within %s, with "+
+		{name: fmt.Sprintf("Failure detector: no node suspected wrongly within %s, with "+
 			"probability %v", short(q.Target.Period), q.Accuracy)},
 		setting("careful", p.Careful, "a pause delays several heartbeats in a row"),
 		setting("independent", p.Heartbeat, "heartbeats are delayed one by one"),

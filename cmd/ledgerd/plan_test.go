@@ -63,7 +63,7 @@ func TestPlanJSON(t *testing.T) {
 	}
 }
 
-// TestPlanFieldsAreDocumented finds every field in the help.
+// TestPlanFieldsAreDocumented looks for every field in the help.
 func TestPlanFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	out, err := runPlan(t, "--servers", "8", "--json")

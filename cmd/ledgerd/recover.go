@@ -30,16 +30,17 @@ type recoverHome struct {
 	Name  string             `json:"name"`
 	Index ledger.MemberIndex `json:"index"`
 	Home  string             `json:"home"`
-	// Disk is null where the home gets a new identity with the next start, or with the recovery.
+	// Disk is null if the home gets a new identity with the next start or with the recovery.
 	Disk       *home.DiskID  `json:"disk"`
 	Remembers  bool          `json:"remembers"`
 	Forgot     string        `json:"forgot"`
 	Generation uint64        `json:"generation"`
 	Height     ledger.Height `json:"height"`
-	Hash       *ledger.Hash  `json:"hash"` // null where there are no blocks
+	Hash       *ledger.Hash  `json:"hash"` // null if there are no blocks
 	Durable    ledger.Height `json:"durable"`
 	Perhaps    string        `json:"perhaps"`
-	// ForkedAfter is the last block that it shares with the furthest home, if it has others behind.
+	// ForkedAfter is the last block shared with the furthest home, if this home holds others after
+	// it.
 	ForkedAfter *ledger.Height `json:"forked_after"`
 }
 
@@ -51,7 +52,7 @@ type recoverReport struct {
 	Needed    bool                  `json:"needed"`
 	Durable   ledger.Height         `json:"durable"`
 	Rounds    int                   `json:"rounds"`
-	Lost      ledger.Height         `json:"lost"` // how many blocks are known to be lost
+	Lost      ledger.Height         `json:"lost"` // number of blocks known to be lost
 	Changes   []node.RecoveryChange `json:"changes"`
 	Refused   string                `json:"refused"`
 	Word      string                `json:"word"`
@@ -60,56 +61,58 @@ type recoverReport struct {
 	Hash      *ledger.Hash          `json:"hash"`
 }
 
-// newRecoverCommand is ledgerd recover.
+// newRecoverCommand returns the `ledgerd recover` command.
 func newRecoverCommand() *cobra.Command {
 	var o recoverOptions
 	command := &cobra.Command{
 		Use:   "recover --home DIR ... [--operator FILE]",
-		Short: "Go on with a ledger of which a majority of the disks forgot",
-		Long: `Go on with a ledger of which a majority of the disks forgot.
+		Short: "Go on with a ledger after a majority of the disks forgot",
+		Long: `Go on with a ledger after a majority of the disks forgot.
 
 A ledger survives the loss of any minority of its disks by itself. If a majority
-lost their data or their promises, or are copies, no node can tell what was
-acknowledged, and the nodes wait. This command shows what every home that is left
-holds: whether its disk remembers, its last block, and how far it knows the chain
-to be durable. Without confirmation it only shows that.
+lost their data or their promises, or are copies, no node can know what was
+acknowledged, and the nodes wait. This command shows what every remaining home
+holds: whether its disk remembers, its last block, and up to which block it knows
+the chain to be durable. Without confirmation it changes nothing.
 
-With the confirming word it goes on from the furthest home: blocks that the
-operator signs name the disks that count from there on. They stay in the chain, and
-ledgerd block shows them. Start all nodes after that. They fetch what they lack.
-What no home holds is lost, even if it was acknowledged as durable. So look for
-more homes first: one disk that remembers may hold more than all others.
+With the confirming word it goes on from the furthest home: blocks signed by the
+operator name the disks that count from there on. They stay in the chain, and
+ledgerd block shows them. After that, start all nodes. They fetch what they lack.
+Blocks that no home holds are lost, even if they were acknowledged as durable. So
+look for more homes first: one disk that remembers may hold more than all others.
 
-Each member has to be accounted for:
+Account for each member with one of these:
 
   --home DIR         its home is on this machine, where its node will run
   --disk NAME=DISK   its home is on another machine: its disk as this command
-                     shows it there. Where it shows none, run ledgerd forget
+                     shows it there. If it shows none, run ledgerd forget
                      --home DIR there first, which gives the home a new disk
   --lost NAME        its home is gone for good: the member leaves
-  --absent NAME      its node may come back: it stays a member. If it comes with
-                     durable blocks that are given up here, it stops with an error
+  --absent NAME      its node may come back: it stays a member. If it comes back
+                     with durable blocks that are given up here, it stops with an
+                     error
 
 Run it on each machine, and recover on the one with the furthest home. Do not move
-homes between machines for this: a home that was copied is on a disk that forgot.
-No node of the ledger may be running, here or elsewhere.
+homes between machines for this: a copied home counts as a disk that forgot. No
+node of the ledger may be running, here or elsewhere.
 
 The confirming word is the name of the furthest home's member. Type it when you are
-asked, or name it with --confirm. An operator's key has to sign, unless the ledger
-has one member only or no operators.
+asked, or pass it with --confirm. An operator's key has to sign, unless the ledger
+has only one member or no operators.
 
 The exit status is 0 only if the ledger was recovered. The keys of --json:
 
   homes      name, index, home, disk, remembers, forgot (why), generation, height,
              hash, durable, perhaps (why it may have held more), forked_after
   furthest   the member from whose home the ledger goes on
-  members    how many there are
+  members    number of members
   needed     false if the nodes form a group by themselves
   durable    the highest block that a home knows to be durable
-  rounds     how many decided rounds the furthest home has not executed; a recovery does
-  lost       how many blocks behind the furthest head a home knows of
+  rounds     number of decided rounds that the furthest home has not executed; a
+             recovery executes them
+  lost       number of blocks beyond the furthest head that a home knows of
   changes    kind (admit or leave), index, name, disk, height
-  refused    why it cannot be done, or ""
+  refused    why a recovery is impossible, or ""
   word       the confirming word
   recovered  whether it was done
   height, hash  the new head, if it was done`,
@@ -120,7 +123,7 @@ The exit status is 0 only if the ledger was recovered. The keys of --json:
   ledgerd recover --home net/node-0 --home net/node-1 --home net/node-2 \
       --operator net/operator.key --confirm node-1
 
-  # The same where each node has a machine of its own, and node-2's burned
+  # The same if each node has a machine of its own, and node-2's burned
   ledgerd recover --home ledger --disk node-0=c0ffee00c0ffee00c0ffee00c0ffee00 --lost node-2 \
       --operator operator.key`,
 		Args: cobra.NoArgs,
@@ -205,7 +208,7 @@ func (o *recoverOptions) run(command *cobra.Command) error {
 	return err
 }
 
-// read makes what the flags say into what a recovery wants.
+// read converts the flags to the options of a recovery.
 func (o *recoverOptions) read() (options node.RecoveryOptions, err error) {
 	if len(o.homes) == 0 {
 		return options,
@@ -235,7 +238,8 @@ func (o *recoverOptions) read() (options node.RecoveryOptions, err error) {
 	return options, nil
 }
 
-// confirmed reports whether the operator gave the word. Without one it asks, if a person is there.
+// confirmed reports whether the operator gave the word. Without --confirm it asks, on a terminal
+// only.
 func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, error) {
 	given := o.confirm
 	if file, isFile := command.InOrStdin().(*os.File); given == "" && isFile &&
@@ -261,7 +265,7 @@ func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, e
 	return given == word, nil
 }
 
-// recover does it, and notes that in the report.
+// recover performs the recovery, and records the result in the report.
 func (o *recoverOptions) recover(r *node.Recovery, report *recoverReport) error {
 	var key ed25519.PrivateKey
 	if o.operator != "" {
@@ -279,16 +283,15 @@ func (o *recoverOptions) recover(r *node.Recovery, report *recoverReport) error 
 	return nil
 }
 
-// explainRecovery adds what to do to an error of a recovery.
+// explainRecovery adds advice to an error of a recovery.
 func explainRecovery(err error) error {
 	switch {
 	case errors.Is(err, home.ErrLocked), errors.Is(err, store.ErrLocked):
 		return fmt.Errorf("%w: a node of the ledger is running; stop all of them first", err)
 	case errors.Is(err, store.ErrDamaged):
 		return fmt.Errorf(
-			"%w; `ledgerd verify` says more. If other homes hold as much, move this one's data "+
-				"folder "+
-				"to another place, and look again",
+			"%w; `ledgerd verify` shows more. If other homes hold as much, move the data folder "+
+				"of this one to another place, and run the command again",
 			err,
 		)
 	}
@@ -329,7 +332,7 @@ func newRecoverReport(r *node.Recovery) *recoverReport {
 	return report
 }
 
-// write shows what is left, and what a recovery would mean.
+// write prints the remaining homes, and the effect of a recovery.
 func (report *recoverReport) write(out io.Writer, r *node.Recovery) error {
 	rows := table{
 		header: []string{"NAME", "HEAD", "HASH", "DURABLE", "GENERATION", "DISK", "REMEMBERS"},
@@ -392,7 +395,7 @@ func (report *recoverReport) write(out io.Writer, r *node.Recovery) error {
 	return err
 }
 
-// tellPlan says what a recovery would keep, lose and change.
+// tellPlan prints what a recovery would keep, lose and change.
 func (report *recoverReport) tellPlan(say func(format string, arguments ...any), r *node.Recovery) {
 	head := r.From.Head.Height
 	say(
@@ -405,7 +408,7 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 		report.Furthest,
 	)
 	if report.Rounds > 0 {
-		say("%s that were decided and not executed there follow it.",
+		say("%s that were decided but not executed there follow it.",
 			plural(report.Rounds, "round"))
 	}
 	if report.Durable > 0 {
@@ -413,12 +416,12 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 	}
 	if report.Lost > 0 {
 		say(
-			"Blocks %d to %d were ordered, and no home here holds them. They are lost.",
+			"Blocks %d to %d were ordered, but no home here holds them. They are lost.",
 			head+1,
 			head+report.Lost,
 		)
 	}
-	say("Whether more was acknowledged after block %d, no home here can tell: it would be lost.",
+	say("No home here knows whether more was acknowledged after block %d: it would be lost.",
 		head)
 	for _, change := range report.Changes {
 		switch {
@@ -432,7 +435,7 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 	}
 }
 
-// writeEnd says what was done.
+// writeEnd prints the result.
 func (report *recoverReport) writeEnd(out io.Writer) error {
 	text := ""
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// Three nodes, of which two lose their data: the command shows what is left, does nothing without
-// the right word, and then the nodes go on with everything.
+// Of three nodes, two lose their data. The command shows what is left, and does nothing without the
+// right word. After the recovery, the nodes go on with everything.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(3)
@@ -145,7 +145,7 @@ func TestRecover(t *testing.T) {
 	stop()
 }
 
-// The only node of a ledger that lost its promises comes back, as itself.
+// The only node of a ledger that lost its promises comes back with its identity.
 func TestRecoverTheOnlyMember(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")

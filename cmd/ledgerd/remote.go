@@ -18,7 +18,7 @@ import (
 // nodeVariable is the environment variable that names the nodes to ask.
 const nodeVariable = "LEDGERD_NODE"
 
-// completionTime bounds what completing a word may take.
+// completionTime limits the completion of a word.
 const completionTime = time.Second
 
 // remoteOptions are the flags of commands that talk to nodes.
@@ -27,7 +27,7 @@ type remoteOptions struct {
 	timeout time.Duration
 }
 
-// bind adds the flags to a command. A command that runs until it is stopped has no use for a
+// bind adds the flags to a command. A command that runs until it is stopped (endless) has no
 // time-out.
 func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
 	command.Flags().StringSliceVar(&o.nodes, "node",
@@ -42,7 +42,7 @@ func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// addresses are the nodes to ask.
+// addresses returns the nodes to ask.
 func (o *remoteOptions) addresses() []string {
 	given := o.nodes
 	if len(given) == 0 {
@@ -57,7 +57,7 @@ func (o *remoteOptions) addresses() []string {
 	return addresses
 }
 
-// connect makes the client, and the context of its calls; the caller calls done at the end.
+// connect makes the client and the context of its calls. The caller has to call done at the end.
 func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, bounded context.Context,
 	done func(), err error) {
 	if o.timeout < 0 {
@@ -78,7 +78,7 @@ func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, boun
 	}, nil
 }
 
-// keyringOptions is the flag of commands that use keys.
+// keyringOptions holds the flag of the commands that use keys.
 type keyringOptions struct{ folder string }
 
 func (o *keyringOptions) bind(flags *pflag.FlagSet) {
@@ -88,10 +88,10 @@ func (o *keyringOptions) bind(flags *pflag.FlagSet) {
 
 func (o *keyringOptions) open() (*client.Keyring, error) { return client.OpenKeyring(o.folder) }
 
-// waitLevels are the values of --wait, in the order of what they promise.
+// waitLevels are the values of --wait, from the weakest promise to the strongest.
 var waitLevels = []string{"admitted", "ordered", "stored", "durable"}
 
-// parseLevel reads a value of --wait.
+// parseLevel parses a value of --wait.
 func parseLevel(text string) (ledgerdv1.Level, error) {
 	for i, name := range waitLevels {
 		if text == name {
@@ -110,15 +110,15 @@ func bindWait(command *cobra.Command, value *string) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeFlag tells the shell which values a flag takes.
+// completeFlag registers the values that the shell offers for a flag.
 func completeFlag(command *cobra.Command, flag string, values cobra.CompletionFunc) {
 	if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
 		panic(command.Name() + ": no such flag: " + flag)
 	}
 }
 
-// accountCompletion completes account paths from what the node knows. Positions beyond the limit
-// complete nothing.
+// accountCompletion completes account paths, as a node knows them. It completes nothing beyond the
+// first limit arguments.
 func accountCompletion(remote *remoteOptions, limit int) cobra.CompletionFunc {
 	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {
@@ -139,7 +139,7 @@ func accountCompletion(remote *remoteOptions, limit int) cobra.CompletionFunc {
 	}
 }
 
-// organisationCompletion completes an organisation's name from what the node knows.
+// organisationCompletion completes the names of organisations, as a node knows them.
 func organisationCompletion(remote *remoteOptions) cobra.CompletionFunc {
 	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {
@@ -162,7 +162,7 @@ func organisationCompletion(remote *remoteOptions) cobra.CompletionFunc {
 	}
 }
 
-// complete asks a node for completions, which must not take long and may not complain.
+// complete asks a node for completions. It must not take long, and it prints no errors.
 func complete(command *cobra.Command, remote *remoteOptions,
 	ask func(context.Context, *client.Client) []cobra.Completion) ([]cobra.Completion,
 	cobra.ShellCompDirective) {
@@ -180,7 +180,7 @@ func complete(command *cobra.Command, remote *remoteOptions,
 	return ask(ctx, nodes), cobra.ShellCompDirectiveNoFileComp
 }
 
-// keyCompletion completes the names of the keyring.
+// keyCompletion completes the names in the keyring.
 func keyCompletion(keyring *keyringOptions) cobra.CompletionFunc {
 	return func(_ *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {
@@ -202,7 +202,7 @@ func keyCompletion(keyring *keyringOptions) cobra.CompletionFunc {
 	}
 }
 
-// parseAccount reads an account's path.
+// parseAccount parses an account's path.
 func parseAccount(text string) (ledger.AccountPath, error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
@@ -212,7 +212,7 @@ func parseAccount(text string) (ledger.AccountPath, error) {
 	return path, nil
 }
 
-// parseOrganisation reads an organisation's name.
+// parseOrganisation parses an organisation's name.
 func parseOrganisation(text string) (ledger.OrganisationName, error) {
 	name := ledger.OrganisationName(text)
 	if err := name.Validate(); err != nil {
@@ -221,7 +221,7 @@ func parseOrganisation(text string) (ledger.OrganisationName, error) {
 	return name, nil
 }
 
-// parseAmount reads an amount above zero.
+// parseAmount parses an amount above zero.
 func parseAmount(text string) (ledger.Amount, error) {
 	amount, err := ledger.ParseAmount(text)
 	if err != nil {
@@ -234,7 +234,7 @@ func parseAmount(text string) (ledger.Amount, error) {
 	return amount, nil
 }
 
-// parseAsset reads an asset's name, empty for the default.
+// parseAsset parses an asset's name; empty means the default.
 func parseAsset(text string) (ledger.AssetName, error) {
 	if text == "" {
 		return ledger.DefaultAsset, nil
@@ -246,7 +246,7 @@ func parseAsset(text string) (ledger.AssetName, error) {
 	return name, nil
 }
 
-// withWriters adds to a refusal which nodes take writes, where the node knows.
+// withWriters adds to a refusal the nodes that accept writes, if the asked node knows them.
 func withWriters(err error) error {
 	failure := (*client.Failure)(nil)
 	if errors.As(err, &failure) && len(failure.Writers) > 0 {
@@ -256,7 +256,7 @@ func withWriters(err error) error {
 	return err
 }
 
-// hintedError is an error with what to do next.
+// hintedError is an error with advice on what to do next.
 type hintedError struct {
 	error
 	hint string

@@ -18,10 +18,9 @@ import (
 // The exit statuses of ledgerd.
 const (
 	exitDone    = 0
-	exitFailure = 1 // the command could not do, or not fully do, what it was told
-	exitUsage   = 2 // it was told wrongly: an unknown command or flag, a value that means nothing
-	// the node ended because an operator removed it from the members: starting it again is of no
-	// use
+	exitFailure = 1 // the command failed, wholly or in part
+	exitUsage   = 2 // the command line is wrong: unknown command or flag, invalid value
+	// An operator removed the node from the members. Starting it again is useless.
 	exitRemoved = 3
 )
 
@@ -32,27 +31,27 @@ const (
 	groupStudy  = "study"
 )
 
-// nodeCommands make the commands that run nodes and read their home folders.
+// nodeCommands construct the commands that run nodes and read their home folders.
 var nodeCommands = []func() *cobra.Command{
 	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand,
 	newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
 }
 
-// clientCommands make the commands that talk to nodes.
+// clientCommands construct the commands that talk to nodes.
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand,
 	newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand}
 
-// studyCommands make the commands that look into the engines.
+// studyCommands construct the commands that study the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand,
 	newBenchCommand, newFabricCommand}
 
 // version is the release; the linker sets it (-ldflags "-X main.version=1.2.3").
 var version = ""
 
-// usageError marks an error that is the caller's way of calling; the exit status is then 2.
+// usageError marks an error in the command line. The exit status is then 2.
 type usageError struct {
 	err     error
-	command *cobra.Command // whose help explains it; nil: not known
+	command *cobra.Command // the command whose help explains it; nil if unknown
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -63,7 +62,7 @@ func usagef(format string, arguments ...any) error {
 	return &usageError{err: fmt.Errorf(format, arguments...)}
 }
 
-// asUsage makes an error, unless it is nil, a usageError.
+// asUsage turns an error, unless it is nil, into a usageError.
 func asUsage(err error) error {
 	if err == nil {
 		return nil
@@ -71,24 +70,24 @@ func asUsage(err error) error {
 	return &usageError{err: err}
 }
 
-// runError marks an error of a command that was called rightly.
+// runError marks an error of a command that started: its command line was valid.
 type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
-// toldError marks an error that says itself how a command was interrupted.
+// toldError marks an error whose own text says how the command was interrupted.
 type toldError struct{ error }
 
 func (e *toldError) Unwrap() error { return e.error }
 
-// reportedError marks a failure that the output of the command shows already. It is not printed
-// again as prose; with --json it is.
+// reportedError marks a failure that the output of the command shows already. Without --json it is
+// not printed again.
 type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// execute is the whole program but the process: it runs the command line and returns the exit
-// status.
+// execute runs the command line and returns the exit status. It is the whole program except for the
+// process.
 func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(arguments)
@@ -135,8 +134,8 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 	return exitUsage
 }
 
-// wantsJSON reports whether the caller gave --json. Where the command did not run, its flags may
-// not have been parsed up to --json, so the arguments are searched as well.
+// wantsJSON reports whether the caller gave --json. If the command did not run, flag parsing may
+// have stopped before --json, so wantsJSON searches the arguments as well.
 func wantsJSON(command *cobra.Command, arguments []string, ran bool) bool {
 	if flag := command.Flags().Lookup("json"); flag != nil && flag.Changed {
 		return flag.Value.String() == "true"
@@ -156,21 +155,21 @@ type failureReport struct {
 	Next  string `json:"next,omitempty"` // what to do about it
 }
 
-// writeFailure writes an error as JSON. A hint that the error carries comes before next.
+// writeFailure writes an error as JSON. A hint in the error takes precedence over next.
 func writeFailure(errs io.Writer, err error, next string) {
 	report := failureReport{Error: sentence(err), Next: next}
 	if hinted := (*hintedError)(nil); errors.As(err, &hinted) {
 		report.Next = printable(hinted.hint, 0)
 		report.Error = strings.Replace(report.Error, ": "+report.Next, "", 1)
 	}
-	_ = writeJSONLine(errs, report) // nothing is left to report it to
+	_ = writeJSONLine(errs, report) // there is nowhere left to report it
 }
 
-// packagePrefixes are what packages put before their errors, which says nothing to people.
+// packagePrefixes are the prefixes that packages put before their errors. They do not help users.
 var packagePrefixes = []string{"client: ", "importer: ", "ledger: ", "store: ", "node: ", "home: ",
 	"api: "}
 
-// sentence is an error as one line for people.
+// sentence formats an error on one line, without package prefixes.
 func sentence(err error) string {
 	text := ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	for _, prefix := range packagePrefixes {
@@ -179,7 +178,7 @@ func sentence(err error) string {
 	return printable(strings.TrimPrefix(text, ": "), 0)
 }
 
-// newRootCommand is ledgerd.
+// newRootCommand returns the `ledgerd` command.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ledgerd",
@@ -192,18 +191,18 @@ survives, and nothing that was acknowledged is lost.
 
   ledgerd demo       runs a small ledger in this process, to look at
   ledgerd testnet    makes one of several processes, to use
-  ledgerd status     tells how it does
-  ledgerd shards     shows its shards, where it has several
+  ledgerd status     shows its condition
+  ledgerd shards     shows its shards, if it has several
 
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
-others with --node or in LEDGERD_NODE, separated by commas: the next is asked
-when one does not answer. Keys are kept in a folder that --keys or LEDGERD_KEYS
+others with --node or in LEDGERD_NODE, separated by commas: if one does not
+answer, the next is asked. Keys are kept in the folder that --keys or LEDGERD_KEYS
 names. Every command that shows something prints JSON with --json. If it fails, it
 then prints {"error": "...", "next": "..."} as the last line of standard error;
-next says what to do, and is absent where the error has no such hint.
+next says what to do, and is absent if the error has no such hint.
 
-The exit status is 0 when all is well, 1 when something failed, and 2 when the
-command line was wrong. A node that was removed from the members ends with 3.`,
+The exit status is 0 for success, 1 for a failure, and 2 for a wrong command line.
+A node that was removed from the members ends with 3.`,
 		Example: `  # See one run, with an explorer at http://127.0.0.1:8080
   ledgerd demo
 
@@ -214,7 +213,7 @@ command line was wrong. A node that was removed from the members ends with 3.`,
   ledgerd account open acme:cash
   ledgerd tx transfer acme:mint acme:cash 100
 
-  # Complete commands by the tabulator key, in bash
+  # Complete commands with the tab key, in bash
   source <(ledgerd completion bash)`,
 		Version:                    programVersion(),
 		Args:                       knownCommand,
@@ -244,8 +243,8 @@ command line was wrong. A node that was removed from the members ends with 3.`,
 	return root
 }
 
-// markRuns has every command of the tree mark the errors that come from running it, so that all
-// others are told as wrong usage.
+// markRuns makes every command of the tree mark the errors from running it as runErrors. All other
+// errors are then reported as wrong usage.
 func markRuns(command *cobra.Command) {
 	if run := command.RunE; run != nil {
 		command.RunE = func(command *cobra.Command, arguments []string) error {
@@ -264,7 +263,7 @@ func markRuns(command *cobra.Command) {
 	}
 }
 
-// newGroupCommand is a command that only has others below it.
+// newGroupCommand turns a command into one that only groups the commands below it.
 func newGroupCommand(command *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	command.Args = knownCommand
 	command.RunE = showHelp
@@ -275,7 +274,7 @@ func newGroupCommand(command *cobra.Command, below ...*cobra.Command) *cobra.Com
 
 func showHelp(command *cobra.Command, _ []string) error { return command.Help() }
 
-// knownCommand refuses what is no command below a command, and says what may have been meant.
+// knownCommand refuses an unknown subcommand, and suggests a similar one.
 func knownCommand(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil
@@ -287,7 +286,7 @@ func knownCommand(command *cobra.Command, arguments []string) error {
 	return errors.New(message)
 }
 
-// explainFlag adds to the error of an unknown flag which one may have been meant.
+// explainFlag adds the most similar flag to the error of an unknown flag.
 func explainFlag(command *cobra.Command, err error) error {
 	misused := &usageError{err: err, command: command}
 	unknown := (*pflag.NotExistError)(nil)
@@ -319,8 +318,8 @@ func explainFlag(command *cobra.Command, err error) error {
 	return misused
 }
 
-// editDistance is how many letters have to be added, left out or replaced to make a word of
-// another.
+// editDistance returns the number of letters to add, drop or replace to turn one word into the
+// other.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -340,7 +339,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// programVersion is the release, or what the build knows about its source.
+// programVersion returns the release, or what the build knows about its source.
 func programVersion() string {
 	if version != "" {
 		return version

@@ -11,11 +11,11 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// treeShapes are the trees of shards that have a name.
+// treeShapes are the named shapes of shard trees.
 var treeShapes = []string{"breadth", "binary", "chain"}
 
-// readShardTree makes the tree of so many shards of what --tree says: each one's parent, the root
-// being its own. What is wrong is the user's mistake.
+// readShardTree parses --tree for a number of shards. It returns each shard's parent; the root is
+// its own parent. Errors are usage errors.
 func readShardTree(text string, shards int) ([]ledger.ShardID, error) {
 	tree, err := readTree(text, shards)
 	if err != nil {
@@ -32,7 +32,7 @@ func parentsOf(tree *tram.Tree) []ledger.ShardID {
 	return parents
 }
 
-// treeText is a tree's name, or its shards with their parents.
+// treeText returns a tree's shape, or its shards with their parents if it has no named shape.
 func treeText(tree []ledger.ShardID) string {
 	for _, shape := range treeShapes {
 		if shaped, err := tram.ParseTree(shape, len(tree)); err == nil &&
@@ -47,7 +47,7 @@ func treeText(tree []ledger.ShardID) string {
 	return strings.Join(lines, ", ")
 }
 
-// bindTreeCompletion completes --tree with the shapes, and with files.
+// bindTreeCompletion completes --tree with the named shapes and with files.
 func bindTreeCompletion(command *cobra.Command) {
 	completeFlag(command, "tree", cobra.FixedCompletions(treeShapes,
 		cobra.ShellCompDirectiveDefault))

@@ -27,59 +27,59 @@ type treeReport struct {
 // shardReport is a shard in a treeReport.
 type shardReport struct {
 	Shard             uint32  `json:"shard"`
-	Parent            *uint32 `json:"parent,omitempty"` // none: the root
+	Parent            *uint32 `json:"parent,omitempty"` // none for the root
 	Mode              string  `json:"mode"`             // ordering, halted or silent
 	Height            uint64  `json:"height"`
 	DurableHeight     uint64  `json:"durable_height"`
 	TransactionsTotal uint64  `json:"transactions_total"`
 	AccountsTotal     uint64  `json:"accounts_total"`
-	// transactions that wait for other shards
+	// Pending is the number of transactions that wait for other shards.
 	Pending uint64 `json:"pending"`
-	// entries of the parent's stream in its chain
+	// Carried is the number of entries of the parent's stream that the shard's chain contains.
 	Carried uint64 `json:"carried"`
-	// entries of the parent's stream that are not
+	// Behind is the number of entries of the parent's stream that it does not contain yet.
 	Behind      uint64              `json:"behind"`
 	LastHeardMS uint64              `json:"last_heard_ms"`
 	Streams     []streamReport      `json:"streams"`
 	Members     []shardMemberReport `json:"members"`
 }
 
-// streamReport is how far a shard's stream to a child has come.
+// streamReport is the progress of a shard's stream to a child.
 type streamReport struct {
 	Child    uint32 `json:"child"`
 	Streamed uint64 `json:"streamed"`
 	Carried  uint64 `json:"carried"`
 }
 
-// shardMemberReport is a node of a shard, as the asked node knows it.
+// shardMemberReport is a node of a shard, as the asked node sees it.
 type shardMemberReport struct {
 	Index         uint32 `json:"index"`
 	Name          string `json:"name"`
-	Mode          string `json:"mode"` // silent: it was not heard lately
+	Mode          string `json:"mode"` // silent: it sent no message lately
 	APIAddress    string `json:"api_address,omitempty"`
 	OrderedHeight uint64 `json:"ordered_height"`
 	LastHeardMS   uint64 `json:"last_heard_ms"`
 	Self          bool   `json:"self"`
 }
 
-// newShardsCommand is ledgerd shards.
+// newShardsCommand returns the `ledgerd shards` command.
 func newShardsCommand() *cobra.Command {
 	var options watchOptions
 	command := &cobra.Command{
 		Use:   "shards",
-		Short: "Show the tree of the ledger's shards, and how each does",
-		Long: `Show the tree of the ledger's shards, and how each does, as far as the asked
-node has heard.
+		Short: "Show the tree of the ledger's shards and their condition",
+		Long: `Show the tree of the ledger's shards and their condition, as far as the asked node
+knows.
 
-A ledger of several shards has a chain of its own in each, kept by a group of
-nodes of its own. An organisation's accounts live in one of them. What concerns
-several shards enters the tree at the lowest one above them all, and each carries
-the stream of its parent; the shards then tell each other their verdicts. Every
-node answers for the whole ledger.
+In a ledger of several shards, each shard has a chain of its own, kept by a group
+of nodes of its own. An organisation's accounts live in one of them. A transaction
+that concerns several shards enters the tree at the lowest shard above them all.
+Each shard carries the stream of its parent, and the shards exchange their
+verdicts. Every node answers for the whole ledger.
 
-  ordering  a node of it orders, or said so lately
-  halted    nodes of it were heard, and none orders
-  silent    no node of it was heard lately
+  ordering  a node of the shard orders, or reported so lately
+  halted    nodes of the shard answer, but none orders
+  silent    no node of the shard sent a message lately
 
 PENDING counts the transactions in a shard's chain that wait for other shards,
 BEHIND the entries of the parent's stream that the shard does not have yet. The
@@ -88,7 +88,7 @@ shard of the asked node has an asterisk. A ledger of one shard is a tree of one.
   ledgerd shards --watch
   ledgerd shards --json | jq -r '.shards[] | "\(.shard) \(.mode) \(.pending)"'
 
-  # More of one shard
+  # Details of one shard
   ledgerd cluster status --shard 2
   ledgerd block --shard 2`,
 		Args: cobra.NoArgs,
@@ -108,7 +108,7 @@ shard of the asked node has an asterisk. A ledger of one shard is a tree of one.
 	return command
 }
 
-// reportTree is the tree as the asked node answered.
+// reportTree converts the asked node's answer to a report.
 func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
 	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(),
 		Shards: []shardReport{}}
@@ -177,8 +177,8 @@ func (r *treeReport) write(out io.Writer) error {
 	return rows.write(out)
 }
 
-// draw adds a shard and all below it; before is what stands before its number, and below before
-// those of its children.
+// draw adds a shard and all shards below it to a table. before is the text before its number, below
+// the text before the numbers of its children.
 func (r *treeReport) draw(rows *table, shard *shardReport, before, below string) {
 	ordering := 0
 	for _, member := range shard.Members {
@@ -212,7 +212,7 @@ func (r *treeReport) draw(rows *table, shard *shardReport, before, below string)
 	}
 }
 
-// colourOfShard is the colour of a shard's mode.
+// colourOfShard returns the colour of a shard's mode.
 func colourOfShard(mode string) string {
 	switch mode {
 	case "ordering":
@@ -223,7 +223,7 @@ func colourOfShard(mode string) string {
 	return ""
 }
 
-// shardFlag is the flag --shard of commands that show what is in a chain.
+// shardFlag is the flag --shard of the commands that show the contents of a chain.
 type shardFlag struct{ number *uint32 }
 
 // String implements pflag.Value.
@@ -269,8 +269,9 @@ func (f *shardFlag) bind(command *cobra.Command, remote *remoteOptions, usage st
 	})
 }
 
-// nodesOf makes a client of the nodes of one shard themselves, for what they stream. The asked
-// nodes are kept where they are of it.
+// nodesOf returns a client that asks the nodes of the flag's shard directly, which streams need. It
+// returns the given client if its node belongs to the shard. The caller has to call the returned
+// function at the end.
 func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.Client, func(),
 	error) {
 	keep := func() {}
@@ -293,8 +294,8 @@ func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.
 			}
 		}
 		if len(addresses) == 0 {
-			return nil, keep, fmt.Errorf("no node of shard %d was heard lately, or none says "+
-				"where it can be asked: name one of its nodes instead", *f.number)
+			return nil, keep, fmt.Errorf("no node of shard %d sent a message lately, or none "+
+				"has a known address: name one of its nodes instead", *f.number)
 		}
 	}
 	if len(addresses) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// The commands on a ledger of three shards, of which two are below the root: who pays across them,
-// who waits for whom, and what is where.
+// Run the commands on a ledger of three shards, of which two are below the root: payments across
+// shards, waiting transactions, and the place of each.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
@@ -42,7 +42,7 @@ func TestCommandsOnShards(t *testing.T) {
 		t.Error(text)
 	}
 
-	// While shard 2 stands still.
+	// Shard 2 stands still.
 	book.Stand(2, true)
 	waiting := s.run("tx transfer org1:a org2:a 1 --timeout 2s %n %k")
 	if waiting.status != exitFailure || !strings.Contains(waiting.out, "waiting for shard 2") ||

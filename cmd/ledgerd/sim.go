@@ -20,11 +20,10 @@ import (
 	"github.com/ledgerd/ledgerd/sim"
 )
 
-// simFailuresShown bounds the failing seeds whose evidence is shown; the others are counted.
+// simFailuresShown limits the failing seeds whose evidence is shown. The others are only counted.
 const simFailuresShown = 5
 
-// simPlants are the engines' bugs that --plant takes; besides there are those of turn.Faults and
-// sim.Plants.
+// simPlants are the engines' bugs that --plant accepts. It also accepts turn.Faults and sim.Plants.
 var simPlants = []allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon,
 	allconcur.FaultNoForwardBackward,
@@ -32,7 +31,7 @@ var simPlants = []allconcur.Fault{
 	allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
 }
 
-// simPlantNames lists what --plant takes.
+// simPlantNames returns the names that --plant accepts.
 func simPlantNames() []string {
 	var names []string
 	for _, fault := range simPlants {
@@ -47,11 +46,11 @@ func simPlantNames() []string {
 	return names
 }
 
-// simDetectors are the detectors that --detector takes.
+// simDetectors are the detectors that --detector accepts.
 var simDetectors = []allconcur.Detector{allconcur.DetectorEventual, allconcur.DetectorPerfect,
 	allconcur.DetectorEventualPaper}
 
-// simDetectorNames lists them.
+// simDetectorNames returns their names.
 func simDetectorNames() []string {
 	var names []string
 	for _, detector := range simDetectors {
@@ -90,8 +89,8 @@ type simReport struct {
 	Failed    int    `json:"failed"`
 	Rounds    int    `json:"rounds"`
 	Crashes   int    `json:"crashes"`
-	// Disturbances counts the other faults, Runs the runs of engines that delivered something,
-	// Generations the decisions that began them.
+	// Disturbances counts the faults other than crashes. Runs counts the runs of engines that
+	// delivered something, Generations the decisions that began them.
 	Disturbances int          `json:"disturbances"`
 	Runs         int          `json:"runs"`
 	Generations  int          `json:"generations"`
@@ -109,24 +108,24 @@ type simFailure struct {
 	Replay   string   `json:"replay"`
 }
 
-// newSimCommand is ledgerd sim.
+// newSimCommand returns the `ledgerd sim` command.
 func newSimCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sim",
-		Short: "Run the engines in a simulator that hurts them, and judge what they deliver",
-		Long: `Run the engines in a simulator that hurts them, and judge what they deliver.
+		Short: "Run the engines in a simulator with faults, and judge what they deliver",
+		Long: `Run the engines in a simulator with faults, and judge what they deliver.
 
-The simulator runs a whole shard in one process and in virtual time: the very
-engines that nodes run, over a simulated network, with delays and crashes that
-follow from a number, the seed. The same seed gives the same run, event for
-event, on every machine.`,
+The simulator runs a whole shard in one process and in virtual time. It runs the
+same engines as nodes do, over a simulated network, with delays and crashes that
+follow from a number, the seed. The same seed gives the same run, event for event,
+on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
 	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(),
 		newSimMulticastCommand(), newSimSearchCommand())
 }
 
-// newSimCheckCommand is ledgerd sim check.
+// newSimCheckCommand returns the `ledgerd sim check` command.
 func newSimCheckCommand() *cobra.Command {
 	var options simOptions
 	command := &cobra.Command{
@@ -134,17 +133,17 @@ func newSimCheckCommand() *cobra.Command {
 		Short: "Look for a schedule that makes the servers disagree",
 		Long: `Look for a schedule that makes the servers disagree.
 
-Each seed is one run. Users submit messages in bursts; frames take as long as
-the run's network has it, links overtake each other; and the seed draws faults
-of the kinds that --faults lists:
+Each seed is one run. Users submit messages in bursts. The run's network decides
+how long frames take, and links overtake each other. The seed draws faults of the
+kinds that --faults lists:
 
   crash      processes end at the worst of moments, in the middle of sending to
              several others, say, or all at once, and again and again; most come
-             back, having forgotten all but the disk
-  suspect    servers that work are suspected for a while, by one, many or all
-  partition  links are cut, of one server or between parts, both ways or one;
-             what is sent waits, and arrives in order when the cut heals
-  pause      servers stand still, and then take all that came at once
+             back with nothing but their disk
+  suspect    working servers are suspected for a while, by one, many or all
+  partition  links are cut, of one server or between parts, in both directions or
+             in one; frames wait, and arrive in order when the cut heals
+  pause      servers stand still, and then process everything that came meanwhile
   join       new servers become members
   leave      members leave for good
   power      servers lose their power, also all at once: unsynced writes are
@@ -152,26 +151,26 @@ of the kinds that --faults lists:
   disk       disks are full for a while, and lose the data, the promises or
              both; old disks and older copies come back; the disks of a
              majority remember
-  break      connections of servers that work break, and lose what is under way
+  break      connections of working servers break, and lose what is under way
   clock      clocks are moved by up to decades, gain or lose, or jump back and
              forth, while their server runs or is down; mostly those of fewer
              than a majority
 
-Then there are no more faults, and every server that has not crashed for good
-or left has to be back in the group, with a disk that counts, with everything
-that its users submitted delivered and durable at all, and unreliable rounds
-again. The run fails if
+Then the faults end. Every server that has not crashed for good or left has to
+be back in the group, with a disk that counts. Everything that its users
+submitted has to be delivered, and be durable at all servers, and rounds have to
+be unreliable again. The run fails if
 
-  integrity         a server delivers what nobody sent, or twice
+  integrity         a server delivers a message that was never sent, or twice
   set agreement     two servers deliver different contents for one round, ever,
                     in whatever group
   total order       two servers deliver two messages in opposite orders
   prefix order, acyclic order
                     the orders at the servers do not fit together
-  validity          a message of a server that works is not delivered
+  validity          a message of a working server is not delivered
   agreement         one server delivers a message and a working one does not
-  uniform agreement the same, though the one that did crashed later
-  accuracy          a perfect detector's group removes a server that works
+  uniform agreement the same, even if the first one crashed later
+  accuracy          a perfect detector's group removes a working server
   tolerance         less than a majority goes on
   freeze            a server that promised the next generation delivers in an
                     older one
@@ -179,42 +178,45 @@ again. The run fails if
                     from a later generation
   ordered           a delivered block is given up though a majority remembers it
   stored            a block that was stored is gone after a restart
-  persistence       a server says what its disk does not hold
+  persistence       a server announces something that its disk does not hold
   time              a block is older than its parent, or more than 10 s younger
                     without the clocks of a majority; servers differ about its
                     time; while most clocks are right, it is dated more than 12 s
                     ahead (a right clock is off by 2 s at most), or not dated
                     right again at rest
-  reason            a server that does not order does not say why
+  reason            a server that does not order gives no reason
   progress          it does not come to rest, or not all are back
   contract, round form
                     an engine panics or breaks its interface's rules, or a
-                    round is not what its group can deliver
+                    round is not one that its group can deliver
 
-The detector is what production runs, eventually perfect: it errs, and takes
-it back. Groups change in order, by eons, and by generations where they cannot
-go on. With --detector perfect, which goes with crashes alone, a run is a
-single run of the engines. --detector eventual-paper has the published
-protocol, without generations: only safety is asked, and it can fork.
+The default detector is the one of production, eventually perfect: it makes
+mistakes and corrects them. Groups change in order, by eons, and by generations
+when they cannot go on. With --detector perfect, which needs --faults crash, a
+run is a single run of the engines. --detector eventual-paper selects the
+published protocol, without generations: only safety is checked, and it can fork.
 
-For a failing seed, the property, the shortest evidence and the command that
-replays the run are printed, cut down to few kinds of fault, crashes and
-messages where such a run fails as well. The exit status is then 1.
+For a failing seed, the command prints the property, the shortest evidence and the
+command that replays the run. It reduces the run to few kinds of fault, crashes
+and messages, as long as it still fails. The exit status is then 1.
 
 With more --crashes than a minority (than the group tolerates, with a perfect
-detector), the servers may stop, but they may not disagree. --lose-tails has a
-crash also lose frames that the server had already handed to the network, as a
-power failure does; with a perfect detector, what the crashed server delivered
-last then does not count. --plant puts a bug into every server, to see that it
-is found; dropped-forward, early-delivery and pruned-too-soon with a perfect
-detector unless --detector says otherwise, as votes make up for some of them;
-revoke-wrong-sequence with --engine-alone, as generations make up for it (the
-standstill takes several hundred seeds).`,
+detector), the servers may stop, but they may not disagree. With --lose-tails, a
+crash also loses frames that the server had already handed to the network, as a
+power failure does; with a perfect detector, the last deliveries of the crashed
+server then do not count.
+
+--plant puts a bug into every server, to see that it is found. dropped-forward,
+early-delivery and pruned-too-soon use a perfect detector unless --detector is
+given, because votes make up for some of them. revoke-wrong-sequence uses
+--engine-alone, because generations make up for it (the standstill takes several
+hundred seeds).`,
 		Example: `  # A thousand schedules for a shard of 8 nodes
   ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
 
   # Everything that can happen to a shard of 5
-  ledgerd sim check --engine allconcur+ --servers 5 --seeds 1000 --faults crash,suspect,partition,join,leave,pause
+  ledgerd sim check --engine allconcur+ --servers 5 --seeds 1000 \
+                    --faults crash,suspect,partition,join,leave,pause
 
   # One run, event by event
   ledgerd sim check --engine allconcur --servers 3 --seeds 1 --seed 42 --trace
@@ -234,7 +236,7 @@ standstill takes several hundred seeds).`,
 			if err != nil {
 				return asUsage(err)
 			}
-			// From here on the flags are right, and a failure is the engines'.
+			// From here on the flags are valid, and a failure is the engines'.
 			command.SilenceUsage = true
 			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(),
 				group, run)
@@ -252,7 +254,7 @@ standstill takes several hundred seeds).`,
 		"failure detector: "+strings.Join(simDetectorNames(), ", "))
 	flags.BoolVar(&options.alone, "engine-alone", false,
 		"one run of the engines without generations, single links suspected again and again; "+
-			"goes with --faults suspect")
+			"needs --faults suspect")
 	flags.IntVar(&options.crashes, "crashes", 0,
 		"the most servers that crash in a run (default a minority, or as many as the group "+
 			"tolerates with a perfect detector)")
@@ -262,7 +264,7 @@ standstill takes several hundred seeds).`,
 	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(simPlantNames(),
 		", "))
 	flags.BoolVar(&options.trace, "trace", false,
-		"show the run event by event; goes with a single seed")
+		"show the run event by event; needs a single seed")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
 		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
@@ -278,7 +280,7 @@ standstill takes several hundred seeds).`,
 	return command
 }
 
-// build makes what the flags ask for.
+// build converts the flags to the options of a run.
 func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Options, error) {
 	group := sim.Group{Engine: o.engine, Servers: o.servers}
 	refuse := func(format string, arguments ...any) (sim.Group, sim.Options, error) {
@@ -333,7 +335,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	}
 	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() &&
 		!detectorGiven {
-		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for it
+		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
 	group.EngineAlone = o.alone
 	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon &&
@@ -362,7 +364,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	return group, run, nil
 }
 
-// run runs the seeds and prints what came of them.
+// run runs the seeds and prints the results.
 func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.Group,
 	run sim.Options) error {
 	started := time.Now()
@@ -486,8 +488,8 @@ func (o simOptions) print(out io.Writer, group sim.Group, report simReport) erro
 	return failed
 }
 
-// newSimProgress returns what is called after each seed. It draws a bar where progress is a
-// terminal and the seeds take longer than a moment.
+// newSimProgress returns a function to call after each seed. If progress is a terminal, the
+// function draws a bar once the seeds take longer than a moment.
 func newSimProgress(progress io.Writer, seeds int) func(failed int) {
 	file, isFile := progress.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -508,7 +510,7 @@ func newSimProgress(progress io.Writer, seeds int) func(failed int) {
 		if failed > 0 {
 			bar.Describe(fmt.Sprintf("seeds, %d failing", failed))
 		}
-		// A bar that cannot be drawn is no reason to stop.
+		// Go on even if the bar cannot be drawn.
 		_ = bar.Set(done)
 	}
 }

@@ -24,7 +24,7 @@ type figureOptions struct {
 	out   string
 }
 
-// newSimFigureCommand is ledgerd sim figure.
+// newSimFigureCommand returns the `ledgerd sim figure` command.
 func newSimFigureCommand() *cobra.Command {
 	var options figureOptions
 	var list strings.Builder
@@ -33,26 +33,27 @@ func newSimFigureCommand() *cobra.Command {
 	}
 	command := &cobra.Command{
 		Use:   "figure NUMBER",
-		Short: "Make a figure of the dissertation anew, with the production's engines",
-		Long: `Make a figure of the dissertation anew, with the production's engines.
+		Short: "Make a figure of the dissertation again, with the production engines",
+		Long: `Make a figure of the dissertation again, with the production engines.
 
 AllConcur and AllConcur+ come from a dissertation (M. Poke, Algorithms for
 High-Performance State-Machine Replication). This command runs the experiments
 behind its figures in virtual time: the engines that nodes run, beside
 AllGather, LCR, Paxos and MPI's unreliable exchange, over a model of the network
-that the figure was taken on. Bandwidth is finite and shared, messages queue at
-links and at the ports of switches, TCP's window holds senders back.
+on which the figure was measured. Bandwidth is finite and shared, messages queue
+at links and at the ports of switches, and TCP's window holds senders back.
 
 ` + list.String() + `
 The models: LogP with the parameters of figure 5.10, for InfiniBand and for TCP
 (figures 5.x); one datacentre, a fat-tree of Gigabit switches, and five
-datacentres across Europe with fibres between them (figures 6.x). No processor
-time is in the latter, as in the dissertation.
+(figures 5.x); one datacentre, a fat-tree of Gigabit switches, and five
+datacentres across Europe with fibres between them (figures 6.x). The latter
+include no processor time, as in the dissertation.
 
-The figure comes as a table; with --json as one object a point, one a line; with
---out as the files figure-NUMBER.txt, .json and .svg in a directory. The
-notes below the table state the ratios beside the dissertation's. The same
-command gives the same figure, on every machine. Whole figures take up to ten
+The output is a table; with --json one JSON object for each point, on a line of
+its own; with --out the files figure-NUMBER.txt, .json and .svg in a directory.
+The notes below the table give the ratios beside the dissertation's. The same
+command gives the same figure on every machine. Whole figures take up to ten
 minutes on two processors and 3 GB of memory; --quick makes a smaller one in less
 than a minute.`,
 		Example: `  # AllConcur+ beside five other algorithms, small groups
@@ -122,7 +123,7 @@ func (o figureOptions) run(ctx context.Context, number string, out, progress io.
 	return nil
 }
 
-// write writes the figure's three files, and says so.
+// write writes the figure's three files and reports their names.
 func (o figureOptions) write(made *figure.Figure, told io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make the directory for the figure: %w", err)
@@ -146,8 +147,8 @@ func (o figureOptions) write(made *figure.Figure, told io.Writer) error {
 	return nil
 }
 
-// newFigureProgress returns what is called after each run, and what to call at the end: a bar where
-// progress is a terminal, and else a line every half minute.
+// newFigureProgress returns a function to call after each run, and a function to call at the end.
+// They draw a bar if progress is a terminal, and print a line every half minute otherwise.
 func newFigureProgress(progress io.Writer, number string) (report func(done, total float64),
 	finish func()) {
 	started := time.Now()
@@ -157,7 +158,7 @@ func newFigureProgress(progress io.Writer, number string) (report func(done, tot
 		return func(done, total float64) {
 			if now := time.Now(); now.Sub(told) >= patience {
 				told = now
-				// A line that cannot be written is no reason to stop.
+				// Go on even if the line cannot be written.
 				_, _ = fmt.Fprintf(progress, "figure %s: %.0f %% after %v\n", number,
 					100*done/total, now.Sub(started).Round(time.Second))
 			}

@@ -45,8 +45,8 @@ type multicastReport struct {
 	Seeds     int    `json:"seeds"`
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
-	// Replicas, Messages, Deliveries, Struck, Crashed, Overwhelmed and Events are sums over all
-	// seeds; Overwhelmed counts runs in which a group lost more than it tolerates.
+	// These are sums over all seeds, up to Events. Overwhelmed counts the runs in which a group
+	// lost more than it tolerates.
 	Replicas    int `json:"replicas"`
 	Messages    int `json:"messages"`
 	Deliveries  int `json:"deliveries"`
@@ -54,14 +54,14 @@ type multicastReport struct {
 	Crashed     int `json:"crashed"`
 	Overwhelmed int `json:"overwhelmed"`
 	Events      int `json:"events"`
-	// Bound says what ended the sweep before the last seed: time or interrupt.
+	// Bound is the reason why the sweep ended before the last seed: time or interrupt.
 	Bound    string             `json:"bound,omitempty"`
 	Seconds  float64            `json:"seconds"`
 	Failures []multicastFailure `json:"failures"`
 }
 
-// multicastFailure is one failing seed in a report: as it was found, and the smallest run that
-// fails in the same way.
+// multicastFailure is one failing seed in a report: the run as it was found, and the smallest run
+// that fails in the same way.
 type multicastFailure struct {
 	Seed     uint64   `json:"seed"`
 	Property string   `json:"property"`
@@ -72,7 +72,7 @@ type multicastFailure struct {
 	Whole string `json:"whole"`
 }
 
-// newSimMulticastCommand is ledgerd sim multicast.
+// newSimMulticastCommand returns the `ledgerd sim multicast` command.
 func newSimMulticastCommand() *cobra.Command {
 	var options multicastOptions
 	var stories []string
@@ -88,28 +88,28 @@ Each seed is one run. It draws 1 to 8 groups of 1 to 7 replicas, the tree that
 connects them, clients that send messages to overlapping sets of groups, how
 quick everything is, and faults of the kinds that --faults lists:
 
-  crash      replicas end, leaders above all, at any step of the protocol;
+  crash      replicas end, above all leaders, at any step of the protocol;
              never more of a group than it tolerates, a minority
   client     clients end, before, between and after their writes
-  suspect    leader oracles err, each replica's by itself: several lead at
-             once, and take permissions from each other
-  slow       what is under way between processes is held for a while
+  suspect    leader oracles err, each replica's by itself: several replicas lead
+             at once, and take permissions from each other
+  slow       transfers between processes are held for a while
   hang       a program stops, for a while or for good, but its memory is
              still read and written
   partition  processes are cut off from each other for so long that operations
              end with errors, and land afterwards
   overwhelm  a group loses more than it tolerates: nothing needs to be
-             delivered any more, but what is has to be right
+             delivered any more, but all deliveries have to be right
 
-Then there are no more faults, and everything that is due has to be delivered
-everywhere. The run fails if
+Then the faults end, and everything that is due has to be delivered everywhere.
+The run fails if
 
-  integrity         a replica delivers what nobody sent, or twice, or what is
-                    not for its group, or with another payload
+  integrity         a replica delivers a message that was never sent, or twice, or
+                    one that is not for its group, or with another payload
   total order, prefix order
                     two replicas deliver two messages in opposite orders, or
-                    one skips what the other delivers before
-  acyclic order     orders at several replicas make a circle
+                    one skips a message that the other delivers before
+  acyclic order     orders at several replicas form a cycle
   validity          a message of a client that did not crash is not delivered
   agreement, uniform agreement
                     one replica delivers a message and a working one does not,
@@ -121,11 +121,11 @@ Engines:
 
 ` + strings.Join(stories, "\n") + `
 
-For a failing seed, the property, the shortest evidence and the command that
-replays the run are printed: cut down to few small groups, if need be of
-another seed, and to few messages and faults where such a run fails as well.
-The exit status is then 1. --plant puts a bug into the engine, to see that it
-is found.`,
+For a failing seed, the command prints the property, the shortest evidence and the
+command that replays the run. It reduces the run to few small groups, with another
+seed if need be, and to few messages and faults, as long as it still fails. The
+exit status is then 1. --plant puts a bug into the engine, to see that it is
+found.`,
 		Example: `  # A thousand deployments, with all that can happen to them
   ledgerd sim multicast --engine tram-leaderless --seeds 1000
 
@@ -147,7 +147,7 @@ is found.`,
 			if err != nil {
 				return asUsage(err)
 			}
-			// From here on the flags are right, and a failure is the engines'.
+			// From here on the flags are valid, and a failure is the engines'.
 			command.SilenceUsage = true
 			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), run)
 		},
@@ -170,14 +170,14 @@ is found.`,
 		"kinds of fault, some of "+strings.Join(multicast.FaultNames(), ",")+"; or all, or none")
 	flags.DurationVar(&options.limit, "for", 0, "the longest time to go on, 0 for all seeds")
 	flags.StringVar(&options.plant, "plant", "",
-		"plant a bug; a name that is unknown has those listed that the engine can have")
+		"plant a bug; an unknown name lists the bugs of the engine")
 	flags.StringVar(&options.onlyMessages, "only-messages", "",
-		"leave out all messages but these, by their numbers in the trace; goes with a single seed")
+		"leave out all messages but these, by their numbers in the trace; needs a single seed")
 	flags.StringVar(&options.onlyFaults, "only-faults",
-		"", "leave out all faults but these, by their numbers in the trace; or none; goes with "+
-			"a single seed")
+		"", "leave out all faults but these, by their numbers in the trace; or none; needs a "+
+			"single seed")
 	flags.BoolVar(&options.trace, "trace", false,
-		"show the run event by event; goes with a single seed")
+		"show the run event by event; needs a single seed")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
 		"engine": multicast.EngineNames(),
@@ -192,7 +192,7 @@ is found.`,
 	return command
 }
 
-// build makes what the flags ask for.
+// build converts the flags to the options of a run.
 func (o *multicastOptions) build() (multicast.Options, error) {
 	refuse := func(format string, arguments ...any) (multicast.Options, error) {
 		return multicast.Options{}, fmt.Errorf(format, arguments...)
@@ -237,7 +237,7 @@ func (o *multicastOptions) build() (multicast.Options, error) {
 	return run, run.Validate()
 }
 
-// readTree makes the tree of a shape's name or of a file.
+// readTree parses the name of a tree's shape, or reads the tree from a file.
 func readTree(tree string, groups int) (*tram.Tree, error) {
 	shaped, shapeErr := tram.ParseTree(tree, groups)
 	if shapeErr == nil {
@@ -260,7 +260,8 @@ func readTree(tree string, groups int) (*tram.Tree, error) {
 	return read, nil
 }
 
-// parseNumbers reads numbers with commas between them: nil for "", empty for "none".
+// parseNumbers parses numbers separated by commas. It returns nil for "", and an empty list for
+// "none".
 func parseNumbers(list string) ([]int, error) {
 	switch list {
 	case "":
@@ -280,7 +281,7 @@ func parseNumbers(list string) ([]int, error) {
 	return numbers, nil
 }
 
-// formatNumbers is the opposite of parseNumbers.
+// formatNumbers is the inverse of parseNumbers.
 func formatNumbers(numbers []int) string {
 	if len(numbers) == 0 {
 		return "none"
@@ -288,7 +289,7 @@ func formatNumbers(numbers []int) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]")
 }
 
-// run runs the seeds and prints what came of them.
+// run runs the seeds and prints the results.
 func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
 	run multicast.Options) error {
 	if ctx == nil {
@@ -352,7 +353,7 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
 	return nil
 }
 
-// take counts a result.
+// take adds a result to the report.
 func (report *multicastReport) take(r multicast.Result) {
 	report.Seeds++
 	report.Replicas += r.Replicas
@@ -382,7 +383,7 @@ func (o *multicastOptions) failure(run multicast.Options, r multicast.Result) mu
 	}
 }
 
-// replay is the command that runs options alone.
+// replay returns the command that repeats one run.
 func (o *multicastOptions) replay(run multicast.Options) string {
 	text := fmt.Sprintf("ledgerd sim multicast --engine %s --seed %d", run.Engine, run.Seed)
 	if run.Groups != 0 {

@@ -43,7 +43,7 @@ type multicastSearchReport struct {
 	Path        []string `json:"path,omitempty"`
 }
 
-// newSimMulticastSearchCommand is ledgerd sim multicast search.
+// newSimMulticastSearchCommand returns the `ledgerd sim multicast search` command.
 func newSimMulticastSearchCommand() *cobra.Command {
 	var options multicastSearchOptions
 	command := &cobra.Command{
@@ -52,27 +52,27 @@ func newSimMulticastSearchCommand() *cobra.Command {
 		Long: `Look at every schedule of messages to several small groups.
 
 Nothing is left to chance: the search visits each state that the groups, in a
-chain, can get to, whatever happens next: a client submits, a message or an
+chain, can reach, whatever happens next: a client submits, a message or an
 operation on memory arrives, a process works; and, as often as the flags allow,
-a process crashes, what it sent last gets lost, a leader oracle changes its
-mind, the clock goes on until processes run out of patience. Each state is
-judged; wherever nothing is under way, a fair run follows in which everything
-that is due has to be delivered.
+a process crashes, its last frames get lost, a leader oracle changes its choice,
+or the clock advances until processes run out of patience. Each state is judged.
+Wherever nothing is under way, a fair run follows in which everything that is due
+has to be delivered.
 
-It says "complete" when every schedule was looked at: then it is a proof for
-groups of that size, those messages and those faults. Otherwise it names what
-ended it. What is broken is told by the way there, cut down to what it takes;
-the exit status is then 1.
+It prints "complete" if it looked at every schedule: then it is a proof for groups
+of that size, those messages and those faults. Otherwise it names the limit that
+ended it. A violation is shown by the schedule that leads to it, reduced to the
+necessary steps; the exit status is then 1.
 
-Schedules that come to the same as others are left out where the engine allows
-it and the clock stands still (tram without --ticks), which makes the search
-many times as short; --unreduced looks at them too, and comes to the same.
+Schedules with the same outcome as others are left out, if the engine allows that
+and the clock stands still (tram without --ticks). That makes the search many
+times as short; --unreduced looks at them too, with the same result.
 
 Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		Example: `  # Two groups of two, one message to both
   ledgerd sim multicast search --engine tram --messages 1
 
-  # Two groups of one, two messages, and somebody crashes
+  # Two groups of one, two messages, and one crash
   ledgerd sim multicast search --engine tram --replicas 1 --crashes 1 --for 5m`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -99,17 +99,17 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	flags.IntVar(&options.search.Messages, "messages",
 		2, "number of messages, 1 to 4; the first two go to all groups")
 	flags.IntVar(&options.search.Crashes, "crashes", 0, "the most processes that crash")
-	flags.IntVar(&options.search.Leads, "leads", 0, "how often a leader oracle changes its mind")
+	flags.IntVar(&options.search.Leads, "leads", 0, "how often a leader oracle changes its choice")
 	flags.IntVar(&options.search.Ticks, "ticks", 0,
-		"how often the clock goes on by as long as processes wait before they take over")
+		"how often the clock advances by the time that processes wait before they take over")
 	flags.BoolVar(&options.search.Unreduced, "unreduced", false,
-		"look at schedules too that come to the same as others")
+		"look at schedules too that have the same outcome as others")
 	flags.IntVar(&options.search.StatesMax, "states",
 		0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
 		"the longest time to search, 0 for no end")
 	flags.StringVar(&options.search.Plant, "plant", "",
-		"plant a bug; a name that is unknown has those listed that the engine can have")
+		"plant a bug; an unknown name lists the bugs of the engine")
 	addJSONFlag(command, &options.json)
 	if err := command.RegisterFlagCompletionFunc("engine",
 		cobra.FixedCompletions(multicast.EngineNames(),
@@ -119,7 +119,7 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	return command
 }
 
-// run searches and prints what came of it.
+// run searches and prints the result.
 func (o *multicastSearchOptions) run(ctx context.Context, out io.Writer) error {
 	if ctx == nil {
 		ctx = context.Background()

@@ -29,8 +29,8 @@ func TestSimMulticastPasses(t *testing.T) {
 	}
 }
 
-// A planted bug is found, and the commands that are printed replay it: the run cut down, and as it
-// was found.
+// A planted bug is found. The printed commands replay it: the reduced run, and the run as it was
+// found.
 func TestSimMulticastFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
 	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "60", "--plant",

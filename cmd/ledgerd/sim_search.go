@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sim/search"
 )
 
-// The faults that ledgerd sim search takes.
+// The faults that ledgerd sim search accepts.
 const (
 	searchFaultCrash   = "crash"
 	searchFaultSuspect = "suspect"
@@ -66,7 +66,7 @@ type searchReport struct {
 	Violations   []searchViolation `json:"violations"`
 }
 
-// searchViolation is what a search found broken.
+// searchViolation is a violation that a search found.
 type searchViolation struct {
 	Property string   `json:"property"`
 	Evidence []string `json:"evidence"`
@@ -74,7 +74,7 @@ type searchViolation struct {
 	Replay   string   `json:"replay"`
 }
 
-// newSimSearchCommand is ledgerd sim search.
+// newSimSearchCommand returns the `ledgerd sim search` command.
 func newSimSearchCommand() *cobra.Command {
 	var options searchOptions
 	command := &cobra.Command{
@@ -82,14 +82,14 @@ func newSimSearchCommand() *cobra.Command {
 		Short: "Look at every schedule of a small group, and prove that the servers agree",
 		Long: `Look at every schedule of a small group, and prove that the servers agree.
 
-The search visits every state that the engines of a group can get to, whatever
-the order in which frames arrive and servers broadcast. Each server broadcasts a
-message in each of the first --rounds rounds, at any moment, and then what is
-needed to deliver them. With --faults crash, servers crash at any moment, also
+The search visits every state that the engines of a group can reach, whatever the
+order in which frames arrive and servers broadcast. Each server broadcasts a
+message in each of the first --rounds rounds, at any moment, and then whatever
+is needed to deliver them. With --faults crash, servers crash at any moment, also
 in the middle of sending; with suspect, a server suspects another one falsely,
-at any moment, and trusts it again at any later moment. Who fails and who is
-wrong about whom is varied, too. When the search is complete, it is a proof for
-groups of this size, with so many rounds and faults.
+at any moment, and trusts it again at any later moment. The failing servers and
+the false suspicions are varied, too. If the search is complete, it is a proof
+for groups of this size, with this many rounds and faults.
 
 In every state it checks
 
@@ -100,20 +100,21 @@ In every state it checks
                     of the tracking digraphs
 and where nothing is left to do
   validity, agreement, uniform agreement
-                    of what correct servers broadcast and anybody delivered
+                    of the messages that correct servers broadcast and that any
+                    server delivered
   accuracy, survival
-                    nobody is removed or halts without a reason
+                    no server is removed or halts without a reason
 
 A violation ends the search: the property, the evidence and the schedule are
 printed, with the command that replays it, and the exit status is 1.
 
 Three servers with one round, a crash and a false suspicion are complete within
-seconds, and two rounds take several times as long. For four and more a search
-is rarely complete, and four with a crash and a suspicion have more than
-6,000,000 states: then it looks at whole runs from all over until --states or
---for ends it. That proves nothing, but may find something. The report says so;
-with --json, "complete" is then false and "bound" is states or time, and the
-exit status is 0 all the same. Interrupted, it prints what it has seen so far.
+seconds, and two rounds take several times as long. For four servers and more a
+search is rarely complete: four with a crash and a suspicion have more than
+6,000,000 states. Then it looks at whole runs from many different states until
+--states or --for ends it. That proves nothing, but may find something. The report
+says so; with --json, "complete" is then false and "bound" is states or time, and
+the exit status is 0 all the same. If interrupted, it prints the results so far.
 
 --plant puts a bug into every engine, to see that it is found.`,
 		Example: `  # Three servers, two rounds, every crash: the default engine
@@ -136,7 +137,7 @@ exit status is 0 all the same. Interrupted, it prints what it has seen so far.
 			if options.replay != "" {
 				return options.runReplay(command.OutOrStdout(), run)
 			}
-			// From here on the flags are right, and a failure is the engines'.
+			// From here on the flags are valid, and a failure is the engines'.
 			command.SilenceUsage = true
 			return options.run(command.Context(), command.OutOrStdout(), run)
 		},
@@ -178,7 +179,7 @@ exit status is 0 all the same. Interrupted, it prints what it has seen so far.
 	return command
 }
 
-// searchPlantNames names the engines' bugs.
+// searchPlantNames returns the names of the engines' bugs.
 func searchPlantNames() []string {
 	var names []string
 	for _, fault := range simPlants {
@@ -187,7 +188,7 @@ func searchPlantNames() []string {
 	return names
 }
 
-// build makes what the flags ask for.
+// build converts the flags to the options of a search.
 func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, error) {
 	refuse := func(format string, arguments ...any) (search.Options, error) {
 		return search.Options{}, fmt.Errorf(format, arguments...)
@@ -251,7 +252,7 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	return run, run.Validate()
 }
 
-// run searches and prints what came of it.
+// run searches and prints the result.
 func (o *searchOptions) run(ctx context.Context, out io.Writer, options search.Options) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -299,7 +300,7 @@ func (o *searchOptions) report(r search.Result, took time.Duration) searchReport
 	return report
 }
 
-// replayCommand is the command that replays a schedule.
+// replayCommand returns the command that replays a schedule.
 func (o *searchOptions) replayCommand(schedule string) string {
 	text := fmt.Sprintf("ledgerd sim search --engine %s --servers %d --rounds %d --detector %s",
 		o.engine, o.servers, o.rounds, o.detector)
@@ -312,7 +313,7 @@ func (o *searchOptions) replayCommand(schedule string) string {
 	return text + " --replay " + schedule
 }
 
-// runReplay takes one schedule and tells it.
+// runReplay replays one schedule and prints it.
 func (o *searchOptions) runReplay(out io.Writer, options search.Options) error {
 	v, err := search.Replay(options, o.replay)
 	if err != nil {
@@ -333,7 +334,7 @@ func (o *searchOptions) runReplay(out io.Writer, options search.Options) error {
 	return nil
 }
 
-// describeViolation gives a schedule and what it broke, if anything, line by line.
+// describeViolation returns the lines that describe a schedule and the property it broke, if any.
 func describeViolation(property order.Property, evidence, path []string) []string {
 	lines := []string{"the schedule:"}
 	for _, line := range path {

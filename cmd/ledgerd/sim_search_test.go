@@ -52,7 +52,7 @@ func TestSimSearchSaysWhatEndedIt(t *testing.T) {
 	}
 }
 
-// A planted bug is found, and the command that is printed replays it.
+// A planted bug is found, and the printed command replays it.
 func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
 	out, err := runSim(t, "search", "--engine", "allconcur", "--servers", "3", "--detector",

@@ -14,9 +14,9 @@ func runSim(t *testing.T, arguments ...string) (string, error) {
 	command := newSimCommand()
 	var out bytes.Buffer
 	command.SetOut(&out)
-	command.SetErr(io.Discard) // the progress of what takes long
+	command.SetErr(io.Discard) // the progress of long runs
 	command.SilenceErrors = true
-	// nil stands for the arguments of the test binary
+	// Nil would stand for the arguments of the test binary.
 	command.SetArgs(append([]string{}, arguments...))
 	err := command.Execute()
 	return out.String(), err
@@ -59,7 +59,7 @@ func TestSimCheckJSON(t *testing.T) {
 	}
 }
 
-// A planted bug is found, and the command that is printed replays it.
+// A planted bug is found, and the printed command replays it.
 func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
 	for _, plant := range []string{"dropped-forward", "early-delivery", "pruned-too-soon"} {
@@ -94,7 +94,7 @@ func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	}
 }
 
-// Everything at once passes, and says what it went through.
+// A run with all faults at once passes, and reports its counts.
 func TestSimCheckWithAllFaults(t *testing.T) {
 	t.Parallel()
 	out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "5", "--seeds", "30",
@@ -114,7 +114,7 @@ func TestSimCheckWithAllFaults(t *testing.T) {
 	}
 }
 
-// What takes a part of the protocol out is found, and the command that is printed replays it.
+// Disabling a part of the protocol is detected, and the printed command replays it.
 func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 	t.Parallel()
 	for plant, arguments := range map[string]string{

@@ -25,54 +25,54 @@ import (
 )
 
 const (
-	// stopPatience is how long a node may take to stop in good order.
+	// stopPatience limits the time that a node may take to stop in good order.
 	stopPatience = 15 * time.Second
-	// withInputFlag is the hidden flag that makes a node stop when its standard input ends, for
-	// whoever runs it as a process.
+	// withInputFlag is the hidden flag that makes a node stop when its standard input ends.
+	// Programs that run a node as a process use it.
 	withInputFlag = "until-input-ends"
-	// Nodes have small heaps and allocate much: collecting less often saves processor time.
+	// Nodes have small heaps and allocate much. Collecting less often saves processor time.
 	garbagePercent = 400
 	memoryLimit    = 2 << 30
 )
 
-// startReport is what ledgerd start --json prints when the API answers.
+// startReport is what ledgerd start --json prints once the API answers.
 type startReport struct {
 	Event string `json:"event"`
 	URL   string `json:"url"`
 	Name  string `json:"name"`
 	Chain string `json:"chain"`
-	// Shard is the one that the node keeps, where the book has several.
+	// Shard is the shard that the node keeps, if the book has several.
 	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
-// newStartCommand is ledgerd start.
+// newStartCommand returns the `ledgerd start` command.
 func newStartCommand() *cobra.Command {
 	var dir, level string
 	var kind fabric.Kind
 	var withInput, asJSON bool
 	command := &cobra.Command{
 		Use:   "start --home DIR",
-		Short: "Run the node of a home folder",
-		Long: `Run the node of a home folder, until it is interrupted.
+		Short: "Run the node in a home folder",
+		Long: `Run the node in a home folder, until it is interrupted.
 
 When the API answers, a line "ready http://..." goes to standard output; the
 log goes to standard error. An interrupt (Ctrl-C) or SIGTERM stops the node in
 good order: it takes no more writes, finishes what is under way and syncs its
-disk. A second one ends it at once, which loses nothing that was acknowledged
-as stored or durable either. SIGHUP changes nothing: the configuration is read
-when the node starts.
+disk. A second interrupt ends it at once, which also keeps everything that was
+acknowledged as stored or durable. SIGHUP changes nothing: the configuration is
+read when the node starts.
 
-If the node ends by itself, because its disk is damaged or its chain is not
-that of the others, the exit status is 1 and the log says why. It is 3 when an
-operator removed the node from the members (ledgerd cluster leave): whatever
-starts nodes again that ended has to leave this one alone.
+If the node ends by itself, because its disk is damaged or its chain differs from
+the others', the exit status is 1 and the log gives the reason. The exit status is
+3 if an operator removed the node from the members (ledgerd cluster leave): a
+supervisor that restarts nodes must not restart this one.
 
-The node talks to the others over the fabric that config.toml names, or else the
-one that --fabric does: it has to be the same on all nodes. ledgerd fabric tells
-which of them work on this machine.
+The node talks to the others over the fabric in config.toml, or over --fabric if
+that is given: it has to be the same on all nodes. ledgerd fabric shows which
+fabrics work on this machine.
 
-What can be set is in config.toml in the folder; environment variables such as
-LEDGERD_NODE_API_LISTEN override it.`,
+The settings are in config.toml in the folder; environment variables such as
+LEDGERD_NODE_API_LISTEN override them.`,
 		Example: `  ledgerd testnet --dir net --nodes 4
   ledgerd start --home net/node-0`,
 		Args: cobra.NoArgs,
@@ -95,11 +95,11 @@ LEDGERD_NODE_API_LISTEN override it.`,
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithCancel(ctx)
 				defer cancel()
-				// Whoever ran this process may have gone, and with it the reader of the log: stop
-				// in good order all the same.
+				// The parent process may have gone, and the reader of the log with it. Stop in good
+				// order all the same.
 				signal.Ignore(syscall.SIGPIPE)
 				go func() {
-					_, _ = io.Copy(io.Discard, command.InOrStdin()) // its end is all that matters
+					_, _ = io.Copy(io.Discard, command.InOrStdin()) // only its end matters
 					cancel()
 				}()
 			}
@@ -144,8 +144,8 @@ func loadHome(dir string) (*home.Home, error) {
 	return home.Load(dir)
 }
 
-// chooseFabric has a node talk over a fabric other than its home says, unless none is given, and
-// refuses what leads to no other process.
+// chooseFabric sets the node's fabric, if kind is given. It refuses a fabric that does not reach
+// other processes or that does not work on this machine.
 func chooseFabric(h *home.Home, kind fabric.Kind) error {
 	if kind != "" {
 		if _, err := fabric.Parse(string(kind)); err != nil {
@@ -155,15 +155,15 @@ func chooseFabric(h *home.Home, kind fabric.Kind) error {
 	}
 	err := fabric.Check(h.Config.Fabric.Kind)
 	if errors.Is(err, fabric.ErrOneProcess) {
-		return usagef("%w, and a node by itself would reach no other: run all of them in one "+
+		return usagef("%w, so a node by itself would reach no other: run all of them in one "+
 			"with `ledgerd testnet --dir %s --fabric memory --run` or `ledgerd demo`, or start "+
-			"this one with --fabric p2p, as all others",
+			"this one and all others with --fabric p2p",
 			err, filepath.Dir(filepath.Clean(h.Dir)))
 	}
 	return err
 }
 
-// newLogger is the log of a node, as it is configured.
+// newLogger returns the log of a node, as configured.
 func newLogger(config home.LogConfig, to io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	var level slog.Level
@@ -187,7 +187,7 @@ func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 }
 
 // runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address
-// when that answers.
+// once the API answers.
 func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
 	ready func(url string) error) error {
 	tuneMemory()
@@ -230,7 +230,7 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
 	return nil
 }
 
-// tuneMemory sets the garbage collector up for nodes, unless the environment says how.
+// tuneMemory configures the garbage collector for nodes, unless the environment does.
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)

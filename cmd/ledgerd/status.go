@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// memberTime bounds how long one member's own answer is waited for.
+// memberTime limits the wait for one member's own answer.
 const memberTime = 2 * time.Second
 
 // clusterReport is what ledgerd status --json prints.
@@ -25,18 +25,18 @@ type clusterReport struct {
 	Chain             string       `json:"chain"`
 	GenesisHash       string       `json:"genesis_hash"`
 	Shard             uint32       `json:"shard"`
-	ShardCount        uint32       `json:"shard_count,omitempty"` // in a ledger of several
+	ShardCount        uint32       `json:"shard_count,omitempty"` // in a ledger of several shards
 	Digraph           string       `json:"digraph"`
 	Degree            uint32       `json:"degree"`
 	ToleratedFailures uint32       `json:"tolerated_failures"`
 	TransactionsTotal uint64       `json:"transactions_total"`
 	AccountsTotal     uint64       `json:"accounts_total"`
-	AskedNode         string       `json:"asked_node"` // the address of the node that told this
+	AskedNode         string       `json:"asked_node"` // the address of the node that reported this
 	Nodes             []nodeReport `json:"nodes"`
 }
 
-// nodeReport is a node in a clusterReport. Answered tells whether the node spoke for itself; else
-// it is as the asked node knows it.
+// nodeReport is a node in a clusterReport. Answered reports whether the node answered itself.
+// Otherwise the report holds what the asked node knows about it.
 type nodeReport struct {
 	Index                 uint32        `json:"index"`
 	Name                  string        `json:"name"`
@@ -62,29 +62,30 @@ type nodeReport struct {
 	ReadsOnly             bool          `json:"reads_only"`
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
 	DiskID                string        `json:"disk_id,omitempty"`
-	// DiskLearner is why the disk is not the one that was made with the home.
+	// DiskLearner is the reason why the disk is not the one made with the home.
 	DiskLearner string `json:"disk_learner,omitempty"`
-	// ahead of the members' median; absent where no majority's are heard
+	// ClockOffsetMS is how far the clock is ahead of the members' median. It is absent unless the
+	// node receives the clocks of a majority.
 	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"`
 	ClockWarning  string `json:"clock_warning,omitempty"`
-	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard
-	// last.
+	// AbsentHeight is the height up to which the node lacks blocks, by its last message to the
+	// asked node.
 	AbsentHeight uint64 `json:"absent_height"`
-	// HeldUpMS is for how long of the last three seconds the rounds waited for the node alone, as
-	// the asked node saw it.
+	// HeldUpMS is the time in the last three seconds during which the rounds waited for this node
+	// alone, as the asked node saw it.
 	HeldUpMS uint32 `json:"held_up_ms"`
-	// Backfill is what a node that began with a snapshot lacks still.
+	// Backfill is the progress of a node that began with a snapshot.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
 	StartedMS uint64          `json:"started_ms"`
 	Version   string          `json:"version,omitempty"`
 }
 
-// backfillReport is how far a node that began with a snapshot is with the blocks before it.
+// backfillReport is the progress of a node with the blocks before its snapshot.
 type backfillReport struct {
-	Snapshot uint64 `json:"snapshot"` // height of the block that it began with
-	From     uint64 `json:"from"`     // the blocks from here
-	To       uint64 `json:"to"`       // to here are not there yet; 0 and 0: all are
-	Indexed  uint64 `json:"indexed"`  // once all are there: how far histories are found
+	Snapshot uint64 `json:"snapshot"` // height of the block of its snapshot
+	From     uint64 `json:"from"`     // first block that is missing
+	To       uint64 `json:"to"`       // last block that is missing; both are 0 if none is
+	Indexed  uint64 `json:"indexed"`  // height up to which histories are complete
 	Source   string `json:"source,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 }
@@ -102,32 +103,33 @@ type engineReport struct {
 	Halted     string   `json:"halted,omitempty"`
 }
 
-// newStatusCommand is ledgerd status.
+// newStatusCommand returns the `ledgerd status` command.
 func newStatusCommand() *cobra.Command {
 	var options watchOptions
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the ledger and its nodes do",
-		Long: `Show how the ledger and its nodes do.
+		Short: "Show the condition of the ledger and its nodes",
+		Long: `Show the condition of the ledger and its nodes.
 
-One node is asked for the others, and each of them for itself. The modes are
+The command asks one node for the others, and each of them for its own state. The
+modes are
 
-  starting    it looks for a majority, or fetches what it misses: see the reason
-  ordering    it takes part in ordering, and takes transactions
+  starting    it looks for a majority, or fetches what it lacks: see the reason
+  ordering    it takes part in ordering, and accepts transactions
   following   it is not in the group that orders now; it follows and serves reads
   halted      it orders no more: see the reason
   stopping    it was told to stop
-  unreachable it does not answer; its heights are those that others heard last
+  unreachable it does not answer; its heights are the last ones that others know
 
 ORDERED, STORED and DURABLE are heights: the last block whose place is decided,
 that is on this node's disk, and that is on the disks of a majority. ROUND is the
-ordering engine's epoch and round, r for a reliable and u for an unreliable one,
-and AWAITED are the nodes that the round still waits for, all of them where there
-is nothing to do. A node whose clock is more than 10 s from those of a majority
-of the members says so, and dates no blocks. The exit status is 0
-where the asked node answers, whatever it says.
+ordering engine's epoch and round, r for a reliable and u for an unreliable one.
+AWAITED lists the nodes that the round still waits for: all of them if there is
+nothing to do. A node whose clock is more than 10 s from the clocks of a majority
+of the members says so, and dates no blocks. The exit status is 0 if the asked
+node answers, whatever it reports.
 
-A node that began with a snapshot says how far it is with the blocks before it,
+A node that began with a snapshot shows its progress with the blocks before it,
 which it fetches from the others and executes again.
 
 In a ledger of several shards this is the asked node's: for all of them see
@@ -148,7 +150,7 @@ ledgerd shards.`,
 	return command
 }
 
-// askCluster asks a node for the shard's state, and every member for its own.
+// askCluster asks a node for the state of its shard, and every member for its own state.
 func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, error) {
 	cluster, err := nodes.Cluster(ctx)
 	if err != nil {
@@ -177,7 +179,7 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 	}
 	asking.Wait()
 	for i, member := range members {
-		// Another ledger's node may have come to an address.
+		// A node of another ledger may now use the address.
 		if states[i] != nil && states[i].GetIndex() != member.GetIndex() {
 			states[i], failures[i] = nil, fmt.Errorf("another node answers at %s",
 				member.GetApiAddress())
@@ -200,7 +202,8 @@ func askMember(ctx context.Context, address string) (*ledgerdv1.NodeState, error
 	return node.Node(ctx)
 }
 
-// reportNode joins what a node says of itself, if it does, with what the asked node knows of it.
+// reportNode combines a node's own answer, if there is one, with what the asked node knows about
+// it.
 func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 	failure error) nodeReport {
 	report := nodeReport{
@@ -257,7 +260,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 	return report
 }
 
-// list is a list that JSON shows as [] where it is empty.
+// list returns numbers, or an empty list for nil, which JSON prints as [].
 func list(numbers []uint32) []uint32 {
 	if numbers == nil {
 		return []uint32{}
@@ -265,7 +268,7 @@ func list(numbers []uint32) []uint32 {
 	return numbers
 }
 
-// colourOfMode is the colour of a node's mode.
+// colourOfMode returns the colour of a node's mode.
 func colourOfMode(mode string) string {
 	switch mode {
 	case "ordering":
@@ -319,7 +322,7 @@ func (r *clusterReport) write(out io.Writer) error {
 	return err
 }
 
-// row adds the node to a table, and returns what there is to say about it.
+// row adds the node to a table, and returns remarks about it.
 func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	durable, rate, pool, round, awaited, suspected := "-", "-", "-", "-", "-", "-"
 	if n.Answered {
@@ -362,7 +365,7 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	return remarks
 }
 
-// text says for people how far it is.
+// text describes the progress in words.
 func (b *backfillReport) text() string {
 	text := fmt.Sprintf("began with block %d: it has executed the blocks before it again up to %d",
 		b.Snapshot, b.Indexed)
@@ -379,7 +382,7 @@ func (b *backfillReport) text() string {
 	return text
 }
 
-// names are the names of nodes by index.
+// names returns the names of nodes, given their indices.
 func names(indices []uint32, nodes []nodeReport) string {
 	if len(indices) == 0 {
 		return "-"

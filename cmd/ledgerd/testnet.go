@@ -38,15 +38,15 @@ type testnetReport struct {
 	Engine      string      `json:"engine"`
 	Fabric      fabric.Kind `json:"fabric"`
 	OperatorKey string      `json:"operator_key"`
-	// Book is the identity of a book of several shards, and Tree each one's parent; the genesis
-	// hash is that of shard 0 then.
+	// Book is the identity of a book of several shards, and Tree holds each shard's parent. The
+	// genesis hash is then the one of shard 0.
 	Book   string           `json:"book_hash,omitempty"`
 	Shards int              `json:"shards,omitempty"`
 	Tree   []ledger.ShardID `json:"tree,omitempty"`
 	Nodes  []homeReport     `json:"nodes"`
 }
 
-// newTestnetCommand is ledgerd testnet.
+// newTestnetCommand returns the `ledgerd testnet` command.
 func newTestnetCommand() *cobra.Command {
 	var o testnetOptions
 	command := &cobra.Command{
@@ -58,25 +58,25 @@ The folder gets a home for each node, node-0, node-1 and so on, and a key of an
 operator of the new chain, operator.key. Node i has its API on port P+2i and
 talks to the other nodes on port P+2i+1, where P is the --base-port.
 
-With --run the nodes are run too, each as a process of its own. One that
-crashes is started again. What they say is in node.log in their homes. An
-interrupt (Ctrl-C) stops all of them in good order and leaves the folder as it
-is. If the folder has a ledger already, --run runs it: also nodes that joined it
-since with homes node-N in the folder (ledgerd cluster join). A node that was
-removed from the members is not started again, and its home may be removed.
+With --run the nodes are run too, each as a process of its own. If a node crashes,
+it is started again. Its log is node.log in its home. An interrupt (Ctrl-C) stops
+all nodes in good order and leaves the folder as it is. If the folder has a ledger
+already, --run runs it, including nodes that joined it later with homes node-N in
+the folder (ledgerd cluster join). A node that was removed from the members is not
+started again, and its home may be removed.
 
 With --shards the ledger is split: each shard has a chain of its own, kept by N
 nodes, and the organisations are spread over the shards. Node i belongs to shard
-i/N. What concerns one shard only is ordered there and nowhere else; what
-concerns several enters at the lowest shard above all of them, and comes down
-the tree. --tree is the tree: breadth has shard 0 above all others, binary has
-2s+1 and 2s+2 below shard s, in chain each shard has the next one below it, and
-a file has a line "shard parent" for each shard, where the root's parent is the
-root itself.
+i/N. A transaction that concerns one shard only is ordered there and nowhere else.
+One that concerns several shards enters at the lowest shard above all of them, and
+comes down the tree. --tree selects the tree: breadth has shard 0 above all others,
+binary has 2s+1 and 2s+2 below shard s, in chain each shard has the next one below
+it, and a file has a line "shard parent" for each shard, where the root's parent
+is the root itself.
 
 The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted, or
-verbs where this machine has an RDMA device (ledgerd fabric). With memory all
-nodes run in this one process, and end with it.`,
+verbs if this machine has an RDMA device (ledgerd fabric). With memory all nodes
+run in this one process, and end with it.`,
 		Example: `  # Make four nodes and run them; later, run the same again
   ledgerd testnet --dir net --nodes 4 --run
   ledgerd testnet --dir net --run
@@ -113,7 +113,7 @@ nodes run in this one process, and end with it.`,
 	flags.IntVar(&o.layout.Shards, "shards", 1, "number of shards")
 	flags.StringVar(&o.tree, "tree", "breadth",
 		"tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for "+
-			"each")
+			"each shard")
 	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort,
 		"port of node 0's API; node i uses this plus 2i and 2i+1")
 	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus,
@@ -131,12 +131,12 @@ nodes run in this one process, and end with it.`,
 	return command
 }
 
-// homes makes the homes, or takes those that are there where they are to be run.
+// homes makes the homes. With --run it uses the homes in the folder if there are any.
 func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home, made bool,
 	err error) {
 	if o.layout.Dir == "" {
-		return nil, false, usagef("--dir is missing: say which folder gets the nodes' homes, " +
-			"for example --dir net")
+		return nil, false, usagef("--dir is missing: name the folder for the nodes' homes, for " +
+			"example --dir net")
 	}
 	if o.layout.Shards < 1 {
 		return nil, false, usagef("--shards is %d: a ledger has 1 shard or more", o.layout.Shards)
@@ -163,7 +163,7 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	return homes, false, o.differs(homes, given)
 }
 
-// differs refuses flags that were given and do not fit the network that is there.
+// differs refuses given flags that do not fit the existing network.
 func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) bool) error {
 	first := homes[0]
 	number, shards, tree := int(first.Self), 1, []ledger.ShardID{0}
@@ -206,7 +206,7 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 	return differs("tree", treeText(wanted), treeText(tree))
 }
 
-// nodesOfShards is how many homes each shard has, one number where that is the same for all.
+// nodesOfShards returns the number of homes of each shard, or one number if it is the same for all.
 func nodesOfShards(homes []*home.Home) string {
 	counts := make([]int, len(homes[0].Genesis.Shards))
 	for _, h := range homes {
@@ -273,7 +273,7 @@ func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
 	return err
 }
 
-// nodeProcess is the command line of a node's process, but its home.
+// nodeProcess returns the command line of a node's process, without its home.
 func nodeProcess() ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -297,7 +297,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		events = errs
 	}
 	say := func(format string, arguments ...any) {
-		// nodes go on though nobody listens
+		// The nodes go on even if the line cannot be written.
 		_, _ = fmt.Fprintf(events, time.Now().Format(time.TimeOnly)+"  "+format+"\n", arguments...)
 	}
 	if made {
@@ -369,7 +369,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	}
 }
 
-// checkFabric refuses a fabric that this machine has not, where the nodes are to be run.
+// checkFabric refuses a fabric that does not work on this machine, if the nodes are to be run.
 func (o *testnetOptions) checkFabric(kind fabric.Kind) error {
 	if err := fabric.Check(kind); o.run && !errors.Is(err, fabric.ErrOneProcess) {
 		return err
@@ -413,7 +413,7 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 	}
 }
 
-// ready tells where the nodes are that take transactions.
+// ready prints the addresses of the nodes that take transactions.
 func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any),
 	report testnetReport, removed []bool) error {
 	var running []homeReport
@@ -432,20 +432,20 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 	}
 	say("ready: %s %s run and take transactions\n", which, o.howMany(len(running), report))
 	for _, node := range running {
-		// nodes go on though nobody listens
+		// The nodes go on even if the line cannot be written.
 		_, _ = fmt.Fprintf(out, "  %-8s%s %s\n", node.Name, node.shardText(report.Tree), node.API)
 	}
 	if len(running) > 0 {
-		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n", running[0].API) // the same
+		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n", running[0].API) // as above
 	}
 	if report.Shards > 1 {
-		_, _ = fmt.Fprint(out, "  ledgerd shards\n") // the same
+		_, _ = fmt.Fprint(out, "  ledgerd shards\n") // as above
 	}
-	_, _ = fmt.Fprint(out, "\nCtrl-C stops them; the folder stays.\n\n") // the same
+	_, _ = fmt.Fprint(out, "\nCtrl-C stops them; the folder stays.\n\n") // as above
 	return nil
 }
 
-// howMany says how many nodes there are, and in how many shards.
+// howMany states the number of nodes and shards.
 func (o *testnetOptions) howMany(nodes int, report testnetReport) string {
 	if report.Shards > 1 {
 		return fmt.Sprintf("%d nodes in %d shards", nodes, report.Shards)
@@ -454,14 +454,14 @@ func (o *testnetOptions) howMany(nodes int, report testnetReport) string {
 }
 
 const (
-	// writesPause is how often nodes are asked whether they take writes.
+	// writesPause is the pause between two questions to a node whether it takes writes.
 	writesPause = 100 * time.Millisecond
-	// writesPatience is after how long it is told what keeps them from it.
+	// writesPatience is the time after which awaitWrites reports what the nodes wait for.
 	writesPatience = 15 * time.Second
 )
 
-// awaitWrites waits until every node that is a member either orders or follows, and at least one of
-// each shard orders. Where that takes long it says why.
+// awaitWrites waits until every node that is a member either orders or follows, and at least one
+// node of each shard orders. If that takes long, it reports the reason.
 func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Processes,
 	say func(format string, arguments ...any)) error {
 	ticker := time.NewTicker(writesPause)
@@ -486,7 +486,7 @@ func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Pro
 	}
 }
 
-// waitsFor says what keeps the nodes from taking transactions, or nothing where nothing does.
+// waitsFor returns the reason why the nodes do not take transactions yet, or "" if they do.
 func waitsFor(ctx context.Context, homes []*home.Home,
 	processes *testnet.Processes) (waiting string) {
 	removed, urls := processes.Removed(), processes.URLs()
@@ -520,7 +520,7 @@ func waitsFor(ctx context.Context, homes []*home.Home,
 	return waiting
 }
 
-// stateAt is the state of the node at an address, nil where none answers.
+// stateAt returns the state of the node at an address, or nil if none answers.
 func stateAt(ctx context.Context, url string) *ledgerdv1.NodeState {
 	if url == "" {
 		return nil

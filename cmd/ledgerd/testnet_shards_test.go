@@ -76,7 +76,7 @@ func TestTestnetOfShards(t *testing.T) {
 	if _, err := os.Stat(none); err == nil {
 		t.Error("a refused network left a folder")
 	}
-	// A member of any shard is made from the genesis of any.
+	// The genesis of any shard serves to make a member of any other.
 	first, last := report.Nodes[0].Home, report.Nodes[5]
 	other := filepath.Join(folder, "again")
 	refuses(t, exitFailure, "in any of its 3 shards", "init", "--home", other, "--genesis",
@@ -90,8 +90,8 @@ func TestTestnetOfShards(t *testing.T) {
 	}
 }
 
-// Two shards as processes: organisations live where they are told to, pay each other, and a node
-// joins the shard that is named.
+// Two shards run as processes. Organisations live in the given shards and pay each other, and a
+// node joins the named shard.
 func TestTestnetRunOfShards(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(2)
@@ -156,13 +156,13 @@ func TestTestnetRunOfShards(t *testing.T) {
 	}
 }
 
-// The demo's book has three shards unless it is said how many nodes there are, and what its
-// organisations do with each other crosses them.
+// The demo's book has three shards unless the number of nodes is given, and its organisations'
+// transactions cross them.
 func TestDemoOfShards(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	var ended map[string]any
-	for _, length := range []string{"3s", "15s", "45s"} { // a busy machine
+	for _, length := range []string{"3s", "15s", "45s"} { // longer for a busy machine
 		result := ledgerd(t, "demo", "--shards", "3", "--nodes", "2", "--port", "0", "--rate", "20",
 			"--for", length, "--json")
 		if result.status != exitDone {

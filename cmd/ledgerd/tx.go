@@ -16,19 +16,19 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// newTxCommand is ledgerd tx.
+// newTxCommand returns the `ledgerd tx` command.
 func newTxCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "tx",
-		Short: "Submit transactions, and ask what became of them",
-		Long: `Submit transactions, and ask what became of them.
+		Short: "Submit transactions, and show their outcome",
+		Long: `Submit transactions, and show their outcome.
 
 A transaction is a journal entry: postings that add up to zero for each asset,
 and records, accounts and organisations that it makes. All of it happens or
-nothing. Each organisation that gives something signs, with the key that the
-keyring has of it.
+nothing. Each organisation that gives something signs, with its key in the
+keyring.
 
-What became of one is told by its state:
+The state of a transaction is its outcome so far:
 
   pending   checked by a node, waiting for its place in the order
   ordered   its place in the chain is decided and it is executed
@@ -43,7 +43,7 @@ What became of one is told by its state:
 		newTxSubmitCommand(), newTxStatusCommand(), newTxImportCommand())
 }
 
-// statusReport is a transaction's state as --json shows it.
+// statusReport is a transaction's state as --json prints it.
 type statusReport struct {
 	ID         string  `json:"id"`
 	State      string  `json:"state"`
@@ -51,14 +51,14 @@ type statusReport struct {
 	Index      *uint32 `json:"index,omitempty"`
 	ReasonCode string  `json:"reason_code,omitempty"`
 	Reason     string  `json:"reason,omitempty"`
-	// In a ledger of several shards:
-	Shard         uint32   `json:"shard,omitempty"` // whose chain the height is of
+	// These are set in a ledger of several shards.
+	Shard         uint32   `json:"shard,omitempty"` // the shard that the height is of
 	SettledHeight uint64   `json:"settled_height,omitempty"`
 	Destinations  []uint32 `json:"destinations,omitempty"`
 	WaitsFor      []uint32 `json:"waits_for,omitempty"`
 }
 
-// stateName is a state in a word.
+// stateName returns the name of a state in lower case.
 func stateName(state ledgerdv1.TransactionState) string {
 	if state == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
 		return "unknown"
@@ -80,7 +80,7 @@ func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
 	return report
 }
 
-// place says a state and where the transaction is.
+// place describes a state and the place of the transaction.
 func (r statusReport) place() string {
 	text := r.State
 	if r.Height > 0 {
@@ -95,8 +95,7 @@ func (r statusReport) place() string {
 	return text
 }
 
-// failure is the error of a transaction that is in the chain or the pool for nothing, nil for
-// others.
+// failure returns the error of a transaction that failed or expired, and nil for others.
 func (r statusReport) failure() error {
 	switch r.State {
 	case "failed":
@@ -109,7 +108,7 @@ func (r statusReport) failure() error {
 	return nil
 }
 
-// remedies say what to do about a failure.
+// remedies advise what to do about a failure, by the code of its reason.
 var remedies = map[string]string{
 	"unknown_account":      ": open it with `ledgerd account open`",
 	"unknown_organisation": ": register it with `ledgerd org add`",
@@ -119,7 +118,7 @@ var remedies = map[string]string{
 
 func remedy(code string) string { return remedies[code] }
 
-// colourOfState is the colour of a transaction's state.
+// colourOfState returns the colour of a transaction's state.
 func colourOfState(state string) string {
 	switch word, _, _ := strings.Cut(state, " "); word {
 	case "durable", "stored", "ordered":
@@ -132,7 +131,7 @@ func colourOfState(state string) string {
 	return ""
 }
 
-// writeStatus shows a transaction's state and returns its failure.
+// writeStatus prints a transaction's state and returns its failure.
 func writeStatus(out io.Writer, asJSON bool, report statusReport) error {
 	if asJSON {
 		return errors.Join(writeJSON(out, report), report.failure())
@@ -148,7 +147,7 @@ func writeStatus(out io.Writer, asJSON bool, report statusReport) error {
 	return errors.Join(rows.write(out), report.failure())
 }
 
-// postOptions are the flags of commands that make a transaction.
+// postOptions are the flags of the commands that make a transaction.
 type postOptions struct {
 	remote remoteOptions
 	keys   keyringOptions
@@ -163,8 +162,7 @@ func (o *postOptions) bind(command *cobra.Command) {
 	addJSONFlag(command, &o.json)
 }
 
-// post signs a transaction with the keys of these organisations, submits it and shows what became
-// of it.
+// post signs a transaction with the keys of the signers, submits it and prints its outcome.
 func (o *postOptions) post(command *cobra.Command, signers []ledger.OrganisationName,
 	transaction ledger.Transaction) error {
 	level, err := parseLevel(o.wait)
@@ -212,7 +210,7 @@ func (o *postOptions) load(organisations []ledger.OrganisationName) ([]client.Ke
 	return keys, nil
 }
 
-// signersOf names the organisations that have to sign a transaction, the first of which gives the
+// signersOf returns the organisations that have to sign a transaction. The first one provides the
 // nonce.
 func signersOf(transaction *ledger.Transaction) []ledger.OrganisationName {
 	var signers []ledger.OrganisationName
@@ -239,7 +237,7 @@ func signersOf(transaction *ledger.Transaction) []ledger.OrganisationName {
 	return signers
 }
 
-// postingReport is a posting as --json shows it.
+// postingReport is a posting as --json prints it.
 type postingReport struct {
 	Account string `json:"account"`
 	Amount  string `json:"amount"`
@@ -255,7 +253,7 @@ func reportPostings(postings []*ledgerdv1.Posting) []postingReport {
 	return reports
 }
 
-// noteReport shows a note as the JSON value that it is, or as text.
+// noteReport returns a note as JSON if it is a JSON object or list, and as text otherwise.
 func noteReport(note string) any {
 	if note == "" {
 		return nil

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// importFailuresShown bounds the failed lines that are told one by one.
+	// importFailuresShown limits the failed lines that are printed one by one.
 	importFailuresShown = 10
-	// importLineInterval is the time between lines of progress where there is no terminal.
+	// importLineInterval is the time between two lines of progress if the output is no terminal.
 	importLineInterval = 5 * time.Second
 )
 
@@ -52,7 +52,7 @@ type importReport struct {
 	Failures       []importer.LineFailure `json:"failures"`
 }
 
-// newTxImportCommand is ledgerd tx import.
+// newTxImportCommand returns the `ledgerd tx import` command.
 func newTxImportCommand() *cobra.Command {
 	var options importOptions
 	command := &cobra.Command{
@@ -66,27 +66,26 @@ standard input:
   {"postings":[{"account":"alice","amount":-5},{"account":"bob","amount":5}]}
 
 The postings of a line add up to zero for each asset ("asset"; without it
-"unit"). What else a line says becomes the entry's note. A name in the file
+"unit"). Everything else on a line becomes the entry's note. A name in the file
 becomes the account ORGANISATION:NAME, which is opened as needed; exports show
 it under the file's name again. A balance may not fall below zero unless
 --issuer names its account.
 
-Nothing has to be prepared: the organisation, "import" without --org, is made
-with a key of its own where it is not there.
+Nothing has to be prepared: the command makes the organisation, "import" without
+--org, and its key, if they are missing.
 
 With --orgs K the accounts are spread over K organisations with one key,
 ORGANISATION-0 and so on, by a hash of the name; in a book of several shards
 these live in the shards in turn. Lines that touch several shards take effect
-in all of them or in none. What becomes of each line is what becomes of it
-where the lines are executed one after the other. K stays what it was in an
-organisation's first import.
+in all of them or in none. Each line has the same outcome as if the lines were
+executed one after the other. K stays what it was in an organisation's first
+import.
 
-An import that was interrupted, by whatever, goes on when the same command is
-run again, and no line is imported twice, even from another machine with the
-same key. Lines may not change meanwhile. Where a node fails, the next one is
-asked, and the nodes named by the first one count as well. A line that the
-ledger refuses is told, with its reason, and the others go on: the exit status
-is 1 then.`,
+After an interruption of any kind, run the same command again to go on. No line
+is imported twice, even from another machine with the same key. Lines may not
+change meanwhile. If a node fails, the next one is asked; the nodes that the first
+one knows count as well. A line that the ledger refuses is reported with its
+reason, and the others go on: the exit status is 1 then.`,
 		Example: `  ledgerd tx import entries.jsonl.gz --issuer coinbase
 
   # Quicker, and still safe to run again: wait for the order only
@@ -113,8 +112,7 @@ is 1 then.`,
 		nil, "name in the file whose account may go below zero; repeat it or separate by commas")
 	flags.BoolVar(&options.stop, "stop-on-error", false, "end at the first line that fails")
 	flags.StringVar(&options.state, "state", "",
-		"folder that remembers how far imports have come (default ledgerd/imports in your cache "+
-			"folder)")
+		"folder for the progress of imports (default ledgerd/imports in your cache folder)")
 	flags.DurationVar(&options.patience, "patience", 2*time.Minute,
 		"give up when the nodes take nothing for this long")
 	flags.BoolVar(&options.quiet, "quiet", false, "show no progress")
@@ -172,13 +170,14 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	})
 	progress.end()
 	if result.ProgressError != nil {
-		fmt.Fprintf(errs, "how far the import came was not kept: %v: running it again begins "+
-			"with the first line, which takes longer and changes nothing\n", result.ProgressError)
+		fmt.Fprintf(errs, "the progress of the import was not saved: %v: running it again "+
+			"begins with the first line, which takes longer and changes nothing\n",
+			result.ProgressError)
 	}
 	return o.report(command, result, err)
 }
 
-// stateFolder is where progress is kept, empty for nowhere.
+// stateFolder returns the folder for the progress of imports, or "" for none.
 func (o *importOptions) stateFolder() string {
 	if o.state != "" {
 		return o.state
@@ -197,8 +196,8 @@ func openSource(command *cobra.Command, path string) (*importer.Source, error) {
 	return importer.OpenFile(path)
 }
 
-// connectToAll connects to the nodes that were named, and after them to those that these know, so
-// that an import outlives any of them.
+// connectToAll connects to the named nodes, and after them to the members that these know. An
+// import then survives the failure of any of them.
 func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, error) {
 	nodes, _, done, err := remote.connect(ctx)
 	if err != nil {
@@ -219,13 +218,13 @@ func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, e
 	return client.New(addresses, client.Options{})
 }
 
-// memberAddress is where a member's API can be asked, empty where it does not say so usably.
+// memberAddress returns the address of a member's API, or "" if it has announced no usable one.
 func memberAddress(member *ledgerdv1.MemberState) string {
 	return importer.UsableAddress(member.GetApiAddress())
 }
 
-// report tells what became of the import. The failed lines go to the standard error, the summary to
-// the standard output.
+// report prints the outcome of the import. The failed lines go to the standard error, the summary
+// to the standard output.
 func (o *importOptions) report(command *cobra.Command, result importer.Result,
 	failure error) error {
 	here := result.Lines - min(result.Skipped, result.Lines)
@@ -273,7 +272,7 @@ func (o *importOptions) report(command *cobra.Command, result importer.Result,
 	return ended(failure)
 }
 
-// ended makes the import's error one that says itself how it ended.
+// ended wraps the import's error, which itself says how the import ended.
 func ended(failure error) error {
 	if failure == nil {
 		return nil
@@ -281,11 +280,12 @@ func ended(failure error) error {
 	return &toldError{failure}
 }
 
-// importProgress shows how far an import is: a bar on a terminal, a line now and then elsewhere.
+// importProgress shows the progress of an import: a bar on a terminal, a line now and then
+// elsewhere.
 type importProgress struct {
 	out   io.Writer
 	quiet bool
-	bar   *progressbar.ProgressBar // nil: not on a terminal, or not begun
+	bar   *progressbar.ProgressBar // nil if there is no terminal, and before the first progress
 	tty   bool
 	shown time.Time
 }
@@ -322,12 +322,12 @@ func (p *importProgress) show(at importer.Progress) {
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionSetElapsedTime(true))
 	}
 	p.bar.Describe(text)
-	// A bar that cannot be drawn is no reason to stop. It ends only with the import: the last bytes
-	// are read before the last lines are imported.
+	// Go on even if the bar cannot be drawn. Keep it below 100 % until the import ends: the last
+	// bytes are read before the last lines are imported.
 	_ = p.bar.Set64(max(0, min(at.BytesRead, at.BytesTotal-1)))
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *importProgress) end() {
 	if p.bar != nil {
 		_ = p.bar.Clear()

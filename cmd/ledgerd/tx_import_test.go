@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// A file whose lines cross shards is imported, exported, and told apart by what became of its
-// lines.
+// A file whose lines cross shards is imported and exported, and the export tells the outcomes of
+// its lines apart.
 func TestImportOverShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
@@ -23,7 +23,7 @@ func TestImportOverShards(t *testing.T) {
 	var file strings.Builder
 	fmt.Fprintln(&file,
 		`{"postings":[{"account":"mint","amount":-7},{"account":"holder-1","amount":7}]}`)
-	for i := 2; i <= 12; i++ { // each line spends all that the one before brought
+	for i := 2; i <= 12; i++ { // each line spends all that the line before brought
 		fmt.Fprintf(&file,
 			`{"postings":[{"account":"holder-%d","amount":-7},{"account":"holder-%d","amount":7}]}`+
 				"\n", i-1, i)
@@ -100,7 +100,7 @@ func TestImportOverShards(t *testing.T) {
 	}
 }
 
-// What waits for a shard is exported as that.
+// A transaction that waits for a shard is exported as waiting.
 func TestExportWaiting(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0), api.Options{})

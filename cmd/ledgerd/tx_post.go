@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// draft is a transaction as people write it, in a file.
+// draft is a transaction as users write it in a file.
 type draft struct {
 	Signer        string              `json:"signer"`
 	LastValid     uint64              `json:"last_valid"`
@@ -65,15 +65,16 @@ type txPostOptions struct {
 	out       string
 }
 
-// newTxPostCommand is ledgerd tx post.
+// newTxPostCommand returns the `ledgerd tx post` command.
 func newTxPostCommand() *cobra.Command {
 	var options txPostOptions
 	command := &cobra.Command{
 		Use:   "post [FILE]",
-		Short: "Submit a transaction of any form, signed by all that it takes from",
-		Long: `Submit a transaction of any form, signed by all that it takes from.
+		Short: "Submit a transaction of any form, signed by all organisations that give something",
+		Long: `Submit a transaction of any form, signed by all organisations that give something.
 
 Its parts come from a JSON file (- is the standard input), from --posting, or
+from both. The file needs nothing but "postings" or another part:
 from both. Nothing but "postings" or another part is needed in the file:
 
   {"postings":      [{"account": "acme:cash", "amount": "-25", "asset": "EUR"},
@@ -88,14 +89,16 @@ has to sign; the keyring needs the key of each. The first of them is the signer,
 whose number makes the transaction unique, unless --signer names another.
 
 With --out the signed transaction goes into a file and to no node; ledgerd tx
-submit sends it later, as often as you like: it happens once. (A node is asked
-for the ledger's name and a number all the same.) Where keys of others are
-missing, the file says so, and tx submit --sign adds them elsewhere.`,
+submit sends it later, as often as you like: it takes effect once. (The command
+still asks a node for the ledger's name and a number.) If keys of other
+organisations are missing, the file says so, and tx submit --sign adds them
+elsewhere.`,
 		Example: `  # An exchange between two organisations, all or nothing
   ledgerd tx post --posting acme:eur=-100:EUR --posting globex:eur=100:EUR \
                   --posting globex:usd=-108:USD --posting acme:usd=108:USD
 
-  echo '{"postings":[{"account":"acme:cash","amount":-5},{"account":"acme:vault","amount":5}]}' | ledgerd tx post -
+  echo '{"postings":[{"account":"acme:cash","amount":-5},{"account":"acme:vault","amount":5}]}' | \
+      ledgerd tx post -
 
   # Sign now, send later
   ledgerd tx post --posting acme:cash=-5 --posting acme:vault=5 --out payment.tx
@@ -162,7 +165,7 @@ func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
 	return o.post.post(command, signers, transaction)
 }
 
-// parseDraft reads a transaction's JSON strictly.
+// parseDraft parses a transaction in JSON. It refuses unknown fields.
 func parseDraft(content []byte) (draft, error) {
 	var parts draft
 	decoder := json.NewDecoder(bytes.NewReader(content))
@@ -178,8 +181,8 @@ func parseDraft(content []byte) (draft, error) {
 	return parts, nil
 }
 
-// parsePosting reads ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may have equal signs of its
-// own, an amount has none.
+// parsePosting parses ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may contain equal signs, an
+// amount may not.
 func parsePosting(text string) (draftPosting, error) {
 	at := strings.LastIndexByte(text, '=')
 	if at < 0 {
@@ -194,7 +197,7 @@ func parsePosting(text string) (draftPosting, error) {
 	return draftPosting{Account: text[:at], Amount: amount, Asset: asset}, nil
 }
 
-// transaction makes a transaction of its parts.
+// transaction makes a transaction from the parts.
 func (d *draft) transaction() (ledger.Transaction, error) {
 	made := ledger.Transaction{LastValid: ledger.Height(d.LastValid),
 		Signer: ledger.OrganisationName(d.Signer)}
@@ -251,7 +254,7 @@ func (d *draft) transaction() (ledger.Transaction, error) {
 	return made, nil
 }
 
-// signedReport is a signed transaction as --json shows it.
+// signedReport is a signed transaction as --json prints it.
 type signedReport struct {
 	ID       string   `json:"id"`
 	File     string   `json:"file"`
@@ -259,11 +262,11 @@ type signedReport struct {
 	Missing  []string `json:"missing_signatures"`
 }
 
-// nonceStreams bounds the nonce streams that signing ahead draws from: a ledger remembers each for
-// ever.
+// nonceStreams limits the nonce streams that signing ahead draws from. A ledger remembers each
+// stream for ever.
 const nonceStreams = 1 << 16
 
-// sign signs the transaction with the keys that the keyring has, and writes it to a file.
+// sign signs the transaction with the keys in the keyring, and writes it to a file.
 func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.OrganisationName,
 	transaction ledger.Transaction) error {
 	nodes, ctx, done, err := o.post.remote.connect(command.Context())
@@ -295,7 +298,7 @@ func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.Organisati
 	return report.write(command, o.post.json, bundle)
 }
 
-// completeTransaction gives a transaction its ledger and a nonce that nobody uses.
+// completeTransaction sets a transaction's ledger and an unused nonce.
 func completeTransaction(ctx context.Context, nodes *client.Client,
 	transaction *ledger.Transaction) error {
 	genesis, err := nodes.Genesis(ctx)
@@ -313,7 +316,7 @@ func completeTransaction(ctx context.Context, nodes *client.Client,
 	return transaction.Validate()
 }
 
-// signWithRing adds the signatures of those of the signers whose keys are in the keyring.
+// signWithRing adds the signatures of all signers whose keys are in the keyring.
 func signWithRing(bundle *ledger.Bundle, ring *client.Keyring,
 	signers []ledger.OrganisationName) (signedReport, error) {
 	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
@@ -342,7 +345,7 @@ func signWithRing(bundle *ledger.Bundle, ring *client.Keyring,
 	return report, nil
 }
 
-// write writes the bundle to the report's file and tells about it.
+// write writes the bundle to the report's file and prints the report.
 func (r *signedReport) write(command *cobra.Command, asJSON bool, bundle *ledger.Bundle) error {
 	if err := writeWhole(r.File, []byte(hex.EncodeToString(bundle.Encode())+"\n")); err != nil {
 		return err
@@ -358,7 +361,7 @@ func (r *signedReport) write(command *cobra.Command, asJSON bool, bundle *ledger
 	next := "submit it with `ledgerd tx submit " + r.File + "`"
 	if len(r.Missing) > 0 {
 		rows.add("missing", strings.Join(r.Missing, ", "))
-		next = "have it signed where that key is: `ledgerd tx submit " + r.File + " --sign`"
+		next = "sign it where the missing key is: `ledgerd tx submit " + r.File + " --sign`"
 	}
 	if err := rows.write(out); err != nil {
 		return err
@@ -367,7 +370,7 @@ func (r *signedReport) write(command *cobra.Command, asJSON bool, bundle *ledger
 	return err
 }
 
-// writeWhole makes a file appear whole or not at all.
+// writeWhole makes a file appear completely or not at all.
 func writeWhole(path string, content []byte) error {
 	draft, err := os.CreateTemp(filepath.Dir(path), ".ledgerd-*")
 	if err != nil {

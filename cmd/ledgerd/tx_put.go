@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// newTxPutCommand is ledgerd tx put.
+// newTxPutCommand returns the `ledgerd tx put` command.
 func newTxPutCommand() *cobra.Command {
 	var options postOptions
 	var file string
@@ -23,8 +23,8 @@ func newTxPutCommand() *cobra.Command {
 
 A record is a key with a value, which may be anything: a document's hash, a
 price, a state. Its key is written ORGANISATION:NAME, and the organisation signs
-each change of it. The value is the text after the key, or a file's content with
---file. Read it with ledgerd tx get.`,
+each change of it. The value is the text after the key, or with --file the content
+of a file. Read it with ledgerd tx get.`,
 		Example: `  ledgerd tx put acme:rates/eur 1.0832
   ledgerd tx put acme:contract-17 --file contract.pdf.sha256`,
 		Args: cobra.RangeArgs(1, 2),
@@ -54,24 +54,24 @@ each change of it. The value is the text after the key, or a file's content with
 	return command
 }
 
-// recordReport is a record as --json shows it.
+// recordReport is a record as --json prints it.
 type recordReport struct {
 	Key    string `json:"key"`
-	Value  string `json:"value,omitempty"`        // where it is text
-	Base64 string `json:"value_base64,omitempty"` // where it is not
+	Value  string `json:"value,omitempty"`        // if it is valid UTF-8
+	Base64 string `json:"value_base64,omitempty"` // otherwise
 	Height uint64 `json:"height"`
 }
 
-// newTxGetCommand is ledgerd tx get.
+// newTxGetCommand returns the `ledgerd tx get` command.
 func newTxGetCommand() *cobra.Command {
 	var remote remoteOptions
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Show the value of a record",
-		Long: `Show the value of a record, byte for byte, as ledgerd tx put has set it last.
-With --json, value is its text, or value_base64 what is no text, and height the
-block that set it.`,
+		Long: `Show the value of a record, byte for byte, as ledgerd tx put set it last. With
+--json, value holds a text, value_base64 any other value, and height the block
+that set it.`,
 		Example: `  ledgerd tx get acme:rates/eur
   ledgerd tx get acme:rates/eur --json`,
 		Args: cobra.ExactArgs(1),
@@ -122,10 +122,10 @@ func parseRecordKey(text string) (ledger.RecordKey, error) {
 	return key, nil
 }
 
-// inputMax bounds the files that commands read whole, in bytes.
+// inputMax limits the files that commands read whole, in bytes.
 const inputMax = 16 << 20
 
-// readFile reads a file whole; - is the standard input.
+// readFile reads a whole file; - is the standard input.
 func readFile(command *cobra.Command, path string) ([]byte, error) {
 	source := command.InOrStdin()
 	if path != "-" {
@@ -141,8 +141,8 @@ func readFile(command *cobra.Command, path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if len(content) > inputMax {
-		return nil, fmt.Errorf("%s has more than %d bytes, which is more than a transaction may "+
-			"have", path, inputMax)
+		return nil, fmt.Errorf("%s has more than %d bytes, the most that a transaction may have",
+			path, inputMax)
 	}
 	return content, nil
 }

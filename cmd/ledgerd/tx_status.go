@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// transactionReport is a transaction as ledgerd tx status --json shows it.
+// transactionReport is a transaction as ledgerd tx status --json prints it.
 type transactionReport struct {
 	statusReport
 	BlockHash   string               `json:"block_hash,omitempty"`
@@ -33,10 +33,10 @@ type transactionReport struct {
 	Note        any                  `json:"note,omitempty"`
 	Proof       *proofReport         `json:"proof,omitempty"`
 	Places      []placeReport        `json:"places,omitempty"`  // in a ledger of several shards
-	Verdict     *verdictReport       `json:"verdict,omitempty"` // what another shard said
+	Verdict     *verdictReport       `json:"verdict,omitempty"` // if it is another shard's verdict
 }
 
-// verdictReport is what a shard said of a transaction, as an entry of another shard's chain.
+// verdictReport is a shard's verdict about a transaction, as an entry of another shard's chain.
 type verdictReport struct {
 	Transaction string `json:"transaction"`
 	Shard       uint32 `json:"shard"`
@@ -48,7 +48,7 @@ type placeReport struct {
 	Shard         uint32   `json:"shard"`
 	State         string   `json:"state"` // settled, refused, waiting, passed, absent or unanswered
 	Home          bool     `json:"home"`  // the signer's home, which decides
-	Entry         bool     `json:"entry"` // where it entered the tree
+	Entry         bool     `json:"entry"` // its entry into the tree
 	Height        uint64   `json:"height,omitempty"`
 	Index         uint32   `json:"index,omitempty"`
 	BlockHash     string   `json:"block_hash,omitempty"`
@@ -67,7 +67,7 @@ type recordChangeReport struct {
 	Bytes int    `json:"bytes"`
 }
 
-// proofReport is what the check of a proof found.
+// proofReport is the result of checking a proof.
 type proofReport struct {
 	Verified  bool     `json:"verified"`
 	BlockHash string   `json:"block_hash"`
@@ -84,35 +84,35 @@ type txStatusOptions struct {
 	json   bool
 }
 
-// newTxStatusCommand is ledgerd tx status.
+// newTxStatusCommand returns the `ledgerd tx status` command.
 func newTxStatusCommand() *cobra.Command {
 	var options txStatusOptions
 	command := &cobra.Command{
 		Use:   "status ID",
-		Short: "Show what became of a transaction, and prove it",
-		Long: `Show what became of a transaction, and prove it.
+		Short: "Show the outcome of a transaction, and prove it",
+		Long: `Show the outcome of a transaction, and prove it.
 
-Without --wait the answer is what the node knows now; with it, the command
-answers when the transaction has come that far, failed or expired. The exit
-status is 1 for a transaction that failed, expired or is not known.
+Without --wait the command shows the state that the node knows now; with it, the
+command waits until the transaction has reached that level, failed or expired. The
+exit status is 1 for a transaction that failed, expired or is not known.
 
 With --proof the node has to prove that the transaction is in its block with
-this result and these signatures. The proof is checked here: all that has to be
-believed is the hash of the block, so each node of --node is asked whether it
+this result and these signatures. The command checks the proof. Only the hash of
+the block has to be trusted, so the command asks each node of --node whether it
 has this block. --out keeps the proof in a file.
 
 In a ledger of several shards a transaction may concern several of them: it takes
-effect in all or in none, and its state is that of the signer's home. Below it
-stands what each chain has of it:
+effect in all or in none, and its state is that of the signer's home. The command
+also shows the state in each chain:
 
   settled     it took effect
   refused     it changed nothing: the shard, or another, refused its part
-  waiting     its part is set aside until the other shards' verdicts are there
+  waiting     its part is set aside until the other shards' verdicts arrive
   passed      it was only passed on to the shards below
   absent      it is not there yet
   unanswered  no node of that shard answers
 
-VERDICT is what the shard says of its own part, SETTLED the block in which its
+VERDICT is the shard's verdict about its own part, SETTLED the block in which its
 wait ended, STREAM its number in the stream of the shard above.`,
 		Example: `  ledgerd tx status 6a0c9f… --wait durable
   ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082
@@ -235,7 +235,7 @@ func placeLevel(place *ledgerdv1.ShardPlace) string {
 	return levelName(place.GetLevel())
 }
 
-// writePlaces shows where a transaction is in the tree.
+// writePlaces prints where a transaction is in the tree.
 func (r *transactionReport) writePlaces(out io.Writer) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 	return rows.write(out)
 }
 
-// colourOfPlace is the colour of a transaction's state in one shard.
+// colourOfPlace returns the colour of a transaction's state in one shard.
 func colourOfPlace(state string) string {
 	switch state {
 	case "settled":
@@ -356,7 +356,7 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	return postings.write(out)
 }
 
-// check fetches a proof, checks it, and asks every node named for its block.
+// check fetches a proof, checks it, and asks every node that the user named for its block.
 func (o *txStatusOptions) check(
 	ctx context.Context, nodes *client.Client, id ledger.Hash, change *changeReport,
 ) (*proofReport, error) {
@@ -374,8 +374,8 @@ func (o *txStatusOptions) check(
 			nodes.Current(), err)
 	}
 	if proof.ID != id {
-		return nil, fmt.Errorf("the proof of %s is one of another transaction, do not trust "+
-			"this node", nodes.Current())
+		return nil, fmt.Errorf("the proof of %s is for another transaction, do not trust this node",
+			nodes.Current())
 	}
 	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String()}
 	for _, signature := range proof.Signatures {
@@ -399,7 +399,7 @@ func (o *txStatusOptions) check(
 	return report, nil
 }
 
-// confirm asks one node whether it has a block at a height of a shard's chain.
+// confirm asks one node whether it has this block at a height of a shard's chain.
 func confirm(ctx context.Context, address string, shard uint32, height ledger.Height,
 	hash ledger.Hash) error {
 	node, err := client.New([]string{address}, client.Options{})
@@ -414,8 +414,9 @@ func confirm(ctx context.Context, address string, shard uint32, height ledger.He
 		return fmt.Errorf("asking %s for block %d: %w", address, height, err)
 	}
 	if !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]) {
-		return fmt.Errorf("%s has another block at height %d than the proof: do not trust one "+
-			"of these nodes, run `ledgerd verify` on their folders", address, height)
+		return fmt.Errorf("%s has another block at height %d than the proof: do not trust "+
+			"either of these nodes before `ledgerd verify` has checked their folders", address,
+			height)
 	}
 	return nil
 }

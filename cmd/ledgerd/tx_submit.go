@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// newTxSubmitCommand is ledgerd tx submit.
+// newTxSubmitCommand returns the `ledgerd tx submit` command.
 func newTxSubmitCommand() *cobra.Command {
 	var options postOptions
 	var sign bool
@@ -24,12 +24,12 @@ func newTxSubmitCommand() *cobra.Command {
 		Long: `Submit a transaction that was signed before, with ledgerd tx post --out.
 
 The file (- is the standard input) has the transactions and their signatures, in
-hex or as bytes. Submitting the same file again, to any node, is safe: what it
-says happens once, and the answer is the same.
+hex or as bytes. Submitting the same file again, to any node, is safe: it takes
+effect once, and the answer is the same.
 
-With --sign, signatures that are missing are added first, with the keys that the
-keyring has. If some are still missing after that, the file is written anew for
-the next one to sign, and nothing is submitted.`,
+With --sign, missing signatures are added first, with the keys in the keyring. If
+some are still missing after that, the command rewrites the file for the next
+signer and submits nothing.`,
 		Example: `  ledgerd tx post --posting acme:cash=-5 --posting acme:vault=5 --out payment.tx
   ledgerd tx submit payment.tx --wait ordered
 
@@ -51,7 +51,7 @@ the next one to sign, and nothing is submitted.`,
 			}
 			if sign {
 				if arguments[0] == "-" {
-					return usagef("--sign needs a file that it may write anew: name one")
+					return usagef("--sign needs a file that it can rewrite: name one")
 				}
 				complete, err := options.addSignatures(command, bundle, arguments[0])
 				if err != nil || !complete {
@@ -87,7 +87,7 @@ the next one to sign, and nothing is submitted.`,
 	return command
 }
 
-// writeStatuses shows the states of a bundle's transactions, and fails where one of them has.
+// writeStatuses prints the states of a bundle's transactions. It fails if one of them failed.
 func writeStatuses(command *cobra.Command, asJSON bool, reports []statusReport) error {
 	var failure error
 	rows := table{header: []string{"TRANSACTION", "STATE", "REASON"}}
@@ -104,7 +104,7 @@ func writeStatuses(command *cobra.Command, asJSON bool, reports []statusReport) 
 	return errors.Join(rows.write(command.OutOrStdout()), failure)
 }
 
-// parseBundle reads a signed bundle, in hex or as bytes.
+// parseBundle parses a signed bundle, in hex or as bytes.
 func parseBundle(content []byte) (*ledger.Bundle, error) {
 	encoded, err := hex.DecodeString(string(bytes.TrimSpace(content)))
 	if err != nil {
@@ -118,8 +118,8 @@ func parseBundle(content []byte) (*ledger.Bundle, error) {
 	return bundle, nil
 }
 
-// addSignatures signs a bundle with the keys of the keyring. It tells whether all signatures are
-// there; else it has written the file anew.
+// addSignatures signs a bundle with the keys in the keyring. It reports whether all signatures are
+// there now. If not, it rewrites the file.
 func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundle,
 	path string) (complete bool, err error) {
 	ring, err := o.keys.open()
@@ -144,7 +144,7 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 	}
 	if len(bundle.Signatures()) == before {
 		return false,
-			fmt.Errorf("the keyring %s has none of the keys that are missing: those of %s",
+			fmt.Errorf("the keyring %s has none of the missing keys: those of %s",
 				ring.Folder(), strings.Join(report.Missing, ", "))
 	}
 	report.File = path

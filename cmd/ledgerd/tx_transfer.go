@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// newTxTransferCommand is ledgerd tx transfer.
+// newTxTransferCommand returns the `ledgerd tx transfer` command.
 func newTxTransferCommand() *cobra.Command {
 	var options postOptions
 	var from, to, amount, asset, note string
@@ -16,25 +16,25 @@ func newTxTransferCommand() *cobra.Command {
 		Long: `Move an amount from one account to another.
 
 Accounts are written ORGANISATION:NAME. The organisation of the account that
-gives signs, with its key in the keyring. The amount is a whole number: keep
-cents where you need cents. Without an asset it is "unit". An account whose
-balance would fall below zero makes the transfer fail, unless it is an issuer
+gives signs, with its key in the keyring. The amount is a whole number: use cents
+as the unit if you need cents. Without an asset it is "unit". If the balance of an
+account would fall below zero, the transfer fails, unless the account is an issuer
 (ledgerd account open --issuer).
 
 The command answers when the transfer is on the disks of a majority of the
-nodes, or earlier with --wait. If it is interrupted before, ask with ledgerd tx
-status what became of it; calling it again makes a second transfer.`,
+nodes, or earlier with --wait. If it is interrupted before, ask ledgerd tx status
+for the outcome; running it again makes a second transfer.`,
 		Example: `  ledgerd tx transfer acme:mint acme:cash 100
   ledgerd tx transfer acme:cash globex:cash 25 EUR --note "invoice 7"
 
-  # The same with flags, and no longer a wait than for its place in the order
+  # The same with flags, waiting only for its place in the order
   ledgerd tx transfer --from acme:cash --to globex:cash --amount 25 --asset EUR --wait ordered`,
 		Args: cobra.MaximumNArgs(4),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			for i, value := range arguments {
 				flag := []string{"from", "to", "amount", "asset"}[i]
 				if command.Flags().Changed(flag) {
-					return usagef("%q is given for what --%s says as well: leave one out", value,
+					return usagef("%q is given, but --%s says it as well: leave one out", value,
 						flag)
 				}
 				*[]*string{&from, &to, &amount, &asset}[i] = value
@@ -64,7 +64,7 @@ status what became of it; calling it again makes a second transfer.`,
 	return command
 }
 
-// transfer makes the transaction, from text.
+// transfer makes the transaction from text.
 func transfer(from, to, amount, asset string) (ledger.Transaction, error) {
 	giver, err := parseAccount(from)
 	if err != nil {

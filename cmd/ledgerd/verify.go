@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// verifyReport is what ledgerd verify --json prints. Height and hash are those of the head, where
-// all is well.
+// verifyReport is what ledgerd verify --json prints. Height and Hash are those of the head if the
+// store is intact.
 type verifyReport struct {
 	OK            bool           `json:"ok"`
 	Height        ledger.Height  `json:"height"`
@@ -28,7 +28,7 @@ type verifyReport struct {
 	Reason        string         `json:"reason"`
 }
 
-// newVerifyCommand is ledgerd verify.
+// newVerifyCommand returns the `ledgerd verify` command.
 func newVerifyCommand() *cobra.Command {
 	var dir string
 	var asJSON bool
@@ -39,12 +39,12 @@ func newVerifyCommand() *cobra.Command {
 the chain that they make, every signature, every result by executing all
 transactions once more, the balances and the indexes.
 
-The node must not be running. The exit status is 1 if anything is wrong, and
-the first bad block is told. The keys of --json:
+The node must not be running. The exit status is 1 if anything is wrong; the
+command then shows the first bad block. The keys of --json:
 
   ok               whether all is well
-  height, hash     the head, where all is well
-  transactions     of all blocks
+  height, hash     the head, if all is well
+  transactions     number of transactions in all blocks
   first_bad_block  the height of the first block that is not right, or null
   reason           what is not right`,
 		Example: `  ledgerd verify --home net/node-0`,
@@ -84,8 +84,8 @@ the first bad block is told. The keys of --json:
 	return command
 }
 
-// hasData refuses the home of a node that never ran: an empty store would be made there, and found
-// to be in order.
+// hasData refuses the home of a node that never ran. Otherwise verify would make an empty store
+// there, and find it in order.
 func hasData(h *home.Home) error {
 	entries, err := os.ReadDir(h.Data())
 	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool {
@@ -98,7 +98,7 @@ func hasData(h *home.Home) error {
 	return err
 }
 
-// tellDamage shows where a store is damaged, and returns that as a reportedError.
+// tellDamage prints where a store is damaged, and returns the damage as a reportedError.
 func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON bool) error {
 	next := fmt.Sprintf("move %s away and start the node again: it fetches the chain from the "+
 		"others", h.Data())
@@ -118,25 +118,25 @@ func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON b
 	return reported
 }
 
-// storeOptions are those with which the node itself opens its store.
+// storeOptions returns the options with which the node itself opens its store.
 func storeOptions(h *home.Home) store.Options {
 	return store.Options{ReserveBytes: h.Config.Store.ReserveBytes}
 }
 
-// explainStore adds what to do to an error of a store.
+// explainStore adds advice to an error of a store.
 func explainStore(h *home.Home, err error) error {
 	switch {
 	case errors.Is(err, store.ErrLocked):
-		return fmt.Errorf("%w: the node of %s is running; stop it first", err, h.Dir)
+		return fmt.Errorf("%w: the node in %s is running; stop it first", err, h.Dir)
 	case errors.Is(err, store.ErrForeign):
 		return fmt.Errorf("%w: %s does not hold the chain of %s", err, h.Data(), home.GenesisFile)
 	case errors.Is(err, store.ErrDamaged):
-		return fmt.Errorf("%w\n`ledgerd verify --home %s` says more", err, h.Dir)
+		return fmt.Errorf("%w\n`ledgerd verify --home %s` shows more", err, h.Dir)
 	}
 	return err
 }
 
-// verifyProgress draws a bar where it goes to a terminal; end takes it away.
+// verifyProgress returns functions that draw a bar and remove it, if the output is a terminal.
 func verifyProgress(to io.Writer) (progress func(height, head ledger.Height), end func()) {
 	if !isTerminal(to) {
 		return nil, func() {}
@@ -149,11 +149,11 @@ func verifyProgress(to io.Writer) (progress func(height, head ledger.Height), en
 				progressbar.OptionShowCount(), progressbar.OptionThrottle(250*time.Millisecond),
 				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
 		}
-		_ = bar.Set64(int64(height)) // a bar that cannot be drawn is no reason to stop
+		_ = bar.Set64(int64(height)) // go on even if the bar cannot be drawn
 	}
 	return progress, func() {
 		if bar != nil {
-			_ = bar.Finish() // the same
+			_ = bar.Finish() // as above
 		}
 	}
 }

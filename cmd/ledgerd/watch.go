@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// watchOptions are the flags of a command that shows how something does, once or again and again.
+// watchOptions are the flags of a command that shows a condition, once or repeatedly.
 type watchOptions struct {
 	remote remoteOptions
 	watch  bool
@@ -19,7 +19,7 @@ type watchOptions struct {
 	json   bool
 }
 
-// report is what such a command shows: in words, or as JSON by its fields.
+// report is what such a command prints: as text with write, or as JSON by its fields.
 type report interface {
 	write(out io.Writer) error
 }
@@ -32,7 +32,7 @@ func (o *watchOptions) bind(command *cobra.Command) {
 	addJSONFlag(command, &o.json)
 }
 
-// run shows what ask answers.
+// run prints the report that ask returns, once or repeatedly.
 func (o *watchOptions) run(command *cobra.Command,
 	ask func(context.Context, *client.Client) (report, error)) error {
 	if o.every < 100*time.Millisecond {
@@ -75,8 +75,8 @@ func (o *watchOptions) run(command *cobra.Command,
 	}
 }
 
-// showAgain shows a report, or why there is none: a node that is away for a while does not end the
-// watch.
+// showAgain prints a report, or the reason why there is none. A node that does not answer for a
+// while does not end the watch.
 func (o *watchOptions) showAgain(out io.Writer, shown report, failed error) error {
 	if o.json {
 		if failed != nil {

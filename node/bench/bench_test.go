@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// patience is for how long a run is measured at most.
+// patience limits the length of a run.
 const patience = 20 * time.Second
 
 func parameters(kind fabric.Kind) Parameters {
@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			p := parameters(kind)
 			result, err := Run(t.Context(), p, []string{os.Args[0]}, quiet())
-			// a busy machine
+			// Measure for longer on a busy machine.
 			for err != nil && strings.Contains(err.Error(), "measure for longer") &&
 				p.For < patience {
 				p.For *= 4
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 				result.ComparedRound == 0 {
 				t.Errorf("%+v", result)
 			}
-			// A message of 128 bytes, behind a header of 32, travels to each of two servers once.
+			// A message of 128 bytes, after a header of 32, travels to each of two servers once.
 			if result.WireBytesPerByte < 2 || result.WireBytesPerByte > 4 {
 				t.Errorf("%v bytes on lanes a byte", result.WireBytesPerByte)
 			}
@@ -120,8 +120,8 @@ func TestServeRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Two servers that delivered the same rounds but one byte of one payload are told apart, at
-// whatever rounds they ended.
+// Two servers whose rounds differ in one byte of one payload are told apart, at whatever rounds
+// they ended.
 func TestCompareFindsADifference(t *testing.T) {
 	t.Parallel()
 	deliver := func(rounds int, change int) report {

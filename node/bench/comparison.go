@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// What fabrics are compared with.
+// The columns that fabrics are compared with.
 const (
 	BesideTCP    = "tcp"    // a plain TCP connection over loopback, both ends in this process
 	BesideMemcpy = "memcpy" // copy within this process
@@ -25,48 +25,48 @@ const (
 	UnitBytes        = "bytes/s"
 )
 
-// FabricTargetsMax is to how many hosts a comparison writes at once, one host less than it needs of
-// each fabric.
+// FabricTargetsMax is the number of hosts that a comparison writes to at once. It needs one host
+// more of each fabric.
 const FabricTargetsMax = 8
 
-// FabricHosts are hosts of one fabric, all in this process and members of each other: the first
-// sends, writes and reads; the others, FabricTargetsMax of them, get that.
+// FabricHosts are hosts of one fabric. All are in this process and members of each other. The first
+// host sends, writes and reads. The others, FabricTargetsMax of them, are its targets.
 type FabricHosts struct {
 	Kind  fabric.Kind
 	Hosts []rdmanet.Host
 }
 
-// FabricComparison is what fabrics do, beside what this machine's TCP and memory do, taken in turns
-// in one run.
+// FabricComparison holds the figures of fabrics beside those of this machine's TCP and memory. All
+// are measured in turns in one run.
 type FabricComparison struct {
-	// Columns are the names of what was measured, in order: BesideTCP, BesideMemcpy and kinds of
+	// Columns are the names of the measured columns, in order: BesideTCP, BesideMemcpy and kinds of
 	// fabrics.
 	Columns []string    `json:"columns"`
 	Rows    []FabricRow `json:"rows"`
-	// Rounds is how often each figure was taken; the median of them stands here.
+	// Rounds is how often each figure was measured. The result holds the median.
 	Rounds  int     `json:"rounds"`
 	Seconds float64 `json:"seconds"`
 }
 
-// FabricRow is one thing that was measured.
+// FabricRow is one measured property.
 type FabricRow struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
 	Unit  string `json:"unit"`
-	// Figures are by column; there is none where a column has no such thing.
+	// Figures holds the figures by column. A column without this property has none.
 	Figures map[string]FabricFigure `json:"figures"`
 }
 
 // FabricFigure is a measured value in the row's unit.
 type FabricFigure struct {
 	Value float64 `json:"value"`
-	// Beside names the column that it is compared with, empty for none, and Ratio is Value divided
-	// by that column's.
+	// Beside names the column that the figure is compared with, or is empty. Ratio is Value divided
+	// by that column's value.
 	Beside string  `json:"beside,omitempty"`
 	Ratio  float64 `json:"ratio,omitempty"`
 }
 
-// Names of rows. Those of targets are made by targetsRow.
+// Names of rows. targetsRow makes the names of the rows for several targets.
 const (
 	rowRoundTrip = "lane_round_trip_64"
 	rowFrames    = "lane_frames_64"
@@ -91,7 +91,7 @@ func targetsRow(targets int, together bool) string {
 	return "targets_" + strconv.Itoa(targets) + "_one_by_one"
 }
 
-// comparisonRows are all rows in order, without figures.
+// comparisonRows returns all rows in order, without figures.
 func comparisonRows() []FabricRow {
 	rows := []FabricRow{
 		{Name: rowRoundTrip, Unit: UnitMicroseconds, About: "lane, 64 bytes there and back"},
@@ -128,24 +128,25 @@ func comparisonRows() []FabricRow {
 	)
 }
 
-// comparisonRounds is how often each figure is taken.
+// comparisonRounds is how often each figure is measured.
 const comparisonRounds = 5
 
-// measurement takes one figure for about as long as told.
+// measurement measures one figure, for about the duration of slice.
 type measurement func(ctx context.Context, slice time.Duration) (float64, error)
 
-// comparisonColumn measures what it has a measurement for.
+// comparisonColumn measures the rows that it has a measurement for.
 type comparisonColumn struct {
 	name string
-	// the column that its figures are compared with where that has them, empty for none
+	// beside is the column that its figures are compared with, for the rows that both have; may be
+	// empty.
 	beside string
 	rows   map[string]measurement
 	end    func() error
 }
 
-// CompareFabrics measures fabrics beside this machine's TCP and memory, for about as long as told.
-// All take turns of some milliseconds, so that what else the machine does hits all of them. The
-// hosts remain the caller's, and can be compared once.
+// CompareFabrics measures fabrics beside this machine's TCP and memory, for about the given time.
+// All columns take turns of some milliseconds, so that other load on the machine affects all of
+// them. The hosts remain the caller's, and can be compared only once.
 func CompareFabrics(ctx context.Context, fabrics []FabricHosts,
 	measured time.Duration) (result FabricComparison, err error) {
 	if measured <= 0 {
@@ -183,8 +184,8 @@ func CompareFabrics(ctx context.Context, fabrics []FabricHosts,
 			}
 		}
 	}
-	// A round comes before, which is shorter and not counted: connections' windows grow, and memory
-	// gets its pages.
+	// A shorter round comes first and is not counted. In it, connections grow their windows, and
+	// memory gets its pages.
 	slice := measured * 4 / time.Duration(measurements*(4*comparisonRounds+1))
 	for i := range rows {
 		if err := compareRow(ctx, &rows[i], columns, slice); err != nil {
@@ -195,7 +196,7 @@ func CompareFabrics(ctx context.Context, fabrics []FabricHosts,
 	return result, nil
 }
 
-// compareRow takes one row's figures.
+// compareRow measures one row's figures.
 func compareRow(ctx context.Context, row *FabricRow, columns []*comparisonColumn,
 	slice time.Duration) error {
 	values := map[string][]float64{}

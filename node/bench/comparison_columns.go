@@ -15,20 +15,20 @@ import (
 
 const (
 	hugeBytes = 1 << 20
-	// hugeTogether is how many writes or reads of hugeBytes are outstanding, smallOutstanding of
-	// smallBytes.
+	// hugeTogether is the number of outstanding writes or reads of hugeBytes. smallOutstanding is
+	// the same for smallBytes.
 	hugeTogether     = 2
 	smallOutstanding = 256
-	// comparedBytes is the size of the region that is written and read in bulk, and of the memory
-	// that bulk comes from.
+	// comparedBytes is the size of the region for bulk writes and reads, and of the local memory
+	// for them.
 	comparedBytes  = hugeTogether * hugeBytes
 	comparedRegion = "compare"
 )
 
-// touched gives memory that is not one page of zeros.
+// touched returns memory that is not one shared page of zeros.
 func touched(size int) []byte { return bytes.Repeat([]byte{1}, size) }
 
-// newTCPColumn measures one connection for pings and one for bulk.
+// newTCPColumn measures one connection with pings and one with bulk data.
 func newTCPColumn(ctx context.Context) (*comparisonColumn, error) {
 	near, far, endPings, err := connectionPair(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func newTCPColumn(ctx context.Context) (*comparisonColumn, error) {
 		end: func() error {
 			endPings()
 			endBulk()
-			for range received { // until the reader has noticed
+			for range received { // until the reader has ended
 			}
 			<-echoed
 			<-drained
@@ -94,7 +94,7 @@ func newTCPColumn(ctx context.Context) (*comparisonColumn, error) {
 	}, nil
 }
 
-// tcpPings gives the median round trip in microseconds.
+// tcpPings returns the median round trip in microseconds.
 func tcpPings(ctx context.Context, conn net.Conn, slice time.Duration) (float64, error) {
 	buffer := make([]byte, smallBytes)
 	return medianOf(slice, func() error {
@@ -108,8 +108,8 @@ func tcpPings(ctx context.Context, conn net.Conn, slice time.Duration) (float64,
 	})
 }
 
-// tcpBulk gives the bytes a second that arrive with writes of that size from one place after the
-// other.
+// tcpBulk returns the bytes a second that arrive with writes of the given size, which take their
+// data from one place of source after the other.
 func tcpBulk(ctx context.Context, conn net.Conn, received <-chan int, source []byte, size int,
 	slice time.Duration) (float64, error) {
 	begun := time.Now()
@@ -138,7 +138,7 @@ func tcpBulk(ctx context.Context, conn net.Conn, received <-chan int, source []b
 	return float64(sent) / time.Since(begun).Seconds(), nil
 }
 
-// newMemcpyColumn measures copies between as many places as regions are written from and to.
+// newMemcpyColumn measures copies, between as many places as the writes to regions use.
 func newMemcpyColumn() *comparisonColumn {
 	from, to := touched(comparedBytes), touched(comparedBytes)
 	bulk := func(size, places int) measurement {
@@ -160,7 +160,7 @@ func newMemcpyColumn() *comparisonColumn {
 	}
 }
 
-// medianOf does something again and again, once at least, and gives the median time of it in
+// medianOf calls once repeatedly, at least one time. It returns the median time of a call in
 // microseconds.
 func medianOf(slice time.Duration, once func() error) (float64, error) {
 	var latency Histogram

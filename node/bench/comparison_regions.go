@@ -9,19 +9,19 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// comparedRegions is one host's access to regions of others.
+// comparedRegions is one host's access to regions of other hosts.
 type comparedRegions struct {
 	host        rdmanet.RegionHost
 	owners      []rdmanet.RegionHost
 	regions     []rdmanet.Region
 	attachments []rdmanet.Attachment
 	queue       rdmanet.Queue
-	local       []byte // what is written, and where what is read is put
+	local       []byte // the source of writes and the target of reads
 	completions []rdmanet.Completion
 }
 
-// newComparedRegions gives the first host access to a region of each of the others. Only the first
-// of those is large enough for bulk.
+// newComparedRegions gives the first host access to a region of each other host. Only the first of
+// these regions is large enough for bulk.
 func newComparedRegions(ctx context.Context, hosts []rdmanet.Host) (r *comparedRegions, err error) {
 	r = &comparedRegions{local: touched(comparedBytes),
 		completions: make([]rdmanet.Completion, smallOutstanding)}
@@ -78,7 +78,7 @@ func (r *comparedRegions) end() (err error) {
 	return err
 }
 
-// measure adds what regions can be measured for.
+// measure adds the measurements of regions to rows.
 func (r *comparedRegions) measure(rows map[string]measurement) {
 	for _, each := range []struct {
 		kind                       rdmanet.OperationKind
@@ -89,7 +89,7 @@ func (r *comparedRegions) measure(rows map[string]measurement) {
 	} {
 		one := rdmanet.Operation{Kind: each.kind, Bytes: r.local[:smallBytes]}
 		rows[each.latency] = func(ctx context.Context, slice time.Duration) (float64, error) {
-			one.To = r.attachments[0] // another one once it was revoked
+			one.To = r.attachments[0] // another attachment after a revocation
 			return medianOf(slice, func() error { return r.do(ctx, one) })
 		}
 		rows[each.rate] = r.streamOf(each.kind, smallBytes, smallOutstanding, framesTogether, 1)
@@ -132,8 +132,8 @@ func (r *comparedRegions) take(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// streamOf keeps so many operations outstanding, each at a place of its own, and posts some
-// together. It gives the operations that completed in a second, times weight.
+// streamOf keeps the given number of operations outstanding, each at a place of its own, and posts
+// together of them in one call. It returns the operations completed in a second, times weight.
 func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding, together int,
 	weight float64) measurement {
 	batch := make([]rdmanet.Operation, together)
@@ -166,8 +166,8 @@ func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding
 	}
 }
 
-// targets gives how long it takes until 64 bytes have landed at so many owners, awaited one by one
-// or together.
+// targets returns the time until 64 bytes have landed at count owners, awaited one by one or
+// together.
 func (r *comparedRegions) targets(count int, together bool) measurement {
 	batch := make([]rdmanet.Operation, count)
 	return func(ctx context.Context, slice time.Duration) (float64, error) {
@@ -189,8 +189,8 @@ func (r *comparedRegions) targets(count int, together bool) measurement {
 	}
 }
 
-// permission gives how long it takes to revoke an attachment that works, or how long from then on
-// until the peer, granted access anew, has written.
+// permission returns the time to revoke a working attachment, or the time from then on until the
+// peer has access again and has written.
 func (r *comparedRegions) permission(revoking bool) measurement {
 	return func(ctx context.Context, slice time.Duration) (float64, error) {
 		var revoke, regrant Histogram

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// memoryHosts opens hosts of one network, which end with the test.
+// memoryHosts opens hosts of one network, which close with the test.
 func memoryHosts(t *testing.T, count int) (hosts []rdmanet.Host) {
 	t.Helper()
 	network := memory.NewNetwork()
@@ -75,7 +75,7 @@ func TestCompareFabricsRefuses(t *testing.T) {
 	if _, err := CompareFabrics(ctx, nil, time.Hour); err == nil {
 		t.Error("cancelled, it ends without an error")
 	}
-	// A host that goes away in the middle is an error, and nothing hangs.
+	// A host that closes in the middle is an error, and nothing hangs.
 	hosts := memoryHosts(t, FabricTargetsMax+1)
 	time.AfterFunc(50*time.Millisecond, func() { _ = hosts[1].Close(context.Background()) })
 	if _, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory, Hosts: hosts}},
@@ -84,8 +84,8 @@ func TestCompareFabricsRefuses(t *testing.T) {
 	}
 }
 
-// The figure is the median of the rounds after the first, and its ratio that to the median of the
-// column beside.
+// The figure is the median of the rounds after the first. Its ratio is to the median of the column
+// beside it.
 func TestComparedRowIsOfMedians(t *testing.T) {
 	t.Parallel()
 	taking := func(values ...float64) measurement {

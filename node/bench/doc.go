@@ -1,56 +1,67 @@
-// Package bench measures the engines as the product runs them: the production round driver over a
-// fabric, with nothing but the ledger left out.
+// Package bench measures the engines as the product runs them: with the production round driver
+// over a fabric. Only the ledger is left out.
 //
-// Every server A-broadcasts a batch of Batch requests of Size bytes as soon as its engine lets it,
-// round after round, and every server's Sink takes note of what is A-delivered. With the memory
-// fabric all servers live in this process; with any other each is a process of its own (see
-// [Serve]), on 127.0.0.1, and talks to the one that measures over its standard input and output.
+// Every server A-broadcasts a batch of Batch requests of Size bytes as soon as its engine allows
+// it, round after round. Every server's Sink records the A-deliveries. With the memory fabric, all
+// servers live in this process. With any other fabric, each server is a process of its own (see
+// [Serve]), on 127.0.0.1, and talks to the measuring process over its standard input and output.
 //
 // # What the figures mean
 //
-//   - RequestsPerSecond: A-delivered requests, of all servers, in one second at server 0: the
-//     agreed throughput.
+//   - RequestsPerSecond: requests of all servers that server 0 A-delivers in one second: the agreed
+//     throughput.
 //   - GbitPerSecond: the same in 1e9 payload bits.
 //   - LatencyP50 and P99: from a batch's A-broadcast at a server to its A-delivery at that server,
 //     over all servers.
 //   - CPUSeconds: user and system time of all processes with servers, within the measured window.
-//   - WireBytesPerByte: bytes that all servers put on lanes, engine headers included and the
-//     fabric's excluded, per payload byte agreed, from the start of the rounds to their end;
-//     messages that were under way at the end make it look larger in runs of few rounds.
+//   - WireBytesPerByte: bytes that all servers put on lanes, per payload byte agreed, from the
+//     start of the rounds to their end. It includes the headers of engines and excludes the
+//     fabric's. Messages that were under way at the end make it larger in runs of few rounds.
 //
-// A warm-up comes before the window; it is not measured, but it is checked.
+// A warm-up comes before the window. It is not measured, but it is checked.
 //
 // # What is checked
 //
-// Every server keeps a running hash over all that it A-delivered since its start: round, who was
-// removed, origins, payload bytes. At the end the servers' hashes at the last round that all of
-// them have delivered must be equal, or the run is an error ([ErrDiverged]).
+// Every server keeps a running hash over its A-deliveries since its start: round, removed servers,
+// origins, payload bytes. At the end, the run compares the servers' hashes at the last round that
+// all of them have delivered. If they differ, the run fails with [ErrDiverged].
 //
 // # Atomic multicast
 //
-// [RunMulticast] measures atomic multicast to some of several groups: package tram/replica, or
-// AllConcur+ in each group with package tram's relay behind it and package tram/stream between the
-// groups. All replicas are in this process, over any fabric, each driven by a goroutine of its own
-// at least. Clients keep a number of messages under way. Of tram/replica they write into the
-// replicas' memory; of the leaderless form each sits beside one member of each group, as the
-// clients of a node do, so its way there costs nothing. The figures are like those above, with
-// these differences: a request is a message that was delivered in all its destinations; the latency
-// is from a client's A-multicast until in each destination some replica A-delivered the message;
-// the processor time is that of the clients, too. Leaders can be taken away meanwhile. Then the
-// longest time without a delivery in a group concerned stands beside that of the intervals before,
-// in which nobody was. At the end, all live replicas of a group must have delivered the same in the
-// same order, and as much as was multicast to the group. That the order is consistent between
-// groups is what sim/multicast checks.
+// [RunMulticast] measures atomic multicast to some of several groups. It runs package tram/replica,
+// or AllConcur+ in each group with package tram's relay behind it and package tram/stream between
+// the groups. All replicas are in this process, over any fabric, each with at least one goroutine
+// of its own. Clients keep a number of messages under way. The clients of tram/replica write into
+// the replicas' memory. A client of the leaderless form sits beside one member of each group, as
+// the clients of a node do, so its way to the member costs nothing.
+//
+// The figures are like those above, with these differences:
+//
+//   - A request is a message that was delivered in all its destinations.
+//   - The latency is from a client's A-multicast until some replica of each destination has
+//     A-delivered the message.
+//   - The processor time includes the clients'.
+//
+// Leaders can be taken away during the run. Then the result compares the longest time without a
+// delivery in an affected group with the same time in the undisturbed intervals before. At the end,
+// all live replicas of a group must have delivered the same messages in the same order, and as many
+// as were multicast to the group. sim/multicast checks that the order is consistent between groups.
 //
 // # The whole ledger
 //
-// [RunLedger] measures what clients get: signed transactions, ordered, executed and stored by nodes
-// as users run them, each a process with a store of its own (or all in this process, over the
-// memory fabric). Clients wait for each bundle's acknowledgement before they make the next. The
-// figures are like those above, with these differences: a request is a transaction that was
-// acknowledged, its bytes are the signed bundle's; the latency is that of a bundle, from before the
-// call to after the answer; the processor time is that of the nodes without the clients, but with
-// them where the nodes are in this process; the bytes on lanes are those of the engines, as the
-// nodes tell them. At the end all nodes' blocks are compared, and the chain must have whatever was
-// acknowledged.
+// [RunLedger] measures the service that clients get: signed transactions, ordered, executed and
+// stored by nodes as users run them. Each node is a process with a store of its own; with the
+// memory fabric, all are in this process. Clients wait for each bundle's acknowledgement before
+// they make the next.
+//
+// The figures are like those above, with these differences:
+//
+//   - A request is an acknowledged transaction. Its bytes are those of the signed bundle.
+//   - The latency is that of a bundle, from before the call to after the answer.
+//   - The processor time is that of the nodes without the clients; it includes the clients if the
+//     nodes are in this process.
+//   - The bytes on lanes are those of the engines, as the nodes report them.
+//
+// At the end, the run compares the blocks of all nodes, and the chain must contain at least as many
+// transactions as were acknowledged.
 package bench

@@ -14,17 +14,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// FabricResult is what one host gets from another over a fabric. Times are in microseconds.
+// FabricResult holds the figures between two hosts of a fabric. Times are in microseconds.
 type FabricResult struct {
 	Fabric  fabric.Kind `json:"fabric"`
 	Seconds float64     `json:"seconds"`
 	Lanes   LaneResult  `json:"lanes"`
-	// Regions is nil where the fabric has none.
+	// Regions is nil if the fabric has none.
 	Regions *RegionResult `json:"regions,omitempty"`
 }
 
-// LaneResult is what lanes carry: 64 bytes there and back, frames of 64 bytes one way, and frames
-// of 64 KiB one way, in payload bytes.
+// LaneResult holds the figures of lanes: 64 bytes there and back, frames of 64 bytes one way, and
+// frames of 64 KiB one way, in payload bytes.
 type LaneResult struct {
 	RoundTripP50    float64 `json:"round_trip_us_p50"`
 	RoundTripP99    float64 `json:"round_trip_us_p99"`
@@ -32,8 +32,8 @@ type LaneResult struct {
 	BytesPerSecond  float64 `json:"bytes_per_second"`
 }
 
-// RegionResult is what one-sided memory does: a write and a read of 64 bytes from posting to
-// completion, one after the other; and 64 KiB each with several outstanding.
+// RegionResult holds the figures of one-sided memory: a write and a read of 64 bytes from posting
+// to completion, one after the other; and operations of 64 KiB with several outstanding.
 type RegionResult struct {
 	WriteP50            float64 `json:"write_us_p50"`
 	WriteP99            float64 `json:"write_us_p99"`
@@ -44,32 +44,32 @@ type RegionResult struct {
 }
 
 const (
-	askLane    = "measure"        // to the one that answers
+	askLane    = "measure"        // to the answering side
 	answerLane = "measure-answer" // and back
 	regionName = "measure"
 
 	smallBytes = 64
 	largeBytes = 64 << 10
-	// framesTogether is how many small frames one call sends.
+	// framesTogether is the number of small frames in one call.
 	framesTogether = 64
-	// writesTogether is how many large writes or reads are outstanding.
+	// writesTogether is the number of outstanding large writes or reads.
 	writesTogether = 16
 	regionBytes    = writesTogether * largeBytes
-	// sendsTogether is after how many calls of a stream the other side is asked how far it is, and
-	// groupsAhead how many answers may be outstanding: a slow fabric is not buried.
+	// A stream asks the other side for its progress after every sendsTogether calls. At most
+	// groupsAhead answers may be outstanding, so that a slow fabric is not flooded.
 	sendsTogether = 16
 	groupsAhead   = 8
-	// fabricAnswerTime is how long the other side may take to answer.
+	// fabricAnswerTime limits how long the other side may take to answer.
 	fabricAnswerTime = 30 * time.Second
 )
 
-// The first byte of a frame on askLane says what it wants.
+// The first byte of a frame on askLane is the kind of request.
 const (
-	wantEcho   = 'e' // the frame itself, back
-	wantNone   = 'n' // nothing: it is counted
-	wantCount  = 'c' // the number of bytes and of frames that were counted
-	wantRegion = 'r' // a region, and access to it; the answer is empty or says why not
-	wantEnd    = 'x' // nothing more
+	wantEcho   = 'e' // send the frame back
+	wantNone   = 'n' // send nothing: only count the frame
+	wantCount  = 'c' // send the number of bytes and of frames counted
+	wantRegion = 'r' // expose a region and grant access; the answer is empty or an error
+	wantEnd    = 'x' // the end of the measurement
 )
 
 // FabricAnswerer is the side of a measurement that only answers.
@@ -79,17 +79,17 @@ type FabricAnswerer struct {
 	frames atomic.Uint64
 	ended  chan struct{}
 	once   sync.Once
-	region rdmanet.Region // of the receiving goroutine
+	region rdmanet.Region // used by the receiving goroutine only
 }
 
-// frameLender is a host that can lend frames instead of giving them away, so that they take no new
-// memory; this side of a measurement keeps none. What it then measures is the fabric, as reading
-// into one buffer measures TCP.
+// frameLender is a host that can lend frames instead of giving them away. Lent frames take no new
+// memory, and this side of a measurement keeps none. The figures are then those of the fabric
+// alone, like reading from TCP into one buffer.
 type frameLender interface {
 	ReceiveLent(lane string, receive rdmanet.ReceiveFunc) error
 }
 
-// AnswerFabric answers to whoever measures, on a host, until that is closed.
+// AnswerFabric answers measuring peers on a host, until the host is closed.
 func AnswerFabric(host rdmanet.Host) (*FabricAnswerer, error) {
 	a := &FabricAnswerer{host: host, ended: make(chan struct{})}
 	register := host.Receive
@@ -102,7 +102,7 @@ func AnswerFabric(host rdmanet.Host) (*FabricAnswerer, error) {
 	return a, nil
 }
 
-// Ended is closed when the one who measures has all that it wanted.
+// Ended is closed when the measuring side has finished.
 func (a *FabricAnswerer) Ended() <-chan struct{} { return a.ended }
 
 func (a *FabricAnswerer) receive(from rdmanet.Peer, frames [][]byte) {
@@ -112,7 +112,7 @@ func (a *FabricAnswerer) receive(from rdmanet.Peer, frames [][]byte) {
 		}
 		switch frame[0] {
 		case wantEcho:
-			a.answer(from, slices.Clone(frame)) // it may be lent
+			a.answer(from, slices.Clone(frame)) // the frame may be lent
 		case wantNone:
 			a.bytes.Add(uint64(len(frame)))
 			a.frames.Add(1)
@@ -131,7 +131,7 @@ func (a *FabricAnswerer) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 }
 
-// answer sends a frame back. Who asked and does not take it, or is gone, finds that out itself.
+// answer sends a frame back. A peer that does not accept the answer, or is gone, notices by itself.
 func (a *FabricAnswerer) answer(to rdmanet.Peer, frame []byte) {
 	lane, err := a.host.Lane(to.ID, answerLane)
 	if err == nil {
@@ -139,7 +139,7 @@ func (a *FabricAnswerer) answer(to rdmanet.Peer, frame []byte) {
 	}
 }
 
-// open exposes the region, once, to whoever asks.
+// open exposes the region once, and grants access to the peer.
 func (a *FabricAnswerer) open(to rdmanet.Peer) error {
 	host, can := a.host.(rdmanet.RegionHost)
 	if !can {
@@ -163,8 +163,8 @@ type fabricMeasurer struct {
 	answers chan []byte
 }
 
-// MeasureFabric measures what a host gets from a peer that runs AnswerFabric, for about as long as
-// told. A host can measure once.
+// MeasureFabric measures between a host and a peer that runs AnswerFabric, for about the given
+// time. A host can measure only once.
 func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, peer rdmanet.PeerID,
 	measured time.Duration) (FabricResult, error) {
 	if measured <= 0 {
@@ -201,7 +201,7 @@ func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, pee
 	return result, nil
 }
 
-// newFabricMeasurer begins to measure to a peer. A host can do so once.
+// newFabricMeasurer prepares measurements to a peer. A host can do so only once.
 func newFabricMeasurer(host rdmanet.Host, peer rdmanet.PeerID) (*fabricMeasurer, error) {
 	m := &fabricMeasurer{host: host, peer: peer, answers: make(chan []byte, groupsAhead+1)}
 	if err := host.Receive(answerLane, m.receive); err != nil {
@@ -218,7 +218,7 @@ func (m *fabricMeasurer) receive(_ rdmanet.Peer, frames [][]byte) {
 	for _, frame := range frames {
 		select {
 		case m.answers <- frame:
-		default: // nobody asked
+		default: // unrequested
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (m *fabricMeasurer) answer(ctx context.Context) ([]byte, error) {
 func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneResult, err error) {
 	small := make([]byte, smallBytes)
 	small[0] = wantEcho
-	if _, err := m.ask(ctx, small); err != nil { // which connects
+	if _, err := m.ask(ctx, small); err != nil { // this connects
 		return r, err
 	}
 	var trips Histogram
@@ -277,8 +277,8 @@ func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneR
 	return r, err
 }
 
-// stream sends the frames again and again, and tells how many bytes and frames a second the peer's
-// program got.
+// stream sends the frames repeatedly. It returns the bytes and frames a second that the peer's
+// program received.
 func (m *fabricMeasurer) stream(ctx context.Context, part time.Duration, frames [][]byte) (bytes,
 	count float64, err error) {
 	before, err := m.counted(ctx)
@@ -322,7 +322,7 @@ func (m *fabricMeasurer) counted(ctx context.Context) (count [2]uint64, err erro
 	return countOf(answer)
 }
 
-// countOf reads the answer to wantCount.
+// countOf parses the answer to wantCount.
 func countOf(answer []byte) (count [2]uint64, err error) {
 	if len(answer) != 16 {
 		return count, fmt.Errorf("%w: a count of %d bytes", ErrServer, len(answer))
@@ -372,8 +372,8 @@ func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost,
 	return r, nil
 }
 
-// operate keeps so many operations outstanding, each at a place of its own, and gives the bytes
-// that completed in a second, and how long operations took where that is asked for.
+// operate keeps the given number of operations outstanding, each at a place of its own. It returns
+// the bytes completed in a second, and records each operation's time in latency unless that is nil.
 func operate(ctx context.Context, queue rdmanet.Queue, to rdmanet.Attachment,
 	kind rdmanet.OperationKind, size, outstanding int, part time.Duration,
 	latency *Histogram) (float64, error) {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// subBuckets is how finely a power of two is divided: a value is known to 1/64.
+// subBuckets is the number of buckets for each power of two. A value is known to 1/64.
 const subBuckets = 64
 
-// Histogram counts durations in buckets that grow with the value, so that its size does not depend
-// on how many it counted. The zero value is empty.
+// Histogram counts durations in buckets that grow with the value. Its size does not depend on the
+// number of durations. The zero value is empty.
 type Histogram struct {
-	// Counts are the buckets, as many as are in use.
+	// Counts are the buckets up to the highest one in use.
 	Counts []uint64 `json:"counts"`
 }
 
@@ -24,7 +24,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.Counts[bucket]++
 }
 
-// Merge adds what another one counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other Histogram) {
 	for len(h.Counts) < len(other.Counts) {
 		h.Counts = append(h.Counts, 0)
@@ -34,8 +34,8 @@ func (h *Histogram) Merge(other Histogram) {
 	}
 }
 
-// Quantile gives the smallest duration, to 1/64, that the given share of all are not above; 0 if
-// there are none.
+// Quantile returns the smallest duration, to 1/64, such that the given share of all durations is
+// not above it. It returns 0 for an empty histogram.
 func (h *Histogram) Quantile(share float64) time.Duration {
 	total := uint64(0)
 	for _, count := range h.Counts {
@@ -52,8 +52,8 @@ func (h *Histogram) Quantile(share float64) time.Duration {
 	return 0
 }
 
-// bucketOf gives values below subBuckets a bucket each, and subBuckets buckets to each power of two
-// from there.
+// bucketOf returns the bucket of a value. Values below subBuckets have a bucket each. From there,
+// each power of two has subBuckets buckets.
 func bucketOf(value uint64) int {
 	if value < subBuckets {
 		return int(value)
@@ -62,7 +62,7 @@ func bucketOf(value uint64) int {
 	return exponent*subBuckets + int(value>>exponent)
 }
 
-// valueOf is the smallest value in a bucket.
+// valueOf returns the smallest value in a bucket.
 func valueOf(bucket int) uint64 {
 	if bucket < 2*subBuckets {
 		return uint64(bucket)

@@ -22,33 +22,33 @@ const (
 	AckDurable = "durable"
 )
 
-// ackLevels are the API's names of the acknowledgements.
+// ackLevels maps acknowledgements to the API's levels.
 var ackLevels = map[string]ledgerdv1.Level{
 	AckOrdered: ledgerdv1.Level_LEVEL_ORDERED, AckStored: ledgerdv1.Level_LEVEL_STORED,
 	AckDurable: ledgerdv1.Level_LEVEL_DURABLE,
 }
 
-// ClientsMax bounds the clients of a run.
+// ClientsMax limits the clients of a run.
 const ClientsMax = 4096
 
-// startOrdering is how long the nodes of a run may take until they order.
+// startOrdering limits the time that the nodes of a run may take until they order.
 const startOrdering = 60 * time.Second
 
-// settleTime is how long the nodes may take, at the end, to have the blocks that any of them has.
+// settleTime limits the time, at the end, until every node has the blocks that any node has.
 const settleTime = 20 * time.Second
 
-// LedgerParameters of a run of the whole ledger.
+// LedgerParameters are the parameters of a run of the whole ledger.
 type LedgerParameters struct {
-	// Nodes is how many nodes there are, Clients how many clients submit to them in turn, each for
-	// an organisation of its own, one bundle after the other.
+	// Nodes is the number of nodes. Clients is the number of clients, which are spread over the
+	// nodes. Each client has an organisation of its own and submits one bundle after the other.
 	Nodes   int `json:"nodes"`
 	Clients int `json:"clients"`
-	// Bundle is how many transactions a bundle has: they share one signature.
+	// Bundle is the number of transactions in a bundle. They share one signature.
 	Bundle int `json:"bundle"`
-	// Ack is AckOrdered, AckStored or AckDurable: what a client waits for.
+	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored or AckDurable.
 	Ack string `json:"ack"`
 	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
-	// each.
+	// each node.
 	Fabric fabric.Kind `json:"fabric"`
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string `json:"engine"`
@@ -56,7 +56,7 @@ type LedgerParameters struct {
 	For time.Duration `json:"-"`
 }
 
-// Validate says what is wrong; the error wraps ErrParameters.
+// Validate reports the first invalid parameter. The error wraps ErrParameters.
 func (p LedgerParameters) Validate() error {
 	switch _, known := ackLevels[p.Ack]; {
 	case p.Nodes < 1 || p.Nodes > testnet.NodesMax:
@@ -78,7 +78,7 @@ func (p LedgerParameters) Validate() error {
 	return checkFabric(p.Fabric)
 }
 
-// LedgerResult of a run; the package comment says what the figures mean.
+// LedgerResult is the result of a run. The package comment explains the figures.
 type LedgerResult struct {
 	LedgerParameters
 	Seconds           float64 `json:"seconds"`
@@ -88,25 +88,26 @@ type LedgerResult struct {
 	LatencyP99        float64 `json:"latency_p99_us"`
 	CPUSeconds        float64 `json:"cpu_seconds"`
 	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
-	// Acknowledged transactions since the start; all of them are in the chain.
+	// Acknowledged is the number of transactions acknowledged since the start. All are in the
+	// chain.
 	Acknowledged uint64 `json:"acknowledged"`
 	// ComparedHeight is the block up to which the chains of all nodes were compared.
 	ComparedHeight ledger.Height `json:"compared_height"`
 }
 
-// LedgerEnvironment is where a run takes place.
+// LedgerEnvironment is the environment of a run.
 type LedgerEnvironment struct {
-	// Dir gets the nodes' homes; it must be empty. Its disk is measured along.
+	// Dir gets the nodes' homes. It must be empty. Its disk's speed is part of the measurement.
 	Dir string
-	// Command runs a node of a home as a process; see testnet.ProcessOptions.
+	// Command runs the node in a home as a process; see testnet.ProcessOptions.
 	Command []string
 	// Start starts a node in this process.
 	Start testnet.Starter
 }
 
 // RunLedger measures the whole ledger: signed transactions, ordered, executed and stored. Nothing
-// runs when it returns; the folder is the caller's to remove. ErrParameters, ErrServer,
-// ErrDiverged, or ctx's cause.
+// is left running when it returns; the caller removes the folder. The error wraps ErrParameters,
+// ErrServer, ErrDiverged or ctx's cause.
 func RunLedger(ctx context.Context, p LedgerParameters,
 	environment LedgerEnvironment) (result LedgerResult, err error) {
 	if err := p.Validate(); err != nil {
@@ -178,8 +179,8 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	}, nil
 }
 
-// compareChains makes sure that all nodes have the same blocks up to the least of their heads, and
-// that the chain has what was acknowledged.
+// compareChains checks that all nodes have the same blocks up to the lowest of their heads, and
+// that the chain has at least as many transactions as were acknowledged.
 func compareChains(ctx context.Context, urls []string, acknowledged uint64) (ledger.Height, error) {
 	nodes, err := clientsOf(urls)
 	if err != nil {
@@ -228,7 +229,7 @@ func compareChains(ctx context.Context, urls []string, acknowledged uint64) (led
 	return common, nil
 }
 
-// settle waits until all nodes have the same head, or time is up; it returns the least height.
+// settle waits until all nodes have the same head, or ctx ends. It returns the lowest height.
 func settle(ctx context.Context, nodes []*client.Client) (ledger.Height, error) {
 	for {
 		var least, most uint64

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// load is the clients of a run. Each submits one bundle after the other and waits for its
+// load runs the clients of a run. Each submits one bundle after the other and waits for its
 // acknowledgement.
 type load struct {
 	level   ledgerdv1.Level
@@ -79,7 +79,7 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 	return l, errors.Join(failures...)
 }
 
-// next is a client's next transaction, with nothing in it.
+// next returns an empty transaction with the client's next nonce.
 func (l *load) next(c *loadClient) ledger.Transaction {
 	c.sequence++
 	return ledger.Transaction{Ledger: l.genesis, Signer: c.key.Organisation,
@@ -98,7 +98,7 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 		if err != nil {
 			return err
 		}
-		// Durable, so that every node knows the organisation, or is about to.
+		// Wait until it is durable: then every node knows the organisation, or is about to.
 		statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 	return nil
 }
 
-// refused is the error of the first transaction that the ledger did not apply.
+// refused returns the error of the first transaction that the ledger did not apply.
 func refused(statuses []*ledgerdv1.TransactionStatus) error {
 	for _, status := range statuses {
 		if status.GetState() < ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED ||
@@ -122,7 +122,7 @@ func refused(statuses []*ledgerdv1.TransactionStatus) error {
 	return nil
 }
 
-// start lets all clients submit until end. What makes a client give up is given to fail.
+// start lets all clients submit until end is called. A client that fails passes its error to fail.
 func (l *load) start(ctx context.Context, fail func(error)) {
 	ctx, l.stop = context.WithCancel(ctx)
 	for _, c := range l.clients {
@@ -172,7 +172,7 @@ func (l *load) submit(ctx context.Context, c *loadClient) error {
 	return nil
 }
 
-// begin opens the measured window, window closes it.
+// begin opens the measured window. window closes it.
 func (l *load) begin() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -187,7 +187,7 @@ func (l *load) window() Window {
 	return l.measured
 }
 
-// end lets the clients end and returns how many transactions were acknowledged.
+// end stops the clients and returns the number of acknowledged transactions.
 func (l *load) end() (acknowledged uint64) {
 	l.stop()
 	l.working.Wait()

@@ -17,17 +17,17 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// The nodes' metrics that a run reads.
+// The metrics of nodes that a run reads.
 const (
 	metricCPU  = "process_cpu_seconds_total"
 	metricSent = "ledgerd_lane_bytes_sent" // frames of engines, in this generation
 )
 
-// nodes are the running nodes of a run, as processes or in this one.
+// nodes are the nodes of a run, as processes or in this process.
 type nodes struct {
 	urls     []string
 	embedded bool
-	ended    <-chan struct{} // closed when a node ended by itself
+	ended    <-chan struct{} // closed when a node ends by itself
 	stop     func() error
 }
 
@@ -147,13 +147,13 @@ func closeClients(clients []*client.Client) {
 	}
 }
 
-// figures are what the nodes have used since they started.
+// figures hold the nodes' resource use since they started.
 type figures struct {
 	cpuSeconds float64
 	sentBytes  float64 // on lanes
 }
 
-// figures adds up what the nodes say. Embedded nodes share this process's time with the clients.
+// figures adds up the nodes' metrics. Embedded nodes share this process's time with the clients.
 func (n *nodes) figures(ctx context.Context) (figures, error) {
 	var sum figures
 	for _, url := range n.urls {
@@ -174,10 +174,10 @@ func (n *nodes) figures(ctx context.Context) (figures, error) {
 	return sum, nil
 }
 
-// metricsMax bounds a node's metrics in bytes.
+// metricsMax limits the size of a node's metrics in bytes.
 const metricsMax = 4 << 20
 
-// readMetrics reads metrics without labels from a node; 0 for one that it does not have.
+// readMetrics reads metrics without labels from a node. A missing metric is 0.
 func readMetrics(ctx context.Context, url string, names ...string) (values []float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {

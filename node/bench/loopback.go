@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// LoopbackResult is the ceiling that this machine's TCP sets: one connection on 127.0.0.1, both
-// ends in this process, plain bytes. The common keys are filled where they make sense: a request is
-// a round trip, the throughput that of 1 MiB writes.
+// LoopbackResult is the ceiling of this machine's TCP: one connection on 127.0.0.1, both ends in
+// this process, plain bytes. The keys that all benchmarks share are set where they make sense: a
+// request is a round trip, and the throughput is that of 1 MiB writes.
 type LoopbackResult struct {
 	Seconds           float64 `json:"seconds"`
 	RequestsPerSecond float64 `json:"requests_per_second"`
@@ -20,12 +20,12 @@ type LoopbackResult struct {
 	LatencyP99        float64 `json:"latency_p99_us"`
 	CPUSeconds        float64 `json:"cpu_seconds"`
 	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
-	// Stream is one-way streaming with writes of that size.
+	// Stream figures are for one-way streaming with writes of the size in the name.
 	StreamGbit64K  float64 `json:"stream_gbit_64k"`
 	StreamGbit1M   float64 `json:"stream_gbit_1m"`
 	StreamBytes64K float64 `json:"stream_64k_bytes_per_second"`
 	StreamBytes1M  float64 `json:"stream_1m_bytes_per_second"`
-	// RoundTrip is 64 bytes there and back.
+	// RoundTrip figures are for 64 bytes there and back.
 	RoundTripP50 float64 `json:"round_trip_us_p50"`
 	RoundTripP99 float64 `json:"round_trip_us_p99"`
 }
@@ -33,7 +33,7 @@ type LoopbackResult struct {
 // roundTripBytes is the size of a ping.
 const roundTripBytes = 64
 
-// Loopback measures for about as long as told, a third on each of three figures.
+// Loopback measures for about the given time, a third of it for each of three figures.
 func Loopback(ctx context.Context, measured time.Duration) (LoopbackResult, error) {
 	if measured <= 0 {
 		return LoopbackResult{}, fmt.Errorf("%w: a run for %v", ErrParameters, measured)
@@ -78,7 +78,8 @@ func Loopback(ctx context.Context, measured time.Duration) (LoopbackResult, erro
 	}, nil
 }
 
-// connectionPair is two ends of a TCP connection on the loopback interface; they close with ctx.
+// connectionPair returns both ends of a TCP connection on the loopback interface. They close with
+// ctx.
 func connectionPair(ctx context.Context) (a, b net.Conn, end func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +100,7 @@ func connectionPair(ctx context.Context) (a, b net.Conn, end func(), err error) 
 	return a, b, func() { stop(); closeBoth() }, nil
 }
 
-// stream gives the bytes that arrive in one second with writes of that size.
+// stream returns the bytes that arrive in one second with writes of the given size.
 func stream(ctx context.Context, writeBytes int, measured time.Duration) (float64, error) {
 	sender, receiver, end, err := connectionPair(ctx)
 	if err != nil {
@@ -111,7 +112,7 @@ func stream(ctx context.Context, writeBytes int, measured time.Duration) (float6
 		buffer := touched(writeBytes)
 		for {
 			if _, err := sender.Write(buffer); err != nil {
-				return // the receiver has seen enough
+				return // the receiver has closed the connection
 			}
 		}
 	}()
@@ -129,7 +130,7 @@ func stream(ctx context.Context, writeBytes int, measured time.Duration) (float6
 	return float64(received) / time.Since(begun).Seconds(), nil
 }
 
-// roundTrips sends a ping and waits for its echo, again and again.
+// roundTrips repeatedly sends a ping and waits for its echo.
 func roundTrips(ctx context.Context, measured time.Duration) (Histogram, error) {
 	near, far, end, err := connectionPair(ctx)
 	if err != nil {

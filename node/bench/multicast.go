@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// Engines of an atomic multicast.
+// The engines of an atomic multicast.
 const (
 	// EngineTRAM is package tram/replica: groups with a leader, in one-sided memory.
 	EngineTRAM = "tram"
@@ -22,13 +22,13 @@ const (
 	EngineTRAMLeaderless = "tram-leaderless"
 )
 
-// What takes a leader away in a MulticastParameters.Failover.
+// The ways to take a leader away, for MulticastParameters.Failover.
 const (
 	FailoverCrash  = "crash"
 	FailoverChange = "change"
 )
 
-// Bounds of MulticastParameters.
+// Limits of MulticastParameters.
 const (
 	MulticastReplicasMax    = 256 // of all groups together
 	MulticastClientsMax     = 256
@@ -36,24 +36,24 @@ const (
 	MulticastSizeMax        = 64 << 10 // bytes
 )
 
-// replicasOfGroupMax bounds the replicas of one group.
+// replicasOfGroupMax limits the replicas of one group.
 const replicasOfGroupMax = 64
 
-// MulticastParameters of a run.
+// MulticastParameters are the parameters of a run.
 type MulticastParameters struct {
 	// Engine is EngineTRAM or EngineTRAMLeaderless.
 	Engine string `json:"engine"`
 	// Tree names the tree's shape or file; Shape is the tree.
 	Tree  string     `json:"tree"`
 	Shape *tram.Tree `json:"-"`
-	// Groups is the tree's number of groups, of Replicas each.
+	// Groups is the number of groups in the tree. Each has Replicas replicas.
 	Groups   int `json:"groups"`
 	Replicas int `json:"replicas"`
-	// Destinations is to how many groups each message goes, drawn anew for each message.
+	// Destinations is the number of groups that each message goes to, drawn anew for each message.
 	Destinations int `json:"destinations"`
 	// Size is a message's payload in bytes.
 	Size int `json:"size"`
-	// Clients is how many there are, and Outstanding how many messages each has under way.
+	// Clients is the number of clients. Each keeps Outstanding messages under way.
 	Clients     int         `json:"clients"`
 	Outstanding int         `json:"outstanding"`
 	Fabric      fabric.Kind `json:"fabric"`
@@ -63,7 +63,7 @@ type MulticastParameters struct {
 	For time.Duration `json:"-"`
 }
 
-// Validate says what is wrong; the error wraps ErrParameters.
+// Validate reports the first invalid parameter. The error wraps ErrParameters.
 func (p MulticastParameters) Validate() error {
 	refuse := func(format string, arguments ...any) error {
 		return fmt.Errorf("%w: %s", ErrParameters, fmt.Sprintf(format, arguments...))
@@ -89,19 +89,19 @@ func (p MulticastParameters) Validate() error {
 	case p.Failover != "" && p.Failover != FailoverCrash && p.Failover != FailoverChange:
 		return refuse("failover %q, want %q or %q", p.Failover, FailoverCrash, FailoverChange)
 	case p.Failover != "" && p.Engine == EngineTRAMLeaderless:
-		return refuse("failover is measured with engine %q only: without leaders there is none "+
-			"to take away", EngineTRAM)
+		return refuse("failover is measured with engine %q only: the other engine has no "+
+			"leaders to take away", EngineTRAM)
 	case p.Failover != "" && p.Replicas < 3:
 		return refuse("failover with %d replicas a group, want at least 3: fewer do not survive "+
-			"their leader", p.Replicas)
+			"the loss of their leader", p.Replicas)
 	case p.For <= 0:
 		return refuse("a run for %v", p.For)
 	}
 	return checkFabric(p.Fabric)
 }
 
-// Hosts is how many hosts a run needs: one for each replica and, where clients write to replicas'
-// memory, one for each client.
+// Hosts returns the number of hosts that a run needs: one for each replica and, with EngineTRAM,
+// whose clients write to the replicas' memory, one for each client.
 func (p MulticastParameters) Hosts() int {
 	if p.Engine == EngineTRAM {
 		return p.Groups*p.Replicas + p.Clients
@@ -109,7 +109,7 @@ func (p MulticastParameters) Hosts() int {
 	return p.Groups * p.Replicas
 }
 
-// MulticastResult of a run; the package comment says what the figures mean.
+// MulticastResult is the result of a run. The package comment explains the figures.
 type MulticastResult struct {
 	MulticastParameters
 	Seconds             float64 `json:"seconds"`
@@ -119,14 +119,14 @@ type MulticastResult struct {
 	LatencyP50          float64 `json:"latency_p50_us"`
 	LatencyP99          float64 `json:"latency_p99_us"`
 	CPUSeconds          float64 `json:"cpu_seconds"`
-	// ComparedDeliveries is how many deliveries of all replicas together were compared within their
-	// groups.
+	// ComparedDeliveries is the number of deliveries, of all replicas together, that were compared
+	// within their groups.
 	ComparedDeliveries uint64 `json:"compared_deliveries"`
 	// Failovers is nil without MulticastParameters.Failover.
 	Failovers *Failovers `json:"failovers,omitempty"`
 }
 
-// Failovers is what became of the leaders that were taken away. Times are the longest without a
+// Failovers describes the effect of taking leaders away. Times are the longest ones without a
 // delivery, in microseconds.
 type Failovers struct {
 	Count           int     `json:"count"`
@@ -137,29 +137,30 @@ type Failovers struct {
 	IntervalSeconds float64 `json:"interval_seconds"`
 }
 
-// multicastEngine is a deployment of groups and clients. The workload's clients are driven by it.
+// multicastEngine is a deployment of groups and clients. It drives the workload's clients.
 type multicastEngine interface {
-	// start has everyone work.
+	// start starts all replicas and clients.
 	start() error
-	// failed gives what went wrong since, nil for nothing.
+	// failed returns the first failure since the start, or nil.
 	failed() error
 	// live lists the replicas that did not crash.
 	live() []order.Replica
-	// close ends everyone, and waits for it.
+	// close stops all replicas and clients, and waits for them.
 	close() error
 }
 
 // led is a multicastEngine whose groups have leaders.
 type led interface {
-	// change has every group led by another server.
+	// change makes every group follow another server as its leader.
 	change()
-	// crash takes the leader of a group away.
+	// crash ends the leader of a group.
 	crash(group order.GroupID)
 }
 
-// RunMulticast measures an atomic multicast, with all replicas and clients in this process, on
-// MulticastParameters.Hosts hosts that know each other, which the caller closes. ErrParameters,
-// ErrServer, ErrDiverged, or ctx's cause. The logger gets what the drivers of the groups log.
+// RunMulticast measures an atomic multicast, with all replicas and clients in this process. It
+// needs MulticastParameters.Hosts hosts that know each other; the caller closes them. The error
+// wraps ErrParameters, ErrServer, ErrDiverged or ctx's cause. The logger gets the logs of the
+// groups' drivers.
 func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Host,
 	logger *slog.Logger) (result MulticastResult, err error) {
 	if err := p.Validate(); err != nil {
@@ -248,11 +249,12 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 	}, nil
 }
 
-// failoversMax bounds how often leaders are taken away in one run.
+// failoversMax limits how often leaders are taken away in one run.
 const failoversMax = 10
 
-// disturb lets the window pass; on the way it takes leaders away, if that is asked for, each time
-// between two intervals of equal length: one to compare with, and one to see what happens.
+// disturb waits for the end of the window. If a failover is asked for, it takes leaders away in the
+// meantime. Each failover comes between two intervals of equal length: one to compare with, and one
+// to observe the effect.
 func disturb(ctx context.Context, p MulticastParameters, load *multicastLoad,
 	engine multicastEngine) (*Failovers, error) {
 	leaders, have := engine.(led)

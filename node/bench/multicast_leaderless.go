@@ -18,26 +18,26 @@ import (
 	tramstream "github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// What the members of a leaderlessDeployment agree on.
+// Settings that the members of a leaderlessDeployment share.
 const (
 	leaderlessBatchMax = 4 << 20 // bytes of a batch
 	streamEntries      = 1024
 	streamStretch      = 64
 	streamDepth        = 64
-	streamRingEntries  = 64                    // of the largest size, at least
+	streamRingEntries  = 64                    // at least, of the largest size
 	streamRingMin      = 256 << 10             // bytes
-	streamPatience     = 50 * time.Millisecond // then others take over
-	// streamTick is a tick of the streams.
+	streamPatience     = 50 * time.Millisecond // after which other members take over
+	// streamTick is the length of a stream's tick.
 	streamTick = time.Microsecond
-	// streamLook is how often a stream is looked at, whatever rings or does not.
+	// streamLook is the longest pause between two looks at the streams, even if nothing rings.
 	streamLook = 2 * time.Millisecond
 )
 
-// itemHeader is what lies before each item of a batch: its number in the parent's stream, 0 for one
-// that entered here, and its message's length.
+// itemHeader is the size of the header before each item of a batch: the item's number in the
+// parent's stream, 0 if it entered here, and the length of its message.
 const itemHeader = 12
 
-// leaderlessDeployment is groups that run AllConcur+, with streams between them.
+// leaderlessDeployment is a set of groups that run AllConcur+, with streams between them.
 type leaderlessDeployment struct {
 	p       MulticastParameters
 	members [][]*leaderlessMember // by group and server
@@ -45,22 +45,22 @@ type leaderlessDeployment struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	turns   []sync.Mutex // by client: who asks it for messages
+	turns   []sync.Mutex // by client; held while a goroutine takes the client's messages
 
 	mu      sync.Mutex
 	failure error
 }
 
-// leaderlessMember is one server of one group: the source and the sink of its driver, its part of
-// the stream from the parent and of those to the children.
+// leaderlessMember is one server of one group: the source and the sink of its driver, and its part
+// of the stream from the parent and of the streams to the children.
 type leaderlessMember struct {
 	deployment *leaderlessDeployment
 	name       order.Replica
 	host       rdmanet.RegionHost
 	load       *multicastLoad
 	driver     *driver.Driver
-	ready      chan struct{} // driver.Source's
-	ringing    chan struct{} // has the streams be looked at
+	ready      chan struct{} // for driver.Source
+	ringing    chan struct{} // makes carry look at the streams
 	queue      rdmanet.Queue
 	carrier    *tramstream.Carrier // nil at the root
 	rings      []rdmanet.Region
@@ -68,9 +68,9 @@ type leaderlessMember struct {
 	feedback   []rdmanet.Attachment
 	reporting  int // feedback under way
 
-	mu      sync.Mutex // guards what follows, and the carrier
+	mu      sync.Mutex // guards the fields below, and the carrier
 	relay   *tram.Relay
-	entered []order.Multicast // from clients beside this member, for the next batch
+	entered []order.Multicast // from the clients beside this member, for the next batch
 }
 
 // streamOutlet is a member's part of the stream to one child.
@@ -79,13 +79,13 @@ type streamOutlet struct {
 	writer  *tramstream.Writer
 	board   rdmanet.Region // feedback of the child's members
 	to      []rdmanet.Attachment
-	waiting []tramstream.Entry // what the writer has not been offered; guarded by the member's lock
+	waiting []tramstream.Entry // not yet offered to the writer; guarded by the member's lock
 }
 
-// Tags of operations: whose completion it is.
+// Tags of operations identify the origin of a completion.
 const (
 	tagFeedback = 1 << 32
-	tagOutlet   = 1 << 16 // times the outlet, plus the carrier
+	tagOutlet   = 1 << 16 // times the index of the outlet, plus the carrier
 )
 
 func newLeaderless(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastLoad,
@@ -147,7 +147,7 @@ func (m *leaderlessMember) open(group []rdmanet.RegionHost, logger *slog.Logger)
 	return err
 }
 
-// streamConfig is what the members of two groups agree on.
+// streamConfig returns the settings that the members of two groups share.
 func (m *leaderlessMember) streamConfig() tramstream.Config {
 	p := m.deployment.p
 	members := make([]order.ServerID, p.Replicas)
@@ -214,7 +214,7 @@ func ringName(writer order.ServerID) string { return fmt.Sprintf("multicast/ring
 
 func boardName(child order.GroupID) string { return fmt.Sprintf("multicast/board/%d", child) }
 
-// attach connects to the others' memory, which is all exposed.
+// attach connects to the memory of the other groups, which is all exposed by then.
 func (m *leaderlessMember) attach() error {
 	d := m.deployment
 	ctx, cancel := context.WithTimeout(d.ctx, attachTimeout)
@@ -267,7 +267,7 @@ func (d *leaderlessDeployment) start() error {
 	return nil
 }
 
-// run starts what moves the streams.
+// run starts the goroutines that move the streams.
 func (m *leaderlessMember) run() error {
 	d := m.deployment
 	regions := m.rings
@@ -295,7 +295,7 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// multicast hands what a client has to a member of the group where it enters.
+// multicast hands a client's messages to a member of the group where each message enters.
 func (d *leaderlessDeployment) multicast(client *multicastClient) {
 	turn := &d.turns[client.name.Server]
 	turn.Lock()
@@ -314,7 +314,7 @@ func (d *leaderlessDeployment) multicast(client *multicastClient) {
 	}
 }
 
-// Next implements driver.Source: what clients multicast, and then what came from the parent.
+// Next implements driver.Source: the messages of clients first, then the entries from the parent.
 func (m *leaderlessMember) Next(maxBytes int) (batch []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -345,7 +345,7 @@ func (m *leaderlessMember) Next(maxBytes int) (batch []byte) {
 // Ready implements driver.Source.
 func (m *leaderlessMember) Ready() <-chan struct{} { return m.ready }
 
-// Deliver implements driver.Sink: the group's log goes through the relay.
+// Deliver implements driver.Sink. It passes the group's log through the relay.
 func (m *leaderlessMember) Deliver(_ context.Context, deliveries []order.Delivery) error {
 	var delivered []order.Multicast
 	m.mu.Lock()
@@ -384,7 +384,7 @@ func (m *leaderlessMember) Deliver(_ context.Context, deliveries []order.Deliver
 	m.mu.Unlock()
 	ring(m.ringing)
 	for _, multicast := range delivered {
-		m.load.deliver(m.name, multicast) // may have a client multicast, so without the lock
+		m.load.deliver(m.name, multicast) // may make a client multicast, so do not hold the lock
 	}
 	return nil
 }
@@ -403,7 +403,7 @@ func (m *leaderlessMember) carry() {
 		if busy {
 			continue
 		}
-		if m.queue.Outstanding() > 0 { // completions ring no bell
+		if m.queue.Outstanding() > 0 { // completions do not ring
 			ctx, cancel := context.WithTimeout(m.deployment.ctx, streamLook)
 			n, err := m.queue.Wait(ctx, completions)
 			cancel()
@@ -423,7 +423,7 @@ func (m *leaderlessMember) carry() {
 	}
 }
 
-// look has the streams go on, and tells whether there was anything to do.
+// look advances the streams, and reports whether there was anything to do.
 func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, err error) {
 	n := m.queue.Poll(completions)
 	if err := m.completed(completions[:n]); err != nil {
@@ -441,7 +441,7 @@ func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, er
 		offered := 0
 		for offered < len(outlet.waiting) && err == nil {
 			entry := outlet.waiting[offered]
-			// else the child has it: other members were quicker
+			// An entry below Next is at the child already: other members were quicker.
 			if entry.Number >= outlet.writer.Next() {
 				err = outlet.writer.Offer(entry.Number, entry.Payload)
 			}
@@ -492,7 +492,7 @@ func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, er
 	return busy || n > 0, err
 }
 
-// completed takes completions.
+// completed processes completions.
 func (m *leaderlessMember) completed(completions []rdmanet.Completion) error {
 	for _, completion := range completions {
 		if completion.Err != nil {
@@ -531,7 +531,7 @@ func (d *leaderlessDeployment) live() (live []order.Replica) {
 	return live
 }
 
-// close ends everyone. The hosts' memory goes with the hosts.
+// close stops all members. The hosts' memory goes with the hosts.
 func (d *leaderlessDeployment) close() (err error) {
 	d.cancel()
 	d.running.Wait()

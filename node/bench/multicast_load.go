@@ -14,14 +14,14 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// settleTimeout is how long the last messages may take to be delivered everywhere, and the first
-// anywhere.
+// settleTimeout limits the time until the first message is delivered, and until the last messages
+// are delivered everywhere.
 const settleTimeout = 20 * time.Second
 
-// settlePause is how often it is looked whether they were.
+// settlePause is the pause between two checks for that.
 const settlePause = time.Millisecond
 
-// multicastLoad is what all clients multicast, and what all replicas deliver.
+// multicastLoad holds all clients' messages, and all replicas' deliveries.
 type multicastLoad struct {
 	p        MulticastParameters
 	payload  []byte
@@ -30,15 +30,15 @@ type multicastLoad struct {
 	replicas [][]replicaDeliveries // by group and server
 }
 
-// groupDeliveries is when a group last delivered something first, by any of its replicas, for who
-// watches the gaps.
+// groupDeliveries records the gaps between the deliveries of a group. A message counts when the
+// first replica delivers it.
 type groupDeliveries struct {
 	mu      sync.Mutex
 	last    time.Time
 	longest time.Duration
 }
 
-// replicaDeliveries is what a replica delivered since its start.
+// replicaDeliveries are the deliveries of a replica since its start.
 type replicaDeliveries struct {
 	mu    sync.Mutex
 	count uint64
@@ -66,35 +66,35 @@ func newMulticastLoad(p MulticastParameters) *multicastLoad {
 	return l
 }
 
-// multicastClient makes one client's messages. Its engine asks for the next one from one goroutine;
-// deliveries come from others.
+// multicastClient makes one client's messages. Its engine asks for the next message from one
+// goroutine. Deliveries come from other goroutines.
 type multicastClient struct {
 	load   *multicastLoad
 	name   order.Replica
 	random *rand.Rand
-	wake   func() // has the engine ask again
+	wake   func() // makes the engine ask again
 
 	mu        sync.Mutex
 	on        bool
 	sequence  uint64
 	sent      []uint64         // messages to each group
-	ready     *order.Multicast // made, and not taken yet
-	slots     []multicastSlot  // the message of number n is in slot n modulo their number
+	ready     *order.Multicast // made, but not taken yet
+	slots     []multicastSlot  // the slot of message n is n modulo the number of slots
 	completed uint64           // messages delivered in all their destinations
-	begun     time.Time        // the window's beginning, zero outside of it
+	begun     time.Time        // the beginning of the window, zero outside of it
 	window    Window
 }
 
-// multicastSlot is a message under way.
+// multicastSlot is the slot of a message under way.
 type multicastSlot struct {
 	sequence uint64
 	started  time.Time
-	// destinations that have not delivered it; empty where the slot is free
+	// lacking are the destinations that have not delivered it. It is empty if the slot is free.
 	lacking []order.GroupID
 }
 
-// next gives the message that the client multicasts now, false while there is none. It gives the
-// same again until taken is called.
+// next returns the message that the client multicasts now, or false if there is none. It returns
+// the same message again until taken is called.
 func (c *multicastClient) next() (order.Multicast, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *multicastClient) next() (order.Multicast, bool) {
 	return *c.ready, true
 }
 
-// taken says that the engine took what next gave last.
+// taken records that the engine took the last message that next returned.
 func (c *multicastClient) taken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *multicastClient) destinations() []order.GroupID {
 	return to
 }
 
-// deliver notes that a replica delivers a message.
+// deliver records that a replica delivers a message.
 func (l *multicastLoad) deliver(at order.Replica, m order.Multicast) {
 	var name [12]byte
 	binary.LittleEndian.PutUint32(name[:], uint32(m.ID.Sender.Server))
@@ -150,7 +150,7 @@ func (l *multicastLoad) deliver(at order.Replica, m order.Multicast) {
 	}
 }
 
-// deliver notes that some replica of a group delivers a message of this client.
+// deliver records that some replica of a group delivers a message of this client.
 func (c *multicastClient) deliver(group order.GroupID, sequence uint64) {
 	c.mu.Lock()
 	slot := &c.slots[sequence%uint64(len(c.slots))]
@@ -158,7 +158,7 @@ func (c *multicastClient) deliver(group order.GroupID, sequence uint64) {
 	if slot.sequence == sequence {
 		place = slices.Index(slot.lacking, group)
 	}
-	if place < 0 { // another replica did before
+	if place < 0 { // another replica delivered it before
 		c.mu.Unlock()
 		return
 	}
@@ -190,7 +190,7 @@ func (g *groupDeliveries) delivered(now time.Time) {
 	}
 }
 
-// watch has the gaps between deliveries count from now on.
+// watch starts a new measurement of the gaps between deliveries.
 func (l *multicastLoad) watch() {
 	for i := range l.groups {
 		g := &l.groups[i]
@@ -200,7 +200,7 @@ func (l *multicastLoad) watch() {
 	}
 }
 
-// longestGap is the longest time since watch in which one of the groups delivered nothing.
+// longestGap returns the longest time since watch in which one of the groups delivered nothing.
 func (l *multicastLoad) longestGap(groups []order.GroupID) (longest time.Duration) {
 	now := time.Now()
 	for _, group := range groups {
@@ -212,7 +212,7 @@ func (l *multicastLoad) longestGap(groups []order.GroupID) (longest time.Duratio
 	return longest
 }
 
-// start has the clients multicast.
+// start lets the clients multicast.
 func (l *multicastLoad) start() {
 	for _, c := range l.clients {
 		c.mu.Lock()
@@ -222,7 +222,7 @@ func (l *multicastLoad) start() {
 	}
 }
 
-// running waits until each client had a message delivered.
+// running waits until a message of each client has been delivered.
 func (l *multicastLoad) running(ctx context.Context, engine multicastEngine) error {
 	return l.await(ctx, engine, func() string {
 		for _, c := range l.clients {
@@ -237,7 +237,7 @@ func (l *multicastLoad) running(ctx context.Context, engine multicastEngine) err
 	})
 }
 
-// await waits until nothing is lacking.
+// await waits until lacking returns "".
 func (l *multicastLoad) await(ctx context.Context, engine multicastEngine,
 	lacking func() string) error {
 	for began := time.Now(); ; {
@@ -257,7 +257,7 @@ func (l *multicastLoad) await(ctx context.Context, engine multicastEngine,
 	}
 }
 
-// begin opens the measured window, end closes it.
+// begin opens the measured window. end closes it.
 func (l *multicastLoad) begin() {
 	now := time.Now()
 	for _, c := range l.clients {
@@ -281,7 +281,7 @@ func (l *multicastLoad) end() (total Window, latency Histogram) {
 	return total, latency
 }
 
-// settle waits until all that was multicast is delivered by all live replicas of its destinations.
+// settle waits until all live replicas have delivered all messages for their groups.
 func (l *multicastLoad) settle(ctx context.Context, engine multicastEngine) error {
 	return l.await(ctx, engine, func() string {
 		for _, c := range l.clients {
@@ -315,8 +315,8 @@ func (l *multicastLoad) delivered(at order.Replica) uint64 {
 	return r.count
 }
 
-// compare checks that the live replicas of a group delivered the same in the same order, and as
-// many messages as were multicast to it, and tells how many deliveries that were.
+// compare checks that the live replicas of a group delivered the same messages in the same order,
+// and as many as were multicast to the group. It returns the number of compared deliveries.
 func (l *multicastLoad) compare(live []order.Replica) (compared uint64, err error) {
 	first := make([]*replicaDeliveries, l.p.Groups)
 	sent := make([]uint64, l.p.Groups)

@@ -37,7 +37,7 @@ func TestMulticastLoadCountsFirstReplicas(t *testing.T) {
 	if len(sent) != 2 {
 		t.Fatalf("%d messages under way, want 2", len(sent))
 	}
-	// one group twice is not both
+	// Two replicas of one group do not count as both groups.
 	for _, at := range []order.Replica{{Group: 0, Server: 1}, {Group: 0, Server: 0}} {
 		l.deliver(at, sent[0])
 	}
@@ -60,7 +60,7 @@ func TestMulticastGaps(t *testing.T) {
 	l := testMulticastLoad()
 	l.watch()
 	began := l.groups[1].last
-	// who notes last may have delivered first
+	// The last goroutine to record a delivery may have delivered first.
 	for _, after := range []time.Duration{time.Hour, 3 * time.Hour, 4 * time.Hour, 2 * time.Hour} {
 		l.groups[1].delivered(began.Add(after))
 	}
@@ -72,8 +72,8 @@ func TestMulticastGaps(t *testing.T) {
 	}
 }
 
-// TestMulticastDivergence has replicas of a group deliver the same in another order, or not all of
-// it.
+// TestMulticastDivergence lets replicas of a group deliver the same messages in another order, or
+// not all of them.
 func TestMulticastDivergence(t *testing.T) {
 	t.Parallel()
 	live := []order.Replica{{Group: 0, Server: 0}, {Group: 0, Server: 1}, {Group: 1, Server: 0},
@@ -84,7 +84,7 @@ func TestMulticastDivergence(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		second []uint64 // what server 1 of group 0 delivers
+		second []uint64 // the messages that server 1 of group 0 delivers
 		sent   uint64   // to group 0
 		live   []order.Replica
 		want   error

@@ -14,23 +14,23 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// How the processes of a tramDeployment are driven.
+// Parameters of driving the processes of a tramDeployment.
 const (
 	attachTimeout = 5 * time.Second
 	processInputs = 1024
-	// polls with nothing to do before a process parks, where a poll gives way to other processes
-	// only
+	// idleMemory is the number of polls without work before a process parks, over the memory
+	// fabric. There a poll only yields to other processes.
 	idleMemory = 100
-	// the same where what is polled for needs the processor too
+	// idleElsewhere is the same over other fabrics, which need the processor too.
 	idleElsewhere = 20
-	// for how long it parks while it has operations under way
+	// parkUnderWay is how long a process parks while it has operations under way.
 	parkUnderWay   = 20 * time.Microsecond
-	parkIdle       = 500 * time.Microsecond // and while it has none
+	parkIdle       = 500 * time.Microsecond // the same while it has none
 	patienceMemory = 5 * time.Millisecond
 	patienceWire   = 20 * time.Millisecond
 )
 
-// tramMachine is what a replica and a client have in common.
+// tramMachine is the common interface of a replica and a client.
 type tramMachine interface {
 	Poll(now time.Duration) bool
 	Wanted() []replica.Want
@@ -47,16 +47,16 @@ type tramProcess struct {
 	machine tramMachine
 	replica *replica.Replica // nil for a client
 	client  *replica.Client  // nil for a replica
-	load    *multicastClient // a client's
+	load    *multicastClient // nil for a replica
 
-	inputs  chan func() // done between polls
+	inputs  chan func() // run between polls
 	ringing chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// tramDeployment is groups with leaders, and clients, a goroutine each.
+// tramDeployment is a set of groups with leaders, and clients. Each process has a goroutine.
 type tramDeployment struct {
 	load      *multicastLoad
 	began     time.Time
@@ -64,7 +64,7 @@ type tramDeployment struct {
 	processes []*tramProcess
 	groups    [][]*tramProcess
 	leaders   []order.ServerID
-	closing   sync.WaitGroup // hosts of replicas that crashed
+	closing   sync.WaitGroup // of the hosts of crashed replicas
 
 	mu      sync.Mutex
 	crashed map[*tramProcess]bool
@@ -148,7 +148,7 @@ func (p *tramProcess) ring() {
 	}
 }
 
-// do has something done between polls.
+// do runs input between two polls.
 func (p *tramProcess) do(input func()) {
 	select {
 	case p.inputs <- input:
@@ -182,7 +182,7 @@ func (d *tramDeployment) drive(p *tramProcess) {
 	}
 }
 
-// turn has a process work once, and tells whether there was anything to do.
+// turn lets a process work once, and reports whether there was anything to do.
 func (d *tramDeployment) turn(p *tramProcess) (busy bool) {
 	for more := true; more; {
 		select {
@@ -216,7 +216,7 @@ func (d *tramDeployment) turn(p *tramProcess) (busy bool) {
 	return busy
 }
 
-// multicast takes what a client has to multicast, and tells whether there was anything.
+// multicast passes a client's messages on, and reports whether there were any.
 func (d *tramDeployment) multicast(p *tramProcess) (some bool) {
 	for {
 		m, there := p.load.next()
@@ -260,7 +260,7 @@ func (d *tramDeployment) live() (live []order.Replica) {
 	return live
 }
 
-// lead has all of a group hear who leads.
+// lead tells all members of a group which server leads it.
 func (d *tramDeployment) lead(group order.GroupID, server order.ServerID) {
 	d.leaders[group] = server
 	for _, p := range d.groups[group] {
@@ -281,7 +281,7 @@ func (d *tramDeployment) crash(group order.GroupID) {
 	d.crashed[gone] = true
 	d.mu.Unlock()
 	gone.cancel()
-	gone.running.Wait() // its memory is taken away next
+	gone.running.Wait() // its memory is removed next
 	d.closing.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()

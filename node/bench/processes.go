@@ -20,25 +20,25 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// answerTimeout is how long a server process may take for a step.
+// answerTimeout limits the time that a server process may take for a step.
 const answerTimeout = 30 * time.Second
 
-// The conversation: one JSON object a line. The measuring process says what to do next, the server
-// process answers.
+// The conversation is one JSON object on each line. The measuring process sends instructions, the
+// server process answers.
 type (
-	// instruction to a server process. The first one describes the run, the second one the members.
+	// instruction is sent to a server process. The first describes the run, the second the members.
 	instruction struct {
 		Step       step        `json:"step"`
 		Parameters *Parameters `json:"parameters,omitempty"`
 		Self       int         `json:"self,omitempty"`
 		Members    []member    `json:"members,omitempty"`
 	}
-	// answer of a server process.
+	// answer comes from a server process.
 	answer struct {
 		Error  string  `json:"error,omitempty"`
 		Member *member `json:"member,omitempty"`
 		Report *report `json:"report,omitempty"`
-		// CPU is the process's own time within the window.
+		// CPU is the process's own processor time within the window.
 		CPU time.Duration `json:"cpu,omitempty"`
 	}
 	member struct {
@@ -47,37 +47,37 @@ type (
 	}
 )
 
-// step is what a server process is to do.
+// step is an instruction to a server process.
 type step string
 
 const (
-	stepListen   step = "listen"   // open a host, answer with identity and address
-	stepActivate step = "activate" // take the members, run the engine
+	stepListen   step = "listen"   // open a host, answer with its identity and address
+	stepActivate step = "activate" // set the members, run the engine
 	stepStart    step = "start"    // make batches
-	stepRun      step = "run"      // answer once the first round is delivered
+	stepRun      step = "run"      // answer after the first delivered round
 	stepBegin    step = "begin"    // open the window
 	stepEnd      step = "end"      // close the window
-	stepReport   step = "report"   // end the rounds, answer with the report
+	stepReport   step = "report"   // stop the rounds, answer with the report
 )
 
-// process is a server process, as seen by the one that measures.
+// process is a server process, as the measuring process sees it.
 type process struct {
 	command *exec.Cmd
 	input   io.WriteCloser
 	encoder *json.Encoder
-	answers chan answer // closed at the end of its output
+	answers chan answer // closed at the end of the process's output
 	reader  sync.WaitGroup
 }
 
-// runProcesses runs every server as a process of its own: command is its name and arguments, and it
-// must call Serve.
+// runProcesses runs every server as a process of its own. command is the program, which must call
+// Serve, and its arguments.
 func runProcesses(ctx context.Context, p Parameters, command []string,
 	logger *slog.Logger) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	processes := make([]*process, 0, p.Servers)
 	defer func() {
 		if err != nil {
-			cancel() // kills them
+			cancel() // kills the processes
 		}
 		for _, process := range processes {
 			err = errors.Join(err, process.end(err != nil))
@@ -95,7 +95,7 @@ func runProcesses(ctx context.Context, p Parameters, command []string,
 	return measure(ctx, p, processes)
 }
 
-// measure takes the processes through a run.
+// measure leads the processes through a run.
 func measure(ctx context.Context, p Parameters, processes []*process) (Result, error) {
 	describe := func(server int) instruction {
 		return instruction{Step: stepListen, Parameters: &p, Self: server}
@@ -149,7 +149,7 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 	return combine(p, reports, cpu.Seconds())
 }
 
-// askAll tells every process, and only then waits for their answers.
+// askAll sends an instruction to every process first, and then waits for all answers.
 func askAll(ctx context.Context, processes []*process, what func(server int) instruction) ([]answer,
 	error) {
 	for i, process := range processes {
@@ -203,7 +203,7 @@ func startProcess(ctx context.Context, command []string) (*process, error) {
 		for {
 			var next answer
 			if decoder.Decode(&next) != nil {
-				return // the process's own end says more
+				return // the process's exit status explains more
 			}
 			select {
 			case p.answers <- next:
@@ -215,9 +215,9 @@ func startProcess(ctx context.Context, command []string) (*process, error) {
 	return p, nil
 }
 
-// end lets the process end, which it does when its input ends, and waits for it.
+// end closes the process's input, at whose end the process ends, and waits for it.
 func (p *process) end(killed bool) error {
-	_ = p.input.Close() // it may be gone
+	_ = p.input.Close() // the process may be gone
 	p.reader.Wait()
 	if err := p.command.Wait(); err != nil && !killed {
 		return fmt.Errorf("%w: %w", ErrServer, err)
@@ -225,7 +225,7 @@ func (p *process) end(killed bool) error {
 	return nil
 }
 
-// Serve is a server process: it follows the instructions on input, answers on output, and returns
+// Serve runs a server process. It follows the instructions on input, answers on output, and returns
 // when input ends.
 func Serve(ctx context.Context, input io.Reader, output io.Writer, logger *slog.Logger) error {
 	s := &serving{logger: logger}
@@ -263,7 +263,7 @@ type serving struct {
 	cpu        time.Duration
 }
 
-// follow does one instruction.
+// follow executes one instruction.
 func (s *serving) follow(ctx context.Context, next instruction) (reply answer, err error) {
 	if wrong := next.Step == stepListen && (s.host != nil || next.Parameters == nil) ||
 		next.Step == stepActivate && (s.host == nil || s.server != nil) ||
@@ -296,7 +296,7 @@ func (s *serving) follow(ctx context.Context, next instruction) (reply answer, e
 }
 
 func (s *serving) listen(p Parameters, self int) (answer, error) {
-	p.For = time.Second // how long is for the other side to know
+	p.For = time.Second // valid; the measuring process knows the length
 	if err := p.Validate(); err != nil {
 		return answer{}, err
 	}

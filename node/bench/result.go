@@ -11,40 +11,41 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Bounds of Parameters.
+// Limits of Parameters.
 const (
 	ServersMax = 64
 	BatchMax   = 1 << 20 // requests
 	PayloadMax = 8 << 20 // bytes of a batch
 )
 
-// Errors of a run; match them with errors.Is.
+// Errors of a run. Match them with errors.Is.
 var (
-	// ErrParameters says what is wrong with Parameters.
+	// ErrParameters means that Parameters are invalid. The error's text explains it.
 	ErrParameters = errors.New("bench: bad parameters")
-	// ErrDiverged says that two servers delivered different things.
+	// ErrDiverged means that two servers delivered different rounds, or two nodes different blocks.
 	ErrDiverged = errors.New("bench: servers delivered different rounds")
-	// ErrServer says that a server failed.
+	// ErrServer means that a server failed.
 	ErrServer = errors.New("bench: a server failed")
 )
 
-// Parameters of a run.
+// Parameters are the parameters of a run.
 type Parameters struct {
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string `json:"engine"`
 	// Servers is n, 1 to ServersMax.
 	Servers int `json:"servers"`
-	// Batch is how many requests a server packs into a message, Size their bytes.
+	// Batch is the number of requests that a server packs into a message. Size is their size in
+	// bytes.
 	Batch int `json:"batch"`
 	Size  int `json:"size"`
 	// Fabric is fabric.Memory, with all servers in this process, or another kind, with a process
-	// for each.
+	// for each server.
 	Fabric fabric.Kind `json:"fabric"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
 }
 
-// Validate says what is wrong; the error wraps ErrParameters.
+// Validate reports the first invalid parameter. The error wraps ErrParameters.
 func (p Parameters) Validate() error {
 	switch {
 	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
@@ -64,7 +65,7 @@ func (p Parameters) Validate() error {
 	return checkFabric(p.Fabric)
 }
 
-// checkFabric says what is wrong with a kind of fabric, or what it misses on this machine.
+// checkFabric reports an unknown kind of fabric, or what the kind needs and this machine lacks.
 func checkFabric(kind fabric.Kind) error {
 	if err := fabric.Check(kind); err != nil && !errors.Is(err, fabric.ErrOneProcess) {
 		return fmt.Errorf("%w: %w", ErrParameters, err)
@@ -72,7 +73,7 @@ func checkFabric(kind fabric.Kind) error {
 	return nil
 }
 
-// Result of a run; the package comment says what the figures mean.
+// Result is the result of a run. The package comment explains the figures.
 type Result struct {
 	Parameters
 	Seconds           float64 `json:"seconds"`
@@ -82,13 +83,13 @@ type Result struct {
 	LatencyP99        float64 `json:"latency_p99_us"`
 	CPUSeconds        float64 `json:"cpu_seconds"`
 	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
-	// RoundsPerSecond is how many rounds server 0 delivered in one second.
+	// RoundsPerSecond is the number of rounds that server 0 delivered in one second.
 	RoundsPerSecond float64 `json:"rounds_per_second"`
 	// ComparedRound is the round up to which all servers' deliveries were compared.
 	ComparedRound order.Round `json:"compared_round"`
 }
 
-// report is what one server has to say at the end.
+// report is one server's report at the end of a run.
 type report struct {
 	Window    Window   `json:"window"`
 	Payload   uint64   `json:"payload"`
@@ -97,7 +98,7 @@ type report struct {
 	Halted    string   `json:"halted"`
 }
 
-// combine makes the result of all servers' reports.
+// combine computes the result from all servers' reports.
 func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error) {
 	for server, r := range reports {
 		if r.Halted != "" {
@@ -133,7 +134,7 @@ func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error)
 	}, nil
 }
 
-// compare checks the servers' hashes at the last round that all of them delivered, and gives that
+// compare checks the servers' hashes at the last round that all of them delivered, and returns that
 // round.
 func compare(reports []report) (order.Round, error) {
 	last := make([]order.Round, len(reports))
@@ -167,14 +168,14 @@ func compare(reports []report) (order.Round, error) {
 		}
 		if !found {
 			return 0,
-				fmt.Errorf("%w: server %d cannot tell about round %d any more; last rounds %v",
+				fmt.Errorf("%w: server %d no longer knows its hash at round %d; last rounds %v",
 					ErrDiverged, server, common, last)
 		}
 	}
 	return common, nil
 }
 
-// reliableDigraph is G_R for a run, the one that a shard of that size would have.
+// reliableDigraph returns G_R for a run, the same as in a shard of that size.
 func reliableDigraph(servers int) (*digraph.Digraph, error) {
 	return digraph.Reliable(servers, digraph.Target{})
 }

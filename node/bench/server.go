@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// closeTimeout is how long a host may take to close.
+// closeTimeout limits the time that a host may take to close.
 const closeTimeout = 5 * time.Second
 
 // server is one server of a run: host, production driver and workload.
@@ -26,7 +26,7 @@ type server struct {
 	halted   atomic.Pointer[string]
 }
 
-// newServer makes a server that is ready to be activated: frames that come earlier are held.
+// newServer makes a server that is ready to be activated. It holds frames that arrive earlier.
 func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.PeerID,
 	logger *slog.Logger) (*server, error) {
 	g, err := reliableDigraph(p.Servers)
@@ -59,7 +59,7 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	return s, nil
 }
 
-// report ends the server's rounds and tells what it saw.
+// report stops the server's rounds and returns its report.
 func (s *server) report(window Window) report {
 	s.driver.Freeze()
 	_, payload, prefixes := s.workload.delivered()
@@ -81,10 +81,10 @@ func (s *server) close() error {
 	return nil
 }
 
-// warmUp is how long a run goes on before its window opens.
+// warmUp returns the time between the start of a run and its window.
 func warmUp(measured time.Duration) time.Duration { return min(time.Second, measured/4) }
 
-// cpuTime is the user and system time that this process has used.
+// cpuTime returns the user and system time that this process has used.
 func cpuTime() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -93,7 +93,7 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
-// pause waits, unless ctx ends first.
+// pause waits for d. It returns ctx's cause if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

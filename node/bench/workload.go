@@ -12,16 +12,16 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// prefixesKept is of how many last rounds a server can tell the running hash. Servers are at most a
-// few rounds apart.
+// prefixesKept is the number of last rounds for which a server keeps the running hash. Servers are
+// at most a few rounds apart.
 const prefixesKept = 1024
 
-// startTimeout is how long the first round may take.
+// startTimeout limits the time until the first round is delivered.
 const startTimeout = 20 * time.Second
 
-// workload is a server's pool and its pipeline: it makes batches without end, and takes note of
-// deliveries. The driver calls both sides from one goroutine; the lock is for those who start, stop
-// and read.
+// workload is a server's pool and its pipeline: it makes batches without end, and records
+// deliveries. The driver calls both sides from one goroutine. The lock is for the goroutines that
+// start, stop and read it.
 type workload struct {
 	self     order.ServerID
 	batch    int
@@ -32,7 +32,7 @@ type workload struct {
 	mu        sync.Mutex
 	on        bool
 	sequence  uint64
-	started   []time.Time // of own batches under way, oldest first
+	started   []time.Time // of the server's own batches under way, oldest first
 	hash      *xxhash.Digest
 	prefixes  []Prefix // a ring of the last prefixesKept
 	rounds    uint64
@@ -42,13 +42,13 @@ type workload struct {
 	window    Window
 }
 
-// Prefix is the running hash over all rounds up to one.
+// Prefix is the running hash over all rounds up to Round.
 type Prefix struct {
 	Round order.Round `json:"round"`
 	Hash  uint64      `json:"hash"`
 }
 
-// Window is what a server saw in the measured window.
+// Window holds a server's counts in the measured window.
 type Window struct {
 	Seconds  float64   `json:"seconds"`
 	Requests uint64    `json:"requests"`
@@ -75,7 +75,7 @@ func (w *workload) start() {
 	w.ready <- struct{}{}
 }
 
-// running waits until rounds are delivered: the lanes have to connect first.
+// running waits until the first round is delivered. Before that, the lanes have to connect.
 func (w *workload) running(ctx context.Context) error {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
@@ -90,7 +90,8 @@ func (w *workload) running(ctx context.Context) error {
 	}
 }
 
-// Next implements driver.Source. No two batches of a run are equal, as far as their size lets them.
+// Next implements driver.Source. No two batches of a run are equal, unless they are too short for
+// that.
 func (w *workload) Next(maxBytes int) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +157,7 @@ func (w *workload) deliver(delivery *order.Delivery, now time.Time) {
 	}
 }
 
-// own notes the delivery of the oldest own batch under way.
+// own records the delivery of the oldest own batch under way.
 func (w *workload) own(now time.Time) {
 	begun := w.started[0]
 	w.started = w.started[:copy(w.started, w.started[1:])]
@@ -173,7 +174,7 @@ func (w *workload) keep(prefix Prefix) {
 	w.prefixes[w.rounds%prefixesKept] = prefix
 }
 
-// begin opens the measured window, end closes it.
+// begin opens the measured window. end closes it.
 func (w *workload) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +189,7 @@ func (w *workload) end() Window {
 	return w.window
 }
 
-// delivered tells how many rounds and payload bytes were delivered since the start, and the last
+// delivered returns the number of rounds and payload bytes delivered since the start, and the last
 // prefixes.
 func (w *workload) delivered() (rounds, payload uint64, prefixes []Prefix) {
 	w.mu.Lock()

@@ -16,30 +16,30 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// inFlightMax bounds the transactions that are under way at once.
+// inFlightMax limits the transactions that are under way at once.
 const inFlightMax = 64
 
-// ErrRefused says that the ledger refused what has to be for the traffic to begin.
+// ErrRefused means that the ledger refused a transaction that the traffic needs at its beginning.
 var ErrRefused = errors.New("demo: the ledger refuses the beginning")
 
-// Options of the traffic.
+// Options are options of the traffic.
 type Options struct {
-	// Rate is how many transactions begin in a second, more than 0.
+	// Rate is the number of transactions begun in a second. It must be above 0.
 	Rate float64
-	// Seed makes another play of the same actors.
+	// Seed selects a play of the same actors.
 	Seed uint64
 }
 
-// Tally counts what became of the transactions.
+// Tally counts the transactions by outcome.
 type Tally struct {
 	Applied uint64 `json:"applied"`
-	Refused uint64 `json:"refused"` // by the ledger, as they had to be
-	Lost    uint64 `json:"lost"`    // no node took them, or the end came first
-	// of those applied and refused, how many concerned several shards
+	Refused uint64 `json:"refused"` // by the ledger, as intended
+	Lost    uint64 `json:"lost"`    // no node accepted them, or the run ended first
+	// Crossed is the number of applied and refused transactions that concerned several shards.
 	Crossed uint64 `json:"crossed"`
 }
 
-// Actors are the organisations with their keys.
+// Actors are the organisations and their keys.
 type Actors struct {
 	keys   map[ledger.OrganisationName]client.Key
 	shards int
@@ -48,8 +48,8 @@ type Actors struct {
 	tally Tally
 }
 
-// NewActors makes a key for each organisation, for a book of so many shards, 1 or more, over which
-// the organisations are spread.
+// NewActors makes a key for each organisation. The organisations are spread over the shards of the
+// book, of which there is at least one.
 func NewActors(random io.Reader, shards int) (*Actors, error) {
 	a := &Actors{keys: make(map[ledger.OrganisationName]client.Key), shards: shards}
 	for _, name := range organisations {
@@ -62,20 +62,20 @@ func NewActors(random io.Reader, shards int) (*Actors, error) {
 	return a, nil
 }
 
-// Tally tells what became of the transactions of Run up to now.
+// Tally returns the outcomes of Run's transactions so far.
 func (a *Actors) Tally() Tally {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	return a.tally
 }
 
-// Home is where an organisation of the play lives.
+// Home is the shard in which an organisation lives.
 type Home struct {
 	Organisation ledger.OrganisationName `json:"organisation"`
 	Shard        ledger.ShardID          `json:"shard"`
 }
 
-// Homes are the organisations with the shards that they live in: each in the next one.
+// Homes returns the organisations and their shards, which they take in turn.
 func (a *Actors) Homes() []Home {
 	homes := make([]Home, len(organisations))
 	for i, name := range organisations {
@@ -84,8 +84,8 @@ func (a *Actors) Homes() []Home {
 	return homes
 }
 
-// registration is an organisation's, alone in its transaction, as a book of several shards wants
-// it.
+// registration returns the registration of an organisation, alone in its transaction, as a book of
+// several shards requires.
 func (a *Actors) registration(of Home) Act {
 	key := a.keys[of.Organisation]
 	return Act{Signers: []ledger.OrganisationName{of.Organisation},
@@ -95,8 +95,8 @@ func (a *Actors) registration(of Home) Act {
 		}}}}
 }
 
-// Begin registers the organisations, opens their accounts and issues what they have. ErrRefused, or
-// a node's error.
+// Begin registers the organisations, opens their accounts and issues their assets. The error wraps
+// ErrRefused, or is a node's error.
 func (a *Actors) Begin(ctx context.Context, node *client.Client) error {
 	var registrations, openings []Act
 	for _, home := range a.Homes() {
@@ -132,8 +132,8 @@ func (a *Actors) post(ctx context.Context, node *client.Client,
 	return node.Post(ctx, keys, act.Transaction, ledgerdv1.Level_LEVEL_DURABLE)
 }
 
-// Run lets things happen until ctx ends, at the nodes in turn. It is behind its rate when the nodes
-// are.
+// Run plays scenes until ctx ends, at the nodes in turn. It falls behind its rate if the nodes are
+// too slow.
 func (a *Actors) Run(ctx context.Context, nodes []*client.Client, options Options) {
 	play := scene{random: rand.New(rand.NewPCG(options.Seed, 0))}
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / options.Rate))

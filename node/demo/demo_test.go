@@ -55,7 +55,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// The same play in a book of three shards, at the nodes of all of them.
+// The same play runs in a book of three shards, at the nodes of all of them.
 func TestTrafficAcrossShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
@@ -65,8 +65,8 @@ func TestTrafficAcrossShards(t *testing.T) {
 	}
 }
 
-// traffic has actors play at nodes until so many transactions are applied and some refused, and
-// looks whether all money is there at the end.
+// traffic lets actors play at nodes until the given number of transactions is applied and some are
+// refused. It checks that all money is there at the end.
 func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
 	t.Helper()
 	var nodes []*client.Client
@@ -112,7 +112,7 @@ func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
 			t.Errorf("%s: %v, %v", home.Organisation, organisation, err)
 		}
 	}
-	// What a payment took may not have been given yet on the other side.
+	// One side of a payment may have taken an amount that the other side has not received yet.
 	sum := sumOf(ctx, t, nodes[len(nodes)-1])
 	for ; sum != 0 && ctx.Err() == nil; sum = sumOf(ctx, t, nodes[len(nodes)-1]) {
 		time.Sleep(20 * time.Millisecond)
@@ -123,7 +123,7 @@ func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
 	return tally
 }
 
-// sumOf is what all balances add up to.
+// sumOf returns the sum of all balances.
 func sumOf(ctx context.Context, t *testing.T, node *client.Client) (sum int64) {
 	t.Helper()
 	for account, err := range node.Accounts(ctx, "") {
@@ -159,7 +159,7 @@ func TestBeginningRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The second ones have the names of the first, and other keys.
+		// The second actors have the same names as the first, and other keys.
 		if err := actors.Begin(t.Context(), node); (err != nil) != (i == 1) {
 			t.Errorf("actors %d: %v", i, err)
 		} else if i == 1 && !errors.Is(err, ErrRefused) && client.CodeOf(err) == 0 {
@@ -168,8 +168,8 @@ func TestBeginningRefused(t *testing.T) {
 	}
 }
 
-// Registrations stand alone, and the organisations are spread over the shards so that they have to
-// do with each other across them.
+// Registrations stand alone, and the organisations are spread over the shards so that they deal
+// with each other across them.
 func TestHomes(t *testing.T) {
 	t.Parallel()
 	for shards := 1; shards <= 7; shards++ {

@@ -17,7 +17,7 @@ const (
 	northgate ledger.OrganisationName = "northgate" // an exchange
 )
 
-// The assets. Amounts of money are cents, of seats and shares pieces, of gold grams.
+// The assets. Amounts of money are in cents, of seats and shares in pieces, of gold in grams.
 const (
 	euro   ledger.AssetName = "EUR"
 	dollar ledger.AssetName = "USD"
@@ -26,10 +26,10 @@ const (
 	shares ledger.AssetName = "SKYL"
 )
 
-// organisations in the order in which they are registered.
+// organisations are in the order of their registration.
 var organisations = []ledger.OrganisationName{meridian, harbour, skylark, aurora, northgate}
 
-// accounts of each organisation; the first one issues.
+// accounts are the accounts of each organisation. The first one is an issuer.
 var accounts = map[ledger.OrganisationName][]string{
 	meridian: {"issue", "reserves", "customers:ada", "customers:ben", "customers:chloe",
 		"customers:dmitri", "customers:skylark"},
@@ -41,7 +41,7 @@ var accounts = map[ledger.OrganisationName][]string{
 		"members:cedar-trading"},
 }
 
-// customers are the accounts that people pay from and to.
+// customers are the accounts that customers pay from and to.
 var customers = []ledger.AccountPath{
 	"meridian:customers:ada", "meridian:customers:ben", "meridian:customers:chloe",
 	"meridian:customers:dmitri",
@@ -52,7 +52,8 @@ var customers = []ledger.AccountPath{
 var members = []ledger.AccountPath{"northgate:members:atlas-fund",
 	"northgate:members:borealis-fund", "northgate:members:cedar-trading"}
 
-// airlines sell seats to passengers, whose bank pays to the airline's account at its own bank.
+// airlines sell seats to passengers. A passenger's bank pays to the airline's account at the
+// airline's bank.
 var airlines = []struct {
 	name       ledger.OrganisationName
 	account    ledger.AccountPath
@@ -65,14 +66,13 @@ var airlines = []struct {
 		[]string{"AU12", "AU640", "AU981"}},
 }
 
-// Act is one transaction that is to be: what it says, and who signs, the one whose nonce it takes
-// first.
+// Act is a transaction to submit, with its signers. The first signer provides the nonce.
 type Act struct {
 	Transaction ledger.Transaction
 	Signers     []ledger.OrganisationName
 }
 
-// opening is what each organisation opens.
+// opening returns the accounts that an organisation opens.
 func opening(name ledger.OrganisationName) []ledger.Opening {
 	var openings []ledger.Opening
 	for i, account := range accounts[name] {
@@ -85,7 +85,7 @@ func at(name ledger.OrganisationName, account string) ledger.AccountPath {
 	return ledger.AccountPath(string(name) + ":" + account)
 }
 
-// funding is what is issued before the traffic begins.
+// funding returns the transactions that issue assets before the traffic begins.
 func funding() []Act {
 	acts := []Act{
 		act(note("shares listed", nil), move("northgate:listing", members[0], shares, 40_000),
@@ -111,7 +111,7 @@ func funding() []Act {
 	return acts
 }
 
-// movement is one amount that goes from an account to another.
+// movement is an amount that goes from one account to another.
 type movement struct {
 	from, to ledger.AccountPath
 	asset    ledger.AssetName
@@ -122,7 +122,8 @@ func move(from, to ledger.AccountPath, asset ledger.AssetName, amount int64) mov
 	return movement{from, to, asset, amount}
 }
 
-// act makes an act of movements. Whoever gives something signs, the first one first.
+// act makes an Act from movements. Every organisation that gives something signs, in the order of
+// the movements.
 func act(note []byte, movements ...movement) Act {
 	a := Act{Transaction: ledger.Transaction{Note: note}}
 	for _, m := range movements {
@@ -143,7 +144,7 @@ func (a *Act) sign(name ledger.OrganisationName) {
 	a.Signers = append(a.Signers, name)
 }
 
-// note is what a transaction says about itself.
+// note returns the JSON note of a transaction.
 func note(what string, more map[string]any) []byte {
 	fields := map[string]any{"what": what}
 	for key, value := range more {
@@ -156,10 +157,10 @@ func note(what string, more map[string]any) []byte {
 	return text
 }
 
-// scene chooses what happens next. It is a function of its random source.
+// scene chooses the next transaction. It depends on its random source only.
 type scene struct{ random *rand.Rand }
 
-// scenes with their weights in a hundred; those at the end are refused.
+// scenes and their weights in a hundred. The last three are refused.
 var scenes = []struct {
 	weight int
 	play   func(scene) Act
@@ -185,7 +186,7 @@ func pick[T any](s scene, from []T) T { return from[s.random.IntN(len(from))] }
 // between draws an amount.
 func (s scene) between(least, most int64) int64 { return least + s.random.Int64N(most-least+1) }
 
-// money is the asset that a bank's customers have.
+// money returns the asset that a bank's customers use.
 func money(account ledger.AccountPath) ledger.AssetName {
 	if account.Organisation() == harbour {
 		return dollar
@@ -270,7 +271,7 @@ func record(owner ledger.OrganisationName, key, value string) Act {
 	}
 }
 
-// overdraft is refused: nobody has that much.
+// overdraft is refused: no customer has that much.
 func (s scene) overdraft() Act {
 	from := pick(s, customers)
 	return act(note("a villa", nil), move(from, "northgate:fees", money(from),
@@ -284,7 +285,7 @@ func (s scene) mistyped() Act {
 		s.between(3_00, 90_00)))
 }
 
-// oversold is refused: a passenger gives back more seats than there are.
+// oversold is refused: a passenger returns more seats than there are.
 func (s scene) oversold() Act {
 	airline := pick(s, airlines)
 	return act(note("seats returned", nil), move(at(airline.name,

@@ -18,36 +18,36 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// Node is a running node, as far as networks of nodes need it.
+// Node is a running node, with the methods that networks of nodes need.
 type Node interface {
-	// URL is where its API answers.
+	// URL returns the address of its API.
 	URL() string
-	// State is what it is doing.
+	// State returns its state.
 	State() api.NodeState
-	// Done is closed when it ended by itself or was stopped, and Err says why.
+	// Done is closed when it ended by itself or was stopped. Err returns the reason.
 	Done() <-chan struct{}
 	Err() error
 	// Stop stops it in good order, as far as ctx allows.
 	Stop(ctx context.Context) error
 }
 
-// Starter starts the node of a home over a fabric, or over the one that its configuration names
-// where the fabric is nil. It returns when the node's API listens.
+// Starter starts the node in a home over a fabric. If the fabric is nil, it uses the one in the
+// node's configuration. It returns once the node's API listens.
 type Starter func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (Node, error)
 
-// EmbedOptions describe a network within this process.
+// EmbedOptions describes a network within this process.
 type EmbedOptions struct {
-	// Dir gets the homes; it must be empty or not exist.
+	// Dir gets the homes. It must be empty or not exist.
 	Dir string
-	// Ports are those of the nodes' APIs, one a node of all shards; 0 means any that is free.
+	// Ports are the ports of the APIs, one for each node of each shard. 0 means any free port.
 	Ports []int
-	// Shards is how many shards the book has, by which the number of ports has to be divisible, and
-	// Tree each one's parent, as in Layout.
+	// Shards is the number of shards in the book; the number of ports must be a multiple of it.
+	// Tree holds each shard's parent, as in Layout.
 	Shards int
 	Tree   []ledger.ShardID
 	// Chain and Engine are as in Layout.
 	Chain, Engine string
-	// Change, where not nil, changes a node's configuration before it is written.
+	// Change, unless nil, changes a node's configuration before it is written.
 	Change func(node int, config *home.Config)
 	// Start starts a node.
 	Start Starter
@@ -58,13 +58,13 @@ type Embedded struct {
 	homes []*home.Home
 	hosts []rdmanet.Host
 	nodes []Node
-	ended chan int // the index of a node that ended by itself
+	ended chan int // the indices of nodes that ended by themselves
 	stop  chan struct{}
 	watch sync.WaitGroup
 }
 
-// Embed makes the homes and starts the nodes, those of all shards over one fabric. When it fails,
-// nothing runs any more; the folder is the caller's to remove.
+// Embed makes the homes and starts the nodes, over one fabric for all shards. If it fails, nothing
+// is left running; the caller removes the folder.
 func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
 	shards := max(options.Shards, 1)
 	if len(options.Ports)%shards != 0 {
@@ -87,7 +87,7 @@ func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
 	return EmbedHomes(ctx, homes, options.Start)
 }
 
-// EmbedHomes starts the nodes of homes that are there. When it fails, nothing runs any more.
+// EmbedHomes starts the nodes in existing homes. If it fails, nothing is left running.
 func EmbedHomes(ctx context.Context, homes []*home.Home, start Starter) (embedded *Embedded,
 	err error) {
 	e := &Embedded{homes: homes, nodes: make([]Node, len(homes)), ended: make(chan int, len(homes)),
@@ -139,13 +139,13 @@ func EmbedHomes(ctx context.Context, homes []*home.Home, start Starter) (embedde
 	return e, nil
 }
 
-// Nodes are the nodes in their order.
+// Nodes returns the nodes in order.
 func (e *Embedded) Nodes() []Node { return e.nodes }
 
-// Homes are the nodes' homes in their order.
+// Homes returns the nodes' homes in order.
 func (e *Embedded) Homes() []*home.Home { return e.homes }
 
-// URLs are the addresses of the nodes' APIs.
+// URLs returns the addresses of the nodes' APIs.
 func (e *Embedded) URLs() []string {
 	urls := make([]string, len(e.nodes))
 	for i, node := range e.nodes {
@@ -154,14 +154,14 @@ func (e *Embedded) URLs() []string {
 	return urls
 }
 
-// Ended gets the index of each node that ends before Stop.
+// Ended receives the index of each node that ends before Stop.
 func (e *Embedded) Ended() <-chan int { return e.ended }
 
-// readyPause is how often a node is asked what it is doing.
+// readyPause is the pause between two looks at the nodes' states.
 const readyPause = 20 * time.Millisecond
 
 // Ordering waits until all nodes order transactions. It returns the error of a node that ended, or
-// ctx's cause with what a node waits for.
+// ctx's cause and what a node waits for.
 func (e *Embedded) Ordering(ctx context.Context) error {
 	ticker := time.NewTicker(readyPause)
 	defer ticker.Stop()

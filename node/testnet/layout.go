@@ -22,53 +22,54 @@ import (
 )
 
 const (
-	// NodesMax bounds a test network; a machine has only so many ports and so much memory.
+	// NodesMax limits a test network. A machine has only so many ports and so much memory.
 	NodesMax = 64
 	// DefaultBasePort is the port of node 0's API.
 	DefaultBasePort = 26600
 	// DefaultChain is the name of a test network's chain.
 	DefaultChain = "testnet"
-	// OperatorKeyFile is the operator's key, in the folder that has the homes.
+	// OperatorKeyFile is the file with the operator's key, in the folder that contains the homes.
 	OperatorKeyFile = home.OperatorKeyFile
 )
 
-// host is where test networks live.
+// host is the address of all nodes of test networks.
 const host = "127.0.0.1"
 
-// Errors of a layout; match them with errors.Is.
+// Errors of a layout. Match them with errors.Is.
 var (
-	// ErrLayout says what is wrong with a Layout.
+	// ErrLayout means that a Layout is invalid. The error's text explains it.
 	ErrLayout = errors.New("testnet")
-	// ErrForeign says that a folder does not hold the homes of one network.
+	// ErrForeign means that a folder does not contain the homes of one network.
 	ErrForeign = errors.New("testnet: no test network")
 )
 
-// Layout describes a test network. The zero value of a field but Dir and Nodes means its default.
+// Layout describes a test network. The zero value of any field but Dir and Nodes means its default.
 type Layout struct {
 	// Dir gets a folder node-0, node-1, ... for each node, and the operator's key.
 	Dir string
-	// Nodes is how many each shard has: 1 to NodesMax, which is what all shards may have together.
+	// Nodes is the number of nodes in each shard, at least 1. All shards together have at most
+	// NodesMax.
 	Nodes int
-	// Shards is how many shards the book has. Default 1. Node i is member i mod Nodes of shard i /
-	// Nodes.
+	// Shards is the number of shards in the book. Default 1. Node i is member i mod Nodes of shard
+	// i / Nodes.
 	Shards int
-	// Tree has each shard's parent; the root is its own. Default: shard 0 is the root and the
-	// parent of all others.
+	// Tree holds each shard's parent; the root is its own parent. Default: shard 0 is the root and
+	// the parent of all others.
 	Tree []ledger.ShardID
-	// BasePort is node 0's API; node i has its API on BasePort+2i and its fabric on BasePort+2i+1.
-	// Default DefaultBasePort.
+	// BasePort is the port of node 0's API. Node i has its API on BasePort+2i and its fabric on
+	// BasePort+2i+1. Default DefaultBasePort.
 	BasePort int
 	// Engine is allconcur+ (the default) or allconcur.
 	Engine string
-	// Fabric is what the nodes talk over. Default fabric.P2P.
+	// Fabric is the fabric between the nodes. Default fabric.P2P.
 	Fabric fabric.Kind
 	// Chain is the chain's name. Default DefaultChain.
 	Chain string
-	// Change, where not nil, changes a node's configuration before it is written.
+	// Change, unless nil, changes a node's configuration before it is written.
 	Change func(node int, config *home.Config)
 }
 
-// Validate says what is wrong, with ErrLayout, and fills in the defaults.
+// Validate fills in the defaults and reports the first invalid field. The error wraps ErrLayout.
 func (l *Layout) Validate() error {
 	if l.BasePort == 0 {
 		l.BasePort = DefaultBasePort
@@ -104,14 +105,14 @@ func (l *Layout) Validate() error {
 	return nil
 }
 
-// all is how many nodes the shards have together.
+// all returns the number of nodes in all shards together.
 func (l *Layout) all() int { return l.Shards * l.Nodes }
 
-// Name is what node i and its folder are called.
+// Name returns the name of node i, which is also the name of its folder.
 func Name(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Make makes the homes, all or none. ErrLayout, home.ErrExists, home.ErrConfig, ledger.ErrGenesis,
-// and the file system's errors.
+// Make makes all homes or none. The error wraps ErrLayout, home.ErrExists, home.ErrConfig or
+// ledger.ErrGenesis, or is an error of the file system.
 func Make(l Layout) (homes []*home.Home, err error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -168,7 +169,8 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	return homes, home.WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
 }
 
-// genesis is that of shard 0, from which those of the others follow. ledger.ErrGenesis.
+// genesis returns the genesis of shard 0. Those of the other shards follow from it. The error wraps
+// ledger.ErrGenesis.
 func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*ledger.Genesis,
 	error) {
 	genesis := &ledger.Genesis{
@@ -182,7 +184,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	return genesis, genesis.Validate()
 }
 
-// vacant makes sure that a folder holds nothing that a network would be made of.
+// vacant checks that a folder contains none of the files and folders that Make makes.
 func vacant(dir string) error {
 	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*"))
 	if err != nil {
@@ -198,7 +200,7 @@ func vacant(dir string) error {
 	return nil
 }
 
-// escapeGlob makes a path mean itself in a pattern.
+// escapeGlob escapes a path for use in a pattern.
 func escapeGlob(path string) string {
 	escaped := make([]byte, 0, len(path))
 	for i := range len(path) {
@@ -211,13 +213,13 @@ func escapeGlob(path string) string {
 	return string(escaped)
 }
 
-// Exists tells whether a folder holds at least one node's home of a test network.
+// Exists reports whether a folder contains at least one node's home of a test network.
 func Exists(dir string) bool {
 	numbers, err := numbers(dir)
 	return err == nil && len(numbers) > 0
 }
 
-// numbers are those of the nodes whose homes a folder holds, ascending.
+// numbers returns the numbers of the nodes whose homes are in a folder, ascending.
 func numbers(dir string) ([]int, error) {
 	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*", home.ConfigFile))
 	if err != nil {
@@ -235,9 +237,9 @@ func numbers(dir string) ([]int, error) {
 	return numbers, nil
 }
 
-// Load reads the homes of a network that Make made, in their order, and those of nodes that joined
-// it in folders that are named alike. Homes may be missing, since those of nodes that left may be
-// removed. ErrForeign, home.ErrHome, home.ErrConfig.
+// Load reads the homes of a network that Make made, in order, and the homes of nodes that joined it
+// later in folders named alike. Homes may be missing, because the homes of nodes that left may be
+// removed. The error wraps ErrForeign, home.ErrHome or home.ErrConfig.
 func Load(dir string) ([]*home.Home, error) {
 	found, err := numbers(dir)
 	if err != nil {
@@ -266,7 +268,7 @@ func Load(dir string) ([]*home.Home, error) {
 	return homes, nil
 }
 
-// shards are the members of each shard, as the genesis has them.
+// shards returns the members of each shard in the genesis.
 func shards(genesis *ledger.Genesis) [][]ledger.Member {
 	if genesis.Sharded() {
 		return genesis.Shards
@@ -274,7 +276,7 @@ func shards(genesis *ledger.Genesis) [][]ledger.Member {
 	return [][]ledger.Member{genesis.Members}
 }
 
-// total is how many members the genesis has in all shards.
+// total returns the number of members in all shards of the genesis.
 func total(genesis *ledger.Genesis) (count int) {
 	for _, members := range shards(genesis) {
 		count += len(members)
@@ -282,8 +284,8 @@ func total(genesis *ledger.Genesis) (count int) {
 	return count
 }
 
-// number is a node's among those of all shards, as Make counts them, and whether Make made its
-// home.
+// number returns a node's number among the nodes of all shards, as Make counts them, and reports
+// whether Make made its home.
 func number(h *home.Home) (number int, made bool) {
 	own := shards(h.Genesis)
 	for _, members := range own[:h.Genesis.Shard] {
@@ -292,8 +294,8 @@ func number(h *home.Home) (number int, made bool) {
 	return number + int(h.Self), int(h.Self) < len(h.Genesis.Members)
 }
 
-// Missing names the nodes of the genesis whose homes are not among those that Load found: they
-// left, or somebody took their folders away.
+// Missing returns the names of the nodes in the genesis whose homes Load did not find. These nodes
+// left, or their folders were moved away.
 func Missing(homes []*home.Home) (names []string) {
 	there := make(map[int]bool, len(homes))
 	for _, h := range homes {
@@ -309,7 +311,7 @@ func Missing(homes []*home.Home) (names []string) {
 	return names
 }
 
-// URL is where a home's API answers.
+// URL returns the address of the API of a home's node.
 func URL(h *home.Home) string {
 	scheme := "http://"
 	if h.Config.API.Certificate != "" {
@@ -318,7 +320,8 @@ func URL(h *home.Home) string {
 	return scheme + h.Config.API.Listen
 }
 
-// CheckPorts tries all addresses that the homes' nodes will listen on, and says which one is taken.
+// CheckPorts tries all addresses that the homes' nodes will listen on, and reports one that is in
+// use.
 func CheckPorts(homes []*home.Home) error {
 	for _, h := range homes {
 		for _, door := range []struct {
@@ -341,25 +344,25 @@ func CheckPorts(homes []*home.Home) error {
 
 func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// portTries is how many places FreeBasePort looks at.
+// portTries is the number of places that FreeBasePort tries.
 const portTries = 64
 
-// The ports that FreeBasePort gives out: below what systems give out by themselves, and past those
-// that people choose.
+// FreeBasePort returns ports in this range. It is below the ports that systems assign by
+// themselves, and apart from ports that people commonly choose.
 const (
 	lowestFreePort  = 20000
 	highestFreePort = 26000
 )
 
-// nextBase is where FreeBasePort looks next. What it gave out may be free until somebody listens
-// there: it is given out again only after all others.
+// nextBase is where FreeBasePort looks next. A port that it returned may stay free until a process
+// listens there. So it returns that port again only after all others.
 var nextBase struct {
 	sync.Mutex
-	port int // 0 before the first
+	port int // 0 before the first call
 }
 
-// FreeBasePort finds a base port for so many nodes, those of all shards together, all of whose
-// ports are free now, and were not given out to somebody else in this process a moment ago.
+// FreeBasePort finds a base port for the given number of nodes of all shards together. All their
+// ports are free now, and no recent call in this process returned them.
 func FreeBasePort(nodes int) (int, error) {
 	nextBase.Lock()
 	defer nextBase.Unlock()
@@ -376,7 +379,7 @@ func FreeBasePort(nodes int) (int, error) {
 			nextBase.port = base + 2*nodes
 			return base, nil
 		}
-		nextBase.port = 0 // somewhere else
+		nextBase.port = 0 // try another place
 	}
 	return 0, fmt.Errorf("%w: no %d free ports in a row found", ErrLayout, 2*nodes)
 }

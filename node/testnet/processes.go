@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// ReadyWord begins the line on standard output with which a process says that its API answers;
-	// the API's address follows.
+	// ReadyWord begins the line on standard output that a process writes once its API answers. The
+	// API's address follows.
 	ReadyWord = "ready "
-	// LogFile is the file in a home that gets what its process says.
+	// LogFile is the file in a home that gets the output of the node's process.
 	LogFile = "node.log"
 )
 
 const (
-	// of a log, when its process starts: a larger one is set aside as node.log.1
+	// logBytesMax limits a log when its process starts. A larger log is set aside as node.log.1.
 	logBytesMax  = 64 << 20
 	firstTries   = 4 // of a process that never comes up
 	steadyAfter  = time.Minute
@@ -34,18 +34,19 @@ const (
 	restartMost  = 15 * time.Second
 )
 
-// ErrGaveUp says that a process does not come up.
+// ErrGaveUp means that a process does not come up.
 var ErrGaveUp = errors.New("testnet: a node does not start")
 
-// Event is what happened to a process.
+// Event is an event of a process.
 type Event struct {
 	Node int
 	Kind EventKind
-	// Detail is the process's id, the API's address, why it ended, or the line that it wrote.
+	// Detail is the process's id, the API's address, the reason why it ended, or the line that it
+	// wrote.
 	Detail string
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -54,30 +55,30 @@ const (
 	EventReady   EventKind = "ready"
 	EventEnded   EventKind = "ended"
 	EventError   EventKind = "error"   // the process wrote a line of that level
-	EventRemoved EventKind = "removed" // it ended for good: the node is no member any more
+	EventRemoved EventKind = "removed" // it ended for good: its node is no longer a member
 )
 
-// ProcessOptions say how to run the processes.
+// ProcessOptions describes how to run the processes.
 type ProcessOptions struct {
 	// Command is the program and its first arguments; --home and the home's folder follow. The
-	// program says ReadyWord and its address when its API answers, stops in good order when its
-	// standard input ends or at SIGTERM, and exits with a status other than zero when it ends by
+	// program prints ReadyWord and its address once its API answers. It stops in good order when
+	// its standard input ends or at SIGTERM. It exits with a status other than zero when it ends by
 	// itself.
 	Command []string
-	// Environment is added to this process's.
+	// Environment is added to this process's environment.
 	Environment []string
-	// RemovedStatus is the exit status with which a process says that its node is no member any
-	// more: it is not started again. 0: none says so.
+	// RemovedStatus is the exit status of a process whose node is no longer a member. Such a
+	// process is not started again. 0 means that there is no such status.
 	RemovedStatus int
-	// Report gets the events, one call at a time; nil for none.
+	// Report receives the events, one call at a time. It may be nil.
 	Report func(Event)
-	// StopTime is how long a process may take to stop before it is killed; default 20 s.
+	// StopTime limits the time that a process may take to stop before it is killed. Default 20 s.
 	StopTime time.Duration
-	// RestartPause is the pause before the first restart; it doubles up to 15 s. Default 500 ms.
+	// RestartPause is the pause before the first restart. It doubles up to 15 s. Default 500 ms.
 	RestartPause time.Duration
 }
 
-// Processes are the nodes of a network as processes.
+// Processes runs the nodes of a network as processes.
 type Processes struct {
 	options ProcessOptions
 	cancel  context.CancelFunc
@@ -91,18 +92,18 @@ type Processes struct {
 	report  sync.Mutex
 }
 
-// member is one node's process and its successors. The fields below are guarded by the mutex of
-// Processes.
+// member is one node, with its process and the process's successors. The mutex of Processes guards
+// the fields below home.
 type member struct {
 	index int
 	home  *home.Home
 	pid   int
 	url   string // of the ready process; empty while there is none
-	// removed tells that the node is no member any more.
+	// removed is set once the node is no longer a member.
 	removed bool
 }
 
-// Run starts a process for each home and returns at once. Processes run until Stop.
+// Run starts a process for each home and returns at once. The processes run until Stop.
 func Run(homes []*home.Home, options ProcessOptions) *Processes {
 	if options.StopTime == 0 {
 		options.StopTime = killAfter
@@ -130,14 +131,15 @@ func Run(homes []*home.Home, options ProcessOptions) *Processes {
 // nodes were removed.
 func (p *Processes) Done() <-chan struct{} { return p.done }
 
-// Err says why the processes were given up, with ErrGaveUp; nil while they were not.
+// Err returns the reason why the processes were given up, with ErrGaveUp. It is nil before that.
 func (p *Processes) Err() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.err
 }
 
-// URLs are the addresses of the nodes' APIs; that of a node that does not answer now is empty.
+// URLs returns the addresses of the nodes' APIs. The address of a node that does not answer is
+// empty.
 func (p *Processes) URLs() []string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -148,7 +150,8 @@ func (p *Processes) URLs() []string {
 	return urls
 }
 
-// Removed tells which nodes are no members any more; they have no process again.
+// Removed reports for each node whether it is no longer a member. Such a node gets no process
+// again.
 func (p *Processes) Removed() []bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -159,7 +162,7 @@ func (p *Processes) Removed() []bool {
 	return removed
 }
 
-// PIDs are the ids of the processes; 0 for a node that has none now.
+// PIDs returns the ids of the processes, 0 for a node without a process.
 func (p *Processes) PIDs() []int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -170,7 +173,8 @@ func (p *Processes) PIDs() []int {
 	return ids
 }
 
-// Ready waits until the APIs of all nodes answer that were not removed. ErrGaveUp, or ctx's cause.
+// Ready waits until the APIs of all nodes answer, except those of removed nodes. The error wraps
+// ErrGaveUp, or is ctx's cause.
 func (p *Processes) Ready(ctx context.Context) error {
 	for {
 		p.mutex.Lock()
@@ -192,8 +196,8 @@ func (p *Processes) Ready(ctx context.Context) error {
 	}
 }
 
-// Stop asks all processes to stop in good order, and kills those that take longer than
-// ProcessOptions.StopTime, or than ctx lets them. When it returns, none is left.
+// Stop asks all processes to stop in good order. It kills those that take longer than
+// ProcessOptions.StopTime, or that still run when ctx ends. No process is left when it returns.
 func (p *Processes) Stop(ctx context.Context) {
 	p.cancel()
 	select {
@@ -209,7 +213,7 @@ func (p *Processes) Stop(ctx context.Context) {
 	<-p.done
 }
 
-// change changes the state that Ready looks at.
+// change modifies the state that Ready observes, and wakes Ready.
 func (p *Processes) change(do func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -227,7 +231,7 @@ func (p *Processes) tell(m *member, kind EventKind, format string, arguments ...
 	p.options.Report(Event{Node: m.index, Kind: kind, Detail: fmt.Sprintf(format, arguments...)})
 }
 
-// supervise runs a node's process, and the next one when it ends, until ctx ends.
+// supervise runs a node's process, and starts it again when it ends, until ctx ends.
 func (p *Processes) supervise(ctx context.Context, m *member) {
 	pause := p.options.RestartPause
 	everReady := false
@@ -267,8 +271,8 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 	}
 }
 
-// life is one process from its start to its end. It tells whether it was ready, the last line that
-// it wrote, and how it ended.
+// life runs one process from its start to its end. It returns whether the process was ready, the
+// last line that it wrote, and how it ended.
 func (p *Processes) life(ctx context.Context, m *member) (ready bool, last string, err error) {
 	log, err := openLog(filepath.Join(m.home.Dir, LogFile))
 	if err != nil {
@@ -290,10 +294,10 @@ func (p *Processes) life(ctx context.Context, m *member) (ready bool, last strin
 	arguments := append(append([]string(nil), p.options.Command[1:]...), "--home", m.home.Dir)
 	command := exec.Command(p.options.Command[0], arguments...)
 	command.Env = append(os.Environ(), p.options.Environment...)
-	command.Stdout, command.Stderr = output, output // the same, so that one goroutine writes
+	command.Stdout, command.Stderr = output, output // the same writer, so that one goroutine writes
 	command.WaitDelay = time.Second
-	// A group of its own: an interrupt at the terminal is for this process, which stops the others
-	// in good order.
+	// Use a process group of its own. An interrupt at the terminal then reaches this process only,
+	// which stops the others in good order.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -326,13 +330,13 @@ func (p *Processes) stopAtEnd(ctx context.Context, process *os.Process, input io
 	case <-ctx.Done():
 	}
 	_ = input.Close()                   // the process may have ended
-	_ = process.Signal(syscall.SIGTERM) // the same
+	_ = process.Signal(syscall.SIGTERM) // as above
 	timer := time.NewTimer(p.options.StopTime)
 	defer timer.Stop()
 	select {
 	case <-ended:
 	case <-timer.C:
-		_ = process.Kill() // the same
+		_ = process.Kill() // as above
 	}
 }
 
@@ -346,20 +350,20 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
-// lineMax bounds what is kept of a line that is being written.
+// lineMax limits how much of an unfinished line is kept.
 const lineMax = 4096
 
-// lines is a writer that keeps a log and hands over its lines.
+// lines is a writer that writes to a log and passes on each line.
 type lines struct {
 	log  io.Writer
 	line func(string)
 	part []byte
 }
 
-// Write implements io.Writer. A log that cannot be written does not stop the process that writes
-// it.
+// Write implements io.Writer. It never fails: a log that cannot be written does not stop the
+// process whose log it is.
 func (l *lines) Write(data []byte) (int, error) {
-	_, _ = l.log.Write(data) // a full disk is the node's to notice
+	_, _ = l.log.Write(data) // the node itself notices a full disk
 	for _, b := range data {
 		switch {
 		case b == '\n':

@@ -64,7 +64,7 @@ func TestMakeAndLoadShards(t *testing.T) {
 	if last := loaded[5]; last.Name() != joined || last.Genesis.Shard != 1 || last.Self != 2 {
 		t.Errorf("%s, member %d of shard %d", last.Name(), last.Self, last.Genesis.Shard)
 	}
-	// Folders that changed places.
+	// The folders changed places.
 	for _, rename := range [][2]string{{Name(0), "other"}, {Name(2), Name(0)}, {"other", Name(2)}} {
 		if err := os.Rename(filepath.Join(dir, rename[0]),
 			filepath.Join(dir, rename[1])); err != nil {
@@ -77,7 +77,7 @@ func TestMakeAndLoadShards(t *testing.T) {
 	}
 }
 
-// join makes the home of a node that was let in by the chain of a genesis, and returns its name.
+// join makes the home of a node that joined the chain of a genesis, and returns the node's name.
 func join(t *testing.T, dir string, genesis *ledger.Genesis) string {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -99,7 +99,7 @@ func join(t *testing.T, dir string, genesis *ledger.Genesis) string {
 	return joining.Name()
 }
 
-// A book of one shard is what it is without anything said of shards.
+// A book of one shard looks as if there were no shards.
 func TestOneShardIsNone(t *testing.T) {
 	t.Parallel()
 	homes, err := Make(Layout{Dir: filepath.Join(t.TempDir(), "net"), Nodes: 2, Shards: 1,
@@ -141,7 +141,7 @@ func TestShardsRefused(t *testing.T) {
 	}
 }
 
-// All shards are over one fabric.
+// All shards use one fabric.
 func TestEmbedShards(t *testing.T) {
 	t.Parallel()
 	started := make(chan string, 4)

@@ -25,7 +25,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// roleVariable makes the test binary a node's process, in the role that it names.
+// roleVariable makes the test binary a node's process, in the named role.
 const roleVariable = "LEDGERD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is a process that behaves as told: well, or never ready, or deaf to all requests to stop.
+// play runs a process in a role: it works, never becomes ready, or ignores all requests to stop.
 func play(role string) int {
 	fmt.Println("level=INFO hello")
 	switch role {
@@ -171,7 +171,7 @@ func TestCheckPorts(t *testing.T) {
 	}
 }
 
-// Networks that are made side by side do not get the same ports, although none of them listens yet.
+// Networks made side by side do not get the same ports, although none of them listens yet.
 func TestFreeBasePortsAreApart(t *testing.T) {
 	t.Parallel()
 	const networks, nodes = 40, 3
@@ -195,7 +195,7 @@ func TestFreeBasePortsAreApart(t *testing.T) {
 	}
 }
 
-// events collects what is reported, and lets a test wait for it.
+// events collects the reported events, so that tests can wait for them.
 type events struct {
 	mutex sync.Mutex
 	seen  []Event
@@ -304,7 +304,7 @@ func TestProcessesThatNeverComeUp(t *testing.T) {
 	}
 }
 
-// removedStatus is with what a process says that its node was removed.
+// removedStatus is the exit status of a process whose node was removed.
 const removedStatus = 3
 
 func TestProcessOfARemovedNodeIsNotStartedAgain(t *testing.T) {
@@ -397,7 +397,7 @@ func TestLargeLogIsSetAside(t *testing.T) {
 	}
 }
 
-// imagined is a node that does what a test says.
+// imagined is a node whose behaviour the test decides.
 type imagined struct {
 	mode api.NodeMode
 	done chan struct{}
@@ -461,5 +461,5 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// order is a place among the nodes, -1 for none.
+// order is a node's place among the nodes, -1 for none.
 type order int

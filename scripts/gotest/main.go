@@ -1,14 +1,14 @@
-// Command gotest reads what `go test -json` writes, tells a person what matters of it, and counts.
+// Command gotest reads the output of `go test -json`, prints a summary, and counts the tests.
 //
 //	go test -json ./... | gotest -counts FILE -failures FILE
 //
-// It prints a line for each package when it ends, in the order of their ends, and the output of
-// what failed, bounded. To FILE it appends a line for each test and subtest, "pass PACKAGE TEST",
+// It prints a line for each package when the package ends, and the last lines of the output of each
+// failed test. To the first FILE it appends a line for each test and subtest, "pass PACKAGE TEST",
 // "fail ..." or "skip ...", so that several runs of one test can be told from several tests. To the
-// second FILE it appends what it prints of failures, for a summary at the end of a long run.
+// second FILE it appends the printed failures, for a summary at the end of a long run.
 //
-// The exit status is 1 if anything failed, if no package was seen, or if the input is cut off in
-// the middle of a package: a broken test run never looks like a short one.
+// The exit status is 1 if anything failed, if there was no package, or if the input ends in the
+// middle of a package. So a broken test run never looks like a short one.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"strings"
 )
 
-// linesMax bounds what is kept of a test's output: so many lines from its end.
+// linesMax limits the number of lines kept of a test's output. The last ones are kept.
 const linesMax = 200
 
 // event is one line of `go test -json`; see `go doc test2json`.
@@ -36,10 +36,10 @@ type event struct {
 	Output     string
 }
 
-// key names a test, or a package where Test is empty.
+// key identifies a test, or a package if Test is empty.
 type key struct{ Package, Test string }
 
-// report gathers the events of one run.
+// report collects the events of one run.
 type report struct {
 	to       io.Writer
 	counts   io.Writer
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// errFailed says that the run went wrong; what did has been printed.
+// errFailed means that there were failures. They have been printed.
 var errFailed = errors.New("there are failures")
 
 func run(from io.Reader, to io.Writer, counts, failures string) (err error) {
@@ -91,7 +91,7 @@ func run(from io.Reader, to io.Writer, counts, failures string) (err error) {
 		if len(line) > 0 {
 			var e event
 			if json.Unmarshal(line, &e) != nil || e.Action == "" {
-				fmt.Fprintf(to, "%s", line) // the go command itself, before any test
+				fmt.Fprintf(to, "%s", line) // from the go command itself, before any test
 			} else {
 				r.take(e)
 			}
@@ -119,7 +119,7 @@ func run(from io.Reader, to io.Writer, counts, failures string) (err error) {
 	return nil
 }
 
-// take notes one event.
+// take processes one event.
 func (r *report) take(e event) {
 	k := key{e.Package, e.Test}
 	switch e.Action {
@@ -156,7 +156,7 @@ func (r *report) take(e event) {
 	}
 }
 
-// end tells a package's result.
+// end prints a package's result.
 func (r *report) end(e event) {
 	r.ended++
 	delete(r.open, e.Package)
@@ -165,12 +165,12 @@ func (r *report) end(e event) {
 		r.failed = true
 		r.say("FAILED", key{Package: e.Package})
 		for k := range r.output {
-			if k.Package == e.Package && k.Test != "" { // tests that a panic or a timeout cut off
+			if k.Package == e.Package && k.Test != "" { // tests that a panic or a timeout ended
 				r.say("BROKEN OFF", k)
 				delete(r.output, k)
 			}
 		}
-		if r.tests[e.Package] == 0 { // no test to blame: the package itself did not build or start
+		if r.tests[e.Package] == 0 { // no failed test: the package did not build or start
 			fmt.Fprintf(r.counts, "fail %s -\n", e.Package)
 		}
 	case r.tests[e.Package]+r.skipped[e.Package] > 0:
@@ -182,7 +182,7 @@ func (r *report) end(e event) {
 	delete(r.skipped, e.Package)
 }
 
-// say prints what a test wrote, under a heading.
+// say prints a test's output under a heading.
 func (r *report) say(heading string, k key) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "  %s %s %s\n", heading, k.Package, k.Test)
@@ -194,7 +194,7 @@ func (r *report) say(heading string, k key) {
 	}
 	io.WriteString(r.to, text.String())
 	if heading != "skipped" {
-		// in one piece: other steps append to the file, too
+		// Write it in one piece: other steps append to the file, too.
 		io.WriteString(r.failures, text.String())
 	}
 }

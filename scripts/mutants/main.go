@@ -1,17 +1,17 @@
-// Command mutants runs the mutation tests of the pure rooms that decide what is safe, with
-// gremlins.
+// Command mutants runs mutation tests, with gremlins, of the pure rooms that the safety of the
+// ledger depends on.
 //
-//	mutants           a sample of some mutants, another one for each state of the tree
+//	mutants           a sample of the mutants, a different one for each state of the tree
 //	mutants -all      all mutants, and the score of each package
 //
 // A mutant is a change of one token, such as < to <=. It is killed if the package's own tests fail,
-// in their short form. A mutant that lives has to be on the list of argued survivors
-// (survivors.txt); else this fails. It also fails where the list names what is not
-// there any more, and where so many are listed that the score cannot be what it was.
+// in their short form. A mutant that survives has to be on the list of argued survivors
+// (survivors.txt); otherwise the command fails. It also fails if the list names a mutant that no
+// longer exists, or so many mutants that the score must have fallen.
 //
-// Gremlins works on a copy of the module with nothing but what one package and its tests need. So
-// other packages' tests take no part, and nothing in the tree changes. Since gremlins takes a
-// mutant that does not compile for killed, those are found and left out here.
+// Gremlins works on a copy of the module that contains only one package and what its tests need. So
+// the tests of other packages take no part, and nothing in the tree changes. Gremlins counts a
+// mutant that does not compile as killed; this command finds and ignores such mutants.
 package main
 
 import (
@@ -35,8 +35,8 @@ import (
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
 
-// room is a package with the least score that its list of survivors may leave, in percent of the
-// mutants that compile. It is what was reached; raise it with the score.
+// room is a package with its least score, in percent of the mutants that compile. The least score
+// is the one reached so far; raise it with the score.
 type room struct {
 	folder string
 	least  float64
@@ -49,7 +49,7 @@ var rooms = []room{
 	{"allconcur", 95},
 }
 
-// flags turn on the kinds of mutants that gremlins leaves out by default.
+// flags enable the kinds of mutants that gremlins leaves out by default.
 var flags = []string{
 	"--invert-assignments", "--invert-bitwise", "--invert-bwassign", "--invert-logical",
 	"--invert-loopctrl", "--remove-self-assignments",
@@ -60,7 +60,7 @@ var errFailed = errors.New("failed")
 func main() {
 	all := flag.Bool("all", false, "run all mutants instead of a sample")
 	only := flag.String("package", "", "run this package only, such as shard/turn")
-	size := flag.Int("sample", 16, "how many mutants a sample has at least")
+	size := flag.Int("sample", 16, "the least number of mutants in a sample")
 	flag.Parse()
 	if err := run(os.Stdout, *all, *only, *size); err != nil {
 		if !errors.Is(err, errFailed) {
@@ -129,11 +129,11 @@ func run(to io.Writer, all bool, only string, size int) error {
 type pkg struct {
 	room
 	mutants []*mutant
-	// lines are those whose mutants are run, as file:line; nil for all.
+	// lines are the lines, as file:line, whose mutants are run. Nil means all.
 	lines map[string]bool
 }
 
-// treeHash is a number that changes with the packages and their tests.
+// treeHash returns a number that changes with the packages and their tests.
 func treeHash() (uint64, error) {
 	hash := sha256.New()
 	for _, r := range rooms {
@@ -152,7 +152,7 @@ func treeHash() (uint64, error) {
 	return binary.LittleEndian.Uint64(hash.Sum(nil)), nil
 }
 
-// pick takes one of the packages, each as likely as it has mutants.
+// pick chooses one of the packages, with a probability proportional to its number of mutants.
 func pick(packages []*pkg, seed uint64) *pkg {
 	total := uint64(0)
 	for _, p := range packages {
@@ -168,10 +168,10 @@ func pick(packages []*pkg, seed uint64) *pkg {
 	return packages[len(packages)-1]
 }
 
-// line names the line of a mutant.
+// source names the line of a mutant.
 func (m *mutant) source() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
-// sample takes lines, until they have so many mutants that are to be killed.
+// sample chooses lines until they have at least size mutants that have to be killed.
 func (p *pkg) sample(seed uint64, size int, argued survivors) error {
 	byLine := map[string][]*mutant{}
 	var lines []string
@@ -211,7 +211,7 @@ func (p *pkg) sample(seed uint64, size int, argued survivors) error {
 	return nil
 }
 
-// test runs the package's mutants and reports whether all is as it should be.
+// test runs the package's mutants and reports whether the result is as it should be.
 func (p *pkg) test(to io.Writer, argued survivors) (bool, error) {
 	started := time.Now()
 	copied, err := os.MkdirTemp("", "ledgerd-mutation-*")
@@ -276,12 +276,13 @@ func (p *pkg) test(to io.Writer, argued survivors) (bool, error) {
 	return ok, nil
 }
 
-// tolerated is how many mutants of a sample may live that are not on the list. A sample has some by
-// chance where the whole run would have a few in a hundred; it fails where the score has fallen.
+// tolerated returns how many unlisted mutants of a sample may survive. If a few in a hundred
+// mutants survive in the whole run, a sample may contain some of them by chance. It fails if the
+// score has fallen.
 func tolerated(sampled int) int { return sampled / 5 }
 
 // alone runs the tests with a mutant that gremlins leaves out as not covered. Coverage has no block
-// for the expressions of a case, so that gremlins takes all of them for that.
+// for the expressions of a case, so gremlins takes all mutants in them for not covered.
 func (m *mutant) alone(copied string) (status string, err error) {
 	name := filepath.Join(copied, m.file)
 	original, err := os.ReadFile(name)
@@ -303,9 +304,9 @@ func (m *mutant) alone(copied string) (status string, err error) {
 	return "KILLED", nil
 }
 
-// copy makes a module of what the package and its tests need, with no other tests. It is a git
-// repository where, for a sample, only the lines of the sample differ from the commit: gremlins
-// then leaves the others out.
+// copy makes a module of the package and everything that its tests need, without other tests. For a
+// sample it is a git repository in which only the lines of the sample differ from the commit.
+// Gremlins then leaves the other lines out.
 func (p *pkg) copy(to string) error {
 	out, err := output(exec.Command("go", "list", "-deps", "-test", "-f",
 		"{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", "./"+p.folder))
@@ -342,8 +343,8 @@ func (p *pkg) copy(to string) error {
 	return p.commit(to)
 }
 
-// copyFolder copies the files of a folder, but for tests of other packages. Of the module's own
-// folder it takes what describes the module.
+// copyFolder copies the files of a folder, except for tests of other packages. Of the module's root
+// folder it copies only go.mod and go.sum.
 func (p *pkg) copyFolder(folder, to string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -370,8 +371,8 @@ func (p *pkg) copyFolder(folder, to string) error {
 	return nil
 }
 
-// commit has all lines of the sample differ from what is committed. Each of them is a hunk of its
-// own in the diff, since gremlins takes a hunk for one run of changed lines.
+// commit makes all lines of the sample differ from the committed ones. Each line is a hunk of its
+// own in the diff, because gremlins treats a hunk as one run of changed lines.
 func (p *pkg) commit(to string) error {
 	texts := map[string][]byte{}
 	for _, m := range p.mutants {
@@ -418,14 +419,14 @@ func (p *pkg) commit(to string) error {
 	return nil
 }
 
-// unleash runs gremlins over a copy, and gives each mutant's status by file:line:column:kind.
+// unleash runs gremlins on a copy, and returns each mutant's status by file:line:column:kind.
 func (p *pkg) unleash(copied string) (map[string]string, error) {
 	result := filepath.Join(copied, "result.json")
 	arguments := append([]string{"run", gremlins, "unleash", "--output", result}, flags...)
 	if p.lines != nil {
 		arguments = append(arguments, "--diff", "HEAD")
 	}
-	// Files of other packages are left out by the folders that they are in.
+	// Exclude the files of other packages by their folders.
 	err := filepath.WalkDir(copied, func(name string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			return err
@@ -444,7 +445,7 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	}
 	command := exec.Command("go", append(arguments, ".")...)
 	command.Dir = copied
-	// go vet would take a good part of the time, and kill mutants that no test does.
+	// go vet would take much of the time, and kill mutants that no test kills.
 	command.Env = append(os.Environ(),
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -short -vet=off"))
 	seen := &progress{to: os.Stderr, room: p.folder, total: len(p.mutants)}
@@ -480,14 +481,14 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	return statuses, nil
 }
 
-// progress tells, while gremlins writes a line for each mutant, how many there were.
+// progress prints the number of mutants so far, while gremlins writes a line for each mutant.
 type progress struct {
 	to    io.Writer
 	room  string
 	total int
 	done  int
 	text  []byte // since the last end of a line
-	wrote []byte // the end of it all, for an error
+	wrote []byte // the last part of the output, for an error
 }
 
 // Write implements io.Writer.
@@ -510,7 +511,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	}
 }
 
-// output runs a command, whose error says what it wrote.
+// output runs a command. Its error contains the command's output.
 func output(command *exec.Cmd) (string, error) {
 	var errs strings.Builder
 	command.Stderr = &errs

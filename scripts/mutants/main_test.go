@@ -33,7 +33,7 @@ func (t *T[E]) g(a, b int) bool {
 }
 `
 
-// testPackage is a package of one file in a module of its own.
+// testPackage returns a package of one file in a module of its own.
 func testPackage(t *testing.T) *pkg {
 	t.Helper()
 	root := t.TempDir()
@@ -142,7 +142,7 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// A sample is of whole lines, the same for the same seed, and leaves out what is argued.
+// A sample consists of whole lines, is the same for the same seed, and leaves argued mutants out.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	lines := map[string]bool{}
@@ -172,7 +172,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// The committed list names what is there.
+// The committed list names only mutants that exist.
 func TestCommittedSurvivors(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

@@ -19,13 +19,13 @@ import (
 	"strings"
 )
 
-// change is one thing that gremlins does to a token.
+// change is one change that gremlins makes to a token.
 type change struct {
 	kind string
 	to   token.Token
 }
 
-// changes are what gremlins does, as its internal/engine/mappings.go has it.
+// changes are the changes that gremlins makes, as in its internal/engine/mappings.go.
 var changes = map[token.Token][]change{
 	token.ADD: {{"ARITHMETIC_BASE", token.SUB}},
 	token.ADD_ASSIGN: {{"INVERT_ASSIGNMENTS", token.SUB_ASSIGN},
@@ -81,9 +81,9 @@ type mutant struct {
 	code         *code
 }
 
-// place names a mutant so that it is found again after other lines of its file have changed: by its
-// function (T.f for a method, "" outside of any), the text of its line, and its number among those
-// of its kind on the line, from 1.
+// place identifies a mutant even after other lines of its file have changed. It consists of the
+// mutant's function (T.f for a method, "" outside of any), the text of its line, and its number
+// among the mutants of its kind on the line, from 1.
 type place struct {
 	file, function, text, kind string
 	number                     int
@@ -99,7 +99,7 @@ type code struct {
 	set     *token.FileSet
 	files   []*ast.File
 	texts   map[string][]string // the lines of each file
-	exports map[string]string   // the export data of each package that it imports, by import path
+	exports map[string]string   // the export data of each imported package, by import path
 }
 
 // read parses the package in a folder below root.
@@ -131,8 +131,8 @@ func read(root, folder string) (*code, error) {
 	return c, nil
 }
 
-// mutants lists all mutants of a package, in the order of their places. What is listed twice by
-// gremlins, under two kinds, is here twice, too.
+// mutants lists all mutants of a package, in the order of their places. A mutant that gremlins
+// lists twice, under two kinds, is listed twice here, too.
 func (c *code) mutants() (list []*mutant) {
 	for _, file := range c.files {
 		function := ""
@@ -191,7 +191,7 @@ func (c *code) mutants() (list []*mutant) {
 	return list
 }
 
-// functionName names a function, with the type that it is a method of.
+// functionName returns the name of a function, with its receiver's type for a method.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil || len(f.Recv.List) == 0 {
 		return f.Name.Name
@@ -203,8 +203,8 @@ func functionName(f *ast.FuncDecl) string {
 	return types.ExprString(of) + "." + f.Name.Name
 }
 
-// viable reports whether a mutant compiles. Gremlins takes one that does not for killed, since go
-// test fails; it would raise the score.
+// viable reports whether a mutant compiles. Gremlins counts one that does not compile as killed,
+// since go test fails. That would raise the score.
 func (m *mutant) viable() (bool, error) {
 	c := m.code
 	if c.exports == nil {
@@ -212,7 +212,7 @@ func (m *mutant) viable() (bool, error) {
 			return false, err
 		}
 	}
-	// What is printed and parsed again is what gremlins has the compiler read.
+	// Print and parse the file again: that is the source that gremlins gives to the compiler.
 	i := slices.IndexFunc(c.files, func(f *ast.File) bool {
 		return c.set.Position(f.Pos()).Filename == m.file
 	})
@@ -227,7 +227,8 @@ func (m *mutant) viable() (bool, error) {
 	return err == nil, nil
 }
 
-// mutated is the source of the mutant's file with the change; empty if it cannot be printed.
+// mutated returns the source of the mutant's file with the change, or nothing if it cannot be
+// printed.
 func (m *mutant) mutated() []byte {
 	was := *m.tok
 	*m.tok = m.to
@@ -242,7 +243,7 @@ func (m *mutant) mutated() []byte {
 	return text.Bytes()
 }
 
-// loadExports asks the go command for the compiled form of what the package imports.
+// loadExports gets the compiled form of the package's imports from the go command.
 func (c *code) loadExports() error {
 	c.exports = map[string]string{}
 	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}",

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// survivors are the mutants that may live, each with the reason.
+// survivors are the mutants that may survive, each with the reason.
 type survivors map[place]string
 
 // readSurvivors reads the list of argued survivors:
@@ -16,10 +16,10 @@ type survivors map[place]string
 //	# a comment
 //	shard/turn/gate.go Gate.Activate: if s.early.run <= run {
 //		CONDITIONALS_BOUNDARY#1: the reason, which may
-//			go on in lines that are further in
+//			continue on lines with a deeper indent
 //
 // A line of source stands for all lines of its function with this text. KIND#2 is the second mutant
-// of a kind on the line; several with one reason are separated by ", ".
+// of a kind on the line. Several mutants with one reason are separated by ", ".
 func readSurvivors(from io.Reader) (survivors, error) {
 	list := survivors{}
 	var at, text string
@@ -61,7 +61,7 @@ func readSurvivors(from io.Reader) (survivors, error) {
 			}
 		default:
 			if last == nil {
-				return nil, fmt.Errorf("line %d: a reason goes on that has not begun", number)
+				return nil, fmt.Errorf("line %d: a reason continues that has not begun", number)
 			}
 			for _, p := range last {
 				list[p] += " " + trimmed
@@ -71,7 +71,7 @@ func readSurvivors(from io.Reader) (survivors, error) {
 	return list, nil
 }
 
-// stale lists the survivors that are no mutants, in the order of their places.
+// stale lists the survivors that are no longer mutants, in the order of their places.
 func (s survivors) stale(mutants []*mutant) (list []place) {
 	there := map[place]bool{}
 	for _, m := range mutants {

@@ -15,7 +15,7 @@ import (
 )
 
 // archive writes an initial RAM disk: a cpio archive of the "new ASCII" form, which the kernel
-// unpacks into memory. The first error counts; finish tells it.
+// unpacks into memory. It keeps the first error, which finish returns.
 type archive struct {
 	to    *bufio.Writer
 	err   error
@@ -27,13 +27,13 @@ func newArchive(to io.Writer) *archive {
 	return &archive{to: bufio.NewWriterSize(to, 1<<20), made: map[string]bool{"/": true}}
 }
 
-// Kinds of entries, in the mode.
+// Kinds of entries, as part of the mode.
 const (
 	kindFolder = 0o040000
 	kindFile   = 0o100000
 )
 
-// entry writes the head of an entry and its name; the contents follow.
+// entry writes the header of an entry and its name. The contents follow.
 func (a *archive) entry(name string, mode uint32, size int64) {
 	if a.err != nil {
 		return
@@ -47,8 +47,8 @@ func (a *archive) entry(name string, mode uint32, size int64) {
 	if len(name) > 1 && name[0] == '/' {
 		relative = name[1:]
 	}
-	// Magic, inode, mode, owner, group, links, time, size, two device numbers of two parts, length
-	// of the name, no checksum.
+	// The fields are: magic, inode, mode, owner, group, links, time, size, two device numbers of
+	// two parts each, length of the name, no checksum.
 	_, a.err = fmt.Fprintf(a.to, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
 		a.inode, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(relative)+1, 0, relative)
 	a.pad(110 + int64(len(relative)) + 1)
@@ -61,7 +61,7 @@ func (a *archive) pad(written int64) {
 	}
 }
 
-// folder makes a folder and those above it.
+// folder adds a folder and its parents.
 func (a *archive) folder(name string) {
 	name = path.Clean(name)
 	if a.made[name] {
@@ -72,7 +72,7 @@ func (a *archive) folder(name string) {
 	a.entry(name, kindFolder|0o755, 0)
 }
 
-// write makes a file of these bytes.
+// write adds a file with these contents.
 func (a *archive) write(name string, contents []byte) {
 	if a.made[name] {
 		return
@@ -86,7 +86,7 @@ func (a *archive) write(name string, contents []byte) {
 	a.pad(int64(len(contents)))
 }
 
-// copy takes a file of this machine. A name that is there already stays as it is.
+// copy adds a file of this machine. It does nothing if the name exists already.
 func (a *archive) copy(name, from string, mode uint32) {
 	if a.made[name] || a.err != nil {
 		return
@@ -96,7 +96,7 @@ func (a *archive) copy(name, from string, mode uint32) {
 		a.err = err
 		return
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	info, err := file.Stat()
 	if err != nil {
 		a.err = err

@@ -51,7 +51,7 @@ func TestArchive(t *testing.T) {
 	var written bytes.Buffer
 	a := newArchive(&written)
 	a.copy("/deep/in/file", source, 0o755)
-	a.copy("/deep/in/file", "/nowhere", 0o755) // it is there already
+	a.copy("/deep/in/file", "/nowhere", 0o755) // exists already
 	a.write("/deep/text", []byte("odd"))
 	if err := a.finish(agenda.Agenda{Device: "rxe0"}); err != nil {
 		t.Fatal(err)
@@ -68,12 +68,12 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// A kernel that was kept is looked at before it is used: every file has the checksum that it had.
+// A kept kernel is checked before its use: every file must have its recorded checksum.
 func TestKeptKernel(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		harm func(folder string) error
-		says string // "": nothing is wrong
+		says string // "" if the kernel is intact
 	}{
 		"sound": {func(string) error { return nil }, ""},
 		"another image": {func(folder string) error {
@@ -124,7 +124,7 @@ func TestKeptKernel(t *testing.T) {
 	}
 }
 
-// What programs write comes on one port, each behind its mark.
+// The output of all programs comes on one port, after the mark of each program.
 func TestOutputsOfPrograms(t *testing.T) {
 	t.Parallel()
 	m := machine{outputs: map[string]*bytes.Buffer{}}

@@ -23,11 +23,11 @@ import (
 type kernel struct {
 	version string
 	image   string
-	modules []string // those first that others need
+	modules []string // each after the modules that it needs
 }
 
-// wantedModules are what the guest needs of the kernel: ports to its host, a network interface, and
-// Soft-RoCE with its checksums and its way to programs.
+// wantedModules are the kernel modules that the guest needs: ports to its host, a network
+// interface, and Soft-RoCE with its checksums and its interface to programs.
 var wantedModules = []string{"virtio_pci", "virtio_console", "dummy", "crc32_generic",
 	"crc32c_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm"}
 
@@ -36,12 +36,12 @@ const (
 	modulesFolder = "modules"
 	sumsFile      = "SHA256SUMS"
 	kernelPrefix  = "kernel-"
-	// metaPackage is Debian's package that depends on its present kernel.
+	// metaPackage is Debian's package that depends on the current kernel.
 	metaPackage = "linux-image-amd64"
 )
 
-// prepareKernel takes the kernel that is kept, after a look at its checksums, or else fetches
-// Debian's present one. It tells whether it fetched.
+// prepareKernel returns the kept kernel if its checksums match. Otherwise it fetches Debian's
+// current kernel. It reports whether it fetched one.
 func prepareKernel(ctx context.Context, cache string) (kernel, bool, error) {
 	kept, err := filepath.Glob(filepath.Join(cache, kernelPrefix+"*"))
 	if err != nil {
@@ -62,8 +62,7 @@ func prepareKernel(ctx context.Context, cache string) (kernel, bool, error) {
 	return k, true, err
 }
 
-// keptKernel reads a kernel's folder, every file of which has to have the checksum that it was kept
-// with.
+// keptKernel reads a kernel's folder. Every file must have its recorded checksum.
 func keptKernel(folder string) (kernel, error) {
 	text, err := os.ReadFile(filepath.Join(folder, sumsFile))
 	if err != nil {
@@ -99,7 +98,7 @@ func checksum(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {
 		return "", err
@@ -107,14 +106,14 @@ func checksum(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// fetchKernel downloads Debian's present kernel package, which apt-get checks against Debian's
-// signatures, and keeps what the guest needs of it.
+// fetchKernel downloads Debian's current kernel package, which apt-get checks against Debian's
+// signatures, and keeps the parts that the guest needs.
 func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 	work, err := os.MkdirTemp(cache, ".fetching-")
 	if err != nil {
 		return kernel{}, err
 	}
-	defer func() { _ = os.RemoveAll(work) }() // what was finished was moved out of it
+	defer func() { _ = os.RemoveAll(work) }() // the finished folder was moved out of it
 	name, err := kernelPackage(ctx)
 	if err != nil {
 		return kernel{}, err
@@ -148,14 +147,14 @@ func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 		return kernel{}, err
 	}
 	final := filepath.Join(cache, kernelPrefix+version)
-	// another run may have been quicker
+	// Another run may have been quicker.
 	if err := os.Rename(folder, final); err != nil && !errors.Is(err, fs.ErrExist) {
 		return kernel{}, err
 	}
 	return keptKernel(final)
 }
 
-// kernelPackage asks apt for the name of the present kernel's package.
+// kernelPackage asks apt for the name of the current kernel's package.
 func kernelPackage(ctx context.Context) (string, error) {
 	for _, refresh := range []bool{false, true} {
 		if refresh {
@@ -178,9 +177,9 @@ func kernelPackage(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("apt knows no package %s: this takes Debian for amd64", metaPackage)
 }
 
-// unpackImage takes the kernel out of its own unpacker, since QEMU enters a plain ELF kernel
-// directly: no firmware and no unpacking in the emulated machine. A kernel that is packed in
-// another way than with xz is taken as it is.
+// unpackImage extracts the kernel from its self-extracting image. QEMU boots a plain ELF kernel
+// directly, so the emulated machine needs no firmware and unpacks nothing. An image that is not
+// packed with xz is copied as it is.
 func unpackImage(ctx context.Context, packed, to string) error {
 	image, err := os.ReadFile(packed)
 	if err != nil {
@@ -189,7 +188,7 @@ func unpackImage(ctx context.Context, packed, to string) error {
 	if at := bytes.Index(image, []byte("\xfd7zXZ\x00")); at >= 0 {
 		unpack := exec.CommandContext(ctx, "xz", "-dc")
 		unpack.Stdin = bytes.NewReader(image[at:])
-		plain, _ := unpack.Output() // it complains about what follows the kernel
+		plain, _ := unpack.Output() // xz complains about the bytes after the kernel
 		if file, err := elf.NewFile(bytes.NewReader(plain)); err == nil &&
 			file.Machine == elf.EM_X86_64 {
 			return os.WriteFile(to, plain, 0o644)
@@ -198,8 +197,8 @@ func unpackImage(ctx context.Context, packed, to string) error {
 	return os.WriteFile(to, image, 0o644)
 }
 
-// gatherModules copies the modules that the guest needs, and those which these need, with numbers
-// before their names that give the order in which to load them.
+// gatherModules copies the modules that the guest needs and their dependencies. The numbers before
+// their names give the order in which to load them.
 func gatherModules(ctx context.Context, unpacked, to string) error {
 	places, builtin := map[string]string{}, map[string]bool{}
 	err := filepath.WalkDir(unpacked, func(path string, entry fs.DirEntry, err error) error {
@@ -235,7 +234,7 @@ func gatherModules(ctx context.Context, unpacked, to string) error {
 		path, found := places[name]
 		if !found {
 			if slices.Contains([]string{"crc32_generic", "crc32c_generic"}, name) {
-				return nil // newer kernels have no such modules any more, and no need of them
+				return nil // newer kernels neither have nor need these modules
 			}
 			return fmt.Errorf("the kernel has no module %s", name)
 		}
@@ -271,10 +270,10 @@ func gatherModules(ctx context.Context, unpacked, to string) error {
 	return nil
 }
 
-// canonical is a module's name as the kernel has it; files may have hyphens.
+// canonical returns a module's name as the kernel uses it. File names may have hyphens.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// needsOf reads from a module which others it needs.
+// needsOf reads a module's dependencies from its file.
 func needsOf(module []byte) ([]string, error) {
 	file, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
@@ -299,8 +298,8 @@ func needsOf(module []byte) ([]string, error) {
 	return needs, nil
 }
 
-// writeSums keeps the checksums of a kernel's files, in the order in which modules are to be
-// loaded.
+// writeSums records the checksums of a kernel's files, with the modules in the order in which to
+// load them.
 func writeSums(folder string) error {
 	modules, err := filepath.Glob(filepath.Join(folder, modulesFolder, "*.ko"))
 	if err != nil {
@@ -322,7 +321,7 @@ func writeSums(folder string) error {
 	return os.WriteFile(filepath.Join(folder, sumsFile), []byte(text.String()), 0o644)
 }
 
-// command runs a program in a folder and gives what it wrote.
+// command runs a program in a folder and returns its output.
 func command(ctx context.Context, folder, name string, arguments ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, arguments...)
 	c.Dir = folder

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// libraryFolders are where Debian has shared libraries.
+// libraryFolders are Debian's folders of shared libraries.
 var libraryFolders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64",
 	"/usr/lib64", "/lib", "/usr/lib"}
 
-// librariesOf finds all shared libraries that programs need, and those which these need, and the
-// programs that load them.
+// librariesOf finds all shared libraries that programs need, directly or indirectly, and the
+// dynamic loaders of the programs.
 func librariesOf(programs []string) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
@@ -31,7 +31,7 @@ func librariesOf(programs []string) ([]string, error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		defer func() { _ = file.Close() }() // it was only read
+		defer func() { _ = file.Close() }() // opened for reading only
 		for _, part := range file.Progs {
 			if part.Type != elf.PT_INTERP {
 				continue
@@ -60,7 +60,7 @@ func librariesOf(programs []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	for i := 0; i < len(found); i++ { // it grows
+	for i := 0; i < len(found); i++ { // found grows meanwhile
 		if err := look(found[i]); err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func findLibrary(name string) (string, error) {
 	return "", fmt.Errorf("no library %s in %s", name, strings.Join(libraryFolders, ", "))
 }
 
-// rxeProvider finds what libibverbs loads to speak with Soft-RoCE devices.
+// rxeProvider finds the library that libibverbs loads for Soft-RoCE devices.
 func rxeProvider() ([]string, error) {
 	found, err := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
 	if err != nil {

@@ -26,23 +26,23 @@ import (
 const (
 	guestProcessors = 2
 	guestMegabytes  = 3072
-	// guestTime bounds the guest's life: what its programs may take is bounded each.
+	// guestTime limits the guest's life. Each program has a limit of its own, too.
 	guestTime = 20 * time.Minute
-	// consoleShown is how much of the end of the kernel's console is shown when a guest dies, in
-	// bytes.
+	// consoleShown limits how much of the end of the kernel's console is shown when a guest dies,
+	// in bytes.
 	consoleShown = 4 << 10
 )
 
 // machine is a guest.
 type machine struct {
 	kernel, disk, folder string
-	show                 io.Writer // gets what programs write while they do; nil: nobody
+	show                 io.Writer // gets the programs' output as it comes; may be nil
 
 	mutex   sync.Mutex
 	outputs map[string]*bytes.Buffer
 }
 
-// output is what a program wrote.
+// output returns a program's output.
 func (m *machine) output(program string) []byte {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -52,8 +52,8 @@ func (m *machine) output(program string) []byte {
 	return nil
 }
 
-// run boots the guest and waits for its end. It hands over its reports as they come, and fails if
-// the last one is not that all was done.
+// run boots the guest and waits for its end. It passes each report to heard as it comes. It fails
+// unless the guest reports that it is done.
 func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error) {
 	m.outputs = map[string]*bytes.Buffer{}
 	ctx, cancel := context.WithTimeoutCause(ctx, guestTime,
@@ -85,8 +85,8 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
 	qemu.ExtraFiles = []*os.File{outputWrite, reportsWrite}
 	qemu.WaitDelay = 5 * time.Second
-	// It does not outlive this process, however that ends: the kernel ends it with the thread that
-	// started it, which therefore stays.
+	// Make sure that QEMU does not outlive this process, however that ends. The kernel kills it
+	// when the thread that started it ends, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -96,7 +96,7 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 		return errors.Join(err, outputRead.Close(), outputWrite.Close(), reportsRead.Close(),
 			reportsWrite.Close())
 	}
-	_, _ = outputWrite.Close(), reportsWrite.Close() // qemu has its own
+	_, _ = outputWrite.Close(), reportsWrite.Close() // QEMU has its own copies
 	var reading sync.WaitGroup
 	reading.Go(func() { m.readOutput(outputRead) })
 	done, reason := false, ""
@@ -113,11 +113,11 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 			}
 			heard(r)
 		}
-		_, _ = io.Copy(io.Discard, reportsRead) // its end is all that matters
+		_, _ = io.Copy(io.Discard, reportsRead) // only its end matters
 	})
 	err = qemu.Wait()
 	reading.Wait()
-	_, _ = outputRead.Close(), reportsRead.Close() // they have ended
+	_, _ = outputRead.Close(), reportsRead.Close() // both have ended
 	switch {
 	case reason != "":
 		return fmt.Errorf("the guest could not begin: %s%s", reason, m.end(console))
@@ -130,7 +130,7 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 		bytes.TrimSpace(said.Bytes())), err)
 }
 
-// end is the end of what the kernel wrote to its console.
+// end returns the end of the kernel's console output.
 func (m *machine) end(console string) string {
 	text, err := os.ReadFile(console)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
@@ -140,7 +140,7 @@ func (m *machine) end(console string) string {
 		string(text[max(0, len(text)-consoleShown):]))
 }
 
-// readOutput keeps what programs write, each apart.
+// readOutput collects the output of each program separately.
 func (m *machine) readOutput(from io.Reader) {
 	reader := bufio.NewReaderSize(from, 64<<10)
 	var current *bytes.Buffer
@@ -157,7 +157,7 @@ func (m *machine) readOutput(from io.Reader) {
 		}
 		m.mutex.Unlock()
 		if m.show != nil {
-			_, _ = io.WriteString(m.show, line) // whoever looks may have gone
+			_, _ = io.WriteString(m.show, line) // the reader may have gone
 		}
 		if err != nil {
 			return

@@ -1,20 +1,20 @@
 //go:build linux
 
-// Command verbsguest is what scripts/verbs-test does: it boots a guest that has a Soft-RoCE device,
-// real RDMA verbs in software, and runs there what needs one.
+// Command verbsguest does the work of scripts/verbs-test: it boots a guest with a Soft-RoCE device,
+// real RDMA verbs in software, and runs the programs there that need one.
 //
 //	verbsguest [-v] [-counts FILE] [STEP...]
 //
-//	kernel.go     Debian's kernel and its modules: fetched once, kept with their checksums, never installed
+//	kernel.go     Debian's kernel and modules: fetched once, kept with checksums, never installed
 //	archive.go    the guest's files as an initial RAM disk
 //	libraries.go  the shared libraries that a program of this machine needs
 //	machine.go    the guest, in QEMU, by software emulation
 //	init/         its first process
-//	agenda/       what that is told, and answers
+//	agenda/       the instructions to that process, and its reports
 //
 // The guest runs programs of this machine, with libraries of this machine, under Debian's kernel.
-// Its files live in memory, it has no network but its own, and nothing of it is left. The exit
-// status is 0 if all went well, that of the first program that failed, or 1.
+// Its files live in memory, it has no network but its own, and it leaves nothing behind. The exit
+// status is 0 on success, that of the first program that failed, or 1.
 package main
 
 import (
@@ -43,15 +43,15 @@ const (
 	deviceName    = "rxe0"
 	deviceAddress = "10.77.0.1/24"
 	programFolder = "/programs"
-	testsFolder   = "tests" // where they are built
+	testsFolder   = "tests" // for the built tests
 	programName   = "ledgerd"
-	// outputShown is how much of the end of a failed program's output is shown, in bytes.
+	// outputShown limits how much of the end of a failed program's output is shown, in bytes.
 	outputShown = 16 << 10
-	// tellingMax is how many of the lines that tell what failed are shown.
+	// tellingMax limits the number of lines shown that explain a failure.
 	tellingMax = 60
 )
 
-// environment is that of all programs in the guest.
+// environment is the environment of all programs in the guest.
 var environment = []string{
 	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=single", "NO_COLOR=1",
 	"TERM=dumb",
@@ -62,13 +62,13 @@ var environment = []string{
 // step is one program in the guest.
 type step struct {
 	name, what string
-	// tests is the package whose tests are the program, which runs in that package's folder;
-	// without one the program is ledgerd.
+	// tests is the package whose tests are the program, which runs in that package's folder. If it
+	// is empty, the program is ledgerd.
 	tests     string
 	arguments []string
-	// files of the source tree that the program reads.
+	// files are files of the source tree that the program reads.
 	files []string
-	// seconds bound its time, on a machine that has other things to do too.
+	// seconds limits its time, on a machine that may be busy with other work.
 	seconds int
 }
 
@@ -98,9 +98,9 @@ func main() {
 	os.Exit(status)
 }
 
-// run does it all and gives the exit status.
+// run runs the chosen steps and returns the exit status.
 func run(ctx context.Context) (int, error) {
-	verbose := flag.Bool("v", false, "show what the programs write")
+	verbose := flag.Bool("v", false, "show the programs' output")
 	counts := flag.String("counts", "", "file to which a line for each test is appended")
 	flag.Parse()
 	chosen, err := choose(flag.Args())
@@ -123,7 +123,7 @@ func run(ctx context.Context) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	// the system's folder of temporary files is swept anyway
+	// Ignore the error: the system cleans its folder of temporary files anyway.
 	defer func() { _ = os.RemoveAll(folder) }()
 
 	begun := time.Now()
@@ -198,7 +198,7 @@ func prepare(ctx context.Context, cache, folder string, chosen []step, tell func
 	go func() {
 		k, fetched, err := prepareKernel(ctx, cache)
 		if err != nil {
-			cancel() // nothing that is built will run
+			cancel() // the programs will not run
 		}
 		got <- fetching{k, fetched, err}
 	}()
@@ -220,22 +220,22 @@ func prepare(ctx context.Context, cache, folder string, chosen []step, tell func
 	return f.kernel, nil
 }
 
-// telling finds the lines in which tests and crashes say what is wrong.
+// telling matches the lines in which tests and crashes explain a failure.
 var telling = regexp.MustCompile(
 	`(?m)^\s*(\S+\.go:\d+: |--- FAIL|panic: |fatal error: |WARNING: DATA RACE|testing: ).*$`)
 
-// showFailure shows what a program that failed says of it, and the end of all that it wrote.
+// showFailure prints a failed program's explanation and the end of its output.
 func showFailure(to io.Writer, name string, output []byte) {
 	if said := telling.FindAll(output, -1); len(said) > 0 {
-		// as all output
-		_, _ = fmt.Fprintf(to, "\n--- what %s says\n%s\n", name,
+		// Ignore errors, as for all output.
+		_, _ = fmt.Fprintf(to, "\n--- why %s failed\n%s\n", name,
 			bytes.Join(said[:min(len(said), tellingMax)], []byte("\n")))
 	}
-	_, _ = fmt.Fprintf(to, "\n--- the end of what %s wrote\n%s\n", name,
+	_, _ = fmt.Fprintf(to, "\n--- the end of the output of %s\n%s\n", name,
 		output[max(0, len(output)-outputShown):])
 }
 
-// choose takes the steps that are named; all, if none is.
+// choose returns the named steps, or all if none is named.
 func choose(names []string) ([]step, error) {
 	if len(names) == 0 {
 		return steps, nil
@@ -264,7 +264,7 @@ func describe(name string) string {
 	return steps[slices.IndexFunc(steps, func(s step) bool { return s.name == name })].what
 }
 
-// goOptions are those of every build: with cgo and verbs, and without what only a debugger reads.
+// goOptions are the options of every build: with verbs, and without debugging information.
 var goOptions = []string{"-tags", "verbs", "-ldflags", "-s -w"}
 
 // buildAll builds ledgerd, the guest's first process, and the steps' programs.
@@ -273,7 +273,7 @@ func buildAll(ctx context.Context, folder string, chosen []step) error {
 		arguments := slices.Concat(how, goOptions, []string{"-o", filepath.Join(folder, output)},
 			sources)
 		command := exec.CommandContext(ctx, "go", arguments...)
-		// so that it takes its compilers along
+		// An interrupt also ends the compilers that the command started.
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 		command.WaitDelay = 10 * time.Second
 		command.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
@@ -288,8 +288,8 @@ func buildAll(ctx context.Context, folder string, chosen []step) error {
 			packages = append(packages, s.tests)
 		}
 	}
-	// The tests need all that ledgerd does. One command builds what they share once and links them
-	// side by side.
+	// The tests need everything that ledgerd needs. One command builds the shared parts once and
+	// links the tests side by side.
 	if len(packages) > 0 {
 		if err := os.Mkdir(filepath.Join(folder, testsFolder), 0o755); err != nil {
 			return err
@@ -305,12 +305,12 @@ func buildAll(ctx context.Context, folder string, chosen []step) error {
 	return build("0", "init", []string{"build"}, "./scripts/verbsguest/init")
 }
 
-// built is where the tests of a step's package are built.
+// built returns the file of the built tests of a step's package.
 func (s step) built(folder string) string {
 	return filepath.Join(folder, testsFolder, path.Base(s.tests)+".test")
 }
 
-// writeDisk puts the guest's files together.
+// writeDisk writes the guest's files to an archive.
 func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 	file, err := os.Create(to)
 	if err != nil {
@@ -361,11 +361,10 @@ func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 	return a.finish(todo)
 }
 
-// verdict is a line in which a test's program says how a test ended.
+// verdict matches a line in which a test program reports how a test ended.
 var verdict = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
-// appendCounts adds a line for each test that ran in the guest, and for each program that has no
-// tests.
+// appendCounts adds a line for each test that ran in the guest.
 func appendCounts(to string, m *machine, chosen []step) (err error) {
 	var lines bytes.Buffer
 	names := map[string]string{"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}

@@ -1,30 +1,30 @@
-// Package agenda is what the guest of scripts/verbs-test is told and what it answers: one JSON file
-// in its root folder, and one JSON object a line on the way back.
+// Package agenda defines the guest's instructions and answers in scripts/verbs-test: one JSON file
+// in the guest's root folder, and one JSON object on each line of the way back.
 package agenda
 
-// Path is where the guest finds its Agenda.
+// Path is the file that contains the guest's Agenda.
 const Path = "/agenda.json"
 
-// Names of the guest's ports, by which it speaks to its host.
+// Names of the guest's ports to its host.
 const (
-	PortOutput  = "output"  // what the programs write
-	PortReports = "reports" // a Report a line
+	PortOutput  = "output"  // the programs' output
+	PortReports = "reports" // one Report on each line
 )
 
-// OutputMark begins the line on PortOutput that stands before what a program writes; the program's
-// name follows.
+// OutputMark begins the line on PortOutput before a program's output. The program's name follows.
 const OutputMark = "\x1eprogram "
 
-// Agenda is what the guest does, in this order: it loads the modules, sets up the devices, runs the
-// programs, and switches itself off.
+// Agenda describes the guest's work, in this order: it loads the modules, sets up the devices, runs
+// the programs, and switches itself off.
 type Agenda struct {
-	// Modules are the kernel modules' files, those first that others need.
+	// Modules are the files of the kernel modules, in an order in which each comes after those it
+	// needs.
 	Modules []string `json:"modules"`
-	// Device is the name of the Soft-RoCE device, on a network interface of its own that has the
+	// Device is the name of the Soft-RoCE device. It has a network interface of its own with the
 	// Address (an IPv4 prefix).
 	Device  string `json:"device"`
 	Address string `json:"address"`
-	// Environment is that of all programs.
+	// Environment is the environment of all programs.
 	Environment []string  `json:"environment"`
 	Programs    []Program `json:"programs"`
 }
@@ -34,34 +34,34 @@ type Program struct {
 	Name      string   `json:"name"`
 	Path      string   `json:"path"`
 	Arguments []string `json:"arguments"`
-	// Folder is where it runs.
+	// Folder is the working directory.
 	Folder string `json:"folder"`
-	// Seconds bound its time; then it is killed.
+	// Seconds limits the program's time. Then it is killed.
 	Seconds int `json:"seconds"`
 }
 
-// Event says what a Report is about.
+// Event is the kind of a Report.
 type Event string
 
-// The events of a guest's life.
+// The events of a guest.
 const (
-	EventReady  Event = "ready"  // the devices are there
-	EventBegun  Event = "begun"  // a program
-	EventEnded  Event = "ended"  // a program
-	EventFailed Event = "failed" // the guest itself
+	EventReady  Event = "ready"  // the devices are up
+	EventBegun  Event = "begun"  // a program began
+	EventEnded  Event = "ended"  // a program ended
+	EventFailed Event = "failed" // the guest itself failed
 	EventDone   Event = "done"   // all programs have ended
 )
 
 // StatusKilled is the exit status of a program that a signal ended, or that did not start.
 const StatusKilled = 125
 
-// Report is one thing that happened in the guest.
+// Report is one event in the guest.
 type Report struct {
 	Event   Event  `json:"event"`
 	Program string `json:"program,omitempty"`
-	// Status is a program's exit status, StatusKilled for one without.
+	// Status is a program's exit status, or StatusKilled.
 	Status int `json:"status,omitempty"`
-	// Seconds are those of the program that ended, by the guest's clock.
+	// Seconds is the running time of a program that ended, by the guest's clock.
 	Seconds float64 `json:"seconds,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
 }

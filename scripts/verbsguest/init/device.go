@@ -14,13 +14,13 @@ import (
 	"unsafe"
 )
 
-// interfaceName is the network interface that the kernel's module dummy comes with.
+// interfaceName is the network interface that the kernel module dummy creates.
 const interfaceName = "dummy0"
 
-// interfaceMTU holds a RoCE packet of 4,096 bytes with its headers.
+// interfaceMTU has room for a RoCE packet of 4,096 bytes with its headers.
 const interfaceMTU = 4200
 
-// What the kernel's header rdma_netlink.h says about a new link.
+// Constants of the kernel's header rdma_netlink.h for a new link.
 const (
 	netlinkRDMA         = 20
 	rdmaNewLink         = 5<<10 | 3 // client NLDEV, command NEWLINK
@@ -29,7 +29,7 @@ const (
 	rdmaAttributeKind   = 65
 )
 
-// bytesPointer is where bytes lie, for the kernel.
+// bytesPointer returns the address of bytes, for the kernel.
 func bytesPointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
 // setUpDevice brings the loopback interface up, gives the dummy interface an address, and makes a
@@ -60,7 +60,7 @@ func setUpDevice(device, prefix string) error {
 	}); err != nil {
 		return err
 	}
-	// The device's table of addresses fills a moment later.
+	// The device's table of addresses is filled a moment later.
 	wanted := mapped(address.Addr())
 	return await("the device's address "+address.Addr().String(), func() (bool, error) {
 		paths, err := filepath.Glob("/sys/class/infiniband/" + device + "/ports/1/gids/*")
@@ -77,8 +77,8 @@ func setUpDevice(device, prefix string) error {
 	})
 }
 
-// mapped is an IPv4 address as the kernel writes a device's address: IPv4-mapped, in eight groups
-// of four digits.
+// mapped formats an IPv4 address as the kernel writes a device's address: IPv4-mapped, in eight
+// groups of four digits.
 func mapped(address netip.Addr) string {
 	long := address.As16()
 	groups := make([]string, 8)
@@ -97,7 +97,7 @@ func raise(name string, mtu uint32) error {
 	message := make([]byte, syscall.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(message[4:], uint32(at.Index))
 	binary.NativeEndian.PutUint32(message[8:], syscall.IFF_UP)
-	binary.NativeEndian.PutUint32(message[12:], syscall.IFF_UP) // which flags are meant
+	binary.NativeEndian.PutUint32(message[12:], syscall.IFF_UP) // the mask of the flags to set
 	message = attribute(message, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, mtu))
 	if err := ask(syscall.NETLINK_ROUTE, syscall.RTM_NEWLINK, 0, message); err != nil {
 		return fmt.Errorf("bring %s up: %w", name, err)
@@ -135,13 +135,13 @@ func attribute(to []byte, kind uint16, value []byte) []byte {
 	return to
 }
 
-// ask sends the kernel one netlink message and waits until it says that it is done.
+// ask sends the kernel one netlink message and waits for its acknowledgement.
 func ask(family int, kind, flags uint16, payload []byte) error {
 	socket, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, family)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = syscall.Close(socket) }() // nothing is under way any more
+	defer func() { _ = syscall.Close(socket) }() // nothing is pending any more
 	if err := syscall.Bind(socket, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err !=
 		nil {
 		return err
@@ -152,7 +152,7 @@ func ask(family int, kind, flags uint16, payload []byte) error {
 	message = binary.NativeEndian.AppendUint16(message,
 		flags|syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
 	message = binary.NativeEndian.AppendUint32(message, sequence)
-	message = binary.NativeEndian.AppendUint32(message, 0) // the sender: the kernel knows
+	message = binary.NativeEndian.AppendUint32(message, 0) // the sender, which the kernel fills in
 	message = append(message, payload...)
 	if err := syscall.Sendto(socket, message, 0,
 		&syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {

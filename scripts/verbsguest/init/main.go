@@ -1,12 +1,12 @@
 //go:build linux
 
-// Command init is the only program of the guest of scripts/verbs-test that is not under test: its
-// first process. It mounts what programs expect, loads the kernel's modules, sets up a Soft-RoCE
-// device, runs the programs of its agenda one after the other, reports how each ended, and switches
-// the machine off.
+// Command init is the first process of the guest of scripts/verbs-test, and the only program there
+// that is not under test. It mounts the file systems that programs expect, loads the kernel's
+// modules, sets up a Soft-RoCE device, runs the programs of its agenda one after the other, reports
+// how each ended, and switches the machine off.
 //
-// It is linked statically and needs nothing else in the guest: no shell, no tools. Whatever goes
-// wrong is a report with its reason, and the machine goes off all the same.
+// It is linked statically and needs nothing else in the guest: no shell, no tools. Any failure
+// becomes a report with its reason, and the machine goes off all the same.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/scripts/verbsguest/agenda"
 )
 
-// devicePatience is how long the kernel may take to show a device.
+// devicePatience limits how long the kernel may take to show a device.
 const devicePatience = 20 * time.Second
 
 func main() {
@@ -35,20 +35,20 @@ func main() {
 	g := &guest{reports: os.Stderr, output: os.Stderr}
 	if err := g.run(); err != nil {
 		g.report(agenda.Report{Event: agenda.EventFailed, Reason: err.Error()})
-		fmt.Fprintln(os.Stderr, "init:", err) // the kernel's console
+		fmt.Fprintln(os.Stderr, "init:", err) // to the kernel's console
 	}
 	syscall.Sync()
 	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
-	select {} // a first process must not end
+	select {} // the first process must not end
 }
 
-// guest is what is open to the host.
+// guest holds the ports to the host.
 type guest struct {
 	reports, output *os.File
 }
 
 func (g *guest) report(r agenda.Report) {
-	_ = json.NewEncoder(g.reports).Encode(r) // there is nobody else to tell
+	_ = json.NewEncoder(g.reports).Encode(r) // there is nowhere else to report it
 }
 
 func (g *guest) run() error {
@@ -91,8 +91,8 @@ func (g *guest) run() error {
 	return nil
 }
 
-// mount puts the kernel's file systems in place, and memory for temporary files that says how much
-// of it is free, as disks do.
+// mount mounts the kernel's file systems, and a tmpfs for temporary files that reports its free
+// space, as disks do.
 func mount() error {
 	for _, m := range []struct{ kind, at, options string }{
 		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""},
@@ -109,13 +109,13 @@ func mount() error {
 	return nil
 }
 
-// loadModule hands the kernel a module's file.
+// loadModule loads a module's file into the kernel.
 func loadModule(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	const finitModule = 313
 	none := []byte{0}
 	if _, _, errno := syscall.Syscall(finitModule, file.Fd(), uintptr(bytesPointer(none)),
@@ -125,7 +125,7 @@ func loadModule(path string) error {
 	return nil
 }
 
-// open finds the ports by their names. They come up a moment after their driver.
+// open finds the ports by their names. They appear a moment after their driver.
 func (g *guest) open() error {
 	for _, port := range []struct {
 		name string
@@ -157,7 +157,7 @@ func (g *guest) open() error {
 	return nil
 }
 
-// await looks again and again until something is there.
+// await calls there repeatedly until it returns true.
 func await(what string, there func() (bool, error)) error {
 	for deadline := time.Now().Add(devicePatience); ; {
 		ok, err := there()
@@ -174,9 +174,9 @@ func await(what string, there func() (bool, error)) error {
 	}
 }
 
-// runProgram runs a program to its end, or to the end of its time.
+// runProgram runs a program until it ends, or until its time is over.
 func (g *guest) runProgram(program agenda.Program, environment []string) {
-	_, _ = fmt.Fprintf(g.output, "%s%s\n", agenda.OutputMark, program.Name) // as all output
+	_, _ = fmt.Fprintf(g.output, "%s%s\n", agenda.OutputMark, program.Name) // best effort
 	g.report(agenda.Report{Event: agenda.EventBegun, Program: program.Name})
 	begun := time.Now()
 	ended := agenda.Report{Event: agenda.EventEnded, Program: program.Name}
@@ -188,7 +188,7 @@ func (g *guest) runProgram(program agenda.Program, environment []string) {
 	if err == nil {
 		timer := time.AfterFunc(time.Duration(program.Seconds)*time.Second, func() {
 			ended.Reason = fmt.Sprintf("it did not end within %d s", program.Seconds)
-			_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // its children with it
+			_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // and its children
 		})
 		err = command.Wait()
 		timer.Stop()
