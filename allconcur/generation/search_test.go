@@ -338,7 +338,8 @@ func damagedSetting() searchSetting {
 // server 2's new disk, is on server 1's disk and on the new one only, and was given up. Server 0 and the
 // old disk of server 2 went on from block 8 as generation 2, and made block 10 durable. Server 1 fetched
 // that while nobody ordered, so that its head is of generation 1 still. It alone accepted block 10 as the
-// base of generation 3, which is decided where decided says so, and then nobody works in it.
+// base of generation 3. Where decided says so, generation 3 is decided with that base, and nobody works
+// in it.
 func abandonedSetting(decided bool) searchSetting {
 	before := Membership{Members: members(3)}
 	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
@@ -367,6 +368,15 @@ func abandonedSetting(decided bool) searchSetting {
 	}
 	zero.attempts, one.attempts = 1, 1
 	return searchSetting{nodes: []searchNode{zero, one, two, fresh}}
+}
+
+// belowSetting is abandonedSetting(true), where server 1 has fetched no more than block 9. So no promise
+// of it and the new disk is at the decided base.
+func belowSetting() searchSetting {
+	setting := abandonedSetting(true)
+	one := &setting.nodes[1].report
+	one.Head, one.Durable = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9, 2}}, 9
+	return setting
 }
 
 // twiceSetting is abandonedSetting(false), where the branch that goes on has the same change of the
@@ -402,6 +412,7 @@ func TestSynodExhaustively(t *testing.T) {
 		"an abandoned branch, accepted": {abandonedSetting(false), 20_000, true},
 		"a change on two branches":      {twiceSetting(), 20_000, true},
 		"an abandoned branch, decided":  {abandonedSetting(true), 10_000, true},
+		"below the decided base":        {belowSetting(), 10_000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -437,7 +448,7 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		"a chosen value is left out":           {votersSetting(3, 0, 0, 1, 1), FaultChosenLeftOut},
 		"what disks had, where one accepted":   {damagedSetting(), FaultBoundIgnoresPerhaps},
 		"durable on another branch":            {abandonedSetting(false), FaultDurableElsewhere},
-		"durable on another branch, decided":   {abandonedSetting(true), FaultDurableElsewhere},
+		"durable on another branch, decided":   {belowSetting(), FaultDurableElsewhere},
 		"a base of another generation":         {branchSetting(), FaultBaseWithoutGeneration},
 		"quorum of the new membership dropped": {eonSetting(true), FaultNewMembershipDropped},
 		"quorum of the membership before it":   {eonSetting(false), FaultFormerIgnored},

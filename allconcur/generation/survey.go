@@ -24,6 +24,13 @@ type Promised struct {
 // A promise that knows of a durable height knows that of its own chain, which may be another branch
 // than H's. So it counts only where its chain has the change.
 //
+// Where a generation was decided and no head is of it, H is that generation's base, if a promise is at
+// it. All proposers of the next generation know that decision (a Prepare carries it) and go on from its
+// base, and blocks of earlier generations that are not in its chain are given up: they are not durable,
+// nor will be. So a change of the membership in such a block counts for nothing, and asking for its
+// majority might wait for a server whose join never took place. Without a promise at the base, H is the
+// furthest head even so.
+//
 // One majority may be left out: that of the membership of the newest run, where it is the one right
 // before the membership at H. What was durable in that run is in H's chain all the same, and two
 // proposers meet (see the package comment). Two majorities before and after a member joined or left
@@ -43,8 +50,11 @@ type survey struct {
 	durable  uint64    // the highest height that any promise knows to be durable
 	fault    Fault
 
+	// head is the furthest.
 	head Head
-	top  int // whose head that is
+	// top is the promise whose chain says which memberships count: that of the furthest head, or one at
+	// the decided base.
+	top int
 	// run is the newest in which a disk that counted took part, and shard what it counted with.
 	run         Run
 	shard       Membership
@@ -92,6 +102,15 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 	}
 	if len(promises) == 0 {
 		return v
+	}
+	if decided != nil && v.head.Generation < decided.Generation {
+		// choose goes on from the decided base. Another branch is given up, however far it got.
+		based := slices.IndexFunc(promises, func(p Promised) bool {
+			return p.Report.Head.Height == decided.Base.Height && p.Report.Head.Hash == decided.Base.Hash
+		})
+		if based >= 0 {
+			v.top = based
+		}
 	}
 	top := &promises[v.top].Report
 	v.require(top.Membership)

@@ -508,6 +508,45 @@ func TestCountsUnderADecision(t *testing.T) {
 	}
 }
 
+// TestGivenUpJoin: server 1 holds block 9, in which server 3 joined. Generation 2 was decided to go on
+// from block 8, and no promise shows a block of it. So nothing is asked of server 3.
+func TestGivenUpJoin(t *testing.T) {
+	t.Parallel()
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(4)}
+	head := func(height uint64, branch byte) Head {
+		return Head{Generation: 1, Height: height, Round: order.Round(height), Hash: [32]byte{byte(height), branch}}
+	}
+	zero, one := promisedBy(0, before, 0), promisedBy(1, after, 0)
+	zero.Report.Head, one.Report.Head = head(8, 0), head(9, 1)
+	one.Report.Shard, one.Report.Former = before, []Former{{before, 9}}
+	decided := &Decision{Generation: 2, Base: head(8, 0), Members: members(2), Disks: []DiskID{{1}, {2}}}
+	other := *decided
+	other.Base = head(8, 2)
+	late := zero
+	late.Report.Head = Head{Generation: 2, Height: 9, Round: 9, Hash: [32]byte{9, 2}}
+	for name, c := range map[string]struct {
+		promises []Promised
+		decided  *Decision
+		enough   bool
+		asked    int // memberships
+	}{
+		"decided":                  {[]Promised{zero, one}, decided, true, 1},
+		"decided, in turn":         {[]Promised{one, zero}, decided, true, 1},
+		"the base alone":           {[]Promised{zero}, decided, false, 1},
+		"no promise at the base":   {[]Promised{zero, one}, &other, false, 2},
+		"nothing decided":          {[]Promised{zero, one}, nil, false, 2},
+		"a block of it":            {[]Promised{late, one}, decided, true, 1},
+		"of the same generation":   {[]Promised{zero, one}, &Decision{Generation: 1, Base: head(8, 0)}, false, 2},
+		"the furthest is the base": {[]Promised{zero, one}, &Decision{Generation: 2, Base: head(9, 1)}, false, 2},
+	} {
+		v := furthestSurvey(c.promises, c.decided, FaultNone)
+		if v.enough(false) != c.enough || len(v.memberships) != c.asked {
+			t.Errorf("%s: enough %v, %d memberships are asked", name, v.enough(false), len(v.memberships))
+		}
+	}
+}
+
 // A block b is durable by disks that meet each majority of a membership that is asked; these need not be
 // a majority of it. Disks that lost b must not be outvoted by fewer than that.
 func TestPerhapsAcrossAChange(t *testing.T) {
