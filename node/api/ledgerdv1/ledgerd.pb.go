@@ -4,16 +4,19 @@
 // 	protoc        (unknown)
 // source: ledgerd/v1/ledgerd.proto
 
-// The one service that every node of a ledgerd shard offers, over gRPC, gRPC-Web and JSON on HTTP (Connect), from one address.
+// The service that every node of a ledgerd shard offers at one address, over gRPC, gRPC-Web and
+// JSON on HTTP (Connect).
 //
-// Conventions. Hashes and ids are raw 32 bytes in binary and base64 in JSON, as protobuf has it; where people write them they are 64 hex
-// digits, and every message that shows an id to people carries the hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do
-// not fit a JSON number. Times are Unix milliseconds. Pages: ask with page_size (bounds are told with each list) and the page_token of the
-// answer before; an empty next_page_token says that this was the last one.
+// Conventions. Hashes and ids are raw 32 bytes in binary, and base64 in JSON as usual in protobuf.
+// People write them as 64 hex digits, and every message that shows an id to people also carries the
+// hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do not fit a JSON
+// number. Times are Unix milliseconds. To read pages, send page_size (each list states its bounds)
+// and the page_token of the previous answer. An empty next_page_token marks the last page.
 //
-// A book of several shards. Every node answers for the whole book: a call about something that lives in another shard is answered by a node of that one.
-// Heights are those of a shard's own chain, so that answers name the shard; where a request has a `shard`, it is the one whose chain is meant, and without it
-// the asked node's own. In a book of one shard the shard is 0 everywhere.
+// A book of several shards. Every node answers for the whole book: it forwards a call about another
+// shard to a node of that shard. Heights are those of a shard's own chain, so answers name the
+// shard. A `shard` in a request selects a shard's chain. Without it the request is for the asked
+// node's chain. In a book of one shard the shard is 0 everywhere.
 
 package ledgerdv1
 
@@ -32,7 +35,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How far a transaction has come; a higher level includes the lower ones.
+// The level that a transaction has reached. A higher level includes the lower ones.
 type Level int32
 
 const (
@@ -92,12 +95,13 @@ type TransactionState int32
 
 const (
 	TransactionState_TRANSACTION_STATE_UNSPECIFIED TransactionState = 0 // unknown to this node
-	TransactionState_TRANSACTION_STATE_PENDING     TransactionState = 1 // in no block yet; or in a block and waiting for other shards (TransactionStatus.waits_for)
-	TransactionState_TRANSACTION_STATE_ORDERED     TransactionState = 2
-	TransactionState_TRANSACTION_STATE_STORED      TransactionState = 3
-	TransactionState_TRANSACTION_STATE_DURABLE     TransactionState = 4
-	TransactionState_TRANSACTION_STATE_FAILED      TransactionState = 5 // in a block, with a reason; it changed nothing
-	TransactionState_TRANSACTION_STATE_EXPIRED     TransactionState = 6 // its last valid block has passed; it is in no block
+	// In no block yet, or in a block and waiting for other shards (TransactionStatus.waits_for).
+	TransactionState_TRANSACTION_STATE_PENDING TransactionState = 1
+	TransactionState_TRANSACTION_STATE_ORDERED TransactionState = 2
+	TransactionState_TRANSACTION_STATE_STORED  TransactionState = 3
+	TransactionState_TRANSACTION_STATE_DURABLE TransactionState = 4
+	TransactionState_TRANSACTION_STATE_FAILED  TransactionState = 5 // in a block, with a reason; it changed nothing
+	TransactionState_TRANSACTION_STATE_EXPIRED TransactionState = 6 // its last valid block has passed; it is in no block
 )
 
 // Enum value maps for TransactionState.
@@ -153,7 +157,7 @@ type NodeMode int32
 
 const (
 	NodeMode_NODE_MODE_UNSPECIFIED NodeMode = 0
-	NodeMode_NODE_MODE_STARTING    NodeMode = 1 // finding a majority, fetching what it misses
+	NodeMode_NODE_MODE_STARTING    NodeMode = 1 // finding a majority, fetching missing blocks
 	NodeMode_NODE_MODE_ORDERING    NodeMode = 2 // a member of the group that orders
 	NodeMode_NODE_MODE_FOLLOWING   NodeMode = 3 // not in the group: it follows the chain and serves reads
 	NodeMode_NODE_MODE_HALTED      NodeMode = 4 // no majority, damaged, or forked: see the reason
@@ -207,15 +211,15 @@ func (NodeMode) EnumDescriptor() ([]byte, []int) {
 	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
 }
 
-// How a member does, as far as the asked node knows.
+// The standing of a member, as far as the asked node knows.
 type MemberStanding int32
 
 const (
 	MemberStanding_MEMBER_STANDING_UNSPECIFIED MemberStanding = 0
 	MemberStanding_MEMBER_STANDING_ORDERING    MemberStanding = 1 // in the group that orders now
 	MemberStanding_MEMBER_STANDING_FOLLOWING   MemberStanding = 2 // it answers, and does not order now
-	MemberStanding_MEMBER_STANDING_UNREACHABLE MemberStanding = 3 // it was there, and does not answer now
-	MemberStanding_MEMBER_STANDING_NEVER_SEEN  MemberStanding = 4 // not heard of since the asked node started
+	MemberStanding_MEMBER_STANDING_UNREACHABLE MemberStanding = 3 // it answered before, and does not answer now
+	MemberStanding_MEMBER_STANDING_NEVER_SEEN  MemberStanding = 4 // no message from it since the asked node started
 )
 
 // Enum value maps for MemberStanding.
@@ -266,8 +270,8 @@ func (MemberStanding) EnumDescriptor() ([]byte, []int) {
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"` // "organisation:any:thing"
-	Amount        string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`   // exact decimal integer, below zero for a debit
-	Asset         string                 `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`     // empty: "unit"
+	Amount        string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`   // exact decimal integer, negative for a debit
+	Asset         string                 `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`     // empty stands for "unit"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,8 +443,8 @@ type OrganisationRegistration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	PublicKeys    [][]byte               `protobuf:"bytes,2,rep,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"` // ed25519, 32 bytes each
-	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                            // where it is pinned to; any but 0 pins it
-	Pinned        bool                   `protobuf:"varint,4,opt,name=pinned,proto3" json:"pinned,omitempty"`                          // to the shard, also 0; otherwise its name decides
+	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                            // its home shard; any number but 0 pins it there
+	Pinned        bool                   `protobuf:"varint,4,opt,name=pinned,proto3" json:"pinned,omitempty"`                          // pins it to the shard, even to 0; otherwise its name decides
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,7 +512,7 @@ type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`         // ed25519, 32 bytes: the node's identity
-	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // host:port where the other nodes find it
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // host:port where the other nodes reach it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,7 +568,7 @@ func (x *Member) GetAddress() string {
 	return ""
 }
 
-// A disk that counts for a member: what the disks of a majority hold is durable.
+// A disk that counts for a member. Blocks that the disks of a majority hold are durable.
 type DiskAdmission struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the member's
@@ -617,7 +621,7 @@ func (x *DiskAdmission) GetDisk() string {
 	return ""
 }
 
-// What an administrative transaction does to the group of nodes that keeps the chain: one at a time.
+// A change that an administrative transaction makes to the members of the chain: one at a time.
 type MembershipChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Change:
@@ -768,7 +772,7 @@ func (x *Nonce) GetSequence() uint64 {
 	return 0
 }
 
-// What a transaction says, in parts. Its canonical bytes come from Prepare or from the Go package.
+// The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
 type TransactionBody struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	Organisations []*OrganisationRegistration `protobuf:"bytes,1,rep,name=organisations,proto3" json:"organisations,omitempty"`
@@ -778,9 +782,10 @@ type TransactionBody struct {
 	Note          string                      `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
 	Signer        string                      `protobuf:"bytes,6,opt,name=signer,proto3" json:"signer,omitempty"` // organisation
 	Nonce         *Nonce                      `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	LastValid     uint64                      `protobuf:"varint,8,opt,name=last_valid,json=lastValid,proto3" json:"last_valid,omitempty"` // height; 0: never expires
-	// An administrative transaction: signed by an operator of the chain (a Signature without organisation), alone in its bundle, with nothing beside it but
-	// a note; signer is empty. A member's key may sign the admission of another member's disk.
+	LastValid     uint64                      `protobuf:"varint,8,opt,name=last_valid,json=lastValid,proto3" json:"last_valid,omitempty"` // height; 0 if it never expires
+	// Set in an administrative transaction. An operator of the chain signs it (a Signature without
+	// organisation). It is alone in its bundle and has nothing else but a note; signer is empty. A
+	// member's key may sign the admission of another member's disk.
 	MembershipChange *MembershipChange `protobuf:"bytes,9,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -939,7 +944,8 @@ func (x *Signature) GetSignature() []byte {
 	return nil
 }
 
-// The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of their ids.
+// The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of
+// their ids.
 type Bundle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Transactions  [][]byte               `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
@@ -995,7 +1001,7 @@ func (x *Bundle) GetSignatures() []*Signature {
 type SubmitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        *Bundle                `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Wait          Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"` // how far to wait; unspecified: durable
+	Wait          Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"` // the level to wait for; durable if unspecified
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1092,11 +1098,14 @@ type SubmitManyRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Bundles []*Bundle              `protobuf:"bytes,1,rep,name=bundles,proto3" json:"bundles,omitempty"`
 	Wait    Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"`
-	// A stream of bundles that build on each other: the first one refused makes all after it refused (with retry), so that what is admitted is
-	// always a prefix, and a node orders what it admitted in the order of admission.
+	// Set for a stream of bundles that build on each other. After a refused bundle all later ones are
+	// refused too (with retry). So the admitted bundles are always a prefix, and a node orders
+	// bundles in the order of admission.
 	InOrder bool `protobuf:"varint,3,opt,name=in_order,json=inOrder,proto3" json:"in_order,omitempty"`
-	// With in_order: the id of the last transaction of the bundle before. If this node knows it neither in its pool nor in a block, everything is
-	// refused with retry: the node has restarted or lags behind, so begin again with the first bundle that was not acknowledged. Empty: no check.
+	// With in_order: the id of the last transaction of the previous bundle. If this node has it
+	// neither in its pool nor in a block, it has restarted or lags behind. It then refuses
+	// everything, with retry: begin again with the first bundle that was not acknowledged. If empty,
+	// nothing is checked.
 	After         []byte `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1205,10 +1214,11 @@ func (x *SubmitManyResponse) GetOutcomes() []*BundleOutcome {
 }
 
 type BundleOutcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Transactions  []*TransactionStatus   `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
-	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why the bundle was not admitted; empty if it was
-	Retry         bool                   `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`    // refused for now only (overloaded, no majority): the same bytes may be sent again
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Transactions []*TransactionStatus   `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
+	Refused      string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why the bundle was not admitted; empty if it was
+	// Whether it is refused only for now (overloaded, no majority): the same bytes may be sent again.
+	Retry         bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1312,7 +1322,7 @@ type PrepareResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Transactions  [][]byte               `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"` // canonical bytes, for Bundle.transactions
 	Ids           [][]byte               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
-	ToSign        []byte                 `protobuf:"bytes,3,opt,name=to_sign,json=toSign,proto3" json:"to_sign,omitempty"` // what every Signature of the bundle signs
+	ToSign        []byte                 `protobuf:"bytes,3,opt,name=to_sign,json=toSign,proto3" json:"to_sign,omitempty"` // the bytes that every Signature of the bundle signs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,15 +1383,18 @@ type TransactionStatus struct {
 	Id         []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	IdHex      string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
 	State      TransactionState       `protobuf:"varint,3,opt,name=state,proto3,enum=ledgerd.v1.TransactionState" json:"state,omitempty"`
-	Height     uint64                 `protobuf:"varint,4,opt,name=height,proto3" json:"height,omitempty"`                          // where it is in a block
+	Height     uint64                 `protobuf:"varint,4,opt,name=height,proto3" json:"height,omitempty"`                          // of its block
 	Index      uint32                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`                            // its place in the block
-	ReasonCode string                 `protobuf:"bytes,6,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // for failed: a word that does not change, such as insufficient_funds
+	ReasonCode string                 `protobuf:"bytes,6,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // for failed: a stable word, such as insufficient_funds
 	Reason     string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                           // for failed or expired: a sentence
-	// In a book of several shards: the shards that it concerns, where these are two or more, so that it takes effect in all of them or in none.
-	Destinations  []uint32 `protobuf:"varint,8,rep,packed,name=destinations,proto3" json:"destinations,omitempty"`
-	WaitsFor      []uint32 `protobuf:"varint,9,rep,packed,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`          // shards whose verdicts are missing
-	Shard         uint32   `protobuf:"varint,10,opt,name=shard,proto3" json:"shard,omitempty"`                                      // whose chain the height is of: the home of the signer, once it is there
-	SettledHeight uint64   `protobuf:"varint,11,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"` // the block that ended its wait for other shards; 0: it did not wait, or waits still
+	// In a book of several shards: the shards that it concerns, if these are two or more. It takes
+	// effect in all of them or in none.
+	Destinations []uint32 `protobuf:"varint,8,rep,packed,name=destinations,proto3" json:"destinations,omitempty"`
+	WaitsFor     []uint32 `protobuf:"varint,9,rep,packed,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // shards whose verdicts are missing
+	// The shard whose chain has the height: the home of the signer, once the transaction is there.
+	Shard uint32 `protobuf:"varint,10,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The block that ended its wait for other shards; 0 if it did not wait, or still waits.
+	SettledHeight uint64 `protobuf:"varint,11,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1497,21 +1510,23 @@ func (x *TransactionStatus) GetSettledHeight() uint64 {
 type ShardPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	// What it is there: settled (it took effect), refused (it changed nothing), waiting (for other shards), passed (only passed on to other shards), absent (not there yet),
-	// unanswered (no node of that shard answered).
-	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	Height        uint64   `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`
-	Index         uint32   `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
-	BlockHashHex  string   `protobuf:"bytes,5,opt,name=block_hash_hex,json=blockHashHex,proto3" json:"block_hash_hex,omitempty"`
-	TimeMs        uint64   `protobuf:"varint,6,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	Verdict       string   `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`                                   // what the shard itself says: good, or the code of its reason; empty where it has nothing to say
-	SettledHeight uint64   `protobuf:"varint,8,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"` // the block that ended its wait; 0: it did not wait, or waits still
+	// Its state there: settled (it took effect), refused (it changed nothing), waiting (for other
+	// shards), passed (only passed on to other shards), absent (not there yet), unanswered (no node
+	// of that shard answered).
+	State        string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Height       uint64 `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`
+	Index        uint32 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	BlockHashHex string `protobuf:"bytes,5,opt,name=block_hash_hex,json=blockHashHex,proto3" json:"block_hash_hex,omitempty"`
+	TimeMs       uint64 `protobuf:"varint,6,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	// The shard's own verdict: good, or the code of its reason; empty if it gives none.
+	Verdict       string   `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	SettledHeight uint64   `protobuf:"varint,8,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"` // the block that ended its wait; 0 if it did not wait, or still waits
 	SettledIndex  uint32   `protobuf:"varint,9,opt,name=settled_index,json=settledIndex,proto3" json:"settled_index,omitempty"`
 	WaitsFor      []uint32 `protobuf:"varint,10,rep,packed,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`      // shards whose verdicts are missing
-	Home          bool     `protobuf:"varint,11,opt,name=home,proto3" json:"home,omitempty"`                                     // the home of the signer, which decides its status
-	Entry         bool     `protobuf:"varint,12,opt,name=entry,proto3" json:"entry,omitempty"`                                   // where it entered the tree
+	Home          bool     `protobuf:"varint,11,opt,name=home,proto3" json:"home,omitempty"`                                     // whether this is the signer's home, which decides its status
+	Entry         bool     `protobuf:"varint,12,opt,name=entry,proto3" json:"entry,omitempty"`                                   // whether it entered the tree here
 	Level         Level    `protobuf:"varint,13,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"`             // of its block, or of the block that ended its wait
-	StreamNumber  uint64   `protobuf:"varint,14,opt,name=stream_number,json=streamNumber,proto3" json:"stream_number,omitempty"` // its number in the stream of the parent shard; 0: it entered here
+	StreamNumber  uint64   `protobuf:"varint,14,opt,name=stream_number,json=streamNumber,proto3" json:"stream_number,omitempty"` // its number in the parent shard's stream; 0 if it entered here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1645,15 +1660,17 @@ func (x *ShardPlace) GetStreamNumber() uint64 {
 }
 
 type Transaction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	Body          *TransactionBody       `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
-	Signatures    []*Signature           `protobuf:"bytes,3,rep,name=signatures,proto3" json:"signatures,omitempty"`
-	BlockHash     []byte                 `protobuf:"bytes,4,opt,name=block_hash,json=blockHash,proto3" json:"block_hash,omitempty"`
-	BlockTimeMs   uint64                 `protobuf:"varint,5,opt,name=block_time_ms,json=blockTimeMs,proto3" json:"block_time_ms,omitempty"`
-	Canonical     []byte                 `protobuf:"bytes,6,opt,name=canonical,proto3" json:"canonical,omitempty"`
-	BundleSize    uint32                 `protobuf:"varint,7,opt,name=bundle_size,json=bundleSize,proto3" json:"bundle_size,omitempty"`
-	Places        []*ShardPlace          `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"` // where it is in the tree: the shards that it concerns or was passed on by, ascending; empty in a book of one shard
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Status      *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	Body        *TransactionBody       `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	Signatures  []*Signature           `protobuf:"bytes,3,rep,name=signatures,proto3" json:"signatures,omitempty"`
+	BlockHash   []byte                 `protobuf:"bytes,4,opt,name=block_hash,json=blockHash,proto3" json:"block_hash,omitempty"`
+	BlockTimeMs uint64                 `protobuf:"varint,5,opt,name=block_time_ms,json=blockTimeMs,proto3" json:"block_time_ms,omitempty"`
+	Canonical   []byte                 `protobuf:"bytes,6,opt,name=canonical,proto3" json:"canonical,omitempty"`
+	BundleSize  uint32                 `protobuf:"varint,7,opt,name=bundle_size,json=bundleSize,proto3" json:"bundle_size,omitempty"`
+	// Its places in the tree: the shards that it concerns or that passed it on, ascending; empty in a
+	// book of one shard.
+	Places        []*ShardPlace `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2014,7 +2031,7 @@ type BlockHeader struct {
 	SizeBytes        uint64                 `protobuf:"varint,14,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	Level            Level                  `protobuf:"varint,15,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"` // ordered, stored or durable, as this node knows now
 	Canonical        []byte                 `protobuf:"bytes,16,opt,name=canonical,proto3" json:"canonical,omitempty"`                // the header's bytes; their SHA-256 with the domain prefix is the hash
-	Shard            uint32                 `protobuf:"varint,17,opt,name=shard,proto3" json:"shard,omitempty"`                       // whose chain the block is of
+	Shard            uint32                 `protobuf:"varint,17,opt,name=shard,proto3" json:"shard,omitempty"`                       // the shard whose chain has the block
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2230,9 +2247,9 @@ type TransactionSummary struct {
 	Note             string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
 	MembershipChange *MembershipChange      `protobuf:"bytes,7,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
 	// For an entry that is the verdict of another shard:
-	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // what it is about
-	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // who says so
-	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for what is no verdict
+	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
+	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
+	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -2348,7 +2365,7 @@ type GetBlockRequest struct {
 	Block         isGetBlockRequest_Block `protobuf_oneof:"block"`
 	PageSize      uint32                  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // transactions; default 100, at most 1,000
 	PageToken     string                  `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                 `protobuf:"varint,7,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // whose chain; absent: the asked node's
+	Shard         *uint32                 `protobuf:"varint,7,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2529,11 +2546,11 @@ func (x *GetBlockResponse) GetNextPageToken() string {
 
 type ListBlocksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	FromHeight    uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"` // 0: from the head (descending) or from block 1 (ascending)
+	FromHeight    uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"` // 0 stands for the head (descending) or block 1 (ascending)
 	Ascending     bool                   `protobuf:"varint,2,opt,name=ascending,proto3" json:"ascending,omitempty"`
 	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 50, at most 1,000
 	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // whose chain; absent: the asked node's
+	Shard         *uint32                `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2659,7 +2676,8 @@ type Balance struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Asset  string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
 	Amount string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`
-	// What transactions that wait for other shards hold: amounts set aside, which are not in `amount` any more, and amounts that come if they take effect. Empty for none.
+	// The amounts of transactions that wait for other shards. set_aside is no longer in `amount`.
+	// incoming arrives if they take effect. Empty if there are none.
 	SetAside      string `protobuf:"bytes,3,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
 	Incoming      string `protobuf:"bytes,4,opt,name=incoming,proto3" json:"incoming,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2732,8 +2750,8 @@ type Account struct {
 	Alias         string                 `protobuf:"bytes,4,opt,name=alias,proto3" json:"alias,omitempty"`
 	OpenedHeight  uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
 	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
-	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"` // the block after which the balances hold
-	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`   // where the account lives
+	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"` // of the block after which the account has these balances
+	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`   // the account's home
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2917,7 +2935,7 @@ type ListAccountsRequest struct {
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
 	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Shard         *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // the accounts of this shard only; absent: of all
+	Shard         *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the accounts of one shard; by default of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2984,7 +3002,7 @@ type ListAccountsResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Accounts         []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	NextPageToken    string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered, so that their accounts are missing
+	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered; their accounts are missing
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3047,8 +3065,8 @@ type HistoryEntry struct {
 	Height           uint64                 `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`
 	Index            uint32                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
 	TimeMs           uint64                 `protobuf:"varint,5,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	Changes          []*Balance             `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`   // what the transaction changed in this account
-	Balances         []*Balance             `protobuf:"bytes,7,rep,name=balances,proto3" json:"balances,omitempty"` // what it held afterwards, for the assets changed; empty where not kept
+	Changes          []*Balance             `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`   // the transaction's changes to this account
+	Balances         []*Balance             `protobuf:"bytes,7,rep,name=balances,proto3" json:"balances,omitempty"` // afterwards, for the changed assets; empty if not kept
 	Note             string                 `protobuf:"bytes,8,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3307,8 +3325,8 @@ func (x *GetRecordRequest) GetKey() string {
 type GetRecordResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
-	Height        uint64                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"` // of the block that wrote it last
-	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`   // where the record lives
+	Height        uint64                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"` // of the block that last wrote it
+	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`   // the record's home
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3368,9 +3386,9 @@ type Organisation struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	PublicKeys       [][]byte               `protobuf:"bytes,2,rep,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"`
-	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                                               // where its accounts and records live
+	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                                               // the home of its accounts and records
 	RegisteredHeight uint64                 `protobuf:"varint,4,opt,name=registered_height,json=registeredHeight,proto3" json:"registered_height,omitempty"` // in the chain of the asked node
-	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // to that shard, by its registration
+	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // whether its registration pinned it to that shard
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3634,7 +3652,7 @@ func (x *ListOrganisationsResponse) GetNextPageToken() string {
 
 type GetNonceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"` // empty: the operators of the chain
+	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"` // empty for the operators of the chain
 	Stream        uint64                 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3728,7 +3746,7 @@ func (x *GetNonceResponse) GetNextSequence() uint64 {
 	return 0
 }
 
-// One step of a Merkle path (RFC 6962): hash the node with its sibling, which stands left or right of it.
+// One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
 type ProofStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sibling       []byte                 `protobuf:"bytes,1,opt,name=sibling,proto3" json:"sibling,omitempty"`
@@ -3781,7 +3799,8 @@ func (x *ProofStep) GetSiblingIsLeft() bool {
 	return false
 }
 
-// From a transaction to its block. leaf = SHA-256(0x00 || leaf_data), node = SHA-256(0x01 || left || right).
+// The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
+// node = SHA-256(0x01 || left || right).
 type Proof struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	TransactionId        []byte                 `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
@@ -3790,13 +3809,13 @@ type Proof struct {
 	TreeSize             uint64                 `protobuf:"varint,4,opt,name=tree_size,json=treeSize,proto3" json:"tree_size,omitempty"`
 	Path                 []*ProofStep           `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
 	TransactionsRoot     []byte                 `protobuf:"bytes,6,opt,name=transactions_root,json=transactionsRoot,proto3" json:"transactions_root,omitempty"`
-	Header               *BlockHeader           `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"` // its canonical bytes hold transactions_root at root_offset
+	Header               *BlockHeader           `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"` // its canonical bytes have transactions_root at root_offset
 	RootOffset           uint32                 `protobuf:"varint,8,opt,name=root_offset,json=rootOffset,proto3" json:"root_offset,omitempty"`
 	HashPrefix           []byte                 `protobuf:"bytes,9,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"`                                // SHA-256(hash_prefix || header.canonical) is the block's hash
 	CanonicalTransaction []byte                 `protobuf:"bytes,10,opt,name=canonical_transaction,json=canonicalTransaction,proto3" json:"canonical_transaction,omitempty"` // SHA-256(id_prefix || this) is the id
 	IdPrefix             []byte                 `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	Encoded              []byte                 `protobuf:"bytes,12,opt,name=encoded,proto3" json:"encoded,omitempty"` // the whole proof in the form that `ledgerd` verifies offline
-	Shard                uint32                 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`    // whose chain the block is of
+	Shard                uint32                 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`    // the shard whose chain has the block
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -3923,10 +3942,12 @@ func (x *Proof) GetShard() uint32 {
 }
 
 type GetProofRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	IdHex         string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
-	Shard         *uint32                `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // in whose chain; absent: the asked node's if it is there, else the signer's home
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	IdHex string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
+	// Selects the chain. By default it is the asked node's if the transaction is there, else that of
+	// the signer's home.
+	Shard         *uint32 `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4125,9 +4146,9 @@ func (x *SearchResponse) GetUnansweredShards() []uint32 {
 type SearchHit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // block, transaction, account, organisation
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`   // height, id in hex, account or name: what its page is opened with
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`   // height, id in hex, account or name: the key of its page
 	Label         string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // where it is; for a block its chain
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // its home; for a block, the shard of its chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4195,11 +4216,11 @@ type EngineState struct {
 	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Round         uint64                 `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`
-	Reliable      bool                   `protobuf:"varint,4,opt,name=reliable,proto3" json:"reliable,omitempty"` // mode: reliable or unreliable round
+	Reliable      bool                   `protobuf:"varint,4,opt,name=reliable,proto3" json:"reliable,omitempty"` // whether the round is reliable or unreliable
 	Members       []uint32               `protobuf:"varint,5,rep,packed,name=members,proto3" json:"members,omitempty"`
 	Suspected     []uint32               `protobuf:"varint,6,rep,packed,name=suspected,proto3" json:"suspected,omitempty"`
-	Awaited       []uint32               `protobuf:"varint,7,rep,packed,name=awaited,proto3" json:"awaited,omitempty"` // whom the current round waits for
-	Halted        string                 `protobuf:"bytes,8,opt,name=halted,proto3" json:"halted,omitempty"`           // why this node orders no more; empty while it does
+	Awaited       []uint32               `protobuf:"varint,7,rep,packed,name=awaited,proto3" json:"awaited,omitempty"` // the members that the current round waits for
+	Halted        string                 `protobuf:"bytes,8,opt,name=halted,proto3" json:"halted,omitempty"`           // why this node no longer orders; empty while it does
 	Generation    uint64                 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4306,7 +4327,7 @@ type NodeState struct {
 	ApiAddress            string                 `protobuf:"bytes,4,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
 	FabricAddress         string                 `protobuf:"bytes,5,opt,name=fabric_address,json=fabricAddress,proto3" json:"fabric_address,omitempty"`
 	Mode                  NodeMode               `protobuf:"varint,6,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"`
-	Reason                string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // for halted or starting: what it waits for, what to do
+	Reason                string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // for halted or starting: the cause of the wait, and what to do
 	Engine                *EngineState           `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
 	OrderedHeight         uint64                 `protobuf:"varint,9,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"`
 	StoredHeight          uint64                 `protobuf:"varint,10,opt,name=stored_height,json=storedHeight,proto3" json:"stored_height,omitempty"`
@@ -4323,15 +4344,16 @@ type NodeState struct {
 	DiskFreeBytes         uint64                 `protobuf:"varint,21,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	Shard                 uint32                 `protobuf:"varint,22,opt,name=shard,proto3" json:"shard,omitempty"`
 	PendingCrossings      uint64                 `protobuf:"varint,23,opt,name=pending_crossings,json=pendingCrossings,proto3" json:"pending_crossings,omitempty"` // transactions in this shard's chain that wait for other shards
-	DiskId                []byte                 `protobuf:"bytes,27,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`                                // of the disk that the node has now
-	// Why the disk is not the one that was made with the node's home, "" if it is: it may have forgotten
-	// what the node held or promised.
+	DiskId                []byte                 `protobuf:"bytes,27,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`                                // of the node's current disk
+	// Why the disk is not the original disk of the node's home, "" if it is. Such a disk may have
+	// forgotten blocks or promises of the node.
 	DiskLearner string `protobuf:"bytes,28,opt,name=disk_learner,json=diskLearner,proto3" json:"disk_learner,omitempty"`
-	// How far the node's clock is ahead of the members' median; unset where no majority's are heard.
+	// The milliseconds that the node's clock is ahead of the members' median; unset if the node does
+	// not have the clocks of a majority.
 	ClockOffsetMs *int64 `protobuf:"varint,24,opt,name=clock_offset_ms,json=clockOffsetMs,proto3,oneof" json:"clock_offset_ms,omitempty"`
 	// Why the node proposes no time for blocks, or that the chain is dated ahead of the clocks.
 	ClockWarning  string    `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
-	Backfill      *Backfill `protobuf:"bytes,26,opt,name=backfill,proto3" json:"backfill,omitempty"` // set until a node that began with a snapshot has everything before it
+	Backfill      *Backfill `protobuf:"bytes,26,opt,name=backfill,proto3" json:"backfill,omitempty"` // set until a node that began with a snapshot has all earlier blocks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4562,15 +4584,15 @@ func (x *NodeState) GetBackfill() *Backfill {
 	return nil
 }
 
-// What a node that began with a snapshot lacks of the blocks before it. It fetches them from the
-// snapshot down, and then executes all of them once for the histories.
+// The blocks before its snapshot that a node still lacks. It fetches them from the snapshot down,
+// and then executes all of them once for the histories.
 type Backfill struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	SnapshotHeight uint64                 `protobuf:"varint,1,opt,name=snapshot_height,json=snapshotHeight,proto3" json:"snapshot_height,omitempty"` // of the block that the node began with
-	AbsentHeight   uint64                 `protobuf:"varint,2,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"`       // the blocks from 1 up to it are not here yet; 0: all are
-	IndexedHeight  uint64                 `protobuf:"varint,3,opt,name=indexed_height,json=indexedHeight,proto3" json:"indexed_height,omitempty"`    // once all are here: how far histories are found
-	Source         string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`                                        // the member that blocks come from now
-	Reason         string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                                        // why nothing comes now, and what to do
+	AbsentHeight   uint64                 `protobuf:"varint,2,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"`       // the blocks from 1 up to it are missing; 0 if none is
+	IndexedHeight  uint64                 `protobuf:"varint,3,opt,name=indexed_height,json=indexedHeight,proto3" json:"indexed_height,omitempty"`    // once all are here: the height up to which histories exist
+	Source         string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`                                        // the member that sends blocks now
+	Reason         string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                                        // why no blocks arrive now, and what to do
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4651,19 +4673,20 @@ type MemberState struct {
 	Connected     bool                   `protobuf:"varint,6,opt,name=connected,proto3" json:"connected,omitempty"`
 	Member        bool                   `protobuf:"varint,7,opt,name=member,proto3" json:"member,omitempty"` // of the group that orders now
 	Suspected     bool                   `protobuf:"varint,8,opt,name=suspected,proto3" json:"suspected,omitempty"`
-	OrderedHeight uint64                 `protobuf:"varint,9,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"` // as last heard
+	OrderedHeight uint64                 `protobuf:"varint,9,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"` // from its last message
 	StoredHeight  uint64                 `protobuf:"varint,10,opt,name=stored_height,json=storedHeight,proto3" json:"stored_height,omitempty"`
 	LastHeardMs   uint64                 `protobuf:"varint,11,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"`
 	Self          bool                   `protobuf:"varint,12,opt,name=self,proto3" json:"self,omitempty"`
 	Key           []byte                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`                                        // its identity in the chain
-	Address       string                 `protobuf:"bytes,14,opt,name=address,proto3" json:"address,omitempty"`                                // where the others find it, as the chain has it
-	JoinedHeight  uint64                 `protobuf:"varint,15,opt,name=joined_height,json=joinedHeight,proto3" json:"joined_height,omitempty"` // the block that let it in; 0: it was there from the beginning
+	Address       string                 `protobuf:"bytes,14,opt,name=address,proto3" json:"address,omitempty"`                                // where the others reach it, according to the chain
+	JoinedHeight  uint64                 `protobuf:"varint,15,opt,name=joined_height,json=joinedHeight,proto3" json:"joined_height,omitempty"` // the block that admitted it; 0 if it is in the genesis
 	Standing      MemberStanding         `protobuf:"varint,16,opt,name=standing,proto3,enum=ledgerd.v1.MemberStanding" json:"standing,omitempty"`
-	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"`            // as it said last
-	Disk          string                 `protobuf:"bytes,18,opt,name=disk,proto3" json:"disk,omitempty"`                                      // that counts for it, 32 hex digits; empty where the chain names none
-	AbsentHeight  uint64                 `protobuf:"varint,19,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"` // the blocks from 1 up to it are not at this member, as it said last
-	// For how long of the last three seconds the rounds waited for this member alone, as the asked node
-	// saw it. A member that holds them up for a second is benched.
+	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"` // from its last message
+	Disk          string                 `protobuf:"bytes,18,opt,name=disk,proto3" json:"disk,omitempty"`                           // the disk that counts for it, 32 hex digits; empty if the chain names none
+	// The member lacks the blocks from 1 up to this height, according to its last message.
+	AbsentHeight uint64 `protobuf:"varint,19,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"`
+	// How many milliseconds of the last three seconds the rounds waited for this member alone, as the
+	// asked node saw it. A member that holds them up for a second is benched.
 	HeldUpMs      uint32 `protobuf:"varint,20,opt,name=held_up_ms,json=heldUpMs,proto3" json:"held_up_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4916,7 +4939,7 @@ func (x *FormerMember) GetLeftHeight() uint64 {
 	return 0
 }
 
-// What all members have to have set alike.
+// The settings that all members must have alike.
 type OrderingSettings struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Engine          string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
@@ -5047,16 +5070,17 @@ type ClusterState struct {
 	ToleratedFailures uint32                 `protobuf:"varint,6,opt,name=tolerated_failures,json=toleratedFailures,proto3" json:"tolerated_failures,omitempty"`
 	Edges             []*DigraphEdge         `protobuf:"bytes,7,rep,name=edges,proto3" json:"edges,omitempty"`
 	Members           []*MemberState         `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`
-	Node              *NodeState             `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"` // who says so
+	Node              *NodeState             `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"` // the node that reports this state
 	TimeMs            uint64                 `protobuf:"varint,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	TransactionsTotal uint64                 `protobuf:"varint,11,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
 	AccountsTotal     uint64                 `protobuf:"varint,12,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
 	MembershipNumber  uint64                 `protobuf:"varint,13,opt,name=membership_number,json=membershipNumber,proto3" json:"membership_number,omitempty"` // changes of the members since the beginning
-	MembershipHeight  uint64                 `protobuf:"varint,14,opt,name=membership_height,json=membershipHeight,proto3" json:"membership_height,omitempty"` // the block of the last change; 0: there was none
+	MembershipHeight  uint64                 `protobuf:"varint,14,opt,name=membership_height,json=membershipHeight,proto3" json:"membership_height,omitempty"` // the block of the last change; 0 if there was none
 	Former            []*FormerMember        `protobuf:"bytes,15,rep,name=former,proto3" json:"former,omitempty"`
 	Ordering          *OrderingSettings      `protobuf:"bytes,16,opt,name=ordering,proto3" json:"ordering,omitempty"`
-	// In a book of several shards:
-	Book          []byte `protobuf:"bytes,17,opt,name=book,proto3" json:"book,omitempty"` // what transactions name as their ledger; a change of the members names the genesis_hash
+	// In a book of several shards: The hash that transactions name as their ledger. A change of the
+	// members names the genesis_hash.
+	Book          []byte `protobuf:"bytes,17,opt,name=book,proto3" json:"book,omitempty"`
 	ShardCount    uint32 `protobuf:"varint,18,opt,name=shard_count,json=shardCount,proto3" json:"shard_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5222,19 +5246,19 @@ func (x *ClusterState) GetShardCount() uint32 {
 type Shard struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Shard             uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Parent            uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // whose stream it carries; nothing where root
+	Parent            uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // the shard whose stream it carries; meaningless for the root
 	Root              bool                   `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
-	Mode              string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // ordering, halted, or silent (no node of it was heard lately)
+	Mode              string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // ordering, halted, or silent (no recent message from any of its nodes)
 	Members           []*ShardMember         `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
-	Height            uint64                 `protobuf:"varint,6,opt,name=height,proto3" json:"height,omitempty"` // the highest that a node of it told
+	Height            uint64                 `protobuf:"varint,6,opt,name=height,proto3" json:"height,omitempty"` // the highest that one of its nodes reported
 	DurableHeight     uint64                 `protobuf:"varint,7,opt,name=durable_height,json=durableHeight,proto3" json:"durable_height,omitempty"`
 	TransactionsTotal uint64                 `protobuf:"varint,8,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
 	AccountsTotal     uint64                 `protobuf:"varint,9,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
 	Pending           uint64                 `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`                              // transactions in its chain that wait for other shards
-	Carried           uint64                 `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // how far it has the parent's stream in its chain
+	Carried           uint64                 `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // the entries of the parent's stream in its chain
 	Streams           []*StreamPosition      `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
-	Self              bool                   `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // the asked node's own
-	LastHeardMs       uint64                 `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // when a node of it was heard last; 0: never
+	Self              bool                   `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // whether it is the asked node's own
+	LastHeardMs       uint64                 `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // the time of the last message from its nodes; 0 if none
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -5367,12 +5391,12 @@ func (x *Shard) GetLastHeardMs() uint64 {
 	return 0
 }
 
-// How far a shard's stream to a child has come.
+// The progress of a shard's stream to a child.
 type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Child         uint32                 `protobuf:"varint,1,opt,name=child,proto3" json:"child,omitempty"`
 	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"` // entries in the parent's chain
-	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`   // of these in the child's
+	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`   // those of them in the child's chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5430,14 +5454,15 @@ func (x *StreamPosition) GetCarried() uint64 {
 
 // A node of a shard, as the asked node knows it.
 type ShardMember struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	ApiAddress    string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	Mode          string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // starting, ordering, following, halted, stopping; silent where it was not heard lately
-	OrderedHeight uint64                 `protobuf:"varint,5,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"`
-	LastHeardMs   uint64                 `protobuf:"varint,6,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // 0: never
-	Self          bool                   `protobuf:"varint,7,opt,name=self,proto3" json:"self,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Index      uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	ApiAddress string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	// starting, ordering, following, halted, stopping, or silent without a recent message from it.
+	Mode          string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	OrderedHeight uint64 `protobuf:"varint,5,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"`
+	LastHeardMs   uint64 `protobuf:"varint,6,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // 0 if never
+	Self          bool   `protobuf:"varint,7,opt,name=self,proto3" json:"self,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5525,7 +5550,7 @@ type Tree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"` // by number
 	Own           uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`      // the asked node's
-	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`   // such as "0(1(3),2)"; a shard with its children in brackets
+	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`   // such as "0(1(3),2)": a shard, then its children in brackets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5743,7 +5768,7 @@ func (x *WatchTreeResponse) GetTree() *Tree {
 
 type GetNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // a node of this shard; absent: the asked node
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects a node of this shard; by default the asked node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5831,7 +5856,7 @@ func (x *GetNodeResponse) GetNode() *NodeState {
 
 type GetClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // absent: the asked node's
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // by default the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5918,8 +5943,9 @@ func (x *GetClusterResponse) GetCluster() *ClusterState {
 }
 
 type GetSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // another shard's than the asked node's is refused: ask a node of that one
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The asked node refuses another shard than its own: ask a node of that shard.
+	Shard         *uint32 `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5963,7 +5989,7 @@ func (x *GetSnapshotRequest) GetShard() uint32 {
 
 type GetSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // the snapshot is all parts, one after the other
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // the snapshot is the concatenation of all parts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6007,7 +6033,7 @@ func (x *GetSnapshotResponse) GetPart() []byte {
 
 type GetGenesisRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // the beginning of this shard's chain; absent: of the asked node's
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // selects the chain; by default the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6199,8 +6225,8 @@ func (x *WatchClusterResponse) GetCluster() *ClusterState {
 
 type SubscribeRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	FromHeight       uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"`                   // 0: after the head
-	WithTransactions bool                   `protobuf:"varint,2,opt,name=with_transactions,json=withTransactions,proto3" json:"with_transactions,omitempty"` // summaries of each block's transactions (at most 1,000 a block)
+	FromHeight       uint64                 `protobuf:"varint,1,opt,name=from_height,json=fromHeight,proto3" json:"from_height,omitempty"`                   // 0 begins after the head
+	WithTransactions bool                   `protobuf:"varint,2,opt,name=with_transactions,json=withTransactions,proto3" json:"with_transactions,omitempty"` // adds summaries of each block's transactions (at most 1,000 a block)
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -6252,7 +6278,7 @@ func (x *SubscribeRequest) GetWithTransactions() bool {
 type SubscribeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Block         *Block                 `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
-	HeadHeight    uint64                 `protobuf:"varint,2,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // how far the chain reaches now
+	HeadHeight    uint64                 `protobuf:"varint,2,opt,name=head_height,json=headHeight,proto3" json:"head_height,omitempty"` // the current height of the chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

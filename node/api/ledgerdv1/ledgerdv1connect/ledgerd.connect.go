@@ -2,16 +2,19 @@
 //
 // Source: ledgerd/v1/ledgerd.proto
 
-// The one service that every node of a ledgerd shard offers, over gRPC, gRPC-Web and JSON on HTTP (Connect), from one address.
+// The service that every node of a ledgerd shard offers at one address, over gRPC, gRPC-Web and
+// JSON on HTTP (Connect).
 //
-// Conventions. Hashes and ids are raw 32 bytes in binary and base64 in JSON, as protobuf has it; where people write them they are 64 hex
-// digits, and every message that shows an id to people carries the hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do
-// not fit a JSON number. Times are Unix milliseconds. Pages: ask with page_size (bounds are told with each list) and the page_token of the
-// answer before; an empty next_page_token says that this was the last one.
+// Conventions. Hashes and ids are raw 32 bytes in binary, and base64 in JSON as usual in protobuf.
+// People write them as 64 hex digits, and every message that shows an id to people also carries the
+// hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do not fit a JSON
+// number. Times are Unix milliseconds. To read pages, send page_size (each list states its bounds)
+// and the page_token of the previous answer. An empty next_page_token marks the last page.
 //
-// A book of several shards. Every node answers for the whole book: a call about something that lives in another shard is answered by a node of that one.
-// Heights are those of a shard's own chain, so that answers name the shard; where a request has a `shard`, it is the one whose chain is meant, and without it
-// the asked node's own. In a book of one shard the shard is 0 everywhere.
+// A book of several shards. Every node answers for the whole book: it forwards a call about another
+// shard to a node of that shard. Heights are those of a shard's own chain, so answers name the
+// shard. A `shard` in a request selects a shard's chain. Without it the request is for the asked
+// node's chain. In a book of one shard the shard is 0 everywhere.
 package ledgerdv1connect
 
 import (
@@ -111,17 +114,22 @@ const (
 
 // LedgerServiceClient is a client for the ledgerd.v1.LedgerService service.
 type LedgerServiceClient interface {
-	// Submit takes one signed bundle and answers when the wanted level is reached, or the caller's deadline ends. Safe to retry:
-	// a transaction is executed once, whichever nodes it is given to, and a second submission answers with the first one's outcome.
+	// Submit takes one signed bundle. It answers when the bundle reaches the wanted level, or when
+	// the caller's deadline ends. It is safe to retry: a transaction is executed once, whichever
+	// nodes receive it, and a second submission answers with the outcome of the first.
 	Submit(context.Context, *connect.Request[ledgerdv1.SubmitRequest]) (*connect.Response[ledgerdv1.SubmitResponse], error)
-	// SubmitMany takes many signed bundles at once, admitted one by one in their order; a refused bundle does not stop the others.
+	// SubmitMany takes many signed bundles at once and admits them one by one, in order. A refused
+	// bundle does not stop the others.
 	SubmitMany(context.Context, *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error)
-	// Prepare builds the canonical bytes of transactions from their parts, for clients that do not carry the encoder: sign `to_sign` with ed25519 and submit.
+	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
+	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
-	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or when the caller's deadline ends.
+	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
+	// when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
-	// WaitTransactions waits for many at once, as WaitTransaction does for one; what is not known by then has no state.
+	// WaitTransactions waits for many transactions at once, as WaitTransaction does for one. A
+	// transaction that is still unknown then has no state.
 	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
@@ -131,23 +139,29 @@ type LedgerServiceClient interface {
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
-	// GetNonce tells the next unused sequence number of an organisation's nonce stream.
+	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
-	// GetProof answers the path from a transaction to its block's hash, which verifies offline.
+	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
-	// Search finds what a person typed: a height, a block's hash, a transaction's id, an account or an organisation.
+	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
+	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
-	// GetTree answers the tree of the book's shards, and how each of them does as far as the asked node knows.
+	// GetTree returns the tree of the book's shards, and the state of each shard as far as the asked
+	// node knows it.
 	GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error)
-	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+	// GetGenesis returns the chain's genesis, for a node that joins. Check its hash against a hash
+	// that you trust.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
-	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
-	// transactions, and the state. Who uses it has to know the block's hash from those whom it trusts; everything else is checked against that.
+	// GetSnapshot streams the data that a node needs to begin at this node's last durable block
+	// instead of the genesis: headers, the ids and results of all transactions, and the state. The
+	// caller must get the block's hash from members that it trusts, and checks everything else
+	// against it.
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse], error)
-	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
-	// a reader that was cut off subscribes again from the height after the last one it saw.
+	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
+	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
+	// subscribes again from the height after the last block that it received.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error)
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse], error)
@@ -493,17 +507,22 @@ func (c *ledgerServiceClient) WatchTree(ctx context.Context, req *connect.Reques
 
 // LedgerServiceHandler is an implementation of the ledgerd.v1.LedgerService service.
 type LedgerServiceHandler interface {
-	// Submit takes one signed bundle and answers when the wanted level is reached, or the caller's deadline ends. Safe to retry:
-	// a transaction is executed once, whichever nodes it is given to, and a second submission answers with the first one's outcome.
+	// Submit takes one signed bundle. It answers when the bundle reaches the wanted level, or when
+	// the caller's deadline ends. It is safe to retry: a transaction is executed once, whichever
+	// nodes receive it, and a second submission answers with the outcome of the first.
 	Submit(context.Context, *connect.Request[ledgerdv1.SubmitRequest]) (*connect.Response[ledgerdv1.SubmitResponse], error)
-	// SubmitMany takes many signed bundles at once, admitted one by one in their order; a refused bundle does not stop the others.
+	// SubmitMany takes many signed bundles at once and admits them one by one, in order. A refused
+	// bundle does not stop the others.
 	SubmitMany(context.Context, *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error)
-	// Prepare builds the canonical bytes of transactions from their parts, for clients that do not carry the encoder: sign `to_sign` with ed25519 and submit.
+	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
+	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
-	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or when the caller's deadline ends.
+	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
+	// when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
-	// WaitTransactions waits for many at once, as WaitTransaction does for one; what is not known by then has no state.
+	// WaitTransactions waits for many transactions at once, as WaitTransaction does for one. A
+	// transaction that is still unknown then has no state.
 	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
@@ -513,23 +532,29 @@ type LedgerServiceHandler interface {
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
-	// GetNonce tells the next unused sequence number of an organisation's nonce stream.
+	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
-	// GetProof answers the path from a transaction to its block's hash, which verifies offline.
+	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
-	// Search finds what a person typed: a height, a block's hash, a transaction's id, an account or an organisation.
+	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
+	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
-	// GetTree answers the tree of the book's shards, and how each of them does as far as the asked node knows.
+	// GetTree returns the tree of the book's shards, and the state of each shard as far as the asked
+	// node knows it.
 	GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error)
-	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+	// GetGenesis returns the chain's genesis, for a node that joins. Check its hash against a hash
+	// that you trust.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
-	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
-	// transactions, and the state. Who uses it has to know the block's hash from those whom it trusts; everything else is checked against that.
+	// GetSnapshot streams the data that a node needs to begin at this node's last durable block
+	// instead of the genesis: headers, the ids and results of all transactions, and the state. The
+	// caller must get the block's hash from members that it trusts, and checks everything else
+	// against it.
 	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error
-	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
-	// a reader that was cut off subscribes again from the height after the last one it saw.
+	// Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
+	// slow reader falls back to the store and slows down no other reader. A reader that was cut off
+	// subscribes again from the height after the last block that it received.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest], *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error

@@ -2,16 +2,19 @@
 // @generated from file ledgerd/v1/ledgerd.proto (package ledgerd.v1, syntax proto3)
 /* eslint-disable */
 
-// The one service that every node of a ledgerd shard offers, over gRPC, gRPC-Web and JSON on HTTP (Connect), from one address.
+// The service that every node of a ledgerd shard offers at one address, over gRPC, gRPC-Web and
+// JSON on HTTP (Connect).
 //
-// Conventions. Hashes and ids are raw 32 bytes in binary and base64 in JSON, as protobuf has it; where people write them they are 64 hex
-// digits, and every message that shows an id to people carries the hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do
-// not fit a JSON number. Times are Unix milliseconds. Pages: ask with page_size (bounds are told with each list) and the page_token of the
-// answer before; an empty next_page_token says that this was the last one.
+// Conventions. Hashes and ids are raw 32 bytes in binary, and base64 in JSON as usual in protobuf.
+// People write them as 64 hex digits, and every message that shows an id to people also carries the
+// hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do not fit a JSON
+// number. Times are Unix milliseconds. To read pages, send page_size (each list states its bounds)
+// and the page_token of the previous answer. An empty next_page_token marks the last page.
 //
-// A book of several shards. Every node answers for the whole book: a call about something that lives in another shard is answered by a node of that one.
-// Heights are those of a shard's own chain, so that answers name the shard; where a request has a `shard`, it is the one whose chain is meant, and without it
-// the asked node's own. In a book of one shard the shard is 0 everywhere.
+// A book of several shards. Every node answers for the whole book: it forwards a call about another
+// shard to a node of that shard. Heights are those of a shard's own chain, so answers name the
+// shard. A `shard` in a request selects a shard's chain. Without it the request is for the asked
+// node's chain. In a book of one shard the shard is 0 everywhere.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -35,14 +38,14 @@ export type Posting = Message<"ledgerd.v1.Posting"> & {
   account: string;
 
   /**
-   * exact decimal integer, below zero for a debit
+   * exact decimal integer, negative for a debit
    *
    * @generated from field: string amount = 2;
    */
   amount: string;
 
   /**
-   * empty: "unit"
+   * empty stands for "unit"
    *
    * @generated from field: string asset = 3;
    */
@@ -128,14 +131,14 @@ export type OrganisationRegistration = Message<"ledgerd.v1.OrganisationRegistrat
   publicKeys: Uint8Array[];
 
   /**
-   * where it is pinned to; any but 0 pins it
+   * its home shard; any number but 0 pins it there
    *
    * @generated from field: uint32 shard = 3;
    */
   shard: number;
 
   /**
-   * to the shard, also 0; otherwise its name decides
+   * pins it to the shard, even to 0; otherwise its name decides
    *
    * @generated from field: bool pinned = 4;
    */
@@ -168,7 +171,7 @@ export type Member = Message<"ledgerd.v1.Member"> & {
   key: Uint8Array;
 
   /**
-   * host:port where the other nodes find it
+   * host:port where the other nodes reach it
    *
    * @generated from field: string address = 3;
    */
@@ -183,7 +186,7 @@ export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 4);
 
 /**
- * A disk that counts for a member: what the disks of a majority hold is durable.
+ * A disk that counts for a member. Blocks that the disks of a majority hold are durable.
  *
  * @generated from message ledgerd.v1.DiskAdmission
  */
@@ -211,7 +214,7 @@ export const DiskAdmissionSchema: GenMessage<DiskAdmission> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 5);
 
 /**
- * What an administrative transaction does to the group of nodes that keeps the chain: one at a time.
+ * A change that an administrative transaction makes to the members of the chain: one at a time.
  *
  * @generated from message ledgerd.v1.MembershipChange
  */
@@ -272,7 +275,7 @@ export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 7);
 
 /**
- * What a transaction says, in parts. Its canonical bytes come from Prepare or from the Go package.
+ * The content of a transaction, in parts. Its canonical bytes come from Prepare or the Go package.
  *
  * @generated from message ledgerd.v1.TransactionBody
  */
@@ -315,15 +318,16 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
   nonce?: Nonce | undefined;
 
   /**
-   * height; 0: never expires
+   * height; 0 if it never expires
    *
    * @generated from field: uint64 last_valid = 8;
    */
   lastValid: bigint;
 
   /**
-   * An administrative transaction: signed by an operator of the chain (a Signature without organisation), alone in its bundle, with nothing beside it but
-   * a note; signer is empty. A member's key may sign the admission of another member's disk.
+   * Set in an administrative transaction. An operator of the chain signs it (a Signature without
+   * organisation). It is alone in its bundle and has nothing else but a note; signer is empty. A
+   * member's key may sign the admission of another member's disk.
    *
    * @generated from field: ledgerd.v1.MembershipChange membership_change = 9;
    */
@@ -365,7 +369,8 @@ export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 9);
 
 /**
- * The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of their ids.
+ * The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of
+ * their ids.
  *
  * @generated from message ledgerd.v1.Bundle
  */
@@ -398,7 +403,7 @@ export type SubmitRequest = Message<"ledgerd.v1.SubmitRequest"> & {
   bundle?: Bundle | undefined;
 
   /**
-   * how far to wait; unspecified: durable
+   * the level to wait for; durable if unspecified
    *
    * @generated from field: ledgerd.v1.Level wait = 2;
    */
@@ -446,16 +451,19 @@ export type SubmitManyRequest = Message<"ledgerd.v1.SubmitManyRequest"> & {
   wait: Level;
 
   /**
-   * A stream of bundles that build on each other: the first one refused makes all after it refused (with retry), so that what is admitted is
-   * always a prefix, and a node orders what it admitted in the order of admission.
+   * Set for a stream of bundles that build on each other. After a refused bundle all later ones are
+   * refused too (with retry). So the admitted bundles are always a prefix, and a node orders
+   * bundles in the order of admission.
    *
    * @generated from field: bool in_order = 3;
    */
   inOrder: boolean;
 
   /**
-   * With in_order: the id of the last transaction of the bundle before. If this node knows it neither in its pool nor in a block, everything is
-   * refused with retry: the node has restarted or lags behind, so begin again with the first bundle that was not acknowledged. Empty: no check.
+   * With in_order: the id of the last transaction of the previous bundle. If this node has it
+   * neither in its pool nor in a block, it has restarted or lags behind. It then refuses
+   * everything, with retry: begin again with the first bundle that was not acknowledged. If empty,
+   * nothing is checked.
    *
    * @generated from field: bytes after = 4;
    */
@@ -505,7 +513,7 @@ export type BundleOutcome = Message<"ledgerd.v1.BundleOutcome"> & {
   refused: string;
 
   /**
-   * refused for now only (overloaded, no majority): the same bytes may be sent again
+   * Whether it is refused only for now (overloaded, no majority): the same bytes may be sent again.
    *
    * @generated from field: bool retry = 3;
    */
@@ -553,7 +561,7 @@ export type PrepareResponse = Message<"ledgerd.v1.PrepareResponse"> & {
   ids: Uint8Array[];
 
   /**
-   * what every Signature of the bundle signs
+   * the bytes that every Signature of the bundle signs
    *
    * @generated from field: bytes to_sign = 3;
    */
@@ -587,7 +595,7 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
   state: TransactionState;
 
   /**
-   * where it is in a block
+   * of its block
    *
    * @generated from field: uint64 height = 4;
    */
@@ -601,7 +609,7 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
   index: number;
 
   /**
-   * for failed: a word that does not change, such as insufficient_funds
+   * for failed: a stable word, such as insufficient_funds
    *
    * @generated from field: string reason_code = 6;
    */
@@ -615,7 +623,8 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
   reason: string;
 
   /**
-   * In a book of several shards: the shards that it concerns, where these are two or more, so that it takes effect in all of them or in none.
+   * In a book of several shards: the shards that it concerns, if these are two or more. It takes
+   * effect in all of them or in none.
    *
    * @generated from field: repeated uint32 destinations = 8;
    */
@@ -629,14 +638,14 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
   waitsFor: number[];
 
   /**
-   * whose chain the height is of: the home of the signer, once it is there
+   * The shard whose chain has the height: the home of the signer, once the transaction is there.
    *
    * @generated from field: uint32 shard = 10;
    */
   shard: number;
 
   /**
-   * the block that ended its wait for other shards; 0: it did not wait, or waits still
+   * The block that ended its wait for other shards; 0 if it did not wait, or still waits.
    *
    * @generated from field: uint64 settled_height = 11;
    */
@@ -662,8 +671,9 @@ export type ShardPlace = Message<"ledgerd.v1.ShardPlace"> & {
   shard: number;
 
   /**
-   * What it is there: settled (it took effect), refused (it changed nothing), waiting (for other shards), passed (only passed on to other shards), absent (not there yet),
-   * unanswered (no node of that shard answered).
+   * Its state there: settled (it took effect), refused (it changed nothing), waiting (for other
+   * shards), passed (only passed on to other shards), absent (not there yet), unanswered (no node
+   * of that shard answered).
    *
    * @generated from field: string state = 2;
    */
@@ -690,14 +700,14 @@ export type ShardPlace = Message<"ledgerd.v1.ShardPlace"> & {
   timeMs: bigint;
 
   /**
-   * what the shard itself says: good, or the code of its reason; empty where it has nothing to say
+   * The shard's own verdict: good, or the code of its reason; empty if it gives none.
    *
    * @generated from field: string verdict = 7;
    */
   verdict: string;
 
   /**
-   * the block that ended its wait; 0: it did not wait, or waits still
+   * the block that ended its wait; 0 if it did not wait, or still waits
    *
    * @generated from field: uint64 settled_height = 8;
    */
@@ -716,14 +726,14 @@ export type ShardPlace = Message<"ledgerd.v1.ShardPlace"> & {
   waitsFor: number[];
 
   /**
-   * the home of the signer, which decides its status
+   * whether this is the signer's home, which decides its status
    *
    * @generated from field: bool home = 11;
    */
   home: boolean;
 
   /**
-   * where it entered the tree
+   * whether it entered the tree here
    *
    * @generated from field: bool entry = 12;
    */
@@ -737,7 +747,7 @@ export type ShardPlace = Message<"ledgerd.v1.ShardPlace"> & {
   level: Level;
 
   /**
-   * its number in the stream of the parent shard; 0: it entered here
+   * its number in the parent shard's stream; 0 if it entered here
    *
    * @generated from field: uint64 stream_number = 14;
    */
@@ -791,7 +801,8 @@ export type Transaction = Message<"ledgerd.v1.Transaction"> & {
   bundleSize: number;
 
   /**
-   * where it is in the tree: the shards that it concerns or was passed on by, ascending; empty in a book of one shard
+   * Its places in the tree: the shards that it concerns or that passed it on, ascending; empty in a
+   * book of one shard.
    *
    * @generated from field: repeated ledgerd.v1.ShardPlace places = 8;
    */
@@ -1005,7 +1016,7 @@ export type BlockHeader = Message<"ledgerd.v1.BlockHeader"> & {
   canonical: Uint8Array;
 
   /**
-   * whose chain the block is of
+   * the shard whose chain has the block
    *
    * @generated from field: uint32 shard = 17;
    */
@@ -1089,21 +1100,21 @@ export type TransactionSummary = Message<"ledgerd.v1.TransactionSummary"> & {
   /**
    * For an entry that is the verdict of another shard:
    *
-   * what it is about
+   * the transaction that it judges
    *
    * @generated from field: string verdict_transaction_hex = 8;
    */
   verdictTransactionHex: string;
 
   /**
-   * who says so
+   * the shard that gave it
    *
    * @generated from field: uint32 verdict_shard = 9;
    */
   verdictShard: number;
 
   /**
-   * good, or the code of its reason; empty for what is no verdict
+   * good, or the code of its reason; empty for other entries
    *
    * @generated from field: string verdict = 10;
    */
@@ -1163,7 +1174,7 @@ export type GetBlockRequest = Message<"ledgerd.v1.GetBlockRequest"> & {
   pageToken: string;
 
   /**
-   * whose chain; absent: the asked node's
+   * selects the chain; by default the asked node's
    *
    * @generated from field: optional uint32 shard = 7;
    */
@@ -1204,7 +1215,7 @@ export const GetBlockResponseSchema: GenMessage<GetBlockResponse> = /*@__PURE__*
  */
 export type ListBlocksRequest = Message<"ledgerd.v1.ListBlocksRequest"> & {
   /**
-   * 0: from the head (descending) or from block 1 (ascending)
+   * 0 stands for the head (descending) or block 1 (ascending)
    *
    * @generated from field: uint64 from_height = 1;
    */
@@ -1228,7 +1239,7 @@ export type ListBlocksRequest = Message<"ledgerd.v1.ListBlocksRequest"> & {
   pageToken: string;
 
   /**
-   * whose chain; absent: the asked node's
+   * selects the chain; by default the asked node's
    *
    * @generated from field: optional uint32 shard = 5;
    */
@@ -1279,7 +1290,8 @@ export type Balance = Message<"ledgerd.v1.Balance"> & {
   amount: string;
 
   /**
-   * What transactions that wait for other shards hold: amounts set aside, which are not in `amount` any more, and amounts that come if they take effect. Empty for none.
+   * The amounts of transactions that wait for other shards. set_aside is no longer in `amount`.
+   * incoming arrives if they take effect. Empty if there are none.
    *
    * @generated from field: string set_aside = 3;
    */
@@ -1333,14 +1345,14 @@ export type Account = Message<"ledgerd.v1.Account"> & {
   balances: Balance[];
 
   /**
-   * the block after which the balances hold
+   * of the block after which the account has these balances
    *
    * @generated from field: uint64 height = 7;
    */
   height: bigint;
 
   /**
-   * where the account lives
+   * the account's home
    *
    * @generated from field: uint32 shard = 8;
    */
@@ -1410,7 +1422,7 @@ export type ListAccountsRequest = Message<"ledgerd.v1.ListAccountsRequest"> & {
   pageToken: string;
 
   /**
-   * the accounts of this shard only; absent: of all
+   * selects the accounts of one shard; by default of all
    *
    * @generated from field: optional uint32 shard = 4;
    */
@@ -1439,7 +1451,7 @@ export type ListAccountsResponse = Message<"ledgerd.v1.ListAccountsResponse"> & 
   nextPageToken: string;
 
   /**
-   * no node of these answered, so that their accounts are missing
+   * no node of these answered; their accounts are missing
    *
    * @generated from field: repeated uint32 unanswered_shards = 3;
    */
@@ -1483,14 +1495,14 @@ export type HistoryEntry = Message<"ledgerd.v1.HistoryEntry"> & {
   timeMs: bigint;
 
   /**
-   * what the transaction changed in this account
+   * the transaction's changes to this account
    *
    * @generated from field: repeated ledgerd.v1.Balance changes = 6;
    */
   changes: Balance[];
 
   /**
-   * what it held afterwards, for the assets changed; empty where not kept
+   * afterwards, for the changed assets; empty if not kept
    *
    * @generated from field: repeated ledgerd.v1.Balance balances = 7;
    */
@@ -1594,14 +1606,14 @@ export type GetRecordResponse = Message<"ledgerd.v1.GetRecordResponse"> & {
   record?: Record | undefined;
 
   /**
-   * of the block that wrote it last
+   * of the block that last wrote it
    *
    * @generated from field: uint64 height = 2;
    */
   height: bigint;
 
   /**
-   * where the record lives
+   * the record's home
    *
    * @generated from field: uint32 shard = 3;
    */
@@ -1630,7 +1642,7 @@ export type Organisation = Message<"ledgerd.v1.Organisation"> & {
   publicKeys: Uint8Array[];
 
   /**
-   * where its accounts and records live
+   * the home of its accounts and records
    *
    * @generated from field: uint32 shard = 3;
    */
@@ -1644,7 +1656,7 @@ export type Organisation = Message<"ledgerd.v1.Organisation"> & {
   registeredHeight: bigint;
 
   /**
-   * to that shard, by its registration
+   * whether its registration pinned it to that shard
    *
    * @generated from field: bool pinned = 5;
    */
@@ -1743,7 +1755,7 @@ export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsRespon
  */
 export type GetNonceRequest = Message<"ledgerd.v1.GetNonceRequest"> & {
   /**
-   * empty: the operators of the chain
+   * empty for the operators of the chain
    *
    * @generated from field: string organisation = 1;
    */
@@ -1780,7 +1792,7 @@ export const GetNonceResponseSchema: GenMessage<GetNonceResponse> = /*@__PURE__*
   messageDesc(file_ledgerd_v1_ledgerd, 50);
 
 /**
- * One step of a Merkle path (RFC 6962): hash the node with its sibling, which stands left or right of it.
+ * One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
  *
  * @generated from message ledgerd.v1.ProofStep
  */
@@ -1804,7 +1816,8 @@ export const ProofStepSchema: GenMessage<ProofStep> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 51);
 
 /**
- * From a transaction to its block. leaf = SHA-256(0x00 || leaf_data), node = SHA-256(0x01 || left || right).
+ * The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
+ * node = SHA-256(0x01 || left || right).
  *
  * @generated from message ledgerd.v1.Proof
  */
@@ -1842,7 +1855,7 @@ export type Proof = Message<"ledgerd.v1.Proof"> & {
   transactionsRoot: Uint8Array;
 
   /**
-   * its canonical bytes hold transactions_root at root_offset
+   * its canonical bytes have transactions_root at root_offset
    *
    * @generated from field: ledgerd.v1.BlockHeader header = 7;
    */
@@ -1880,7 +1893,7 @@ export type Proof = Message<"ledgerd.v1.Proof"> & {
   encoded: Uint8Array;
 
   /**
-   * whose chain the block is of
+   * the shard whose chain has the block
    *
    * @generated from field: uint32 shard = 13;
    */
@@ -1909,7 +1922,8 @@ export type GetProofRequest = Message<"ledgerd.v1.GetProofRequest"> & {
   idHex: string;
 
   /**
-   * in whose chain; absent: the asked node's if it is there, else the signer's home
+   * Selects the chain. By default it is the asked node's if the transaction is there, else that of
+   * the signer's home.
    *
    * @generated from field: optional uint32 shard = 3;
    */
@@ -1995,7 +2009,7 @@ export type SearchHit = Message<"ledgerd.v1.SearchHit"> & {
   kind: string;
 
   /**
-   * height, id in hex, account or name: what its page is opened with
+   * height, id in hex, account or name: the key of its page
    *
    * @generated from field: string key = 2;
    */
@@ -2007,7 +2021,7 @@ export type SearchHit = Message<"ledgerd.v1.SearchHit"> & {
   label: string;
 
   /**
-   * where it is; for a block its chain
+   * its home; for a block, the shard of its chain
    *
    * @generated from field: uint32 shard = 4;
    */
@@ -2043,7 +2057,7 @@ export type EngineState = Message<"ledgerd.v1.EngineState"> & {
   round: bigint;
 
   /**
-   * mode: reliable or unreliable round
+   * whether the round is reliable or unreliable
    *
    * @generated from field: bool reliable = 4;
    */
@@ -2060,14 +2074,14 @@ export type EngineState = Message<"ledgerd.v1.EngineState"> & {
   suspected: number[];
 
   /**
-   * whom the current round waits for
+   * the members that the current round waits for
    *
    * @generated from field: repeated uint32 awaited = 7;
    */
   awaited: number[];
 
   /**
-   * why this node orders no more; empty while it does
+   * why this node no longer orders; empty while it does
    *
    * @generated from field: string halted = 8;
    */
@@ -2121,7 +2135,7 @@ export type NodeState = Message<"ledgerd.v1.NodeState"> & {
   mode: NodeMode;
 
   /**
-   * for halted or starting: what it waits for, what to do
+   * for halted or starting: the cause of the wait, and what to do
    *
    * @generated from field: string reason = 7;
    */
@@ -2216,22 +2230,23 @@ export type NodeState = Message<"ledgerd.v1.NodeState"> & {
   pendingCrossings: bigint;
 
   /**
-   * of the disk that the node has now
+   * of the node's current disk
    *
    * @generated from field: bytes disk_id = 27;
    */
   diskId: Uint8Array;
 
   /**
-   * Why the disk is not the one that was made with the node's home, "" if it is: it may have forgotten
-   * what the node held or promised.
+   * Why the disk is not the original disk of the node's home, "" if it is. Such a disk may have
+   * forgotten blocks or promises of the node.
    *
    * @generated from field: string disk_learner = 28;
    */
   diskLearner: string;
 
   /**
-   * How far the node's clock is ahead of the members' median; unset where no majority's are heard.
+   * The milliseconds that the node's clock is ahead of the members' median; unset if the node does
+   * not have the clocks of a majority.
    *
    * @generated from field: optional int64 clock_offset_ms = 24;
    */
@@ -2245,7 +2260,7 @@ export type NodeState = Message<"ledgerd.v1.NodeState"> & {
   clockWarning: string;
 
   /**
-   * set until a node that began with a snapshot has everything before it
+   * set until a node that began with a snapshot has all earlier blocks
    *
    * @generated from field: ledgerd.v1.Backfill backfill = 26;
    */
@@ -2260,8 +2275,8 @@ export const NodeStateSchema: GenMessage<NodeState> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 59);
 
 /**
- * What a node that began with a snapshot lacks of the blocks before it. It fetches them from the
- * snapshot down, and then executes all of them once for the histories.
+ * The blocks before its snapshot that a node still lacks. It fetches them from the snapshot down,
+ * and then executes all of them once for the histories.
  *
  * @generated from message ledgerd.v1.Backfill
  */
@@ -2274,28 +2289,28 @@ export type Backfill = Message<"ledgerd.v1.Backfill"> & {
   snapshotHeight: bigint;
 
   /**
-   * the blocks from 1 up to it are not here yet; 0: all are
+   * the blocks from 1 up to it are missing; 0 if none is
    *
    * @generated from field: uint64 absent_height = 2;
    */
   absentHeight: bigint;
 
   /**
-   * once all are here: how far histories are found
+   * once all are here: the height up to which histories exist
    *
    * @generated from field: uint64 indexed_height = 3;
    */
   indexedHeight: bigint;
 
   /**
-   * the member that blocks come from now
+   * the member that sends blocks now
    *
    * @generated from field: string source = 4;
    */
   source: string;
 
   /**
-   * why nothing comes now, and what to do
+   * why no blocks arrive now, and what to do
    *
    * @generated from field: string reason = 5;
    */
@@ -2358,7 +2373,7 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
   suspected: boolean;
 
   /**
-   * as last heard
+   * from its last message
    *
    * @generated from field: uint64 ordered_height = 9;
    */
@@ -2387,14 +2402,14 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
   key: Uint8Array;
 
   /**
-   * where the others find it, as the chain has it
+   * where the others reach it, according to the chain
    *
    * @generated from field: string address = 14;
    */
   address: string;
 
   /**
-   * the block that let it in; 0: it was there from the beginning
+   * the block that admitted it; 0 if it is in the genesis
    *
    * @generated from field: uint64 joined_height = 15;
    */
@@ -2406,29 +2421,29 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
   standing: MemberStanding;
 
   /**
-   * as it said last
+   * from its last message
    *
    * @generated from field: ledgerd.v1.NodeMode mode = 17;
    */
   mode: NodeMode;
 
   /**
-   * that counts for it, 32 hex digits; empty where the chain names none
+   * the disk that counts for it, 32 hex digits; empty if the chain names none
    *
    * @generated from field: string disk = 18;
    */
   disk: string;
 
   /**
-   * the blocks from 1 up to it are not at this member, as it said last
+   * The member lacks the blocks from 1 up to this height, according to its last message.
    *
    * @generated from field: uint64 absent_height = 19;
    */
   absentHeight: bigint;
 
   /**
-   * For how long of the last three seconds the rounds waited for this member alone, as the asked node
-   * saw it. A member that holds them up for a second is benched.
+   * How many milliseconds of the last three seconds the rounds waited for this member alone, as the
+   * asked node saw it. A member that holds them up for a second is benched.
    *
    * @generated from field: uint32 held_up_ms = 20;
    */
@@ -2482,7 +2497,7 @@ export const FormerMemberSchema: GenMessage<FormerMember> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 62);
 
 /**
- * What all members have to have set alike.
+ * The settings that all members must have alike.
  *
  * @generated from message ledgerd.v1.OrderingSettings
  */
@@ -2586,7 +2601,7 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
   members: MemberState[];
 
   /**
-   * who says so
+   * the node that reports this state
    *
    * @generated from field: ledgerd.v1.NodeState node = 9;
    */
@@ -2615,7 +2630,7 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
   membershipNumber: bigint;
 
   /**
-   * the block of the last change; 0: there was none
+   * the block of the last change; 0 if there was none
    *
    * @generated from field: uint64 membership_height = 14;
    */
@@ -2632,9 +2647,8 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
   ordering?: OrderingSettings | undefined;
 
   /**
-   * In a book of several shards:
-   *
-   * what transactions name as their ledger; a change of the members names the genesis_hash
+   * In a book of several shards: The hash that transactions name as their ledger. A change of the
+   * members names the genesis_hash.
    *
    * @generated from field: bytes book = 17;
    */
@@ -2665,7 +2679,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   shard: number;
 
   /**
-   * whose stream it carries; nothing where root
+   * the shard whose stream it carries; meaningless for the root
    *
    * @generated from field: uint32 parent = 2;
    */
@@ -2677,7 +2691,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   root: boolean;
 
   /**
-   * ordering, halted, or silent (no node of it was heard lately)
+   * ordering, halted, or silent (no recent message from any of its nodes)
    *
    * @generated from field: string mode = 4;
    */
@@ -2689,7 +2703,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   members: ShardMember[];
 
   /**
-   * the highest that a node of it told
+   * the highest that one of its nodes reported
    *
    * @generated from field: uint64 height = 6;
    */
@@ -2718,7 +2732,7 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   pending: bigint;
 
   /**
-   * how far it has the parent's stream in its chain
+   * the entries of the parent's stream in its chain
    *
    * @generated from field: uint64 carried = 11;
    */
@@ -2732,14 +2746,14 @@ export type Shard = Message<"ledgerd.v1.Shard"> & {
   streams: StreamPosition[];
 
   /**
-   * the asked node's own
+   * whether it is the asked node's own
    *
    * @generated from field: bool self = 13;
    */
   self: boolean;
 
   /**
-   * when a node of it was heard last; 0: never
+   * the time of the last message from its nodes; 0 if none
    *
    * @generated from field: uint64 last_heard_ms = 14;
    */
@@ -2754,7 +2768,7 @@ export const ShardSchema: GenMessage<Shard> = /*@__PURE__*/
   messageDesc(file_ledgerd_v1_ledgerd, 66);
 
 /**
- * How far a shard's stream to a child has come.
+ * The progress of a shard's stream to a child.
  *
  * @generated from message ledgerd.v1.StreamPosition
  */
@@ -2772,7 +2786,7 @@ export type StreamPosition = Message<"ledgerd.v1.StreamPosition"> & {
   streamed: bigint;
 
   /**
-   * of these in the child's
+   * those of them in the child's chain
    *
    * @generated from field: uint64 carried = 3;
    */
@@ -2808,7 +2822,7 @@ export type ShardMember = Message<"ledgerd.v1.ShardMember"> & {
   apiAddress: string;
 
   /**
-   * starting, ordering, following, halted, stopping; silent where it was not heard lately
+   * starting, ordering, following, halted, stopping, or silent without a recent message from it.
    *
    * @generated from field: string mode = 4;
    */
@@ -2820,7 +2834,7 @@ export type ShardMember = Message<"ledgerd.v1.ShardMember"> & {
   orderedHeight: bigint;
 
   /**
-   * 0: never
+   * 0 if never
    *
    * @generated from field: uint64 last_heard_ms = 6;
    */
@@ -2858,7 +2872,7 @@ export type Tree = Message<"ledgerd.v1.Tree"> & {
   own: number;
 
   /**
-   * such as "0(1(3),2)"; a shard with its children in brackets
+   * such as "0(1(3),2)": a shard, then its children in brackets
    *
    * @generated from field: string shape = 3;
    */
@@ -2937,7 +2951,7 @@ export const WatchTreeResponseSchema: GenMessage<WatchTreeResponse> = /*@__PURE_
  */
 export type GetNodeRequest = Message<"ledgerd.v1.GetNodeRequest"> & {
   /**
-   * a node of this shard; absent: the asked node
+   * selects a node of this shard; by default the asked node
    *
    * @generated from field: optional uint32 shard = 1;
    */
@@ -2973,7 +2987,7 @@ export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
  */
 export type GetClusterRequest = Message<"ledgerd.v1.GetClusterRequest"> & {
   /**
-   * absent: the asked node's
+   * by default the asked node's
    *
    * @generated from field: optional uint32 shard = 1;
    */
@@ -3009,7 +3023,7 @@ export const GetClusterResponseSchema: GenMessage<GetClusterResponse> = /*@__PUR
  */
 export type GetSnapshotRequest = Message<"ledgerd.v1.GetSnapshotRequest"> & {
   /**
-   * another shard's than the asked node's is refused: ask a node of that one
+   * The asked node refuses another shard than its own: ask a node of that shard.
    *
    * @generated from field: optional uint32 shard = 1;
    */
@@ -3028,7 +3042,7 @@ export const GetSnapshotRequestSchema: GenMessage<GetSnapshotRequest> = /*@__PUR
  */
 export type GetSnapshotResponse = Message<"ledgerd.v1.GetSnapshotResponse"> & {
   /**
-   * the snapshot is all parts, one after the other
+   * the snapshot is the concatenation of all parts
    *
    * @generated from field: bytes part = 1;
    */
@@ -3047,7 +3061,7 @@ export const GetSnapshotResponseSchema: GenMessage<GetSnapshotResponse> = /*@__P
  */
 export type GetGenesisRequest = Message<"ledgerd.v1.GetGenesisRequest"> & {
   /**
-   * the beginning of this shard's chain; absent: of the asked node's
+   * selects the chain; by default the asked node's
    *
    * @generated from field: optional uint32 shard = 1;
    */
@@ -3130,14 +3144,14 @@ export const WatchClusterResponseSchema: GenMessage<WatchClusterResponse> = /*@_
  */
 export type SubscribeRequest = Message<"ledgerd.v1.SubscribeRequest"> & {
   /**
-   * 0: after the head
+   * 0 begins after the head
    *
    * @generated from field: uint64 from_height = 1;
    */
   fromHeight: bigint;
 
   /**
-   * summaries of each block's transactions (at most 1,000 a block)
+   * adds summaries of each block's transactions (at most 1,000 a block)
    *
    * @generated from field: bool with_transactions = 2;
    */
@@ -3161,7 +3175,7 @@ export type SubscribeResponse = Message<"ledgerd.v1.SubscribeResponse"> & {
   block?: Block | undefined;
 
   /**
-   * how far the chain reaches now
+   * the current height of the chain
    *
    * @generated from field: uint64 head_height = 2;
    */
@@ -3176,7 +3190,7 @@ export const SubscribeResponseSchema: GenMessage<SubscribeResponse> = /*@__PURE_
   messageDesc(file_ledgerd_v1_ledgerd, 85);
 
 /**
- * How far a transaction has come; a higher level includes the lower ones.
+ * The level that a transaction has reached. A higher level includes the lower ones.
  *
  * @generated from enum ledgerd.v1.Level
  */
@@ -3235,7 +3249,7 @@ export enum TransactionState {
   UNSPECIFIED = 0,
 
   /**
-   * in no block yet; or in a block and waiting for other shards (TransactionStatus.waits_for)
+   * In no block yet, or in a block and waiting for other shards (TransactionStatus.waits_for).
    *
    * @generated from enum value: TRANSACTION_STATE_PENDING = 1;
    */
@@ -3287,7 +3301,7 @@ export enum NodeMode {
   UNSPECIFIED = 0,
 
   /**
-   * finding a majority, fetching what it misses
+   * finding a majority, fetching missing blocks
    *
    * @generated from enum value: NODE_MODE_STARTING = 1;
    */
@@ -3327,7 +3341,7 @@ export const NodeModeSchema: GenEnum<NodeMode> = /*@__PURE__*/
   enumDesc(file_ledgerd_v1_ledgerd, 2);
 
 /**
- * How a member does, as far as the asked node knows.
+ * The standing of a member, as far as the asked node knows.
  *
  * @generated from enum ledgerd.v1.MemberStanding
  */
@@ -3352,14 +3366,14 @@ export enum MemberStanding {
   FOLLOWING = 2,
 
   /**
-   * it was there, and does not answer now
+   * it answered before, and does not answer now
    *
    * @generated from enum value: MEMBER_STANDING_UNREACHABLE = 3;
    */
   UNREACHABLE = 3,
 
   /**
-   * not heard of since the asked node started
+   * no message from it since the asked node started
    *
    * @generated from enum value: MEMBER_STANDING_NEVER_SEEN = 4;
    */
@@ -3377,8 +3391,9 @@ export const MemberStandingSchema: GenEnum<MemberStanding> = /*@__PURE__*/
  */
 export const LedgerService: GenService<{
   /**
-   * Submit takes one signed bundle and answers when the wanted level is reached, or the caller's deadline ends. Safe to retry:
-   * a transaction is executed once, whichever nodes it is given to, and a second submission answers with the first one's outcome.
+   * Submit takes one signed bundle. It answers when the bundle reaches the wanted level, or when
+   * the caller's deadline ends. It is safe to retry: a transaction is executed once, whichever
+   * nodes receive it, and a second submission answers with the outcome of the first.
    *
    * @generated from rpc ledgerd.v1.LedgerService.Submit
    */
@@ -3388,7 +3403,8 @@ export const LedgerService: GenService<{
     output: typeof SubmitResponseSchema;
   },
   /**
-   * SubmitMany takes many signed bundles at once, admitted one by one in their order; a refused bundle does not stop the others.
+   * SubmitMany takes many signed bundles at once and admits them one by one, in order. A refused
+   * bundle does not stop the others.
    *
    * @generated from rpc ledgerd.v1.LedgerService.SubmitMany
    */
@@ -3398,7 +3414,8 @@ export const LedgerService: GenService<{
     output: typeof SubmitManyResponseSchema;
   },
   /**
-   * Prepare builds the canonical bytes of transactions from their parts, for clients that do not carry the encoder: sign `to_sign` with ed25519 and submit.
+   * Prepare builds the canonical bytes of transactions from their parts, for clients without the
+   * encoder. Sign `to_sign` with ed25519 and submit.
    *
    * @generated from rpc ledgerd.v1.LedgerService.Prepare
    */
@@ -3416,7 +3433,8 @@ export const LedgerService: GenService<{
     output: typeof GetTransactionResponseSchema;
   },
   /**
-   * WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or when the caller's deadline ends.
+   * WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
+   * when the caller's deadline ends.
    *
    * @generated from rpc ledgerd.v1.LedgerService.WaitTransaction
    */
@@ -3426,7 +3444,8 @@ export const LedgerService: GenService<{
     output: typeof GetTransactionResponseSchema;
   },
   /**
-   * WaitTransactions waits for many at once, as WaitTransaction does for one; what is not known by then has no state.
+   * WaitTransactions waits for many transactions at once, as WaitTransaction does for one. A
+   * transaction that is still unknown then has no state.
    *
    * @generated from rpc ledgerd.v1.LedgerService.WaitTransactions
    */
@@ -3500,7 +3519,7 @@ export const LedgerService: GenService<{
     output: typeof ListOrganisationsResponseSchema;
   },
   /**
-   * GetNonce tells the next unused sequence number of an organisation's nonce stream.
+   * GetNonce returns the next unused sequence number of an organisation's nonce stream.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetNonce
    */
@@ -3510,7 +3529,7 @@ export const LedgerService: GenService<{
     output: typeof GetNonceResponseSchema;
   },
   /**
-   * GetProof answers the path from a transaction to its block's hash, which verifies offline.
+   * GetProof returns the path from a transaction to its block's hash. It can be verified offline.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetProof
    */
@@ -3520,7 +3539,8 @@ export const LedgerService: GenService<{
     output: typeof GetProofResponseSchema;
   },
   /**
-   * Search finds what a person typed: a height, a block's hash, a transaction's id, an account or an organisation.
+   * Search finds blocks, transactions, accounts and organisations for typed text: a height, a
+   * block's hash, a transaction's id, an account or an organisation.
    *
    * @generated from rpc ledgerd.v1.LedgerService.Search
    */
@@ -3546,7 +3566,8 @@ export const LedgerService: GenService<{
     output: typeof GetClusterResponseSchema;
   },
   /**
-   * GetTree answers the tree of the book's shards, and how each of them does as far as the asked node knows.
+   * GetTree returns the tree of the book's shards, and the state of each shard as far as the asked
+   * node knows it.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetTree
    */
@@ -3556,7 +3577,8 @@ export const LedgerService: GenService<{
     output: typeof GetTreeResponseSchema;
   },
   /**
-   * GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+   * GetGenesis returns the chain's genesis, for a node that joins. Check its hash against a hash
+   * that you trust.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetGenesis
    */
@@ -3566,8 +3588,10 @@ export const LedgerService: GenService<{
     output: typeof GetGenesisResponseSchema;
   },
   /**
-   * GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
-   * transactions, and the state. Who uses it has to know the block's hash from those whom it trusts; everything else is checked against that.
+   * GetSnapshot streams the data that a node needs to begin at this node's last durable block
+   * instead of the genesis: headers, the ids and results of all transactions, and the state. The
+   * caller must get the block's hash from members that it trusts, and checks everything else
+   * against it.
    *
    * @generated from rpc ledgerd.v1.LedgerService.GetSnapshot
    */
@@ -3577,8 +3601,9 @@ export const LedgerService: GenService<{
     output: typeof GetSnapshotResponseSchema;
   },
   /**
-   * Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
-   * a reader that was cut off subscribes again from the height after the last one it saw.
+   * Subscribe streams every block from a height on, first from the store, then as blocks arrive. A
+   * slow reader falls back to the store and slows down no other reader. A reader that was cut off
+   * subscribes again from the height after the last block that it received.
    *
    * @generated from rpc ledgerd.v1.LedgerService.Subscribe
    */
