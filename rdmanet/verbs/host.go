@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
-// notice it.
+// closeGrace is how long Close waits at least for goroutines that only have to notice the end. If
+// they take longer, it waits until its context ends.
 const closeGrace = time.Second
 
 // host is this process's end of the fabric; it implements Host.
@@ -33,7 +33,7 @@ type host struct {
 	control     *control
 	engine      *engine
 	lanes       *lane.Lanes
-	number      atomic.Uint64 // of attachments
+	number      atomic.Uint64 // number of attachments so far
 
 	goroutines sync.WaitGroup
 	alive      context.Context // ends when the host is dead
@@ -45,13 +45,13 @@ type host struct {
 	watchers []func(rdmanet.PeerEvent)
 
 	mu          sync.Mutex
-	closing     bool // nothing new
+	closing     bool // nothing new is accepted
 	dead        bool // no new goroutine
 	regions     map[string]*region
 	exposing    map[string]bool
 	attachments map[uint64]*attachment
 	queues      map[*queue]struct{}
-	senders     map[*sender]struct{}                   // that are connected
+	senders     map[*sender]struct{}                   // connected, or about to be
 	streams     map[*inboundStream]struct{}            // that run
 	newest      map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted
 
@@ -61,7 +61,7 @@ type host struct {
 
 var _ Host = (*host)(nil)
 
-// errEnded: the receiver said that its end of a lane's queue pair is over.
+// errEnded: the receiver reported that its end of a lane's queue pair is over.
 var errEnded = errors.New("the receiver's end is over")
 
 // source is registered memory of this host, as a range of addresses.
@@ -70,12 +70,12 @@ type source struct {
 	key      uint32
 }
 
-// Start starts a host on an RDMA device, and its control plane. ErrNoDevice, what p2p.New gives, or
-// the device's refusal.
+// Start starts a host on an RDMA device, and its control plane. It returns ErrNoDevice, the errors
+// of p2p.New, or the device's error.
 func Start(options Options) (Host, error) { return start(options, (*engine).prove) }
 
-// start is Start with a judge of methods to take permissions back: an error says why one does not
-// hold.
+// start is Start with a check of the methods of withdrawing permissions. prove returns an error if
+// a method does not hold.
 func start(options Options, prove func(*engine, Permissions) error) (Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -199,7 +199,7 @@ func (h *host) attachmentsWhere(is func(*attachment) bool) []*attachment {
 	return found
 }
 
-// sourcesLocked lists the memory that this host's operations need not copy.
+// sourcesLocked lists the memory from and to which this host's operations need no copy.
 func (h *host) sourcesLocked() {
 	list := make([]source, 0, len(h.regions))
 	for _, r := range h.regions {
@@ -210,7 +210,7 @@ func (h *host) sourcesLocked() {
 	h.sources.Store(&list)
 }
 
-// source gives the key of registered memory that holds the bytes, if any does.
+// source returns the key of the registered memory that contains the bytes, if any does.
 func (h *host) source(bytes []byte) (key uint32, ok bool) {
 	at := address(bytes)
 	for _, s := range *h.sources.Load() {
@@ -221,7 +221,7 @@ func (h *host) source(bytes []byte) (key uint32, ok bool) {
 	return 0, false
 }
 
-// spawn runs work beside the caller; a host that is dead has none left.
+// spawn runs work in a goroutine, unless the host is dead.
 func (h *host) spawn(work func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,8 +237,8 @@ func (h *host) Watch(watch func(rdmanet.PeerEvent)) {
 	h.watchers = append(h.watchers, watch)
 }
 
-// lanePeers is a host as what its lanes tell of peers. Who is there, and in which incarnation, is
-// the control plane's to say.
+// lanePeers implements lane.Peers for a host. The control plane tracks which peers are there, and
+// their incarnations.
 type lanePeers host
 
 // Up implements lane.Peers.
@@ -261,7 +261,7 @@ func (h *host) tell(event rdmanet.PeerEvent) {
 	}
 }
 
-// event is what the control plane finds out about a peer.
+// event handles an event that the control plane reports about a peer.
 func (h *host) event(event rdmanet.PeerEvent) {
 	peer := event.Peer
 	switch event.Kind {
@@ -273,7 +273,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 		}
 	case rdmanet.LaneReset:
 		if event.Lane == controlLane {
-			// A reply may be among what was lost.
+			// The lost messages may include a reply.
 			h.control.fail(peer.ID, fmt.Errorf("%w: the peer gave up messages", rdmanet.ErrReset))
 			return
 		}
@@ -287,7 +287,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 	h.tell(event)
 }
 
-// restarted ends what belongs to earlier incarnations of a peer.
+// restarted ends everything that belongs to earlier incarnations of a peer.
 func (h *host) restarted(peer rdmanet.Peer) {
 	h.control.fail(peer.ID, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
 		peer.Incarnation))
@@ -295,7 +295,7 @@ func (h *host) restarted(peer rdmanet.Peer) {
 	h.newest[peer.ID] = peer.Incarnation
 	h.mu.Unlock()
 	h.lanes.Restarted(peer)
-	// Destroying queue pairs takes long for a watcher.
+	// Destroying queue pairs takes too long for a watcher.
 	h.spawn(func() {
 		older := func(other rdmanet.Peer) bool {
 			return other.ID == peer.ID && other.Incarnation < peer.Incarnation
@@ -310,7 +310,7 @@ func (h *host) restarted(peer rdmanet.Peer) {
 	})
 }
 
-// receive takes the control plane's messages.
+// receive handles the control plane's messages.
 func (h *host) receive(from rdmanet.Peer, frames [][]byte) {
 	for _, frame := range frames {
 		m, err := parseMessage(frame)
@@ -322,7 +322,7 @@ func (h *host) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 }
 
-// handle takes one message of a peer, or of this host's own.
+// handle handles one message of a peer or of this host.
 func (h *host) handle(from rdmanet.Peer, m message) {
 	switch m.kind {
 	case messageReply:
@@ -349,7 +349,7 @@ func (h *host) handle(from rdmanet.Peer, m message) {
 	}
 }
 
-// answer gives the reply to a request.
+// answer returns the reply to a request.
 func (h *host) answer(from rdmanet.Peer, m message) message {
 	r := h.region(m.name)
 	reply := message{kind: messageReply, call: m.call, status: statusAccess}
@@ -381,8 +381,8 @@ func (h *host) Sever(peer rdmanet.PeerID) error {
 	return h.p2p.Sever(peer)
 }
 
-// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be
-// to the peers: no goodbye.
+// Close implements rdmanet.Host. If ctx has ended already, the peers see the same as after a crash:
+// no goodbye.
 func (h *host) Close(ctx context.Context) error {
 	h.closeOnce.Do(func() { h.closeErr = h.shutDown(ctx) })
 	return h.closeErr
@@ -397,7 +397,7 @@ func (h *host) shutDown(ctx context.Context) error {
 		h.lanes.Settle(ctx)
 		h.part(ctx)
 	}
-	// The control plane's goodbye is the lanes'.
+	// The control plane's goodbye also serves the lanes.
 	err = errors.Join(err, h.p2p.Close(ctx))
 	h.mu.Lock()
 	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)),

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// statuses are the words of a reply to a lane's request, by the lanes' own.
+// statuses maps the lanes' statuses to those of replies on the control plane.
 var statuses = [...]status{
 	lane.StatusWelcome: statusWelcome, lane.StatusRestarted: statusRestarted,
 	lane.StatusStale: statusStale, lane.StatusNoReceiver: statusNoReceiver,
@@ -20,7 +20,7 @@ var statuses = [...]status{
 	lane.StatusRefused: statusFailed,
 }
 
-// answerOf gives the answer that a reply to a lane's request is.
+// answerOf converts a reply to a lane request into an answer.
 func answerOf(from rdmanet.Peer, reply message) lane.Answer {
 	answer := lane.Answer{Status: lane.StatusRefused, Incarnation: from.Incarnation,
 		Next: reply.next, Delivered: reply.delivered}
@@ -35,61 +35,61 @@ func answerOf(from rdmanet.Peer, reply message) lane.Answer {
 	return answer
 }
 
-// dial makes one attempt to connect a lane; it is Config.Dial of the lanes.
+// dial makes one attempt to connect a lane. It is the Config.Dial of the lanes.
 func (h *host) dial(ctx context.Context, to *lane.Sender, patience time.Duration) (lane.Outlet,
 	error) {
 	n, err := h.engine.newEnd(h.ringBytes, wordsSize)
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.connect(ctx, to, n, patience)
-	if err != nil {
-		h.giveBack(n, to.Name())
-		return nil, err
+	s := &sender{
+		end: n, host: h, lane: to, ctx: ctx, size: uint64(h.ringBytes),
+		probe: time.NewTimer(time.Hour), probing: max(h.mendTimeout/4, time.Millisecond),
 	}
+	// The receiver's end may be over before this host has read the reply that tells of it. So the
+	// sender is listed before the request goes out, for ended to find.
 	h.mu.Lock()
 	h.senders[s] = struct{}{}
 	h.mu.Unlock()
+	if err := h.connect(s, patience); err != nil {
+		s.drop()
+		return nil, err
+	}
 	return s, nil
 }
 
-// connect asks the receiver for a ring and connects this end to it.
-func (h *host) connect(ctx context.Context, to *lane.Sender,
-	n *end, patience time.Duration) (*sender, error) {
-	attempt, cancel := context.WithTimeout(ctx, patience)
+// connect asks the receiver for a ring and connects the sender's end to it.
+func (h *host) connect(s *sender, patience time.Duration) error {
+	attempt, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	hello := to.Hello()
-	from, reply, err := h.control.askOnce(attempt, to.Peer(), message{
+	hello := s.lane.Hello()
+	from, reply, err := h.control.askOnce(attempt, s.lane.Peer(), message{
 		kind: messageLane, name: hello.Name, receiver: hello.Receiver, opening: hello.Opening,
 		lost: hello.Lost, lostBy: hello.LostBy,
 		frameMax: hello.FrameMax, windowBytes: hello.WindowBytes, windowFrames: hello.WindowFrames,
-		endpoint: n.link.endpoint(), memory: n.exposure(wordsSize),
+		endpoint: s.link.endpoint(), memory: s.exposure(wordsSize),
 	})
 	switch {
 	case err != nil && hello.Receiver == 0 && errors.Is(err, rdmanet.ErrReset):
-		return nil, fmt.Errorf("no answer: %s", err) // the lane led nowhere yet, and asks again
+		return fmt.Errorf("no answer: %s", err) // the lane is not connected yet; ask again
 	case err != nil && hello.Receiver != 0 && errors.Is(err, rdmanet.ErrUnreachable):
-		// the control plane has spent the mend timeout
-		return nil, fmt.Errorf("%w: %w", lane.ErrGoodbye, err)
+		// the control lane used up the mend timeout
+		return fmt.Errorf("%w: %w", lane.ErrGoodbye, err)
 	case err != nil:
-		return nil, err
+		return err
 	}
-	if err := to.Accept(answerOf(from, reply)); err != nil {
-		return nil, err
+	if err := s.lane.Accept(answerOf(from, reply)); err != nil {
+		return err
 	}
 	if size := reply.memory.size; size != ringBegin+uint64(h.ringBytes) {
-		return nil, fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol,
+		return fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol,
 			size, h.ringBytes)
 	}
-	if err := n.link.connect(reply.endpoint); err != nil {
-		return nil, err
+	if err := s.link.connect(reply.endpoint); err != nil {
+		return err
 	}
-	n.peer = reply.memory
-	return &sender{
-		end: n, host: h, lane: to, ctx: ctx, size: uint64(h.ringBytes),
-		acknowledged: reply.delivered,
-		probe:        time.NewTimer(time.Hour), probing: max(h.mendTimeout/4, time.Millisecond),
-	}, nil
+	s.peer, s.acknowledged = reply.memory, reply.delivered
+	return nil
 }
 
 // giveBack closes an end of a lane.
@@ -99,7 +99,7 @@ func (h *host) giveBack(n *end, name string) {
 	}
 }
 
-// Start implements lane.Outlet. The peer is heard while frames are written and waited for.
+// Start implements lane.Outlet. Write and Wait read the peer's acknowledgements.
 func (s *sender) Start() {}
 
 // Write implements lane.Outlet.
@@ -126,23 +126,28 @@ func (s *sender) Wait(ready <-chan struct{}) error {
 
 // Close implements lane.Outlet.
 func (s *sender) Close(why error) (heard time.Time, err error) {
-	s.probe.Stop()
-	s.host.mu.Lock()
-	delete(s.host.senders, s)
-	s.host.mu.Unlock()
-	// The last word may have come with the end. What was never sent is not believed.
+	// The last acknowledgement may have come with the end. One of frames never sent is refused.
 	_ = s.hear()
 	at := s.heard.Load()
-	s.host.giveBack(s.end, s.lane.Name())
+	s.drop()
 	if at == 0 {
 		return time.Time{}, why
 	}
-	// The device takes long to find out that a wire is broken; half of the time is left to mend it.
+	// The device detects a broken network late. Leave half of the time to mend it.
 	heard = time.Unix(0, at)
 	if least := time.Now().Add(-s.host.mendTimeout / 2); heard.Before(least) {
 		heard = least
 	}
 	return heard, why
+}
+
+// drop unlists the sender and closes its end.
+func (s *sender) drop() {
+	s.probe.Stop()
+	s.host.mu.Lock()
+	delete(s.host.senders, s)
+	s.host.mu.Unlock()
+	s.host.giveBack(s.end, s.lane.Name())
 }
 
 // ended ends the sender whose link has that number, because the receiver's end is over.

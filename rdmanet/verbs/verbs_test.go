@@ -26,7 +26,7 @@ func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) 
 
 func TestRegions(t *testing.T) { fabrictest.RunRegions(t, newFabric) }
 
-// needDevice skips the test where nothing can be tried.
+// needDevice skips the test if there is no usable device.
 func needDevice(t testing.TB) {
 	t.Helper()
 	if _, _, _, err := choose(Options{}.withDefaults().Device,
@@ -36,13 +36,13 @@ func needDevice(t testing.TB) {
 	}
 }
 
-// fabric is a set of hosts on one device, as the suite wants it. A cut destroys the queue pairs
-// between two hosts without a word, beside what it does to their control planes, as a wire that
-// swallows everything would have them give up.
+// fabric is a set of hosts on one device, as the suite needs it. A cut affects the control planes.
+// It also destroys the queue pairs between two hosts without notice, since a link that drops
+// everything would make them give up.
 type fabric struct {
 	*fabrictest.Loopback[*host]
 	config fabrictest.Config
-	// permissions is how permissions are taken back; where it is empty, as the trial says.
+	// permissions is the method of withdrawing permissions. If it is empty, the trial decides.
 	permissions Permissions
 	severed     atomic.Int64
 	met         []bool // members that were started before; cases start them one after the other
@@ -56,7 +56,7 @@ var _ interface {
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	needDevice(t)
 	if config.MendTimeout < 2*time.Second && slow() {
-		config.MendTimeout *= 2 // hosts are to have met by then
+		config.MendTimeout *= 2 // by then hosts must have met
 	}
 	f := &fabric{config: config, met: make([]bool, config.Members)}
 	f.Loopback = fabrictest.NewLoopback(t, config,
@@ -73,7 +73,7 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 				}}
 			prove := (*engine).prove
 			if f.permissions != "" {
-				// they work, and hold or not
+				// The methods work; whether they hold does not matter here.
 				prove = func(*engine, Permissions) error { return nil }
 			}
 			started, err := start(options, prove)
@@ -85,8 +85,8 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	return f
 }
 
-// slow tells whether the device is Soft-RoCE, a device in software, which an emulated machine runs
-// another ten times slower.
+// slow reports whether the device is Soft-RoCE, a device in software. On an emulated machine it
+// runs another ten times slower.
 func slow() bool {
 	device, _, _, err := choose(Options{}.withDefaults().Device, Options{}.withDefaults().GID)
 	return err == nil && strings.HasPrefix(device, "rxe")
@@ -118,7 +118,7 @@ func (f *fabric) Start(i int) (rdmanet.Host, error) {
 	return h, err
 }
 
-// introduce has a host meet those that are there, which on an emulated machine may take longer than
+// introduce makes a host meet the running ones. On an emulated machine this may take longer than
 // the mend timeout.
 func (f *fabric) introduce(h *host) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -149,7 +149,7 @@ func (f *fabric) Cut(i, j int) {
 	f.Host(j).silence(f.ID(i))
 }
 
-// silence destroys the queue pairs that serve a peer without a word.
+// silence destroys the queue pairs that serve a peer, without notice.
 func (h *host) silence(peer rdmanet.PeerID) {
 	h.mu.Lock()
 	for s := range h.streams {
@@ -172,8 +172,8 @@ func (h *host) silence(peer rdmanet.PeerID) {
 	}
 }
 
-// Hang implements fabrictest.Hanger: whoever wants to know what the device has done waits, as all
-// of a stopped process would, and what the device does by itself goes on.
+// Hang implements fabrictest.Hanger. Goroutines that need the device's completions wait, as all of
+// a stopped process would. The device keeps working by itself.
 func (f *fabric) Hang(i int) {
 	f.Host(i).engine.polling.Lock()
 }
@@ -183,8 +183,8 @@ func (f *fabric) Resume(i int) {
 	f.Host(i).engine.polling.Unlock()
 }
 
-// A lane's sender hears of it when the receiver's end of the queue pair is over, and does not wait
-// for its device to find out.
+// TestReceiversEndIsOver checks that a lane's sender is told when the receiver's end of the queue
+// pair is over. It does not wait until its device detects it.
 func TestReceiversEndIsOver(t *testing.T) {
 	const mend = 60 * time.Second // of which the device may take three quarters
 	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})
@@ -214,4 +214,53 @@ func TestReceiversEndIsOver(t *testing.T) {
 		}
 		to.(*host).lanes.Sever(f.ID(0))
 	}
+}
+
+// A receiver's end may be over before its sender has read the reply to its request: the notice that
+// says so comes first then. The sender has to heed it, or it waits for its device to give up.
+func TestReceiversEndIsOverAtOnce(t *testing.T) {
+	const mend = 60 * time.Second // of which the device may take three quarters
+	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})
+	ctx, cancel := context.WithTimeout(context.Background(), mend/2)
+	defer cancel()
+	from, err := f.Start(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := f.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	lane, err := from.Lane(f.ID(1), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Sever cuts a connection the sooner after it was opened, the shorter the pause.
+	severed := make(chan struct{})
+	go func() {
+		defer close(severed)
+		for i := range 400 {
+			to.(*host).lanes.Sever(f.ID(0))
+			time.Sleep(time.Duration(i%20) * 500 * time.Microsecond)
+		}
+	}()
+	for done := false; !done; {
+		select {
+		case <-severed:
+			done = true
+		default:
+		}
+		if err := lane.Send(ctx, []byte("frame")); err != nil {
+			t.Error(err)
+			break
+		}
+		if err := lane.Flushed(ctx); err != nil {
+			t.Errorf("the lane did not recover: %v", err)
+			break
+		}
+	}
+	<-severed
 }
