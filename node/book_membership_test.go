@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // comings is a book of two shards whose members come and go. Nodes that join are listed after those

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 var dipFlag = flag.Bool("dip", false, "measure the throughput while nodes crash, come back, "+

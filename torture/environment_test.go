@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/home"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // refusal checks that a run of the program fails with the given status, and that its messages

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // beginning is the time for which a ready node may seem to have no group: its state and its

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // fabricVariable selects the fabric of TestTestnet, p2p-trusted by default. The other tests use the
@@ -24,7 +24,7 @@ import (
 const fabricVariable = "LEDGERD_TEST_FABRIC"
 
 // testnetInput is small enough for an emulated machine.
-const testnetInput = "../node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
+const testnetInput = "../client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
 
 // story collects a program's output, so that tests can wait for it.
 type story struct {

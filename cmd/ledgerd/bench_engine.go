@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/internal/bench"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 

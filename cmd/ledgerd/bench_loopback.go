@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/internal/bench"
 )
 
 // newBenchLoopbackCommand returns the `ledgerd bench loopback` command.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/internal/bench"
 )
 
 // benchServerVariable makes the test binary a server process.

@@ -17,12 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/internal/demo"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/client"
-	"github.com/ledgerd/ledgerd/node/demo"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // demoNodesMax limits the nodes of a demo. Each has a store, and all share this process.

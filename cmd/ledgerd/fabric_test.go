@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/internal/bench"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // verbsMissing reports whether this machine has no RDMA.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/client"
 )
 
 // keyReport is a key as --json prints it.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/home"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // Of three nodes, two lose their data. The command shows what is left, and does nothing without the

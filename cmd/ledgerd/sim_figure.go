@@ -14,7 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/sim/figure"
+	"github.com/ledgerd/ledgerd/internal/figure"
 )
 
 // figureOptions are the flags of ledgerd sim figure.

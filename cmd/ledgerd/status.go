@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // memberTime limits the wait for one member's own answer.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/client"
 )
 
 // watchOptions are the flags of a command that shows a condition, once or repeatedly.

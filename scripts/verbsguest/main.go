@@ -84,7 +84,7 @@ var steps = []step{
 	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the " +
 		"same exports", tests: "./torture",
 		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=290s"},
-		files:     []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"},
+		files:     []string{"client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"},
 		seconds:   300},
 }
 

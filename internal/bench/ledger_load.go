@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // load runs the clients of a run. Each submits one bundle after the other and waits for its

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 func TestScenes(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // Nodes is the interface of an import to some nodes of a ledger. See client.Client for each method.

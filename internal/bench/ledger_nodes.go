@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 	"github.com/ledgerd/ledgerd/node/fabric"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // The metrics of nodes that a run reads.

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 var testKey = client.Key{Organisation: "acme",

@@ -16,9 +16,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // Bounds of the lines under way.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 	"github.com/ledgerd/ledgerd/node/fabric"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // The acknowledgements that a run can wait for.
