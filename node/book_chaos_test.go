@@ -216,8 +216,8 @@ func (c *bookChaos) step() {
 		}
 	case 12:
 		if i == j { // seldom
-			c.tell("end everybody")
-			c.everybody(true)
+			c.tell("end all nodes")
+			c.endAll(true)
 		}
 	case 13, 14:
 		if from != to {
@@ -231,8 +231,8 @@ func (c *bookChaos) step() {
 	}
 }
 
-// everybody ends all nodes.
-func (c *bookChaos) everybody(killed bool) {
+// endAll ends all nodes.
+func (c *bookChaos) endAll(killed bool) {
 	for i := range c.nodes {
 		if c.node(i) != nil {
 			c.end(i, killed)

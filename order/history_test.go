@@ -102,8 +102,9 @@ func TestPlantedHistories(t *testing.T) {
 				"number 1), which is not for its group"},
 		{"opposite orders", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/2 delivers a b c",
 			[]Property{TotalOrder, PrefixOrder, AcyclicOrder},
-			"server 0 A-delivers m1.1 (its delivery number 2), then m2.1 (its delivery number 3)\n" +
-				"server 1 A-delivers m2.1 (its delivery number 2), then m1.1 (its delivery " +
+			"server 0 A-delivers m1.1 (its delivery number 2), then m2.1 (its delivery " +
+				"number 3)\nserver 1 A-delivers m2.1 (its delivery number 2), then m1.1 " +
+				"(its delivery " +
 				"number 3)"},
 		{"opposite orders at one that fails", three + "0/0 delivers a b c\n0/1 delivers a c " +
 			"b\n0/1 fails\n0/2 delivers a b c",

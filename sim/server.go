@@ -107,7 +107,7 @@ func (s *simulation) carryOut(id order.ServerID) {
 	for do := v.turn.Next(); do.Kind != turn.Done; do = v.turn.Next() {
 		switch do.Kind {
 		case turn.Send:
-			s.sendAll(id, v.engine, s.everybody, do.Sends, func(to order.ServerID, frame []byte) {
+			s.sendAll(id, v.engine, s.allIDs, do.Sends, func(to order.ServerID, frame []byte) {
 				s.send(id, to, frame)
 			})
 		case turn.Deliver:

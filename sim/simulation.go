@@ -101,8 +101,8 @@ type simulation struct {
 	adversary *rand.Rand
 	plan      []crash
 	servers   []server
-	// everybody lists the servers of a run of engines without life.
-	everybody []order.ServerID
+	// allIDs lists the servers of a run of engines without life.
+	allIDs []order.ServerID
 	crashed   int
 	// current is the server whose event is being handled.
 	current order.ServerID
@@ -177,7 +177,7 @@ func newSimulation(options Options) (*simulation, error) {
 		return s, nil
 	}
 	for id := range s.servers {
-		s.everybody = append(s.everybody, order.ServerID(id))
+		s.allIDs = append(s.allIDs, order.ServerID(id))
 		engine, err := options.New(order.ServerID(id))
 		if err != nil {
 			return nil, fmt.Errorf("sim: make the engine of server %d: %w", id, err)

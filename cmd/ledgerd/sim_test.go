@@ -148,20 +148,23 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 func TestSimCheckRefuses(t *testing.T) {
 	t.Parallel()
 	for arguments, advice := range map[string]string{
-		"check":                                               "--servers 8",
-		"check --servers 0":                                   "--servers 8",
-		"check --servers 4000":                                "fewer --servers",
-		"check --servers 3 --engine raft":                     "allconcur or allconcur+",
-		"check --servers 3 --seeds 0":                         "--seeds 100",
-		"check --servers 3 --seeds -1":                        "--seeds 100",
-		"check --servers 3 --seed 18446744073709551615":       "smaller --seed",
-		"check --servers 3 --seed x":                          "--seed",
-		"check --servers 3 --crashes 4":                       "0 to 3",
-		"check --servers 3 --crashes -1":                      "0 to 3",
-		"check --servers 3 --rounds -1":                       "--rounds 10",
-		"check --servers 3 --plant bug":                       "dropped-forward, early-delivery, pruned-too-soon",
-		"check --servers 3 --plant none":                      "dropped-forward, early-delivery, pruned-too-soon",
-		"check --servers 3 --faults quake":                    "crash,suspect,partition,join,leave,pause,power,disk,break",
+		"check":                                         "--servers 8",
+		"check --servers 0":                             "--servers 8",
+		"check --servers 4000":                          "fewer --servers",
+		"check --servers 3 --engine raft":               "allconcur or allconcur+",
+		"check --servers 3 --seeds 0":                   "--seeds 100",
+		"check --servers 3 --seeds -1":                  "--seeds 100",
+		"check --servers 3 --seed 18446744073709551615": "smaller --seed",
+		"check --servers 3 --seed x":                    "--seed",
+		"check --servers 3 --crashes 4":                 "0 to 3",
+		"check --servers 3 --crashes -1":                "0 to 3",
+		"check --servers 3 --rounds -1":                 "--rounds 10",
+		"check --servers 3 --plant bug": "dropped-forward, " +
+			"early-delivery, pruned-too-soon",
+		"check --servers 3 --plant none": "dropped-forward, " +
+			"early-delivery, pruned-too-soon",
+		"check --servers 3 --faults quake": "crash,suspect,partition," +
+			"join,leave,pause,power,disk,break",
 		"check --servers 3 --detector lucky":                  "eventual, perfect, eventual-paper",
 		"check --servers 3 --detector perfect --faults pause": "use an eventual one",
 		"check --servers 3 --trace --seeds 2":                 "--seeds 1",

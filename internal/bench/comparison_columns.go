@@ -144,9 +144,10 @@ func newMemcpyColumn() *comparisonColumn {
 	bulk := func(size, places int) measurement {
 		return func(ctx context.Context, slice time.Duration) (float64, error) {
 			begun := time.Now()
-			copied := 0
-			for at := 0; copied == 0 || time.Since(begun) < slice; at = (at + size) % (places * size) {
+			at, copied := 0, 0
+			for copied == 0 || time.Since(begun) < slice {
 				copied += copy(to[at:at+size], from[at:at+size])
+				at = (at + size) % (places * size)
 			}
 			return float64(copied) / time.Since(begun).Seconds(), ctx.Err()
 		}

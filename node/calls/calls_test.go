@@ -185,7 +185,8 @@ func TestSlowCallIsNotRepeated(t *testing.T) {
 		asking := start(t, memoryHost(t, network, asker), named("asker"), nil)
 		start(t, memoryHost(t, network, "member-1"), slow, nil)
 		start(t, memoryHost(t, network, "member-2"), other, nil)
-		if _, answer, err := post(within(t, time.Hour), asking, ""); err != nil || answer != "slow" {
+		_, answer, err := post(within(t, time.Hour), asking, "")
+		if err != nil || answer != "slow" {
 			t.Fatalf("%s %v", answer, err)
 		}
 	})

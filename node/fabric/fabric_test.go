@@ -127,13 +127,16 @@ func TestProviders(t *testing.T) {
 func rdmaMachine(t *testing.T, changes map[string]string) machine {
 	t.Helper()
 	files := map[string]string{
-		"usr/lib/x86_64-linux-gnu/libibverbs.so.1":            "",
-		"sys/class/infiniband/rxe0/ports/1/state":             "4: ACTIVE\n",
-		"sys/class/infiniband/rxe0/ports/1/link_layer":        "Ethernet\n",
-		"sys/class/infiniband/rxe0/ports/1/rate":              "2.5 Gb/sec (1X SDR)\n",
-		"sys/class/infiniband/rxe0/ports/1/gids/0":            "fe80:0000:0000:0000:a8aa:aaff:feaa:aaaa\n",
-		"sys/class/infiniband/rxe0/ports/1/gids/1":            "0000:0000:0000:0000:0000:ffff:0a4d:0001\n",
-		"sys/class/infiniband/rxe0/ports/1/gids/2":            "0000:0000:0000:0000:0000:0000:0000:0000\n",
+		"usr/lib/x86_64-linux-gnu/libibverbs.so.1":     "",
+		"sys/class/infiniband/rxe0/ports/1/state":      "4: ACTIVE\n",
+		"sys/class/infiniband/rxe0/ports/1/link_layer": "Ethernet\n",
+		"sys/class/infiniband/rxe0/ports/1/rate":       "2.5 Gb/sec (1X SDR)\n",
+		"sys/class/infiniband/rxe0/ports/1/gids/0": "fe80:0000:0000:0000:" +
+			"a8aa:aaff:feaa:aaaa\n",
+		"sys/class/infiniband/rxe0/ports/1/gids/1": "0000:0000:0000:0000:" +
+			"0000:ffff:0a4d:0001\n",
+		"sys/class/infiniband/rxe0/ports/1/gids/2": "0000:0000:0000:0000:" +
+			"0000:0000:0000:0000\n",
 		"sys/class/infiniband/rxe0/ports/1/gid_attrs/types/1": "RoCE v2\n",
 		"sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1": "dummy0\n",
 		"sys/class/infiniband_verbs/abi_version":              "6\n",

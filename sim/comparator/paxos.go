@@ -29,11 +29,11 @@ const (
 type Paxos struct {
 	member
 	proposing proposing
-	// acceptors and everybody are lists of servers without this one. leader is the proposer alone,
+	// acceptors and servers are lists of servers without this one. leader is the proposer alone,
 	// or empty at the proposer.
-	acceptors, everybody, leader []order.ServerID
-	accepts                      bool
-	majority                     int
+	acceptors, servers, leader []order.ServerID
+	accepts                    bool
+	majority                   int
 	// instances are the instances from next on, up to the newest that some acceptor accepted.
 	instances           []instance
 	next                uint64
@@ -76,7 +76,7 @@ func NewPaxos(config Config) (*Paxos, error) {
 		if id == p.self {
 			continue
 		}
-		p.everybody = append(p.everybody, id)
+		p.servers = append(p.servers, id)
 		if s < config.Acceptors {
 			p.acceptors = append(p.acceptors, id)
 		}
@@ -231,7 +231,7 @@ func dropFirst[Item any](queue []Item) []Item {
 func (p *Paxos) accept(frame []byte) error {
 	accepted := valueFrame(kindAccepted, p.self, wideOf(frame), originOf(frame), roundOf(frame),
 		rest(frame, valueHeaderSize))
-	learners := p.everybody
+	learners := p.servers
 	if p.config.Fault == FaultDroppedRelay && len(learners) > 0 {
 		learners = learners[:len(learners)-1]
 	}

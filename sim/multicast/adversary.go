@@ -110,7 +110,7 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int,
 		if random.IntN(2) == 0 {
 			f.span = between(random, 20*time.Microsecond, 2*time.Millisecond)
 		}
-		everybody := random.IntN(3) == 0
+		allOfThem := random.IntN(3) == 0
 		holds := random.IntN(2) == 0
 		if holds {
 			f.held = between(random, 20*time.Microsecond, operationTimeout/2)
@@ -119,7 +119,7 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int,
 			f.turns = 1 + random.IntN(4)
 		}
 		for _, member := range members {
-			if everybody || random.IntN(2) == 0 || member.Server == f.other {
+			if allOfThem || random.IntN(2) == 0 || member.Server == f.other {
 				f.told = append(f.told, member)
 				f.late = append(f.late, between(random, 0, 200*time.Microsecond))
 			}

@@ -181,7 +181,8 @@ func (c *Context) Limits() (Limits, error) {
 	limits := Limits{CompletionsMax: int(attributes.max_cqe),
 		RequestsMax: int(attributes.max_qp_wr),
 		ReadsMax:    int(min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom))}
-	if attributes.device_cap_flags&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 {
+	const windows = C.IBV_DEVICE_MEM_WINDOW_TYPE_2A | C.IBV_DEVICE_MEM_WINDOW_TYPE_2B
+	if attributes.device_cap_flags&windows != 0 {
 		limits.WindowsMax = int(attributes.max_mw)
 	}
 	return limits, nil
