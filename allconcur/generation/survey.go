@@ -28,8 +28,8 @@ type Promised struct {
 // it. All proposers of the next generation know that decision (a Prepare carries it) and go on from its
 // base, and blocks of earlier generations that are not in its chain are given up: they are not durable,
 // nor will be. So a change of the membership in such a block counts for nothing, and asking for its
-// majority might wait for a server whose join never took place. Without a promise at the base, H is the
-// furthest head even so.
+// majority might wait for a server whose join never took place. Without a promise at the base, or where
+// the decision has a tail, H is the furthest head even so: a change in the tail takes effect.
 //
 // One majority may be left out: that of the membership of the newest run, where it is the one right
 // before the membership at H. What was durable in that run is in H's chain all the same, and two
@@ -103,8 +103,9 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 	if len(promises) == 0 {
 		return v
 	}
-	if decided != nil && v.head.Generation < decided.Generation {
-		// choose goes on from the decided base. Another branch is given up, however far it got.
+	if decided != nil && len(decided.Tail) == 0 && v.head.Generation < decided.Generation {
+		// choose goes on from the decided base. Another branch is given up, however far it got. (With
+		// a tail, a head above the base may be that of a server that executed the tail.)
 		based := slices.IndexFunc(promises, func(p Promised) bool {
 			return p.Report.Head.Height == decided.Base.Height && p.Report.Head.Hash == decided.Base.Hash
 		})

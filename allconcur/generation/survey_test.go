@@ -523,6 +523,8 @@ func TestGivenUpJoin(t *testing.T) {
 	decided := &Decision{Generation: 2, Base: head(8, 0), Members: members(2), Disks: []DiskID{{1}, {2}}}
 	other := *decided
 	other.Base = head(8, 2)
+	tailed := *decided
+	tailed.Tail = []TailRound{{Round: 9}} // which may have the join
 	late := zero
 	late.Report.Head = Head{Generation: 2, Height: 9, Round: 9, Hash: [32]byte{9, 2}}
 	for name, c := range map[string]struct {
@@ -536,6 +538,7 @@ func TestGivenUpJoin(t *testing.T) {
 		"the base alone":           {[]Promised{zero}, decided, false, 1},
 		"no promise at the base":   {[]Promised{zero, one}, &other, false, 2},
 		"nothing decided":          {[]Promised{zero, one}, nil, false, 2},
+		"decided with a tail":      {[]Promised{zero, one}, &tailed, false, 2},
 		"a block of it":            {[]Promised{late, one}, decided, true, 1},
 		"of the same generation":   {[]Promised{zero, one}, &Decision{Generation: 1, Base: head(8, 0)}, false, 2},
 		"the furthest is the base": {[]Promised{zero, one}, &Decision{Generation: 2, Base: head(9, 1)}, false, 2},
