@@ -89,6 +89,22 @@ func TestCheckCatches(t *testing.T) {
 	}{
 		{"nothing wrong", "allconcur/a.go", source("allconcur",
 			"import \""+module+"/order\"\n\nvar _ order.Round\n"), ""},
+		{"a long line", "allconcur/a.go", source("allconcur", "\nvar _ = \""+
+			strings.Repeat("x", 91)+"\"\n"), "a.go:4: 101 columns, at most 100"},
+		{"a line that fits", "allconcur/a.go", source("allconcur", "\nvar _ = \""+
+			strings.Repeat("x", 90)+"\"\n"), ""},
+		{"a long line with tabs", "allconcur/a_test.go", source("allconcur",
+			"\nfunc f() {\n\t\t// "+strings.Repeat("x", 90)+"\n}\n"), "a_test.go:5: 101 columns"},
+		{"a long line of a raw string", "allconcur/a.go", source("allconcur", "\nvar _ = `\n"+
+			strings.Repeat("x", 200)+"`\n"), ""},
+		{"a long line of code in a comment", "allconcur/a.go", source("allconcur",
+			"\n//\t"+strings.Repeat("x", 200)+"\n"), ""},
+		{"an unclear actor", "allconcur/a.go", source("allconcur", "\n// Who"+"ever asks waits.\n"),
+			"a.go:4: \"Who" + "ever\": name the actor"},
+		{"an unclear actor in code", "allconcur/a.go", source("allconcur", "\nvar _ = \"who"+
+			"ever\"\n"), ""},
+		{"a report in other words", "allconcur/a_test.go", source("allconcur",
+			"\n// f tells "+"whether it is.\n"), "reports whether"},
 		{"engine knows the ledger", "allconcur/a.go", source("allconcur",
 			"import _ \""+module+"/ledger\"\n"), "a.go:3: allconcur may not import ledger"},
 		{"ledger knows an engine", "ledger/a.go", source("ledger",

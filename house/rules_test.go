@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // file is one source file, with its slash-separated path from the root of the repository.
@@ -63,6 +64,10 @@ func check(files []file) []string {
 	for _, group := range packages {
 		broken = append(broken, checkPackage(group)...)
 		for _, f := range group {
+			if !f.generated {
+				broken = append(broken, checkLines(f)...)
+				broken = append(broken, checkWords(f)...)
+			}
 			if f.test {
 				continue
 			}
@@ -247,6 +252,60 @@ func receiver(expression ast.Expr) string {
 			return ""
 		}
 	}
+}
+
+// columnsMax is the greatest number of columns of a line of Go. A tab takes four.
+const columnsMax = 100
+
+// checkLines requires that lines are no longer than columnsMax, but for raw strings and for code
+// and tables in comments.
+func checkLines(f goFile) []string {
+	raw := map[int]bool{}
+	ast.Inspect(f.tree, func(node ast.Node) bool {
+		text, ok := node.(*ast.BasicLit)
+		if ok && text.Kind == token.STRING && strings.HasPrefix(text.Value, "`") {
+			first := f.positions.Position(text.Pos()).Line
+			for line := first; line <= f.positions.Position(text.End()).Line; line++ {
+				raw[line] = true
+			}
+		}
+		return true
+	})
+	var broken []string
+	for i, line := range strings.Split(string(f.content), "\n") {
+		columns := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+		preformatted := strings.HasPrefix(strings.TrimLeft(line, "\t"), "//\t")
+		if columns > columnsMax && !raw[i+1] && !preformatted {
+			broken = append(broken, fmt.Sprintf("%s:%d: %d columns, at most %d", f.path, i+1,
+				columns, columnsMax))
+		}
+	}
+	return broken
+}
+
+// unclear are words of comments that hide who acts. Each stands with what to write.
+var unclear = []struct {
+	words  *regexp.Regexp
+	advice string
+}{
+	{regexp.MustCompile(`(?i)\bwho` + `(?:so)?ever\b`), "name the actor"},
+	{regexp.MustCompile(`(?i)\btells ` + `whether\b`), `write "reports whether"`},
+	{regexp.MustCompile(`(?i)\b(?:some|any|every)` + `body\b`), "name the peer, member or caller"},
+}
+
+// checkWords looks for unclear words in comments.
+func checkWords(f goFile) []string {
+	var broken []string
+	for _, group := range f.tree.Comments {
+		for _, comment := range group.List {
+			for _, word := range unclear {
+				if found := word.words.FindString(comment.Text); found != "" {
+					broken = append(broken, f.at(comment.Pos(), "%q: %s", found, word.advice))
+				}
+			}
+		}
+	}
+	return broken
 }
 
 // The forbidden words are assembled from parts, so that this file passes its own test.

@@ -132,7 +132,7 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	}
 	for _, at := range []int{1, 4} {
 		if why := s.refused(at, leave(1)()); !strings.Contains(why,
-			"node-1 is the last member that runs and has the blocks from 1 to") {
+			"node-1 is the last running member that has the blocks from 1 to") {
 			t.Errorf("refused, since %s", why)
 		}
 	}

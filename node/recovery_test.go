@@ -368,7 +368,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 	)
 	refused(
 		"no majority",
-		"it takes 2",
+		"2 are needed",
 		s.plan(node.RecoveryOptions{Absent: []string{"node-0", "node-2"}}, 1),
 	)
 	refused(
