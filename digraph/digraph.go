@@ -34,8 +34,6 @@ var (
 	ErrEdge = errors.New("digraph: invalid edge")
 	// ErrTooManyEdges reports a digraph that would have more than [MaxEdges] edges.
 	ErrTooManyEdges = errors.New("digraph: too many edges")
-	// ErrVertex reports a number that is not a vertex.
-	ErrVertex = errors.New("digraph: no such vertex")
 	// ErrNotStronglyConnected reports that some vertex does not reach another, so the digraph has
 	// no diameter.
 	ErrNotStronglyConnected = errors.New("digraph: not strongly connected")

@@ -41,36 +41,3 @@
 // node/control. Heartbeats can carry a few bytes of data that is sent regularly, such as the stored
 // height.
 package detector
-
-import (
-	"fmt"
-	"math"
-	"time"
-)
-
-// Accuracy returns a lower bound of the probability that no server is suspected wrongly [Poke19,
-// section 5.2.1.1]:
-//
-//	(1 - Π_{k=1..⌊Δto/Δhb⌋} Pr[T > Δto - k·Δhb])^(n·d)
-//
-// for n servers in a digraph of degree d, the heartbeat period Δhb and the timeout Δto. delayed(t)
-// returns Pr[T > t] for the delay T of a message. A suspicion is wrong only if all k heartbeats
-// that a server sends within a timeout are late, and n·d pairs of servers watch each other. The
-// bound assumes independent delays, and is per timeout. Invalid arguments return an error.
-func Accuracy(servers, degree int, heartbeat, timeout time.Duration,
-	delayed func(time.Duration) float64) (float64, error) {
-	if servers < 1 || degree < 0 || heartbeat <= 0 || timeout < heartbeat || delayed == nil {
-		return 0, fmt.Errorf("detector: no accuracy for %d servers of degree %d with heartbeats "+
-			"every %v and a timeout of %v", servers, degree,
-			heartbeat, timeout)
-	}
-	allLate := 1.0
-	for k := time.Duration(1); k <= timeout/heartbeat; k++ {
-		p := delayed(timeout - k*heartbeat)
-		if p < 0 || p > 1 || math.IsNaN(p) {
-			return 0, fmt.Errorf("detector: %v is not a probability", p)
-		}
-		allLate *= p
-	}
-	return math.Pow(1-allLate, float64(servers)*float64(degree)), nil
-}

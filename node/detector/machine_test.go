@@ -3,7 +3,6 @@ package detector
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -373,36 +372,5 @@ func TestTimingsThatMakeNoSense(t *testing.T) {
 		if _, err := NewMachine(timing, nil, time.Now()); err == nil {
 			t.Errorf("%+v is taken", timing)
 		}
-	}
-}
-
-func TestAccuracy(t *testing.T) {
-	t.Parallel()
-	// Delays that are longer than t with probability e^(-t/100ms), Δhb = 100 ms, Δto = 300 ms: all
-	// of e^-2, e^-1, e^0 late.
-	exponential := func(t time.Duration) float64 {
-		return math.Exp(-float64(t) / float64(100*time.Millisecond))
-	}
-	got, err := Accuracy(8, 3, 100*time.Millisecond, 300*time.Millisecond, exponential)
-	if want := math.Pow(1-math.Exp(-3), 24); err != nil || math.Abs(got-want) > 1e-12 {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-	more, err := Accuracy(8, 3, 100*time.Millisecond, 3*time.Second, exponential)
-	if err != nil || more <= got {
-		t.Errorf("a longer timeout gives %v, %v", more, err)
-	}
-	never := func(time.Duration) float64 { return 0 }
-	if got, err := Accuracy(8, 3, time.Second, time.Second, never); err != nil || got != 1 {
-		t.Errorf("without delays %v, %v", got, err)
-	}
-	for _, p := range []float64{-1, 2, math.NaN()} {
-		if _, err := Accuracy(8, 3, time.Second, time.Second, func(time.Duration) float64 {
-			return p
-		}); err == nil {
-			t.Errorf("%v is taken for a probability", p)
-		}
-	}
-	if _, err := Accuracy(0, 3, time.Second, time.Second, never); err == nil {
-		t.Error("no servers")
 	}
 }

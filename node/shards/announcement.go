@@ -2,7 +2,6 @@ package shards
 
 import (
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // NodeMode is the current activity of a node. The values are those of package api, so the types
@@ -49,22 +48,4 @@ type Announcement struct {
 type Streamed struct {
 	Child  ledger.ShardID
 	Number uint64
-}
-
-// Describe returns an announcement of a store's chain. The node adds the mode, the API's address,
-// and the stored and durable heights. Describe reads no disk.
-func Describe(s *store.Store) Announcement {
-	head := s.Head()
-	a := Announcement{
-		Shard: s.Shard(), Heights: Heights{Ordered: head.Height}, Head: head.Hash,
-		Transactions: head.Total, Accounts: uint64(s.AccountCount()),
-		Pending: uint64(s.PendingCount()), Carried: s.Carried(),
-	}
-	for _, child := range s.ShardTree().Children(a.Shard) {
-		a.Streamed = append(a.Streamed, Streamed{Child: child, Number: s.Streamed(child)})
-	}
-	if membership := s.Membership(); membership.Number > 0 {
-		a.Membership = &membership
-	}
-	return a
 }
