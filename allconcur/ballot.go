@@ -16,29 +16,31 @@ const (
 	phaseConfirmed votePhase = 2
 )
 
-// ballotsKept is how many rounds' votes are kept at a time: the three behind the last A-delivered one. Votes for later rounds come from servers that go on without this
-// one, which learns of it by the votes for these.
+// ballotsAhead is how many rounds' votes are kept at a time: those of the three rounds after the
+// last A-delivered one. Votes for later rounds come from servers that go on without this one. It
+// learns of that by the votes for these three rounds. ballotsKept is the size of the ring of
+// ballots.
 const (
 	ballotsKept  = 4
 	ballotsAhead = 3
 )
 
-// ballot is the votes for one reliable state that a server knows. At most one reliable state of a round gets votes: a set has a majority of messages, and a server
-// runs a round reliably once.
+// ballot holds the votes for one reliable state that a server knows. At most one reliable state of
+// a round gets votes: a set has a majority of messages, and a server runs a round reliably once.
 type ballot struct {
 	filled bool
 	epoch  order.Epoch
 	round  order.Round
-	// seen tells, by direction and phase, whose frames are here and relayed.
+	// seen has, by direction and phase, the servers whose frames arrived and were relayed.
 	seen [2][2]serverSet
-	// voters have voted, for any set.
+	// voters are the servers that voted, for any set.
 	voters serverSet
-	// sets are the different sets that were voted for; those from used on are spare.
+	// sets are the different sets with votes. Those from index used on are spare.
 	sets []*votedSet
 	used int
 }
 
-// votedSet is a set, by its origins, and who voted for it. A server that confirmed it voted for it.
+// votedSet is a set, by its origins, with its voters. A server that confirmed it also voted for it.
 type votedSet struct {
 	origins    serverSet
 	voters     serverSet
@@ -81,7 +83,7 @@ func (b *ballot) reset() {
 	b.filled, b.epoch, b.round, b.used = false, 0, 0, 0
 }
 
-// see notes that a frame came that way, and reports whether it is the first of its kind.
+// see records that a frame came in that direction, and reports whether it is the first of its kind.
 func (b *ballot) see(kind frameKind, phase votePhase, origin order.ServerID) bool {
 	seen := b.seen[kind-kindForward][phase-phaseDecided]
 	if seen.has(origin) {
@@ -91,7 +93,7 @@ func (b *ballot) see(kind frameKind, phase votePhase, origin order.ServerID) boo
 	return true
 }
 
-// ofOrigin is the set that a server voted for, nil while it has not.
+// ofOrigin returns the set that a server voted for, nil if it has not voted.
 func (b *ballot) ofOrigin(origin order.ServerID) *votedSet {
 	if !b.voters.has(origin) {
 		return nil
@@ -104,7 +106,7 @@ func (b *ballot) ofOrigin(origin order.ServerID) *votedSet {
 	return nil
 }
 
-// ofSet is the entry of a set, nil while nobody voted for it.
+// ofSet returns the entry of a set, nil if it has no votes.
 func (b *ballot) ofSet(origins serverSet) *votedSet {
 	for _, s := range b.sets[:b.used] {
 		if s.origins.equal(origins) {
@@ -114,11 +116,12 @@ func (b *ballot) ofSet(origins serverSet) *votedSet {
 	return nil
 }
 
-// grow makes an entry whose set is empty yet.
+// grow adds an entry whose set is still empty.
 func (b *ballot) grow() *votedSet {
 	if b.used == len(b.sets) {
 		n := len(b.voters) * wordBits
-		b.sets = append(b.sets, &votedSet{origins: newServerSet(n), voters: newServerSet(n), confirmers: newServerSet(n)})
+		b.sets = append(b.sets, &votedSet{origins: newServerSet(n), voters: newServerSet(n),
+			confirmers: newServerSet(n)})
 	}
 	b.used++
 	return b.sets[b.used-1]
@@ -137,7 +140,8 @@ func (b *ballot) count(s *votedSet, origin order.ServerID, phase votePhase) {
 	}
 }
 
-// take counts the vote of a frame. A second vote of the same server for another set, which nobody honest sends, is not counted.
+// take counts the vote of a frame. It does not count a second vote of the same server for another
+// set, which no correct server sends.
 func (b *ballot) take(header frameHeader, frame []byte) *votedSet {
 	s := b.ofOrigin(header.origin)
 	if s != nil {
@@ -160,7 +164,8 @@ func (b *ballot) take(header frameHeader, frame []byte) *votedSet {
 	return s
 }
 
-// reachable counts the servers that voted for the set or still may: its members that have not voted and are not suspected.
+// reachable returns the number of servers that voted for the set or still may: its members that
+// have not voted and are not suspected.
 func (b *ballot) reachable(s *votedSet, suspected serverSet) int {
 	count := 0
 	for i, word := range s.origins {
@@ -169,7 +174,7 @@ func (b *ballot) reachable(s *votedSet, suspected serverSet) int {
 	return count
 }
 
-// totals counts all votes as if they were for one set, for FaultSetsIgnored.
+// totals returns all votes as if they were for one set, for FaultSetsIgnored.
 func (b *ballot) totals() (votes, confirms int) {
 	for _, s := range b.sets[:b.used] {
 		votes += s.votes
@@ -189,12 +194,14 @@ func (b *ballot) clone() *ballot {
 	c.voters = b.voters.clone()
 	c.sets = make([]*votedSet, b.used)
 	for i, s := range b.sets[:b.used] {
-		c.sets[i] = &votedSet{origins: s.origins.clone(), voters: s.voters.clone(), confirmers: s.confirmers.clone(), votes: s.votes, confirms: s.confirms}
+		c.sets[i] = &votedSet{origins: s.origins.clone(), voters: s.voters.clone(),
+			confirmers: s.confirmers.clone(), votes: s.votes, confirms: s.confirms}
 	}
 	return &c
 }
 
-// appendState appends the ballot in a form that does not depend on the order in which the votes came.
+// appendState appends the ballot in a form that does not depend on the order in which the votes
+// arrived.
 func (b *ballot) appendState(state []byte) []byte {
 	state = appendFlag(state, b.filled)
 	if !b.filled {

@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// relayer is one server in the middle of a group whose other servers' messages all come from its predecessors (or parents), round after round.
+// relayer is one server in the middle of a group. All messages of the other servers reach it from
+// its predecessors (or parents), round after round.
 type relayer struct {
 	engine *Engine
 	from   []order.ServerID
@@ -24,7 +25,7 @@ func newRelayer(tb testing.TB, engine string, n int) *relayer {
 	}
 	config := Config{Engine: engine, Servers: n, Reliable: g}
 	if engine == EngineAllConcur {
-		config.Detector = DetectorPerfect // else a round waits for votes, too
+		config.Detector = DetectorPerfect // otherwise a round waits for votes, too
 	}
 	e, err := New(config)
 	if err != nil {
@@ -40,7 +41,7 @@ func newRelayer(tb testing.TB, engine string, n int) *relayer {
 	return r
 }
 
-// encode makes the frames of the current round.
+// encode prepares the frames of the current round.
 func (r *relayer) encode(payload []byte) {
 	s := r.engine
 	for p := 1; p < len(r.frames); p++ {
@@ -48,7 +49,7 @@ func (r *relayer) encode(payload []byte) {
 	}
 }
 
-// relay hands over one message and takes what is to be sent.
+// relay gives the engine one message and takes its sends.
 func (r *relayer) relay(tb testing.TB, p int) int {
 	if err := r.engine.Receive(r.from[p%len(r.from)], r.frames[p]); err != nil {
 		tb.Fatal(err)
@@ -68,7 +69,8 @@ func (r *relayer) round(tb testing.TB, payload []byte) {
 	r.engine.Ready()
 }
 
-// TestRelayAllocatesNothing counts the allocations of a whole round of messages handed over, relayed and A-delivered.
+// TestRelayAllocatesNothing counts the allocations of a whole round of messages that are received,
+// relayed and A-delivered.
 func TestRelayAllocatesNothing(t *testing.T) {
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		r := newRelayer(t, engine, 64)
@@ -79,7 +81,7 @@ func TestRelayAllocatesNothing(t *testing.T) {
 		const rounds = 8
 		relayed := 0
 		perRound := testing.AllocsPerRun(rounds, func() {
-			r.encode(payload) // one allocation a frame
+			r.encode(payload) // one allocation for each frame
 			for p := 1; p < len(r.frames); p++ {
 				relayed += r.relay(t, p)
 			}
@@ -89,7 +91,8 @@ func TestRelayAllocatesNothing(t *testing.T) {
 			r.engine.Ready()
 		})
 		if own := float64(len(r.frames)); perRound != own {
-			t.Errorf("%s: %.0f allocations a round of %d messages, want the %.0f of making the frames", engine, perRound, len(r.frames), own)
+			t.Errorf("%s: %.0f allocations a round of %d messages, want the %.0f of making the "+
+				"frames", engine, perRound, len(r.frames), own)
 		}
 		if relayed == 0 {
 			t.Errorf("%s: nothing was relayed", engine)
@@ -97,7 +100,8 @@ func TestRelayAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkRelay is the cost of one message handed over, relayed and, with its round, A-delivered.
+// BenchmarkRelay measures the cost of one message that is received, relayed and, with its round,
+// A-delivered.
 func BenchmarkRelay(b *testing.B) {
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		for _, n := range []int{8, 64, 1024} {
@@ -133,7 +137,7 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// BenchmarkNotifications is what a server does with all notifications of two failures.
+// BenchmarkNotifications measures the work of a server with all notifications of two failures.
 func BenchmarkNotifications(b *testing.B) {
 	for _, n := range []int{9, 64, 1024} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -141,7 +145,8 @@ func BenchmarkNotifications(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			fresh, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: n, Self: order.ServerID(n - 1), Reliable: g})
+			fresh, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: n,
+				Self: order.ServerID(n - 1), Reliable: g})
 			if err != nil {
 				b.Fatal(err)
 			}

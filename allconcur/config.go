@@ -8,25 +8,27 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// The engines of this room, as Config.Engine names them.
+// The engines of this package, as Config.Engine names them.
 const (
 	// EngineAllConcur is AllConcur: every round is reliable [Poke19, chapter 5].
 	EngineAllConcur = "allconcur"
-	// EngineAllConcurPlus is AllConcur+: rounds are unreliable, and cheap, until a server fails [Poke19, chapter 6].
+	// EngineAllConcurPlus is AllConcur+: rounds are unreliable, and cheap, until a server fails
+	// [Poke19, chapter 6].
 	EngineAllConcurPlus = "allconcur+"
 )
 
 const (
-	// MaxPayloadDefault is the bound on one message's payload where Config.MaxPayload is 0, in bytes.
+	// MaxPayloadDefault is the bound on one message's payload if Config.MaxPayload is 0, in bytes.
 	MaxPayloadDefault = 4 << 20
-	// MaxPayloadLimit is the largest bound that Config.MaxPayload may state, in bytes.
+	// MaxPayloadLimit is the largest value of Config.MaxPayload, in bytes.
 	MaxPayloadLimit = 1 << 30
 )
 
-// ErrConfig says that a Config describes no engine; match it with errors.Is.
+// ErrConfig says that a Config is not valid; match it with errors.Is.
 var ErrConfig = errors.New("allconcur: wrong configuration")
 
-// Config describes one server's engine. All servers of a group agree on all of it but Self.
+// Config describes one server's engine. All servers of a group must have equal values except for
+// Self.
 type Config struct {
 	// Engine is EngineAllConcur or EngineAllConcurPlus.
 	Engine string
@@ -34,50 +36,61 @@ type Config struct {
 	Self order.ServerID
 	// Servers is n, the size of the initial group; its members are 0 to n-1.
 	Servers int
-	// Reliable is the reliable digraph G_R over the initial group. It must be strongly connected; its connectivity bounds the failures tolerated,
-	// f = digraph.Tolerated(Reliable). It is shared, never changed.
+	// Reliable is the reliable digraph G_R over the initial group. It must be strongly connected.
+	// Its connectivity bounds the failures tolerated, f = digraph.Tolerated(Reliable). It is shared
+	// and never changed.
 	Reliable *digraph.Digraph
-	// Generation tells this run of the group from earlier ones: frames of another generation are ignored.
+	// Generation distinguishes this run of the group from others. Frames of another generation are
+	// ignored.
 	Generation uint64
 	// FirstRound is the number of the first round; 0 means 1.
 	FirstRound order.Round
-	// Detector is the failure detector that the engine may count on; the zero value is DetectorEventual.
+	// Detector is the class of failure detector that the engine may rely on. The zero value is
+	// DetectorEventual.
 	Detector Detector
-	// Shard is N, how many members the shard has, Servers or more: the group may be a part of it, but a majority. Majorities are those of the
-	// shard. 0 means Servers.
+	// Shard is N, the number of members of the shard, at least Servers. The group may be a part of
+	// the shard, but at least a majority. Majorities are those of the shard. 0 means Servers.
 	Shard int
-	// Change is asked once for each A-delivered round, in order, whether it holds a change of the group; it is a function of the rounds so far alone, so
-	// that all servers answer alike, and must not call the engine. After a change in round r, round r+2 is the transitional one, the last of this
-	// engine [Poke19, section 6.3.3.2]; a further change in r+1 or r+2 is of the same switch. nil means never.
+	// Change reports whether an A-delivered round contains a change of the group. The engine calls
+	// it once for each A-delivered round, in order. It must be a function of the rounds so far
+	// alone, so that all servers get the same answer, and must not call the engine. After a change
+	// in round r, round r+2 is the transitional one, the last of this engine [Poke19, section
+	// 6.3.3.2]. A further change in r+1 or r+2 belongs to the same switch. nil means never.
 	Change func(order.Delivery) bool
-	// NonUniform makes AllConcur+ A-deliver an unreliable round as soon as the next one is complete, as [Poke19, section 6.2.3] has it: then what a server
-	// A-delivers just before it fails may differ from what the others A-deliver. AllConcur is uniform anyway.
-	// It needs DetectorPerfect.
+	// NonUniform makes AllConcur+ A-deliver an unreliable round as soon as the next one is
+	// complete, as in [Poke19, section 6.2.3]. Then what a server A-delivers just before it fails
+	// may differ from what the others A-deliver. AllConcur is always uniform. NonUniform requires
+	// DetectorPerfect.
 	NonUniform bool
 	// MaxPayload bounds one message's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
-	// AssertPropositions makes an input that contradicts a proposition of [Poke19, section 6.2.4.2] a panic instead of a frame that is dropped. They
-	// hold under P in an honest group, so that a search or a simulation of one sets it; production does not.
+	// AssertPropositions makes the engine panic on an input that contradicts a proposition of
+	// [Poke19, section 6.2.4.2], instead of dropping the frame. The propositions hold under P in a
+	// group of correct servers, so a search or a simulation of such a group sets it. Production
+	// does not.
 	AssertPropositions bool
 	// Fault plants a bug, to prove that a checker finds it. Production leaves it FaultNone.
 	Fault Fault
 }
 
-// Detector is a class of failure detectors: what a group takes its detector for.
+// Detector is the class of failure detectors that a group assumes.
 type Detector uint8
 
 const (
-	// DetectorEventual is ◇P, eventually perfect: suspicions may be false and are taken back in the end. No mistake of the detector makes two servers
-	// A-deliver different rounds; the package comment tells how.
+	// DetectorEventual is ◇P, eventually perfect: suspicions may be false and are withdrawn in the
+	// end. No mistake of the detector makes two servers A-deliver different rounds; see the package
+	// comment.
 	DetectorEventual Detector = iota
-	// DetectorPerfect is P: only servers that failed are suspected. A mistake halts who notices it.
+	// DetectorPerfect is P: only servers that failed are suspected. A server that notices a mistake
+	// halts.
 	DetectorPerfect
-	// DetectorEventualPaper is ◇P as [Poke19, sections 5.2.1.2 and 6.3.3.1] has it, to measure it and to show where it forks: not for production.
+	// DetectorEventualPaper is ◇P as in [Poke19, sections 5.2.1.2 and 6.3.3.1]. It exists to
+	// measure it and to show where it forks, and is not for production.
 	DetectorEventualPaper
 	detectorEnd
 )
 
-// String names the detector as a command line would.
+// String returns the detector's name as used on a command line.
 func (d Detector) String() string {
 	switch d {
 	case DetectorEventual:
@@ -91,42 +104,50 @@ func (d Detector) String() string {
 	}
 }
 
-// Fault is a bug to plant on purpose: whoever judges engines (this room's tests, the simulator) shows with it that the judge can say no.
+// Fault is a bug that is planted on purpose. Judges of engines (this package's tests, the
+// simulator) use it to prove that they find bugs.
 type Fault uint8
 
 const (
-	// FaultNone is the engine as it should be.
+	// FaultNone is the correct engine.
 	FaultNone Fault = iota
 	// FaultDroppedForward takes messages and does not relay them.
 	FaultDroppedForward
-	// FaultEarlyDelivery A-delivers an unreliable round when it is complete, before the next one is.
+	// FaultEarlyDelivery A-delivers an unreliable round when it is complete, without waiting for
+	// the next one.
 	FaultEarlyDelivery
-	// FaultPrunedTooSoon gives a message up for lost at the first notification of its sender's failure.
+	// FaultPrunedTooSoon gives up a message as lost at the first notification of its sender's
+	// failure.
 	FaultPrunedTooSoon
-	// FaultNoForwardBackward A-delivers a reliable round as soon as tracking is complete, without a vote.
+	// FaultNoForwardBackward A-delivers a reliable round as soon as tracking is complete, without a
+	// vote.
 	FaultNoForwardBackward
-	// FaultToleratedNotMajority waits for f+1 votes, this server's included, where it should be a majority, or the fast threshold.
+	// FaultToleratedNotMajority waits for f+1 votes, including this server's, instead of a majority
+	// or the fast threshold.
 	FaultToleratedNotMajority
-	// FaultSetsIgnored counts a vote for whatever set.
+	// FaultSetsIgnored counts a vote regardless of its set.
 	FaultSetsIgnored
 	// FaultStaleEon takes the frames of earlier runs for its own.
 	FaultStaleEon
-	// FaultRevokeWrongSequence makes a revocation invalidate later notifications of the same edge, too.
+	// FaultRevokeWrongSequence makes a revocation invalidate later notifications of the same edge
+	// too.
 	FaultRevokeWrongSequence
 	// FaultSkipAfterDecided skips a round whose set is decided.
 	FaultSkipAfterDecided
-	// FaultOutvotedSkipperGoesOn lets a server that skipped a round go on where a majority decided a set of that round.
+	// FaultOutvotedSkipperGoesOn lets a server that skipped a round go on although a majority
+	// decided a set of that round.
 	FaultOutvotedSkipperGoesOn
-	// FaultRevocationNotRecalled revokes a notification though the detector suspects the server again.
+	// FaultRevocationNotRecalled revokes a notification although the detector suspects the server
+	// again.
 	FaultRevocationNotRecalled
 	// FaultPrematureNotRelayed keeps a premature reliable message and does not relay it.
 	FaultPrematureNotRelayed
-	// FaultRemovedOwnerKept keeps the notifications of servers that are removed.
+	// FaultRemovedOwnerKept keeps the notifications of removed servers.
 	FaultRemovedOwnerKept
 	faultEnd
 )
 
-// String names the fault as a command line would.
+// String returns the fault's name as used on a command line.
 func (f Fault) String() string {
 	switch f {
 	case FaultNone:
@@ -162,31 +183,39 @@ func (f Fault) String() string {
 	}
 }
 
-// Validate says what is wrong with the configuration; the error wraps ErrConfig.
+// Validate returns an error that wraps ErrConfig if the configuration is wrong.
 func (c Config) Validate() error {
 	switch {
 	case c.Engine != EngineAllConcur && c.Engine != EngineAllConcurPlus:
-		return fmt.Errorf("%w: engine %q, want %q or %q", ErrConfig, c.Engine, EngineAllConcur, EngineAllConcurPlus)
+		return fmt.Errorf("%w: engine %q, want %q or %q", ErrConfig, c.Engine, EngineAllConcur,
+			EngineAllConcurPlus)
 	case c.Servers < 1 || c.Servers > digraph.MaxOrder:
-		return fmt.Errorf("%w: a group of %d servers, want 1 to %d", ErrConfig, c.Servers, digraph.MaxOrder)
+		return fmt.Errorf("%w: a group of %d servers, want 1 to %d", ErrConfig, c.Servers,
+			digraph.MaxOrder)
 	case uint64(c.Self) >= uint64(c.Servers):
 		return fmt.Errorf("%w: server %d is none of 0 to %d", ErrConfig, c.Self, c.Servers-1)
 	case c.Reliable == nil:
 		return fmt.Errorf("%w: no reliable digraph", ErrConfig)
 	case c.Reliable.Order() != c.Servers:
-		return fmt.Errorf("%w: a reliable digraph over %d vertices for %d servers", ErrConfig, c.Reliable.Order(), c.Servers)
+		return fmt.Errorf("%w: a reliable digraph over %d vertices for %d servers", ErrConfig,
+			c.Reliable.Order(), c.Servers)
 	case c.Servers > 1 && c.Reliable.Connectivity() < 1:
-		return fmt.Errorf("%w: the reliable digraph is not strongly connected, so that some server's messages never reach some other", ErrConfig)
+		return fmt.Errorf("%w: the reliable digraph is not strongly connected: messages "+
+			"of some servers would not reach all others", ErrConfig)
 	case c.MaxPayload < 0 || c.MaxPayload > MaxPayloadLimit:
-		return fmt.Errorf("%w: a payload bound of %d bytes, want 1 to %d (0 for the default)", ErrConfig, c.MaxPayload, MaxPayloadLimit)
+		return fmt.Errorf("%w: a payload bound of %d bytes, want 1 to %d (0 for the default)",
+			ErrConfig, c.MaxPayload, MaxPayloadLimit)
 	case c.Detector >= detectorEnd:
 		return fmt.Errorf("%w: no such detector, %d", ErrConfig, c.Detector)
 	case c.Shard != 0 && c.Shard < c.Servers:
-		return fmt.Errorf("%w: a group of %d servers in a shard of %d", ErrConfig, c.Servers, c.Shard)
+		return fmt.Errorf("%w: a group of %d servers in a shard of %d", ErrConfig, c.Servers,
+			c.Shard)
 	case c.Servers < c.Shard/2+1:
-		return fmt.Errorf("%w: a group of %d servers, less than a majority of a shard of %d, can never A-deliver", ErrConfig, c.Servers, c.Shard)
+		return fmt.Errorf("%w: a group of %d servers, less than a majority of a shard of %d, "+
+			"can never A-deliver", ErrConfig, c.Servers, c.Shard)
 	case c.Detector != DetectorPerfect && c.NonUniform:
-		return fmt.Errorf("%w: non-uniform delivery forks unless the detector is perfect", ErrConfig)
+		return fmt.Errorf("%w: non-uniform delivery forks unless the detector is perfect",
+			ErrConfig)
 	case c.Fault >= faultEnd:
 		return fmt.Errorf("%w: no such fault, %d", ErrConfig, c.Fault)
 	}

@@ -10,7 +10,8 @@ import (
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	good := Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0]}
+	good := Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: 3, Self: 2,
+		Reliable: overlays(t, 3)[0]}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,8 @@ func TestConfig(t *testing.T) {
 
 func TestBroadcastErrors(t *testing.T) {
 	t.Parallel()
-	e, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0], MaxPayload: 4, FirstRound: 12})
+	e, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 3,
+		Reliable: overlays(t, 3)[0], MaxPayload: 4, FirstRound: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +63,14 @@ func TestBroadcastErrors(t *testing.T) {
 	}
 }
 
-// TestClone: a copy goes its own way, and equal states have equal bytes.
+// TestClone: a copy is independent, and equal states have equal bytes.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	for _, config := range []Config{
-		{Engine: EngineAllConcur, Detector: DetectorPerfect}, {Engine: EngineAllConcurPlus, Detector: DetectorPerfect},
-		{Engine: EngineAllConcur}, {Engine: EngineAllConcurPlus}, {Engine: EngineAllConcurPlus, Detector: DetectorEventualPaper},
+		{Engine: EngineAllConcur, Detector: DetectorPerfect},
+		{Engine: EngineAllConcurPlus, Detector: DetectorPerfect},
+		{Engine: EngineAllConcur}, {Engine: EngineAllConcurPlus},
+		{Engine: EngineAllConcurPlus, Detector: DetectorEventualPaper},
 	} {
 		config.Servers, config.Reliable = 6, overlays(t, 6)[1]
 		w, err := newChaos(3, config)

@@ -2,16 +2,18 @@ package allconcur
 
 import "github.com/ledgerd/ledgerd/order"
 
-// output collects what the driver is to do. Its slices are reused: what Ready returned is forgotten at the next call.
+// output collects what the driver is to do. Its slices are reused: the result of Ready is valid
+// until the next call.
 type output struct {
 	sends      []order.Send
 	deliveries []order.Delivery
 	messages   []order.Message
-	// taken tells that Ready returned it.
+	// taken says that Ready returned it.
 	taken bool
 }
 
-// begin opens every call that changes the engine: what the last Ready returned is gone from here on.
+// begin starts every call that changes the engine. From here on the result of the last Ready is no
+// longer valid.
 func (e *Engine) begin() {
 	if !e.out.taken {
 		return
@@ -28,8 +30,9 @@ func (e *Engine) begin() {
 	}
 }
 
-// Ready returns what is to be done since the last call, and forgets it. All sends have to be handed over before the first delivery is acted upon: a server
-// A-delivers only what it has sent on (message stability [Poke19, section 5.4]).
+// Ready returns what is to be done since the last call, and forgets it. The driver must hand over
+// all sends before it acts on the first delivery: a server A-delivers only what it has sent on
+// (message stability [Poke19, section 5.4]).
 func (e *Engine) Ready() order.Ready {
 	e.begin()
 	e.out.taken = true
@@ -42,9 +45,11 @@ func (e *Engine) send(to []order.ServerID, frame []byte) {
 	}
 }
 
-// deliverStable A-delivers the round before the last complete one, uniformly: once a majority of the initial group, this server included, runs the state
-// that follows the last complete one, or its rerun. Each of them completed the last one, or knows of a server that did, and decides no rerun of
-// the round that is A-delivered; whoever reruns it needs one of them, and skips [Poke19, section 6.4.2, with a majority in place of f].
+// deliverStable A-delivers the round before the last complete one, uniformly, once enough servers
+// of the initial group (e.stable, this server included) run the state that follows the last
+// complete round, or its rerun. Each of them completed the last round, or knows of a server that
+// did, and decides no rerun of the round that is A-delivered. A server that reruns that round needs
+// one of them, and skips [Poke19, section 6.4.2, with a majority in place of f].
 func (e *Engine) deliverStable() {
 	if !e.older.filled {
 		return
@@ -59,7 +64,7 @@ func (e *Engine) deliverStable() {
 	}
 }
 
-// deliver A-delivers a round; removed leave the group with it.
+// deliver A-delivers a round. The servers in removed leave the group with it.
 func (e *Engine) deliver(set *roundSet, removed []order.ServerID) {
 	if e.config.Fault == FaultEarlyDelivery && e.n > 1 && !set.reliable {
 		return
@@ -67,17 +72,20 @@ func (e *Engine) deliver(set *roundSet, removed []order.ServerID) {
 	e.emit(set, removed)
 }
 
-// emit hands out one round, with its messages by ascending origin.
+// emit adds one round to the output, with its messages by ascending origin.
 func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
-	assert(e.config.Fault == FaultEarlyDelivery || set.round == e.delivered+1, "rounds are A-delivered in order, each once (Theorem 6.4.1)")
+	assert(e.config.Fault == FaultEarlyDelivery || set.round == e.delivered+1,
+		"rounds are A-delivered in order, each once (Theorem 6.4.1)")
 	e.delivered = set.round
 	start := len(e.out.messages)
 	for p, more := set.present.next(0); more; p, more = set.present.next(p + 1) {
-		e.out.messages = append(e.out.messages, order.Message{Origin: p, Payload: payloadOf(set.frames[p])})
+		e.out.messages = append(e.out.messages, order.Message{Origin: p,
+			Payload: payloadOf(set.frames[p])})
 	}
 	end := len(e.out.messages)
 	e.out.deliveries = append(e.out.deliveries, order.Delivery{
-		Epoch: set.epoch, Round: set.round, Messages: e.out.messages[start:end:end], Removed: removed,
+		Epoch: set.epoch, Round: set.round, Messages: e.out.messages[start:end:end],
+		Removed: removed,
 	})
 	if e.ballots != nil {
 		e.ballots[set.round%ballotsKept].reset()

@@ -8,42 +8,47 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrNotPredecessor says that a suspicion concerns no predecessor in the reliable digraph; match it with errors.Is.
+// ErrNotPredecessor says that a suspicion is about a server that is no predecessor in the reliable
+// digraph; match it with errors.Is.
 var ErrNotPredecessor = errors.New("allconcur: not a predecessor in the reliable digraph")
 
-// Engine is one server's AllConcur or AllConcur+, an order.Broadcaster. The package comment shows how to drive it. It is not safe for concurrent use.
+// Engine is one server's AllConcur or AllConcur+, an order.Broadcaster. The package comment shows
+// how to drive it. It is not safe for concurrent use.
 type Engine struct {
 	config Config
 	self   order.ServerID
 	n      int
-	// tolerated is f; majority is one more than half of the shard.
+	// tolerated is f; majority is more than half of the shard.
 	tolerated int
 	majority  int
-	// fast is how many votes A-deliver a set at once, stable how many an unreliable round.
+	// fast is the number of votes that A-deliver a set at once, stable the number for an unreliable
+	// round.
 	fast   int
 	stable int
-	// perfect tells P from ◇P.
+	// perfect is true under P, false under ◇P.
 	perfect bool
-	// plus tells AllConcur+ from AllConcur; uniform whether an unreliable round waits for a majority in the next but one.
+	// plus is true for AllConcur+, false for AllConcur. uniform says that an unreliable round waits
+	// until a majority runs the next but one.
 	plus    bool
 	uniform bool
 
-	// members is V(G_R): who is not removed.
+	// members is V(G_R): the servers that are not removed.
 	members      serverSet
 	removedCount int
 	overlay      *overlay
 
-	// The state: [epoch, round], or [[epoch, round]] where reliable.
+	// The state: [epoch, round], or [[epoch, round]] if reliable.
 	epoch    order.Epoch
 	round    order.Round
 	reliable bool
 
-	// current is M_i, newer M_i^prev, next M_i^next. older is the round before newer's, complete too, while it waits for its majority.
+	// current is M_i, newer M_i^prev, next M_i^next. older is the round before newer's; it is
+	// complete too, and waits for its majority.
 	current *roundSet
 	next    *roundSet
 	newer   *roundSet
 	older   *roundSet
-	// delivered is the last round that is A-delivered.
+	// delivered is the last A-delivered round.
 	delivered order.Round
 
 	failures *notifications
@@ -53,25 +58,29 @@ type Engine struct {
 	// ignored are the servers that this server's own detector suspects.
 	ignored serverSet
 	suspicions
-	// decided tells that this server voted for the set of the current reliable round, confirmed that it confirmed it.
+	// decided says that this server voted for the set of the current reliable round, confirmed that
+	// it confirmed the set.
 	decided   bool
 	confirmed bool
-	// skippers are the servers that left the current reliable round by a skip, since this one decided in it.
+	// skippers are the servers that skipped the current reliable round after this one had decided
+	// in it.
 	skippers serverSet
-	// ballots hold the votes, by the round; none under P.
+	// ballots hold the votes, by round; nil under P.
 	ballots []*ballot
-	// last is the transitional round, 0 while none is known; ended tells that it is A-delivered.
+	// last is the transitional round, 0 while none is known. ended says that it is A-delivered.
 	last  order.Round
 	ended bool
-	// own holds this server's messages of the current round and the next, by the round's parity, for a rerun.
+	// own holds this server's messages of the current round and the next, by the round's parity,
+	// for a rerun.
 	own [2]ownMessage
-	// halted says why this server stopped, "" while it runs.
+	// halted is why this server stopped, "" while it runs.
 	halted string
 
 	out output
 }
 
-// ownMessage is a message that this server A-broadcast and may have to A-broadcast again, in a rerun of the same round.
+// ownMessage is a message that this server A-broadcast and may have to A-broadcast again, in a
+// rerun of the same round.
 type ownMessage struct {
 	held    bool
 	round   order.Round
@@ -80,7 +89,7 @@ type ownMessage struct {
 
 var _ order.Broadcaster = (*Engine)(nil)
 
-// New makes the engine of one server, in its first round. The error wraps ErrConfig.
+// New returns the engine of one server, in its first round. An error wraps ErrConfig.
 func New(config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -89,8 +98,9 @@ func New(config Config) (*Engine, error) {
 	n := config.Servers
 	e := &Engine{
 		config: config, self: config.Self, n: n,
-		tolerated: digraph.Tolerated(config.Reliable), majority: config.Shard/2 + 1, perfect: config.Detector == DetectorPerfect,
-		plus: config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
+		tolerated: digraph.Tolerated(config.Reliable), majority: config.Shard/2 + 1,
+		perfect: config.Detector == DetectorPerfect,
+		plus:    config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
 		members: newServerSet(n), ignored: newServerSet(n), skippers: newServerSet(n),
 		epoch: 1, round: config.FirstRound, delivered: config.FirstRound - 1,
 		current: newRoundSet(n), next: newRoundSet(n), newer: newRoundSet(n), older: newRoundSet(n),
@@ -108,9 +118,11 @@ func New(config Config) (*Engine, error) {
 	e.setThresholds()
 	e.failures = newNotifications(config.Reliable)
 	e.failures.ownersKept = config.Fault == FaultRemovedOwnerKept
-	e.tracking = newTracking(config.Reliable, e.failures, e.members, config.Fault == FaultPrunedTooSoon)
+	e.tracking = newTracking(config.Reliable, e.failures, e.members,
+		config.Fault == FaultPrunedTooSoon)
 	if e.plus {
-		e.startUnreliable() // the initial state [[1,0]] is complete from the start [Poke19, section 6.2.2]
+		// The initial state [[1,0]] is complete from the start [Poke19, section 6.2.2].
+		e.startUnreliable()
 	} else {
 		e.startReliable()
 	}
@@ -122,32 +134,37 @@ func (e *Engine) CanBroadcast() bool {
 	return e.halted == "" && !e.ended && !e.current.present.has(e.self)
 }
 
-// Solicited reports whether CanBroadcast holds and this server's message is due now, even if nobody has anything to say: another's is here; or a server failed
-// and the round has to end for it to be removed, under ◇P until a round that began behind the notification is complete; or a suspicion is to be
-// revoked; or the eon is to end.
+// Solicited reports whether CanBroadcast is true and this server's message is due now, even if no
+// server has anything to say. There are four reasons: another server's message has arrived; a
+// server failed and the round has to end for it to be removed (under ◇P until a round is complete
+// that began after the notification); a suspicion is to be revoked; or the eon is to end.
 func (e *Engine) Solicited() bool {
 	if !e.CanBroadcast() {
 		return false
 	}
-	return e.current.count > 0 || e.perfect && e.failures.targetCount > 0 || e.solicit > 0 || e.revoking > 0 || e.last != 0
+	return e.current.count > 0 || e.perfect && e.failures.targetCount > 0 || e.solicit > 0 ||
+		e.revoking > 0 || e.last != 0
 }
 
-// Undelivered reports whether a complete round waits for later ones that has more than empty messages.
+// Undelivered reports whether a complete round with a non-empty message waits for later rounds.
 func (e *Engine) Undelivered() bool {
 	return e.halted == "" && (e.newer.payloadCount > 0 || e.older.payloadCount > 0)
 }
 
-// Broadcast A-broadcasts payload as this server's message of the current round. The payload is copied into the frame and not kept. Where the round has to be
-// rerun, the engine A-broadcasts the same message again by itself.
+// Broadcast A-broadcasts payload as this server's message of the current round. The payload is
+// copied into the frame and not kept. If the round has to be rerun, the engine A-broadcasts the
+// same message again by itself.
 func (e *Engine) Broadcast(payload []byte) error {
 	e.begin()
 	switch {
 	case e.halted != "":
 		return e.haltedError()
 	case !e.CanBroadcast():
-		return fmt.Errorf("%w: round %d is the last, or has this server's message", order.ErrNotNow, e.round)
+		return fmt.Errorf("%w: round %d is the last, or has this server's message", order.ErrNotNow,
+			e.round)
 	case len(payload) > e.config.MaxPayload:
-		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload), e.config.MaxPayload)
+		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload),
+			e.config.MaxPayload)
 	}
 	e.broadcastOwn(payload)
 	e.tryToComplete()
@@ -155,7 +172,8 @@ func (e *Engine) Broadcast(payload []byte) error {
 	return nil
 }
 
-// Receive takes one frame from a lane. Frames of another generation, of a state gone by or too far ahead, of removed servers and duplicates are ignored.
+// Receive takes one frame from a lane. It ignores duplicates and frames of another generation, of a
+// past state or one too far ahead, and of removed servers.
 func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 	e.begin()
 	if e.halted != "" {
@@ -165,13 +183,15 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 		return nil
 	}
 	if uint64(from) >= uint64(e.n) || from == e.self {
-		return fmt.Errorf("%w: from server %d, which is no peer of server %d in a group of %d", order.ErrFrame, from, e.self, e.n)
+		return fmt.Errorf("%w: from server %d, which is no peer of server %d in a group of %d",
+			order.ErrFrame, from, e.self, e.n)
 	}
 	header, err := decodeFrame(frame, e.config.MaxPayload)
 	if err != nil {
 		return fmt.Errorf("server %d: %w", from, err)
 	}
-	if header.generation != e.config.Generation && !(e.config.Fault == FaultStaleEon && header.generation < e.config.Generation) {
+	if header.generation != e.config.Generation &&
+		!(e.config.Fault == FaultStaleEon && header.generation < e.config.Generation) {
 		return nil
 	}
 	err = e.dispatch(from, header, frame)
@@ -185,24 +205,29 @@ func (e *Engine) dispatch(from order.ServerID, header frameHeader, frame []byte)
 	case header.kind >= kindForward:
 		return e.receiveVote(from, header, frame)
 	case header.kind != kindUnreliable && !e.config.Reliable.HasEdge(int(from), int(e.self)):
-		return fmt.Errorf("%w: over the reliable digraph from server %d, which is no predecessor of server %d", order.ErrFrame, from, e.self)
+		return fmt.Errorf("%w: over the reliable digraph from server %d, which is no "+
+			"predecessor of server %d", order.ErrFrame, from, e.self)
 	case header.kind == kindUnreliable && !e.plus:
-		return fmt.Errorf("%w: an unreliable message from server %d, all rounds are reliable here", order.ErrFrame, from)
+		return fmt.Errorf("%w: an unreliable message from server %d, all rounds are reliable here",
+			order.ErrFrame, from)
 	case header.kind == kindFailure:
 		return e.receiveFailure(from, header, frame)
 	case uint64(header.origin) >= uint64(e.n):
-		return fmt.Errorf("%w: a message of server %d in a group of %d", order.ErrFrame, header.origin, e.n)
+		return fmt.Errorf("%w: a message of server %d in a group of %d", order.ErrFrame,
+			header.origin, e.n)
 	case header.revocations > 0 && !e.areRevocations(header, frame):
-		return fmt.Errorf("%w: a message of server %d revokes what it cannot have said", order.ErrFrame, header.origin)
+		return fmt.Errorf("%w: a message of server %d revokes notifications that "+
+			"the server cannot have made", order.ErrFrame, header.origin)
 	}
 	if header.origin == e.self || !e.members.has(from) || !e.members.has(header.origin) {
-		return nil // its own; or of no member
+		return nil // its own, or not of a member
 	}
 	e.take(from, header, frame)
 	return nil
 }
 
-// take takes a message, unless it comes from a suspected predecessor: those are held, so that Proposition 5.2.1 holds.
+// take handles a message, unless it comes from a suspected predecessor. Such messages are held, so
+// that Proposition 5.2.1 holds.
 func (e *Engine) take(from order.ServerID, header frameHeader, frame []byte) {
 	if e.ignored.has(from) && !e.takesHeld(from) {
 		e.hold(from, header, frame)
@@ -219,14 +244,16 @@ func (e *Engine) handle(from order.ServerID, header frameHeader, frame []byte) {
 	e.handleReliable(from, header, frame)
 }
 
-// proposition notes whether an input agrees with a proposition of [Poke19, section 6.2.4.2].
+// proposition panics if an input contradicts a proposition of [Poke19, section 6.2.4.2] and the
+// configuration asks for it.
 func (e *Engine) proposition(holds bool, number string) {
 	if !holds && e.config.AssertPropositions {
 		panic("allconcur: an input contradicts Proposition " + number)
 	}
 }
 
-// broadcastOwn A-broadcasts this server's message of the current round [Poke19, Algorithm 6.1, lines 10-19].
+// broadcastOwn A-broadcasts this server's message of the current round [Poke19, Algorithm 6.1,
+// lines 10-19].
 func (e *Engine) broadcastOwn(payload []byte) {
 	assert(!e.current.present.has(e.self), "a server A-broadcasts once in a state")
 	kind, to := kindUnreliable, e.ownChildren()
@@ -237,7 +264,8 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	if e.reliable && e.revoking > 0 {
 		revocations = e.pendingRevocations()
 	}
-	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload, revocations...)
+	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload,
+		revocations...)
 	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payloadOf(frame)}
 	e.current.add(e.self, frame)
 	if e.reliable {
@@ -246,7 +274,7 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	e.send(to, frame)
 }
 
-// ownChildren lists whom this server sends its own unreliable messages.
+// ownChildren lists the servers that this server sends its own unreliable messages to.
 func (e *Engine) ownChildren() []order.ServerID {
 	if !e.plus {
 		return nil
@@ -254,15 +282,15 @@ func (e *Engine) ownChildren() []order.ServerID {
 	return e.overlay.children[e.self]
 }
 
-// rerunOwn A-broadcasts this server's message of a round again, if it did so before in a state from which it rolled back: for validity it is the same
-// message [Poke19, section 6.2.1].
+// rerunOwn A-broadcasts this server's message of a round again, if it did so before in a state that
+// it rolled back. Validity requires the same message [Poke19, section 6.2.1].
 func (e *Engine) rerunOwn() {
 	if own := e.own[e.round%2]; own.held && own.round == e.round {
 		e.broadcastOwn(own.payload)
 	}
 }
 
-// halt stops this server for good. What it asked for before is still to be carried out.
+// halt stops this server for good. The output that it produced before is still to be carried out.
 func (e *Engine) halt(format string, arguments ...any) {
 	e.halted = fmt.Sprintf(format, arguments...)
 }
@@ -272,7 +300,8 @@ func (e *Engine) haltedError() error {
 	return fmt.Errorf("%w: %s (%w)", order.ErrHalted, e.halted, order.ErrNotNow)
 }
 
-// assert ends the process where an invariant is broken, which is a bug of this package and nothing that a frame or a suspicion can bring about.
+// assert panics if an invariant is broken. That is a bug of this package, and no frame or suspicion
+// can cause it.
 func assert(holds bool, invariant string) {
 	if !holds {
 		panic("allconcur: broken invariant: " + invariant)

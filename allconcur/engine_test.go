@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// threeServers makes the engines of a group of three.
+// threeServers returns the engines of a group of three.
 func threeServers(t *testing.T, config Config) []*Engine {
 	t.Helper()
 	config.Servers, config.Reliable = 3, overlays(t, 3)[0]
@@ -25,14 +25,17 @@ func threeServers(t *testing.T, config Config) []*Engine {
 	return engines
 }
 
-// TestFramesOfOtherGenerationsAreIgnored, earlier or later ones, but for the planted bug, which
-// takes earlier ones.
+// TestFramesOfOtherGenerationsAreIgnored: frames of earlier and later generations are ignored,
+// except that the planted bug takes earlier ones.
 func TestFramesOfOtherGenerationsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultStaleEon} {
-		for generation, takes := range map[uint64]bool{6: fault == FaultStaleEon, 7: true, 8: false} {
-			e := threeServers(t, Config{Engine: EngineAllConcurPlus, Generation: 7, Fault: fault})[0]
-			if err := e.Receive(1, encodeMessage(kindUnreliable, generation, 1, 1, 1, []byte("a"))); err != nil {
+		for generation, takes := range map[uint64]bool{6: fault == FaultStaleEon, 7: true,
+			8: false} {
+			e := threeServers(t, Config{Engine: EngineAllConcurPlus, Generation: 7,
+				Fault: fault})[0]
+			if err := e.Receive(1, encodeMessage(kindUnreliable, generation, 1, 1, 1,
+				[]byte("a"))); err != nil {
 				t.Fatal(err)
 			}
 			if e.Received(1) != takes || e.Solicited() != takes {
@@ -42,7 +45,7 @@ func TestFramesOfOtherGenerationsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestFramesOfStrangers come from no peer, name no server, or come where no edge is.
+// TestFramesOfStrangers: frames that come from no peer, name no server, or arrive where no edge is.
 func TestFramesOfStrangers(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur, Generation: 7})[0]
@@ -51,11 +54,13 @@ func TestFramesOfStrangers(t *testing.T) {
 		from  order.ServerID
 		frame []byte
 	}{
-		"itself": {0, good}, "the first that is none": {3, good}, "another that is none": {1 << 31, good},
+		"itself": {0, good}, "the first that is none": {3, good},
+		"another that is none":            {1 << 31, good},
 		"an origin that is none":          {1, encodeMessage(kindReliable, 7, 1, 1, 3, nil)},
 		"an unreliable one, in AllConcur": {1, encodeMessage(kindUnreliable, 7, 1, 1, 1, nil)},
 		"no frame":                        {1, good[:9]},
-		"a vote of one that is none":      {3, encodeVote(kindForward, phaseDecided, 7, 1, 1, 1, serverSet{2})},
+		"a vote of one that is none": {3, encodeVote(kindForward, phaseDecided, 7, 1, 1,
+			1, serverSet{2})},
 	} {
 		if err := e.Receive(c.from, c.frame); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v", name, err)
@@ -63,26 +68,28 @@ func TestFramesOfStrangers(t *testing.T) {
 	}
 }
 
-// TestGenerationOfAFrame is read where a header is long enough, of this version.
+// TestGenerationOfAFrame: the generation can be read if the header is long enough and of this
+// version.
 func TestGenerationOfAFrame(t *testing.T) {
 	t.Parallel()
 	frame := encodeFailure(7, 1, 2, 0)
 	if generation, err := FrameGeneration(frame); err != nil || generation != 7 {
 		t.Errorf("generation %d, %v", generation, err)
 	}
-	for name, bad := range map[string][]byte{"nothing": nil, "a byte less": frame[:len(frame)-1], "another version": altered(frame, 0, frameVersion+1)} {
+	for name, bad := range map[string][]byte{"nothing": nil, "a byte less": frame[:len(frame)-1],
+		"another version": altered(frame, 0, frameVersion+1)} {
 		if _, err := FrameGeneration(bad); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestStableBeforeOwnMessage: a round is A-delivered as soon as enough servers go on behind it, this
-// one counted, although its own message is not out yet.
+// TestStableBeforeOwnMessage: a round is A-delivered once enough servers, including this one, go on
+// after it, although this server's own message is not sent yet.
 func TestStableBeforeOwnMessage(t *testing.T) {
 	t.Parallel()
 	engines := threeServers(t, Config{Engine: EngineAllConcurPlus})
-	// exchange hands over what is to be sent, until there is nothing.
+	// exchange delivers all sends until there are none.
 	delivered := 0
 	exchange := func() {
 		for more := true; more; {
@@ -95,7 +102,8 @@ func TestStableBeforeOwnMessage(t *testing.T) {
 				for _, send := range ready.Sends {
 					for _, to := range send.To {
 						more = true
-						if err := engines[to].Receive(order.ServerID(from), send.Frame); err != nil {
+						if err := engines[to].Receive(order.ServerID(from),
+							send.Frame); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -124,7 +132,7 @@ func TestStableBeforeOwnMessage(t *testing.T) {
 	}
 }
 
-// TestAloneNothingIsSent: a group of one has nobody to send to.
+// TestAloneNothingIsSent: a group of one has no other server to send to.
 func TestAloneNothingIsSent(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -167,50 +175,58 @@ func TestBallotsOfLargeGroups(t *testing.T) {
 	b.count(first, 149, phaseConfirmed)
 	b.count(first, 149, phaseConfirmed)
 	b.count(second, 64, phaseConfirmed)
-	if got := b.reachable(first, set(70)); got != 4 { // 0 and 149 voted, 1 and 128 may still
+	if got := b.reachable(first, set(70)); got != 4 { // 0 and 149 voted, 1 and 128 still may
 		t.Errorf("%d servers may vote for it", got)
 	}
-	if votes, confirms := b.totals(); votes != 3 || confirms != 2 || first.votes != 2 || first.confirms != 1 {
+	if votes, confirms := b.totals(); votes != 3 || confirms != 2 || first.votes != 2 ||
+		first.confirms != 1 {
 		t.Errorf("%d votes, %d confirmations", votes, confirms)
 	}
-	if b.ofOrigin(149) != first || b.ofOrigin(64) != second || b.ofOrigin(1) != nil || b.ofSet(set(0, 1, 64)) != second || b.ofSet(set(0)) != nil {
+	if b.ofOrigin(149) != first || b.ofOrigin(64) != second || b.ofOrigin(1) != nil ||
+		b.ofSet(set(0, 1, 64)) != second || b.ofSet(set(0)) != nil {
 		t.Error("votes are of other sets")
 	}
 }
 
-// TestWhatIsWrongIsSaid: the first thing that is.
+// TestWhatIsWrongIsSaid: the error names the first thing that is wrong.
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Parallel()
-	good := Config{Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0], MaxPayload: MaxPayloadLimit}
+	good := Config{Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0],
+		MaxPayload: MaxPayloadLimit}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	for want, spoil := range map[string]func(*Config){
-		"a group of 0 servers":                func(c *Config) { c.Servers = 0 },
-		"a group of 1000000 servers, want 1":  func(c *Config) { c.Servers, c.Self = 1_000_000, 0 },
-		"a reliable digraph over 3 vertices":  func(c *Config) { c.Servers = digraph.MaxOrder },
-		"servers, want 1 to":                  func(c *Config) { c.Servers = digraph.MaxOrder + 1 },
-		"server 3 is none of 0 to 2":          func(c *Config) { c.Self = 3 },
-		"no reliable digraph":                 func(c *Config) { c.Reliable = nil },
-		"a payload bound of 1073741825 bytes": func(c *Config) { c.MaxPayload = MaxPayloadLimit + 1 },
+		"a group of 0 servers":               func(c *Config) { c.Servers = 0 },
+		"a group of 1000000 servers, want 1": func(c *Config) { c.Servers, c.Self = 1_000_000, 0 },
+		"a reliable digraph over 3 vertices": func(c *Config) { c.Servers = digraph.MaxOrder },
+		"servers, want 1 to":                 func(c *Config) { c.Servers = digraph.MaxOrder + 1 },
+		"server 3 is none of 0 to 2":         func(c *Config) { c.Self = 3 },
+		"no reliable digraph":                func(c *Config) { c.Reliable = nil },
+		"a payload bound of 1073741825 bytes": func(c *Config) {
+			c.MaxPayload = MaxPayloadLimit + 1
+		},
 	} {
 		config := good
 		spoil(&config)
-		if err := config.Validate(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+		if err := config.Validate(); !errors.Is(err, ErrConfig) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if got := good.withDefaults(); got.FirstRound != 1 || got.Shard != 3 || got.MaxPayload != MaxPayloadLimit {
+	if got := good.withDefaults(); got.FirstRound != 1 || got.Shard != 3 ||
+		got.MaxPayload != MaxPayloadLimit {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestRemovedServersCountAsFailed: under P a server halts once more have failed, removed ones among
-// them, than the group tolerates.
+// TestRemovedServersCountAsFailed: under P a server halts once more servers have failed, including
+// removed ones, than the group tolerates.
 func TestRemovedServersCountAsFailed(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
-		w, err := newNetwork(1, Config{Engine: engine, Servers: 5, Reliable: overlays(t, 5)[0], Detector: DetectorPerfect})
+		w, err := newNetwork(1, Config{Engine: engine, Servers: 5, Reliable: overlays(t, 5)[0],
+			Detector: DetectorPerfect})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +249,7 @@ func TestRemovedServersCountAsFailed(t *testing.T) {
 	}
 }
 
-// TestOpinionsOfStrangers are refused: the server has to be a predecessor.
+// TestOpinionsOfStrangers: an opinion on a server that is no predecessor is refused.
 func TestOpinionsOfStrangers(t *testing.T) {
 	t.Parallel()
 	for _, detector := range []Detector{DetectorEventual, DetectorPerfect} {
@@ -242,14 +258,15 @@ func TestOpinionsOfStrangers(t *testing.T) {
 			if err := e.Suspect(server); !errors.Is(err, ErrNotPredecessor) {
 				t.Errorf("%v: suspecting server %d: %v", detector, server, err)
 			}
-			if err := e.Trust(server); detector == DetectorEventual && !errors.Is(err, ErrNotPredecessor) {
+			if err := e.Trust(server); detector == DetectorEventual &&
+				!errors.Is(err, ErrNotPredecessor) {
 				t.Errorf("trusting server %d: %v", server, err)
 			}
 		}
 	}
 }
 
-// TestMessagesOfTheNextRoundCountOnce, however often they come.
+// TestMessagesOfTheNextRoundCountOnce: a message counts once, however often it arrives.
 func TestMessagesOfTheNextRoundCountOnce(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcurPlus})[0]
@@ -259,7 +276,7 @@ func TestMessagesOfTheNextRoundCountOnce(t *testing.T) {
 	if e.next.count != 1 || !e.next.is(1, 2, false) {
 		t.Errorf("%d messages of the next round", e.next.count)
 	}
-	// One of a reliable round that would come next is none of it.
+	// A message of a reliable round that would come next does not belong to it.
 	e.next.begin(2, 2, true)
 	must(t, e.Receive(2, encodeMessage(kindUnreliable, 0, 1, 2, 2, nil)))
 	if e.next.count != 0 {
@@ -267,7 +284,7 @@ func TestMessagesOfTheNextRoundCountOnce(t *testing.T) {
 	}
 }
 
-// TestStatesDifferByTheirSequences: searches tell apart what was revoked.
+// TestStatesDifferByTheirSequences: searches distinguish which notifications were revoked.
 func TestStatesDifferByTheirSequences(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -286,8 +303,8 @@ func TestStatesDifferByTheirSequences(t *testing.T) {
 }
 
 // TestReliableAheadOfUnreliable: a reliable message of the next round of the next epoch reaches no
-// server that is in an unreliable round, since the notification before it ends that. One that comes
-// all the same is dropped.
+// server in an unreliable round, since the notification before it ends that round. If one arrives
+// all the same, it is dropped.
 func TestReliableAheadOfUnreliable(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcurPlus})[0]
@@ -298,7 +315,7 @@ func TestReliableAheadOfUnreliable(t *testing.T) {
 	}
 }
 
-// TestRemovedOwners: a notification goes with the server that made it. The planted bug keeps it.
+// TestRemovedOwners: a notification is removed with its owner. The planted bug keeps it.
 func TestRemovedOwners(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultRemovedOwnerKept} {

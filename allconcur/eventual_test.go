@@ -11,20 +11,21 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// chaos is a network whose failure detectors err and whose links stall for as long as it likes. A server that halts is a crashed one from then on, as its driver
-// makes it: its heartbeats stop.
+// chaos is a network whose failure detectors err and whose links stall for any time. A server that
+// halts counts as crashed from then on, because its driver stops its heartbeats.
 type chaos struct {
 	*network
-	// stalled[from*n+to] tells that nothing arrives on a channel for now.
+	// stalled[from*n+to] says that nothing arrives on a channel for now.
 	stalled []bool
 	halted  []bool
-	// voted[p] is what server p voted for, by the round.
+	// voted[p] has the votes of server p, by round.
 	voted []map[order.Round]order.Delivery
-	// mistrust and stall are how often a detector errs and a link stalls, in steps; 0 means never.
+	// mistrust and stall are how often a detector errs and a link stalls, in steps. 0 means never.
 	mistrust, stall int
-	// mistakes is how many more a detector may make; negative means no bound.
+	// mistakes is how many more mistakes detectors may make; negative means no bound.
 	mistakes int
-	// config and groups are what an engine of the next eon is made of; early[p] are the frames of eons that have yet to begin at p.
+	// config and groups make the engines of the next eon. early[p] are the frames of eons that have
+	// yet to begin at p.
 	config Config
 	groups []*digraph.Digraph
 	early  [][]early
@@ -37,20 +38,24 @@ func newChaos(seed uint64, config Config) (*chaos, error) {
 		return nil, err
 	}
 	c := &chaos{network: w, stalled: make([]bool, w.n()*w.n()), halted: make([]bool, w.n())}
-	c.config, c.groups, c.early = config, []*digraph.Digraph{config.Reliable}, make([][]early, w.n())
+	c.config, c.groups, c.early = config, []*digraph.Digraph{config.Reliable},
+		make([][]early, w.n())
 	for range w.n() {
 		c.voted = append(c.voted, map[order.Round]order.Delivery{})
 	}
 	return c, nil
 }
 
-// steps lists what the network may do now: deliver on a link that does not stall, suspect who crashed, and A-broadcast.
+// steps lists the steps that the network may take now: deliver on a link that does not stall,
+// suspect a crashed server, and A-broadcast.
 func (c *chaos) steps(payloads bool) []action {
 	all := c.actions(payloads)
-	return slices.DeleteFunc(all, func(a action) bool { return a.kind == "receive" && c.stalled[a.from*c.n()+a.to] })
+	return slices.DeleteFunc(all, func(a action) bool {
+		return a.kind == "receive" && c.stalled[a.from*c.n()+a.to]
+	})
 }
 
-// step takes one action, and notes who halted.
+// step takes one action, and records servers that halted.
 func (c *chaos) step(a action) error {
 	if a.kind == "receive" && c.keepsOrDrops(a.from, a.to) {
 		return nil
@@ -69,25 +74,28 @@ func (c *chaos) step(a action) error {
 	return c.agree()
 }
 
-// voteOnce: a server never takes a vote back, nor A-delivers another value than the one that it voted for.
+// voteOnce checks that a server never withdraws a vote, and A-delivers no other value than the one
+// that it voted for.
 func (c *chaos) voteOnce(p int) error {
 	for _, v := range c.engines[p].Votes() {
 		before, voted := c.voted[p][v.Round]
 		if voted && !equalDeliveries(before, v.Delivery) {
-			return fmt.Errorf("server %d votes for %s, and for %s", p, formatDelivery(before), formatDelivery(v.Delivery))
+			return fmt.Errorf("server %d votes for %s, and for %s", p, formatDelivery(before),
+				formatDelivery(v.Delivery))
 		}
 		c.voted[p][v.Round] = v.Delivery
 	}
 	if len(c.delivered[p]) > 0 {
 		d := c.delivered[p][len(c.delivered[p])-1]
 		if before, voted := c.voted[p][d.Round]; voted && !equalDeliveries(before, d) {
-			return fmt.Errorf("server %d votes for %s, and A-delivers %s", p, formatDelivery(before), formatDelivery(d))
+			return fmt.Errorf("server %d votes for %s, and A-delivers %s",
+				p, formatDelivery(before), formatDelivery(d))
 		}
 	}
 	return nil
 }
 
-// bury makes a crashed server of one that halted.
+// bury treats servers that halted as crashed.
 func (c *chaos) bury() {
 	for p, engine := range c.engines {
 		if !c.crashed[p] && engine.halted != "" {
@@ -97,7 +105,7 @@ func (c *chaos) bury() {
 	}
 }
 
-// agree compares what all servers, whatever became of them, A-delivered.
+// agree compares what all servers A-delivered, including crashed and halted ones.
 func (c *chaos) agree() error {
 	for p := range c.n() {
 		for q := range p {
@@ -109,7 +117,7 @@ func (c *chaos) agree() error {
 	return nil
 }
 
-// err is a mistake of one detector: it suspects a server that is fine, or trusts it again.
+// err makes one detector err: it suspects a server that works, or trusts it again.
 func (c *chaos) err() error {
 	from := c.rng.IntN(c.n())
 	successors := c.reliable.Successors(from)
@@ -143,7 +151,7 @@ func (c *chaos) change(from, to int, suspected bool) error {
 	return err
 }
 
-// toggle stalls a link or lets it go on; now and then it cuts the network in two, or heals it.
+// toggle stalls a link or lets it go on. Sometimes it cuts the network in two, or heals it.
 func (c *chaos) toggle() {
 	switch c.rng.IntN(6) {
 	case 0:
@@ -187,7 +195,7 @@ func (c *chaos) storm(steps, crashes int) error {
 	return nil
 }
 
-// calm ends all mistakes and stalls and goes on until nothing is left to do.
+// calm ends all mistakes and stalls, and goes on until nothing is left to do.
 func (c *chaos) calm() error {
 	clear(c.stalled)
 	c.note("calm")
@@ -212,7 +220,8 @@ func (c *chaos) calm() error {
 	return fmt.Errorf("no rest")
 }
 
-// live reports whether all servers that neither crashed nor halted A-delivered the same and hold nothing back, in the mode that a quiet group is in.
+// live reports whether all servers that neither crashed nor halted A-delivered the same and hold
+// nothing back, in the mode of a quiet group.
 func (c *chaos) live() error {
 	first := -1
 	for p, engine := range c.engines {
@@ -243,14 +252,16 @@ func (c *chaos) live() error {
 			}
 		}
 		if len(c.delivered[p]) != len(c.delivered[first]) {
-			return fmt.Errorf("servers %d and %d A-delivered %d and %d rounds", p, first, len(c.delivered[p]), len(c.delivered[first]))
+			return fmt.Errorf("servers %d and %d A-delivered %d and %d rounds", p, first,
+				len(c.delivered[p]), len(c.delivered[first]))
 		}
 	}
 	return nil
 }
 
-// judgeVotes takes random majorities of the shard, those crashed among them as far as they had not forgotten, and lets each say from its votes alone which value of the
-// rounds behind its furthest head may have been A-delivered: never two, and always what was.
+// judgeVotes takes random majorities of the shard, including crashed servers as if they had not
+// forgotten. From the votes of each majority alone it computes which value of the rounds after the
+// furthest head may have been A-delivered: never two, and always the one that was.
 func (c *chaos) judgeVotes(shard int) error {
 	if c.config.Detector != DetectorEventual {
 		return nil
@@ -263,7 +274,8 @@ func (c *chaos) judgeVotes(shard int) error {
 		for _, p := range quorum {
 			asked[p] = true
 			if p < c.n() {
-				head = max(head, int(c.engines[p].delivered)) // also what a crash kept from being told
+				// This includes deliveries that a crash kept from being reported.
+				head = max(head, int(c.engines[p].delivered))
 			}
 		}
 		for ahead := 1; ahead <= 2; ahead++ {
@@ -273,8 +285,11 @@ func (c *chaos) judgeVotes(shard int) error {
 			}
 			for p := range c.n() {
 				if len(c.delivered[p]) >= head+ahead {
-					if d := c.delivered[p][head+ahead-1]; value == nil || !equalDeliveries(d, *value) {
-						return fmt.Errorf("majority %v does not find what server %d A-delivered: %s", quorum, p, formatDelivery(d))
+					if d := c.delivered[p][head+ahead-1]; value == nil ||
+						!equalDeliveries(d, *value) {
+						return fmt.Errorf(
+							"majority %v does not find what server %d A-delivered: %s", quorum,
+							p, formatDelivery(d))
 					}
 				}
 			}
@@ -286,7 +301,8 @@ func (c *chaos) judgeVotes(shard int) error {
 	return nil
 }
 
-func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*order.Delivery, error) {
+func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*order.Delivery,
+	error) {
 	type candidate struct {
 		vote      Vote
 		count     int
@@ -326,7 +342,8 @@ func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*ord
 			continue
 		}
 		if found != nil && found.confirmed == o.confirmed {
-			return nil, fmt.Errorf("two values may have been A-delivered: %s and %s", formatDelivery(found.vote.Delivery), formatDelivery(o.vote.Delivery))
+			return nil, fmt.Errorf("two values may have been A-delivered: %s and %s",
+				formatDelivery(found.vote.Delivery), formatDelivery(o.vote.Delivery))
 		}
 		if found == nil || o.confirmed {
 			found = o
@@ -338,20 +355,22 @@ func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*ord
 	return &found.vote.Delivery, nil
 }
 
-// storms is one kind of random schedules under ◇P.
+// storms is one kind of random schedule under ◇P.
 type storms struct {
 	seed            uint64
 	config          Config
 	shard           int
 	mistrust, stall int
 	crashes         int
-	// mistakes bounds what detectors do wrong, or take back, to one less; 0 means no bound.
+	// mistakes is one more than the number of false suspicions and their withdrawals allowed; 0
+	// means no bound.
 	mistakes int
-	// wantLive says that calm has to bring everything home, safetyOnly that only what was A-delivered is judged.
+	// wantLive requires that calm brings all servers to completion. safetyOnly judges only what was
+	// A-delivered.
 	wantLive, safetyOnly bool
 	// groups are the reliable digraphs of the eons, in turn.
 	groups []*digraph.Digraph
-	// oneStorm is one storm instead of several.
+	// oneStorm runs one storm instead of several.
 	oneStorm bool
 	// long makes storms longer.
 	long bool
@@ -412,7 +431,7 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 	return nil
 }
 
-// check runs as many schedules and tells how the first that fails went.
+// check runs a number of schedules and reports the first that fails, with its trace.
 func (s storms) check(t *testing.T, seeds int) outcome {
 	t.Helper()
 	var out outcome
@@ -420,15 +439,18 @@ func (s storms) check(t *testing.T, seeds int) outcome {
 		if err := s.run(nil, &out); err != nil {
 			trace := &strings.Builder{}
 			again := s.run(trace, &out)
-			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err, again, tail(trace.String()))
+			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err,
+				again, tail(trace.String()))
 		}
 		s.seed++
 	}
-	t.Logf("%d runs, %d came to rest with all A-delivered, in %d a server halted", out.runs, out.live, out.halted)
+	t.Logf("%d runs, %d came to rest with all A-delivered, in %d a server halted", out.runs,
+		out.live, out.halted)
 	return out
 }
 
-// TestStorms: whatever the detectors and the network do, no two servers A-deliver different rounds, and the votes of any majority find what was A-delivered.
+// TestStorms: whatever the detectors and the network do, no two servers A-deliver different rounds,
+// and the votes of any majority show what was A-delivered.
 func TestStorms(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -442,9 +464,11 @@ func TestStorms(t *testing.T) {
 					"part of a shard":  {stall: 20, mistrust: 10, shard: n + (n-1)/2},
 					"rarely, and long": {stall: 150, mistrust: 50},
 				} {
-					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(), name), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(),
+						name), func(t *testing.T) {
 						t.Parallel()
-						s.seed, s.config = *firstSeed, Config{Engine: engine, Servers: n, Reliable: g, Shard: s.shard}
+						s.seed, s.config = *firstSeed, Config{Engine: engine, Servers: n,
+							Reliable: g, Shard: s.shard}
 						s.check(t, seedsFor(n)/3+1)
 					})
 				}
@@ -453,8 +477,9 @@ func TestStorms(t *testing.T) {
 	}
 }
 
-// TestStormsCatch proves that the judge of TestStorms can say no: each fault that ◇P can have, and the dissertation's own ◇P, make two servers A-deliver different
-// rounds, or leave servers behind that a whole group brings home.
+// TestStormsCatch proves that the judge of TestStorms can fail. Each fault that ◇P can have, and
+// the dissertation's own ◇P, makes two servers A-deliver different rounds, or leaves servers behind
+// that a whole group brings to completion.
 func TestStormsCatch(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
@@ -473,7 +498,8 @@ func TestStormsCatch(t *testing.T) {
 	} {
 		for _, engine := range plant.engines {
 			for _, n := range plant.servers {
-				t.Run(fmt.Sprintf("%s/%s/%s/%d", plant.config.Detector, plant.config.Fault, engine, n), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s/%d", plant.config.Detector, plant.config.Fault, engine,
+					n), func(t *testing.T) {
 					t.Parallel()
 					list := overlays(t, n)
 					config := plant.config
@@ -493,8 +519,9 @@ func TestStormsCatch(t *testing.T) {
 	}
 }
 
-// TestFewMistakesEndWell: with accurate detectors, as many crashes as the group tolerates, or one false suspicion that is taken back, everything is A-delivered everywhere
-// without help from outside, and AllConcur+ goes back to unreliable rounds.
+// TestFewMistakesEndWell: with accurate detectors and as many crashes as the group tolerates, or
+// with one false suspicion that is withdrawn, everything is A-delivered everywhere without outside
+// help, and AllConcur+ goes back to unreliable rounds.
 func TestFewMistakesEndWell(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -510,9 +537,12 @@ func TestFewMistakesEndWell(t *testing.T) {
 					"one mistake":          {mistrust: 10, mistakes: 2},
 					"two mistakes, stalls": {mistrust: 10, mistakes: 2, stall: 20},
 				} {
-					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(), name), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(),
+						name), func(t *testing.T) {
 						t.Parallel()
-						s.seed, s.config, s.wantLive, s.oneStorm = *firstSeed, Config{Engine: engine, Servers: n, Reliable: g, AssertPropositions: s.mistrust == 0}, true, true
+						s.seed, s.config, s.wantLive, s.oneStorm = *firstSeed,
+							Config{Engine: engine, Servers: n, Reliable: g,
+								AssertPropositions: s.mistrust == 0}, true, true
 						s.check(t, seedsFor(n)/3+1)
 					})
 				}
@@ -521,7 +551,7 @@ func TestFewMistakesEndWell(t *testing.T) {
 	}
 }
 
-// catches looks for a schedule that goes well as it is, and does not with the fault.
+// catches looks for a schedule that passes without the fault and fails with it.
 func (s storms) catches(t *testing.T, fault Fault, seeds int) {
 	t.Helper()
 	for range seeds {
@@ -538,7 +568,7 @@ func (s storms) catches(t *testing.T, fault Fault, seeds int) {
 	t.Fatalf("the planted bug goes unnoticed in %d schedules", seeds)
 }
 
-// TestLivenessCatches proves that the judge of what comes home can say no.
+// TestLivenessCatches proves that the judge of completion can fail.
 func TestLivenessCatches(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)

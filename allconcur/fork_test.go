@@ -8,21 +8,25 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestForkInPartition is the story behind the majority of round stability. Nine servers over a digraph of connectivity 3, f = 2: all complete round 1, and of round 2 everything reaches
-// three of them, who go on to round 3. Then these and a fourth are cut off. As published, three in round 3 are f others and oneself, enough to A-deliver round 1, and five behind the cut
-// are a majority, enough to rerun and A-deliver another round 1. Mended, the three wait.
+// TestForkInPartition shows why round stability needs a majority. Nine servers run over a digraph
+// of connectivity 3, f = 2. All complete round 1. All messages of round 2 reach three of the
+// servers, which go on to round 3. Then these three and a fourth are cut off. As published, three
+// servers in round 3 are f others and oneself, enough to A-deliver round 1. The five behind the cut
+// are a majority, enough to rerun and A-deliver another round 1. As corrected, the three wait.
 func TestForkInPartition(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		detector Detector
 		fault    Fault
 		forks    bool
-	}{{DetectorEventual, FaultNone, false}, {DetectorEventualPaper, FaultNone, true}, {DetectorEventual, FaultToleratedNotMajority, true}} {
+	}{{DetectorEventual, FaultNone, false}, {DetectorEventualPaper, FaultNone, true},
+		{DetectorEventual, FaultToleratedNotMajority, true}} {
 		g, err := digraph.GS(9, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := newNetwork(1, Config{Engine: EngineAllConcurPlus, Servers: 9, Reliable: g, Detector: test.detector, Fault: test.fault})
+		w, err := newNetwork(1, Config{Engine: EngineAllConcurPlus, Servers: 9, Reliable: g,
+			Detector: test.detector, Fault: test.fault})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +53,8 @@ func TestForkInPartition(t *testing.T) {
 		}
 		w.flowWithin(t, majority)
 		if len(w.delivered[majority[0]]) == 0 {
-			t.Fatalf("%s: the majority does not A-deliver: %+v", test.detector, w.engines[majority[0]].Status())
+			t.Fatalf("%s: the majority does not A-deliver: %+v", test.detector,
+				w.engines[majority[0]].Status())
 		}
 		forked := early > 0 && !equalDeliveries(w.delivered[cut[0]][0], w.delivered[majority[0]][0])
 		if forked != test.forks {
@@ -58,7 +63,7 @@ func TestForkInPartition(t *testing.T) {
 	}
 }
 
-// cutOff finds four servers without whom the other five still reach each other.
+// cutOff finds four servers such that the other five still reach each other without them.
 func cutOff(t *testing.T, g *digraph.Digraph) []int {
 	t.Helper()
 	for bits := range 1 << 9 {
@@ -89,7 +94,8 @@ func cutOff(t *testing.T, g *digraph.Digraph) []int {
 	return nil
 }
 
-// round has some servers A-broadcast an unreliable message (nil: all), and hands all these, straight, to some (nil: all); what they relay, nobody needs any more.
+// round makes some servers (nil: all) A-broadcast an unreliable message, and delivers all these
+// directly to some servers (nil: all). Relayed copies are not needed then.
 func (w *network) round(t *testing.T, to, from []int) {
 	t.Helper()
 	frames := map[int][]byte{}
@@ -121,13 +127,14 @@ func (w *network) round(t *testing.T, to, from []int) {
 	}
 }
 
-// flowWithin hands over all that is under way among some servers.
+// flowWithin delivers all frames under way among some servers.
 func (w *network) flowWithin(t *testing.T, servers []int) {
 	t.Helper()
 	for again := true; again; {
 		again = false
 		for c := range w.channels {
-			if len(w.channels[c]) == 0 || !slices.Contains(servers, c/w.n()) || !slices.Contains(servers, c%w.n()) {
+			if len(w.channels[c]) == 0 || !slices.Contains(servers, c/w.n()) ||
+				!slices.Contains(servers, c%w.n()) {
 				continue
 			}
 			again = true

@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Notification is a failure notification ⟨FAIL, target, owner⟩ as a search sees it: the owner says that its predecessor failed.
+// Notification is a failure notification ⟨FAIL, target, owner⟩ for searches: the owner says that
+// its predecessor failed.
 type Notification struct {
 	// Target is the server said to have failed.
 	Target order.ServerID
@@ -14,8 +15,8 @@ type Notification struct {
 	Owner order.ServerID
 }
 
-// Notifications lists the valid failure notifications that are here, F_i [Poke19, Algorithm 6.1], in the order of their arrival. It is for searches and
-// tests; it allocates.
+// Notifications lists the valid failure notifications that arrived, F_i [Poke19, Algorithm 6.1], in
+// the order of their arrival. It is for searches and tests; it allocates.
 func (e *Engine) Notifications() []Notification {
 	all := make([]Notification, len(e.failures.arrived))
 	for i, fn := range e.failures.arrived {
@@ -24,12 +25,15 @@ func (e *Engine) Notifications() []Notification {
 	return all
 }
 
-// Received reports whether the message of a server is here for the current round, whose message a tracking digraph need not follow any more.
+// Received reports whether the message of a server for the current round is here. A tracking
+// digraph need not follow that message any more.
 func (e *Engine) Received(origin order.ServerID) bool { return e.current.present.has(origin) }
 
-// Tracking returns the tracking digraph g_i of one server's message in the current reliable round, by its vertices and its edges [Poke19, section 5.2.1]:
-// both ascending, both empty where the digraph is empty or the round is unreliable. It is for searches and tests; it allocates.
-func (e *Engine) Tracking(origin order.ServerID) (vertices []order.ServerID, edges [][2]order.ServerID) {
+// Tracking returns the tracking digraph g_i of one server's message in the current reliable round,
+// by its vertices and its edges [Poke19, section 5.2.1]. Both are ascending. Both are empty if the
+// digraph is empty or the round is unreliable. It is for searches and tests; it allocates.
+func (e *Engine) Tracking(origin order.ServerID) (vertices []order.ServerID,
+	edges [][2]order.ServerID) {
 	if !e.reliable || !e.tracking.awaited.has(origin) {
 		return nil, nil
 	}
@@ -51,7 +55,8 @@ func (e *Engine) Tracking(origin order.ServerID) (vertices []order.ServerID, edg
 	return g.vertices.appendTo(nil), edges
 }
 
-// Describe names a frame as the papers do, with its state and its owner, for people who read a schedule.
+// Describe names a frame as the papers do, with its state and its owner, for people who read a
+// schedule.
 func Describe(frame []byte) string {
 	header, err := decodeFrame(frame, MaxPayloadLimit)
 	if err != nil {
@@ -78,7 +83,7 @@ func Describe(frame []byte) string {
 	}
 }
 
-// describeVote names a FWD or BWD with the set that it is for.
+// describeVote names a FWD or BWD, with its set.
 func describeVote(header frameHeader, frame []byte) string {
 	name, phase := "FWD", "decided"
 	if header.kind == kindBackward {
@@ -89,5 +94,6 @@ func describeVote(header frameHeader, frame []byte) string {
 	}
 	set := newServerSet((len(frame) - messageHeaderSize) * 8)
 	copySet(set, frame)
-	return fmt.Sprintf("%s [[%d,%d]] of %d, %s %v", name, header.epoch, header.round, header.origin, phase, set.appendTo(nil))
+	return fmt.Sprintf("%s [[%d,%d]] of %d, %s %v", name, header.epoch, header.round, header.origin,
+		phase, set.appendTo(nil))
 }

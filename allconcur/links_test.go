@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// checkCounts holds what an engine counts against what it counts.
+// checkCounts compares an engine's counters with what they count.
 func (e *Engine) checkCounts() error {
 	held, revoking := 0, 0
 	for i := range e.links {
@@ -20,13 +20,14 @@ func (e *Engine) checkCounts() error {
 		}
 	}
 	if held != e.held || revoking != e.revoking {
-		return fmt.Errorf("server %d holds %d messages and revokes on %d links, and counts %d and %d", e.self, held, revoking, e.held, e.revoking)
+		return fmt.Errorf("server %d holds %d messages and revokes on %d links, and counts %d "+
+			"and %d", e.self, held, revoking, e.held, e.revoking)
 	}
 	return nil
 }
 
-// TestTrustThatChangesNothing: of a server that is not suspected, that was removed, on a link that
-// was given up, or whose numbers are used up.
+// TestTrustThatChangesNothing: trust in a server that is not suspected, that was removed, on a link
+// that was given up, or whose numbers are used up.
 func TestTrustThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,7 +58,7 @@ func TestTrustThatChangesNothing(t *testing.T) {
 	}
 }
 
-// TestSuspicionThatChangesNothing: of a server that was removed, or in a run that ended.
+// TestSuspicionThatChangesNothing: a suspicion of a removed server, or in a run that ended.
 func TestSuspicionThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*Engine){
@@ -74,8 +75,8 @@ func TestSuspicionThatChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRevocationOfAnother: an A-delivered revocation ends a suspicion if it is the one under way, of
-// the same number.
+// TestRevocationOfAnother: an A-delivered revocation ends a suspicion only if it is the one under
+// way, with the same number.
 func TestRevocationOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -83,7 +84,8 @@ func TestRevocationOfAnother(t *testing.T) {
 		sequence uint32
 		ends     bool
 	}{
-		"the one under way": {true, 1, true}, "an earlier one": {true, 0, false}, "none is under way": {false, 1, false},
+		"the one under way": {true, 1, true}, "an earlier one": {true, 0, false},
+		"none is under way": {false, 1, false},
 	} {
 		e := threeServers(t, Config{Engine: EngineAllConcur})[0]
 		must(t, e.Suspect(1))
@@ -97,20 +99,24 @@ func TestRevocationOfAnother(t *testing.T) {
 	}
 }
 
-// TestReleasedMessagesOfRemovedServers are taken neither from them nor of them.
+// TestReleasedMessagesOfRemovedServers: released messages from removed servers, or of them, are not
+// taken.
 func TestReleasedMessagesOfRemovedServers(t *testing.T) {
 	t.Parallel()
 	for _, removed := range []order.ServerID{1, 2} {
 		e := threeServers(t, Config{Engine: EngineAllConcur})[0]
 		e.members.remove(removed)
-		e.released = []heldMessage{{from: 1, frame: encodeMessage(kindReliable, 0, e.epoch, e.round, 2, nil)}}
+		e.released = []heldMessage{{from: 1, frame: encodeMessage(kindReliable, 0, e.epoch, e.round,
+			2, nil)}}
 		if e.settle(); e.Received(2) {
-			t.Errorf("a message of server 2 from server 1 is taken, and server %d was removed", removed)
+			t.Errorf("a message of server 2 from server 1 is taken, and server %d was removed",
+				removed)
 		}
 	}
 }
 
-// TestRevocationsInAMessage: no more than others take, and only what its sender can have said.
+// TestRevocationsInAMessage: a message carries no more revocations than others accept, and only
+// revocations that its sender can have made.
 func TestRevocationsInAMessage(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -126,7 +132,8 @@ func TestRevocationsInAMessage(t *testing.T) {
 		must(t, e.Suspect(p))
 		must(t, e.Trust(p))
 	}
-	if list := e.pendingRevocations(); len(list) != revocationsMax || list[0] != (revocation{1, 1}) {
+	if list := e.pendingRevocations(); len(list) != revocationsMax ||
+		list[0] != (revocation{1, 1}) {
 		t.Errorf("revokes %v", list)
 	}
 	some := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -144,24 +151,32 @@ func TestRevocationsInAMessage(t *testing.T) {
 		list []revocation
 		are  bool
 	}{
-		"two": {some, []revocation{{0, 1}, {1, 1}}, true}, "one": {some, []revocation{{1, 9}}, true},
-		"out of order": {some, []revocation{{1, 1}, {0, 1}}, false}, "twice": {some, []revocation{{1, 1}, {1, 2}}, false},
-		"of nobody": {some, []revocation{{3, 1}}, false}, "without a number": {some, []revocation{{1, 0}}, false},
-		"of itself": {some, []revocation{{2, 1}}, false}, "of no predecessor": {inRing, []revocation{{0, 1}}, false},
-		"of the predecessor": {inRing, []revocation{{1, 1}}, true}, "under a perfect detector": {perfect, []revocation{{1, 1}}, false},
+		"two":                      {some, []revocation{{0, 1}, {1, 1}}, true},
+		"one":                      {some, []revocation{{1, 9}}, true},
+		"out of order":             {some, []revocation{{1, 1}, {0, 1}}, false},
+		"twice":                    {some, []revocation{{1, 1}, {1, 2}}, false},
+		"of nobody":                {some, []revocation{{3, 1}}, false},
+		"without a number":         {some, []revocation{{1, 0}}, false},
+		"of itself":                {some, []revocation{{2, 1}}, false},
+		"of no predecessor":        {inRing, []revocation{{0, 1}}, false},
+		"of the predecessor":       {inRing, []revocation{{1, 1}}, true},
+		"under a perfect detector": {perfect, []revocation{{1, 1}}, false},
 	} {
 		frame := encodeMessage(kindReliable, 0, 1, 1, 2, nil, c.list...)
-		if got := c.e.areRevocations(frameHeader{origin: 2, revocations: len(c.list)}, frame); got != c.are {
+		if got := c.e.areRevocations(frameHeader{origin: 2, revocations: len(c.list)},
+			frame); got != c.are {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-// TestHeldMessages of a suspected predecessor are of use later: those that are not here, up to a
-// bound, and taken only on the link that is trusted again.
+// TestHeldMessages: messages of a suspected predecessor are held if they are not here yet, up to a
+// bound. They are taken only on a link that is trusted again.
 func TestHeldMessages(t *testing.T) {
 	t.Parallel()
-	message := func(origin order.ServerID) []byte { return encodeMessage(kindReliable, 0, 1, 1, origin, nil) }
+	message := func(origin order.ServerID) []byte {
+		return encodeMessage(kindReliable, 0, 1, 1, origin, nil)
+	}
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
 	must(t, e.Receive(2, message(2)))
 	must(t, e.Suspect(1))
@@ -174,7 +189,7 @@ func TestHeldMessages(t *testing.T) {
 		t.Errorf("%d messages held, received %v", e.held, e.Received(1))
 	}
 
-	// Outside of the majority: what is held on the link that is trusted again is taken, and no more.
+	// Outside of the majority, only messages held on the link that is trusted again are taken.
 	e = threeServers(t, Config{Engine: EngineAllConcur})[0]
 	must(t, e.Broadcast(nil))
 	must(t, e.Suspect(1))
@@ -193,7 +208,7 @@ func TestHeldMessages(t *testing.T) {
 	}
 }
 
-// TestGrowingMessages are of the current round, and not here.
+// TestGrowingMessages: these are of the current round, and not here.
 func TestGrowingMessages(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -235,7 +250,8 @@ func TestGrowingMessages(t *testing.T) {
 	}
 }
 
-// TestAllAreSuspectedAnew whose suspicion came back while a revocation was under way.
+// TestAllAreSuspectedAnew: every predecessor that was suspected again while a revocation was under
+// way is suspected anew.
 func TestAllAreSuspectedAnew(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -286,7 +302,8 @@ func TestTrackingOfManyEdges(t *testing.T) {
 	}
 }
 
-// TestHeldMessagesAreForgotten of removed servers, and of rounds gone by, on all links.
+// TestHeldMessagesAreForgotten: held messages of removed servers and of past rounds are dropped, on
+// all links.
 func TestHeldMessagesAreForgotten(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -299,12 +316,13 @@ func TestHeldMessagesAreForgotten(t *testing.T) {
 	}
 	e.members.remove(1)
 	e.delivered = 1
-	if e.forgetHeld(); e.held != 0 || !e.linkFrom(1).cut || e.linkFrom(2).cut || e.checkCounts() != nil {
+	if e.forgetHeld(); e.held != 0 || !e.linkFrom(1).cut || e.linkFrom(2).cut ||
+		e.checkCounts() != nil {
 		t.Errorf("%d messages held, %v", e.held, e.checkCounts())
 	}
 }
 
-// TestRevocationsAreRecalled where the suspicion came back.
+// TestRevocationsAreRecalled: a revocation is recalled if the detector suspects the server again.
 func TestRevocationsAreRecalled(t *testing.T) {
 	t.Parallel()
 	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
@@ -317,7 +335,7 @@ func TestRevocationsAreRecalled(t *testing.T) {
 	if err := e.checkCounts(); err != nil || e.revoking != 1 || e.linkFrom(2).again {
 		t.Errorf("%d revocations under way, %v", e.revoking, err)
 	}
-	// One that no message carries yet is called back at once, but for the planted bug.
+	// A revocation that no message carries yet is recalled at once, except with the planted bug.
 	for _, fault := range []Fault{FaultNone, FaultRevocationNotRecalled} {
 		e := threeServers(t, Config{Engine: EngineAllConcurPlus, Fault: fault})[0]
 		must(t, e.Suspect(1))

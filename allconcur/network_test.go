@@ -11,8 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// network drives a whole group in one goroutine: reliable FIFO channels, random interleaving, crashes at any step, also in the middle of a send to several
-// successors, and a perfect failure detector, which suspects a crashed server only when all that it got out is received.
+// network drives a whole group in one goroutine: reliable FIFO channels and random interleaving.
+// Servers crash at any step, also in the middle of a send to several successors. The perfect
+// failure detector suspects a crashed server only when everything that it sent has been received.
 type network struct {
 	rng      *rand.Rand
 	reliable *digraph.Digraph
@@ -20,21 +21,23 @@ type network struct {
 	// channels[from*n+to] are the frames under way.
 	channels [][][]byte
 	crashed  []bool
-	// suspected[p*n+q] tells that p's detector suspects q.
+	// suspected[p*n+q] says that p's detector suspects q.
 	suspected []bool
-	// crashAfter is how many more frames a server gets out before it crashes, -1 while it does not.
+	// crashAfter is how many more frames a server sends before it crashes, -1 if it does not.
 	crashAfter []int
 	delivered  [][]order.Delivery
 	// broadcast[p] are the payloads that server p A-broadcast.
 	broadcast [][]string
-	// losesTail makes a crash lose the last frames of each of the server's channels, too, as a killed process does.
+	// losesTail makes a crash also lose the last frames of each of the server's channels, as when a
+	// process is killed.
 	losesTail bool
-	// deliversFirst has a turn A-deliver before it sends, so that a server may crash in between.
+	// deliversFirst makes a turn A-deliver before it sends, so that a server may crash in between.
 	deliversFirst bool
-	// lies is how many false suspicions are left; each is of another server, which stops when it hears of it and is a crashed one from then on.
+	// lies is how many false suspicions are left. Each is of another server, which stops when it
+	// learns of it and counts as crashed from then on.
 	lies    int
 	accused []bool
-	// sent counts frames handed to channels.
+	// sent counts frames put on channels.
 	sent  int
 	trace *strings.Builder
 }
@@ -42,8 +45,10 @@ type network struct {
 func newNetwork(seed uint64, config Config) (*network, error) {
 	n := config.Servers
 	w := &network{
-		rng: rand.New(rand.NewPCG(seed, 1)), reliable: config.Reliable, engines: make([]*Engine, n), channels: make([][][]byte, n*n),
-		crashed: make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n), accused: make([]bool, n), delivered: make([][]order.Delivery, n),
+		rng: rand.New(rand.NewPCG(seed, 1)), reliable: config.Reliable, engines: make([]*Engine, n),
+		channels: make([][][]byte, n*n),
+		crashed:  make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n),
+		accused: make([]bool, n), delivered: make([][]order.Delivery, n),
 		broadcast: make([][]string, n),
 	}
 	for p := range n {
@@ -59,7 +64,7 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 
 func (w *network) n() int { return len(w.engines) }
 
-// note writes a line of the trace, where one is wanted.
+// note writes a line of the trace, if there is one.
 func (w *network) note(format string, arguments ...any) {
 	if w.trace == nil {
 		return
@@ -75,7 +80,8 @@ func (w *network) note(format string, arguments ...any) {
 	fmt.Fprintf(w.trace, format+"\n", arguments...)
 }
 
-// crash stops a server. Its frames under way still arrive, except for a tail of each channel where a crash loses tails.
+// crash stops a server. Its frames under way still arrive, except for a tail of each channel if a
+// crash loses tails.
 func (w *network) crash(p int) {
 	w.note("%d crashes", p)
 	w.crashed[p] = true
@@ -88,7 +94,7 @@ func (w *network) crash(p int) {
 	}
 }
 
-// pump carries out what an engine asks for, up to the crash of its server.
+// pump carries out an engine's output, up to the crash of its server.
 func (w *network) pump(p int) {
 	ready := w.engines[p].Ready()
 	if w.deliversFirst {
@@ -143,12 +149,13 @@ func (w *network) receive(from, to int) error {
 	return nil
 }
 
-// lie makes a server suspect another that is fine.
+// lie makes a server suspect another one that works.
 func (w *network) lie() error {
 	target := w.rng.IntN(w.n())
 	successors := w.reliable.Successors(target)
 	owner := successors[w.rng.IntN(len(successors))]
-	if w.crashed[target] || w.crashed[owner] || w.accused[target] || w.crashAfter[target] >= 0 || w.suspected[owner*w.n()+target] {
+	if w.crashed[target] || w.crashed[owner] || w.accused[target] || w.crashAfter[target] >= 0 ||
+		w.suspected[owner*w.n()+target] {
 		return nil
 	}
 	w.lies--
@@ -185,7 +192,7 @@ type action struct {
 	from, to int
 }
 
-// actions lists all enabled steps; with payloads also A-broadcasts that nobody asked for.
+// actions lists all enabled steps. With payloads it includes A-broadcasts that are not solicited.
 func (w *network) actions(payloads bool) []action {
 	var all []action
 	n := w.n()
@@ -193,7 +200,8 @@ func (w *network) actions(payloads bool) []action {
 		for to := range n {
 			if len(w.channels[from*n+to]) > 0 {
 				all = append(all, action{"receive", from, to})
-			} else if w.crashed[from] && !w.crashed[to] && !w.suspected[to*n+from] && w.engines[to].config.Reliable.HasEdge(from, to) {
+			} else if w.crashed[from] && !w.crashed[to] && !w.suspected[to*n+from] &&
+				w.engines[to].config.Reliable.HasEdge(from, to) {
 				all = append(all, action{"suspect", from, to})
 			}
 		}
@@ -245,7 +253,8 @@ func (w *network) take(a action) error {
 	}
 }
 
-// run takes random steps, crashes up to the given number of servers, and goes on until nothing is left to do.
+// run takes random steps, crashes up to the given number of servers, and goes on until nothing is
+// left to do.
 func (w *network) run(steps, crashes int) error {
 	restAfter := steps + 4000*w.n()
 	for step := 0; ; step++ {
@@ -279,13 +288,14 @@ func (w *network) run(steps, crashes int) error {
 	}
 }
 
-// judgement says which properties a run has to have.
+// judgement says which properties a run must have.
 type judgement struct {
 	// uniform: what a crashed server A-delivered counts, too.
 	uniform bool
 }
 
-// judge checks the run at rest: integrity, total order and (uniform) agreement, validity, and that the survivors agree that exactly they are left.
+// judge checks the run at rest: integrity, total order and (uniform) agreement, validity, and that
+// the survivors agree that exactly they are left.
 func (w *network) judge(j judgement) error {
 	longest := -1
 	for p := range w.n() {
@@ -318,12 +328,14 @@ func (w *network) judge(j judgement) error {
 	return nil
 }
 
-// comparePrefix: the rounds that both A-delivered are equal, and a crashed server has nothing that the longest survivor has not.
+// comparePrefix checks that the rounds that both A-delivered are equal, and that a crashed server
+// has none that the longest survivor lacks.
 func (w *network) comparePrefix(p, q int) error {
 	a, b := w.delivered[p], w.delivered[q]
 	for i := range min(len(a), len(b)) {
 		if !equalDeliveries(a[i], b[i]) {
-			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s", p, formatDelivery(a[i]), q, formatDelivery(b[i]))
+			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s",
+				p, formatDelivery(a[i]), q, formatDelivery(b[i]))
 		}
 	}
 	for i := len(b); i < len(a); i++ {
@@ -338,7 +350,8 @@ func (w *network) judgeIntegrity(p int) error {
 	seen := map[string]bool{}
 	for i, d := range w.delivered[p] {
 		if d.Round != w.delivered[p][0].Round+order.Round(i) {
-			return fmt.Errorf("integrity: server %d A-delivers round %d as its number %d", p, d.Round, i)
+			return fmt.Errorf("integrity: server %d A-delivers round %d as its number %d", p,
+				d.Round, i)
 		}
 		for _, m := range d.Messages {
 			if len(m.Payload) == 0 {
@@ -346,7 +359,8 @@ func (w *network) judgeIntegrity(p int) error {
 			}
 			text := string(m.Payload)
 			if seen[text] || !slices.Contains(w.broadcast[m.Origin], text) {
-				return fmt.Errorf("integrity: server %d A-delivers %q twice, or nobody A-broadcast it", p, text)
+				return fmt.Errorf("integrity: server %d A-delivers %q twice, or nobody "+
+					"A-broadcast it", p, text)
 			}
 			seen[text] = true
 		}
@@ -384,7 +398,8 @@ func (w *network) judgeSurvivor(p, longest int) error {
 		}
 	}
 	if fmt.Sprint(s.Members) != fmt.Sprint(alive) {
-		return fmt.Errorf("membership: server %d at rest has the members %v, alive are %v", p, s.Members, alive)
+		return fmt.Errorf("membership: server %d at rest has the members %v, alive are %v",
+			p, s.Members, alive)
 	}
 	if w.engines[p].plus && s.Reliable {
 		return fmt.Errorf("server %d is in a reliable round at rest", p)
@@ -394,7 +409,9 @@ func (w *network) judgeSurvivor(p, longest int) error {
 
 func equalDeliveries(a, b order.Delivery) bool {
 	return a.Epoch == b.Epoch && a.Round == b.Round && slices.Equal(a.Removed, b.Removed) &&
-		slices.EqualFunc(a.Messages, b.Messages, func(x, y order.Message) bool { return x.Origin == y.Origin && bytes.Equal(x.Payload, y.Payload) })
+		slices.EqualFunc(a.Messages, b.Messages, func(x, y order.Message) bool {
+			return x.Origin == y.Origin && bytes.Equal(x.Payload, y.Payload)
+		})
 }
 
 func payloads(d order.Delivery) int {
@@ -426,9 +443,11 @@ func formatFrame(frame []byte) string {
 	}
 	switch header.kind {
 	case kindUnreliable:
-		return fmt.Sprintf("BCAST m%d[%d,%d] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+		return fmt.Sprintf("BCAST m%d[%d,%d] %q", header.origin, header.epoch, header.round,
+			payloadOf(frame))
 	case kindReliable:
-		text := fmt.Sprintf("RBCAST m%d[[%d,%d]] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+		text := fmt.Sprintf("RBCAST m%d[[%d,%d]] %q", header.origin, header.epoch, header.round,
+			payloadOf(frame))
 		for i := range header.revocations {
 			r := revocationOf(frame, i)
 			text += fmt.Sprintf(" revokes %d (%d)", r.target, r.sequence)
@@ -437,9 +456,12 @@ func formatFrame(frame []byte) string {
 	case kindForward, kindBackward:
 		set := make(serverSet, (len(frame)-messageHeaderSize)/8)
 		copySet(set, frame)
-		return fmt.Sprintf("%s %d[[%d,%d]] %s %v", map[frameKind]string{kindForward: "FWD", kindBackward: "BWD"}[header.kind], header.origin, header.epoch, header.round,
-			map[votePhase]string{phaseDecided: "decided", phaseConfirmed: "confirms"}[header.phase], set.appendTo(nil))
+		return fmt.Sprintf("%s %d[[%d,%d]] %s %v", map[frameKind]string{kindForward: "FWD",
+			kindBackward: "BWD"}[header.kind], header.origin, header.epoch, header.round,
+			map[votePhase]string{phaseDecided: "decided", phaseConfirmed: "confirms"}[header.phase],
+			set.appendTo(nil))
 	default:
-		return fmt.Sprintf("FAIL %d by %d", header.target, header.owner) + when(header.sequence > 1, fmt.Sprintf(" (%d)", header.sequence))
+		return fmt.Sprintf("FAIL %d by %d", header.target, header.owner) + when(header.sequence > 1,
+			fmt.Sprintf(" (%d)", header.sequence))
 	}
 }

@@ -2,7 +2,8 @@
 
 package allconcur
 
-// seedsDefault and statesDefault are how much TestRandomSchedules and its like, and TestExhaustiveSearch, look at unless told otherwise.
+// seedsDefault is the number of schedules of TestRandomSchedules and similar tests. statesDefault
+// is the number of states of TestExhaustiveSearch. Flags change both.
 const (
 	seedsDefault  = 60
 	statesDefault = 20_000

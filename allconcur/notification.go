@@ -7,31 +7,35 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// notification is ⟨FAIL, p_j, p_k⟩: the owner p_k, a successor of the target p_j in G_R, says that the target failed.
+// notification is ⟨FAIL, p_j, p_k⟩: the owner p_k, a successor of the target p_j in G_R, says that
+// the target failed.
 type notification struct {
 	target order.ServerID
 	owner  order.ServerID
 }
 
-// sequence is where one edge of G_R is with its numbered notifications under ◇P. The last is valid while it is above revoked.
+// sequence is the state of one edge of G_R under ◇P, where notifications are numbered. The last
+// notification is valid if its number is above revoked.
 type sequence struct {
 	last    uint32
 	revoked uint32
 }
 
-// notifications is the set F_i of failure notifications [Poke19, Algorithm 6.1], those that are valid: target and owner are members.
+// notifications is the set F_i of valid failure notifications [Poke19, Algorithm 6.1]: target and
+// owner are members.
 type notifications struct {
 	reliable *digraph.Digraph
-	// arrived lists them in the order of arrival, which is the order of redelivery.
+	// arrived lists them in the order of arrival, which is also the order of redelivery.
 	arrived []notification
-	// owned has a bit for each edge of G_R: bit i of target's row tells that the target's successor i owns a notification of its failure.
+	// owned has a bit for each edge of G_R: bit i of target's row says that the target's successor
+	// i owns a notification of its failure.
 	owned []uint64
 	// rowWords is the length of a row in owned.
 	rowWords int
-	// targets are the servers that a notification targets, the suspected ones.
+	// targets are the servers that a notification targets: the suspected ones.
 	targets     serverSet
 	targetCount int
-	// sequences has an entry for each bit in owned under ◇P, made with the first notification.
+	// sequences has an entry for each bit in owned under ◇P. It is made on first use.
 	sequences []sequence
 	// ownersKept plants FaultRemovedOwnerKept.
 	ownersKept bool
@@ -40,10 +44,11 @@ type notifications struct {
 func newNotifications(reliable *digraph.Digraph) *notifications {
 	n := reliable.Order()
 	rowWords := max(1, words(reliable.Degree()))
-	return &notifications{reliable: reliable, owned: make([]uint64, n*rowWords), rowWords: rowWords, targets: newServerSet(n)}
+	return &notifications{reliable: reliable, owned: make([]uint64, n*rowWords), rowWords: rowWords,
+		targets: newServerSet(n)}
 }
 
-// sequence is the entry of the edge from the target to its successor of that index.
+// sequence returns the entry of the edge from the target to its successor at an index.
 func (f *notifications) sequence(target order.ServerID, index int) *sequence {
 	if f.sequences == nil {
 		f.sequences = make([]sequence, f.reliable.Order()*f.reliable.Degree())
@@ -51,7 +56,7 @@ func (f *notifications) sequence(target order.ServerID, index int) *sequence {
 	return &f.sequences[int(target)*f.reliable.Degree()+index]
 }
 
-// successorIndex is the place of owner among the target's successors in G_R, or -1 where it is none.
+// successorIndex returns the index of owner among the target's successors in G_R, or -1.
 func successorIndex(g *digraph.Digraph, target, owner order.ServerID) int {
 	for i, s := range g.Successors(int(target)) {
 		if s == int(owner) {
@@ -66,7 +71,7 @@ func (f *notifications) row(target order.ServerID) []uint64 {
 	return f.owned[start : start+f.rowWords]
 }
 
-// has reports whether the target's successor of that index owns a notification of its failure.
+// has reports whether the target's successor at an index owns a notification of its failure.
 func (f *notifications) has(target order.ServerID, index int) bool {
 	return f.row(target)[index/wordBits]>>(index%wordBits)&1 != 0
 }
@@ -80,14 +85,15 @@ func (f *notifications) mark(target order.ServerID, index int) {
 	}
 }
 
-// unmark makes all notifications uncounted; they stay listed.
+// unmark makes all notifications uncounted. They stay listed.
 func (f *notifications) unmark() {
 	clear(f.owned)
 	f.targets.clear()
 	f.targetCount = 0
 }
 
-// retain keeps the notifications whose target and owner are both members [Poke19, Algorithm 6.5, line 74] and that are not revoked.
+// retain keeps the notifications that are not revoked and whose target and owner are both members
+// [Poke19, Algorithm 6.5, line 74].
 func (f *notifications) retain(members serverSet) {
 	kept := f.arrived[:0]
 	for _, fn := range f.arrived {
@@ -119,10 +125,13 @@ func (f *notifications) clone() *notifications {
 	return &c
 }
 
-// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and takes no message from the suspect
-// from here on, as if the edge were cut (under ◇P: as if it were slow; notifications and votes are taken all the same). A perfect detector's suspicion comes after the
-// last frame of the server that failed. The error wraps ErrNotPredecessor where the server
-// is no predecessor in G_R; suspecting a server that is suspected or removed already changes nothing.
+// Suspect takes a suspicion of this server's own failure detector. The engine turns it into a
+// failure notification. From here on it takes no message from the suspected server, as if the edge
+// were cut. Under ◇P the messages are held, as if the edge were slow; notifications and votes are
+// still taken. A perfect detector's suspicion comes after the last frame of the server that failed.
+//
+// The error wraps ErrNotPredecessor if the server is no predecessor in G_R. Suspecting a server
+// that is already suspected or removed changes nothing.
 func (e *Engine) Suspect(server order.ServerID) error {
 	e.begin()
 	if e.halted != "" {
@@ -144,26 +153,30 @@ func (e *Engine) Suspect(server order.ServerID) error {
 	}
 	e.ignored.add(server)
 	if !e.failures.has(server, index) {
-		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self, 0))
+		e.handleFailure(server, e.self, index, e.self,
+			encodeFailure(e.config.Generation, server, e.self, 0))
 	}
 	return nil
 }
 
-// receiveFailure checks a notification that came over G_R.
+// receiveFailure checks a notification that arrived over G_R.
 func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame []byte) error {
 	target, owner := header.target, header.owner
 	if uint64(target) >= uint64(e.n) || uint64(owner) >= uint64(e.n) {
-		return fmt.Errorf("%w: a failure notification of server %d by server %d in a group of %d", order.ErrFrame, target, owner, e.n)
+		return fmt.Errorf("%w: a failure notification of server %d by server %d in a group of %d",
+			order.ErrFrame, target, owner, e.n)
 	}
 	index := successorIndex(e.config.Reliable, target, owner)
 	if index < 0 {
-		return fmt.Errorf("%w: a failure notification by server %d, which is no successor of its target %d", order.ErrFrame, owner, target)
+		return fmt.Errorf("%w: a failure notification by server %d, which is no successor of "+
+			"its target %d", order.ErrFrame, owner, target)
 	}
 	if e.perfect != (header.sequence == 0) {
-		return fmt.Errorf("%w: a failure notification with the sequence number %d", order.ErrFrame, header.sequence)
+		return fmt.Errorf("%w: a failure notification with the sequence number %d", order.ErrFrame,
+			header.sequence)
 	}
 	if !e.members.has(from) || !e.members.has(target) || !e.members.has(owner) {
-		return nil // invalid: it concerns a server that is removed [Poke19, section 6.2.1]
+		return nil // invalid: it concerns a removed server [Poke19, section 6.2.1]
 	}
 	if owner == e.self {
 		return nil // its own
@@ -173,8 +186,9 @@ func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame [
 		return nil
 	}
 	if e.ignored.has(from) {
-		// The paper takes notifications from a suspected predecessor [Poke19, section 5.2.1.2]. But a notification says "I sent on all that I
-		// had", and the messages before it were dropped: it would prove a message lost that the others have.
+		// The paper takes notifications from a suspected predecessor [Poke19, section 5.2.1.2]. But
+		// a notification says "I sent on everything that I had", and the messages before it were
+		// dropped. It would prove a message lost that the others have.
 		return nil
 	}
 	if e.failures.has(target, index) {
@@ -184,9 +198,11 @@ func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame [
 	return nil
 }
 
-// handleFailure handles a valid notification that is new [Poke19, Algorithm 6.4]. The relay comes first, so that whatever this server A-broadcasts or
-// relays because of the notification arrives behind it.
-func (e *Engine) handleFailure(target, owner order.ServerID, index int, from order.ServerID, frame []byte) {
+// handleFailure handles a new valid notification [Poke19, Algorithm 6.4]. It relays the
+// notification first, so that anything this server A-broadcasts or relays because of it arrives
+// after it.
+func (e *Engine) handleFailure(target, owner order.ServerID, index int, from order.ServerID,
+	frame []byte) {
 	e.send(e.overlay.forward.relays(owner, from), frame)
 	fn := notification{target: target, owner: owner}
 	e.failures.arrived = append(e.failures.arrived, fn)
@@ -202,19 +218,23 @@ func (e *Engine) handleFailure(target, owner order.ServerID, index int, from ord
 	if e.reliable {
 		e.tracking.update(fn, index)
 	} else {
-		e.failFromUnreliable() // and redelivers the notification, the only one, in the reliable round
+		// This also redelivers the notification, the only one, in the reliable round.
+		e.failFromUnreliable()
 	}
 	e.tryToComplete()
 }
 
-// haltIfHopeless stops this server where a notification shows that P was wrong, or more servers fail than the group tolerates.
+// haltIfHopeless halts this server if a notification shows that P was wrong, or that more servers
+// fail than the group tolerates.
 func (e *Engine) haltIfHopeless(fn notification) {
 	if fn.target == e.self {
-		// Under P nobody hears of its own failure. The others may go on without this server's messages, so it stops: the lie comes true.
+		// Under P no server receives a notification of its own failure. The others may go on
+		// without this server's messages, so it stops and thereby makes the notification true.
 		e.halt("server %d says that this server failed", fn.owner)
 		return
 	}
 	if suspected := e.failures.targetCount; suspected+e.removedCount > e.tolerated {
-		e.halt("%d servers removed and %d suspected, the group tolerates %d failures", e.removedCount, suspected, e.tolerated)
+		e.halt("%d servers removed and %d suspected, the group tolerates %d failures",
+			e.removedCount, suspected, e.tolerated)
 	}
 }

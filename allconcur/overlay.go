@@ -7,21 +7,23 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// overlay is the two digraphs from one server's point of view, for one membership: whom it sends what. It is immutable, so that the lists may be handed
-// out, and made anew when servers are removed [Poke19, Algorithm 6.5, lines 70-73].
+// overlay has the two digraphs from one server's point of view, for one membership: where it sends
+// its frames. It is immutable, so its lists may be handed out. It is built anew when servers are
+// removed [Poke19, Algorithm 6.5, lines 70-73].
 type overlay struct {
 	members []order.ServerID
 	// forward leads to the successors in G_R.
 	forward *fan
-	// votes lead where ⟨FWD, p⟩ and ⟨BWD, p⟩ go, nil where there are none.
+	// votes has the fans for ⟨FWD, p⟩ and ⟨BWD, p⟩, nil for none.
 	votes [2]*fan
-	// children[o] are the children in G_U, which is the binomial tree of source o over the members.
+	// children[o] are this server's children in G_U, which is the binomial tree of source o over
+	// the members.
 	children [][]order.ServerID
 }
 
-// fan is whom one server sends what it floods over a digraph.
+// fan lists the servers to which one server sends what it floods over a digraph.
 type fan struct {
-	// successors are the members among its successors.
+	// successors are the successors that are members.
 	successors []order.ServerID
 	// place is a successor's index in successors, plus 1; 0 for all others.
 	place []int32
@@ -29,7 +31,8 @@ type fan struct {
 	relayTo [][]order.ServerID
 }
 
-func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSet, unreliable bool, detector Detector) *overlay {
+func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSet, unreliable bool,
+	detector Detector) *overlay {
 	o := &overlay{members: members.appendTo(nil)}
 	o.forward = newFan(reliable.Order(), reliable.Successors(int(self)), members)
 	switch detector {
@@ -38,7 +41,8 @@ func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSe
 		slices.Sort(around)
 		o.votes[0] = newFan(reliable.Order(), slices.Compact(around), members)
 	case DetectorEventualPaper:
-		o.votes = [2]*fan{o.forward, newFan(reliable.Order(), reliable.Predecessors(int(self)), members)}
+		o.votes = [2]*fan{o.forward, newFan(reliable.Order(), reliable.Predecessors(int(self)),
+			members)}
 	}
 	if unreliable {
 		o.growTrees(reliable.Order(), self)
@@ -62,10 +66,10 @@ func newFan(n int, neighbours []int, members serverSet) *fan {
 	return f
 }
 
-// fanOf is where votes of a kind go.
+// fanOf returns the fan for votes of a kind.
 func (o *overlay) fanOf(kind frameKind) *fan { return o.votes[kind-kindForward] }
 
-// growTrees finds this server's children in every member's tree.
+// growTrees computes this server's children in every member's tree.
 func (o *overlay) growTrees(n int, self order.ServerID) {
 	o.children = make([][]order.ServerID, n)
 	at := 0
@@ -88,7 +92,8 @@ func (o *overlay) growTrees(n int, self order.ServerID) {
 	}
 }
 
-// relays lists whom to relay to: all successors but one that has it already, the origin or else the one it came from.
+// relays lists the servers to relay to: all successors except one that has the frame already, the
+// origin or else the server that it came from.
 func (f *fan) relays(origin, from order.ServerID) []order.ServerID {
 	if place := f.place[origin]; place != 0 {
 		return f.relayTo[place]

@@ -8,11 +8,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestSkipAfterDecided: a server that decided the set of a rerun leaves it no more by a skip: it would vote twice for one round. With the fault it does.
+// TestSkipAfterDecided: a server that decided the set of a rerun does not leave the rerun by a
+// skip, since it would vote twice for one round. With the fault it does.
 func TestSkipAfterDecided(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultSkipAfterDecided} {
-		e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], Fault: fault})
+		e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0],
+			Fault: fault})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +30,8 @@ func TestSkipAfterDecided(t *testing.T) {
 		for p := order.ServerID(1); p < 5; p++ {
 			take(p, encodeMessage(kindUnreliable, 0, 1, 1, p, nil))
 		}
-		// Round 1 is complete here. All that are left suspect servers 3 and 4, so that it is rerun without them.
+		// Round 1 is complete here. All remaining servers suspect servers 3 and 4, so the round is
+		// rerun without them.
 		for target := order.ServerID(3); target < 5; target++ {
 			for owner := order.ServerID(0); owner < 5; owner++ {
 				if owner == 0 {
@@ -48,7 +51,8 @@ func TestSkipAfterDecided(t *testing.T) {
 		if len(before) != 1 || !before[0].Reliable || !e.Status().Decided {
 			t.Fatalf("votes %+v in %+v, want one for the set of three", before, e.Status())
 		}
-		take(1, encodeMessage(kindReliable, 0, 2, 2, 3, nil)) // server 3 is ahead: it completed round 2
+		// Server 3 is ahead: it completed round 2.
+		take(1, encodeMessage(kindReliable, 0, 2, 2, 3, nil))
 		after := e.Votes()
 		twice := len(after) != 1 || !equalDeliveries(before[0].Delivery, after[0].Delivery)
 		if twice != (fault == FaultSkipAfterDecided) {
@@ -57,12 +61,15 @@ func TestSkipAfterDecided(t *testing.T) {
 	}
 }
 
-// TestRevocationOfOneNotification: server 1 revokes its first notification of server 0 and makes a second, which arrives at server 2, that suspects server 1 and holds its
-// messages, before server 2 A-delivers the revocation. The second stays valid. With the fault it does not, and server 2 goes its own way.
+// TestRevocationOfOneNotification: server 1 revokes its first notification of server 0 and makes a
+// second. Server 2 suspects server 1 and holds its messages. The second notification reaches server
+// 2 before server 2 A-delivers the revocation. It stays valid. With the fault it does not, and
+// server 2 diverges.
 func TestRevocationOfOneNotification(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultRevokeWrongSequence} {
-		e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0], Fault: fault})
+		e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Self: 2,
+			Reliable: overlays(t, 3)[0], Fault: fault})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,10 +82,13 @@ func TestRevocationOfOneNotification(t *testing.T) {
 			e.Receive(0, encodeFailure(0, 0, 1, 1)),
 			e.Broadcast(nil),
 			e.Receive(0, encodeMessage(kindReliable, 0, 2, 1, 0, nil)),
-			e.Receive(1, encodeMessage(kindReliable, 0, 2, 1, 1, nil, revocation{target: 0, sequence: 1})), // held
+			// This message is held.
+			e.Receive(1, encodeMessage(kindReliable, 0, 2, 1, 1, nil,
+				revocation{target: 0, sequence: 1})),
 			e.Receive(1, encodeVote(kindForward, phaseDecided, 0, 2, 1, 1, set)),
 			e.Receive(1, encodeFailure(0, 0, 1, 2)),
-			e.Receive(0, encodeMessage(kindReliable, 0, 2, 1, 1, nil, revocation{target: 0, sequence: 1})),
+			e.Receive(0, encodeMessage(kindReliable, 0, 2, 1, 1, nil,
+				revocation{target: 0, sequence: 1})),
 			e.Receive(0, encodeVote(kindForward, phaseDecided, 0, 2, 1, 0, set)),
 		}
 		for i, err := range steps {
@@ -95,20 +105,22 @@ func TestRevocationOfOneNotification(t *testing.T) {
 	}
 }
 
-// TestPrematureIsRelayed: a message of the next reliable round, which comes while this server is in
-// the present one, is sent on at once. With the fault it is not. No run of correct servers shows it
-// under ◇P: links are FIFO, and a server that completes a round has sent on all the messages,
-// notifications and votes by which it did, so that they come before its next message does, and the
-// receiver completes the round as well. A frame may still come early where a rule changes.
+// TestPrematureIsRelayed: a message of the next reliable round that arrives while this server is in
+// the present one is relayed at once. With the fault it is not. No run of correct servers shows
+// this under ◇P: links are FIFO, and a server that completes a round has relayed all the messages,
+// notifications and votes by which it did. They arrive before its next message does, so the
+// receiver completes the round as well. A frame may still come early if a rule changes.
 func TestPrematureIsRelayed(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultPrematureNotRelayed} {
-		e, err := New(Config{Engine: EngineAllConcur, Servers: 3, Reliable: overlays(t, 3)[0], Fault: fault})
+		e, err := New(Config{Engine: EngineAllConcur, Servers: 3, Reliable: overlays(t, 3)[0],
+			Fault: fault})
 		if err != nil {
 			t.Fatal(err)
 		}
 		status := e.Status()
-		premature := encodeMessage(kindReliable, 0, status.Epoch+1, status.Round+1, 1, []byte("early"))
+		premature := encodeMessage(kindReliable, 0, status.Epoch+1, status.Round+1,
+			1, []byte("early"))
 		must(t, e.Receive(1, premature))
 		relayed := false
 		for _, send := range e.Ready().Sends {
@@ -120,17 +132,19 @@ func TestPrematureIsRelayed(t *testing.T) {
 	}
 }
 
-// TestOutvotedSkipperHalts: server 4 alone completes round 2, and hears then that it is suspected.
-// Server 3 reruns round 1, hears of server 4's rerun of round 2, and skips. The three others suspect
-// both, but have server 3's message of the rerun: they are a majority for round 1 without server 4.
-// Server 3 voted for another value of round 1, and halts as soon as it hears that. With the fault it
-// goes on, until it hears of a round that the others A-deliver without its message.
+// TestOutvotedSkipperHalts: server 4 alone completes round 2, and then learns that it is suspected.
+// Server 3 reruns round 1, receives server 4's rerun of round 2, and skips. The three others
+// suspect both, but have server 3's message of the rerun. They are a majority for round 1 without
+// server 4. Server 3 voted for another value of round 1, and halts as soon as it learns of theirs.
+// With the fault it goes on, until it learns of a round that the others A-deliver without its
+// message.
 func TestOutvotedSkipperHalts(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultNone, FaultOutvotedSkipperGoesOn} {
-		c, err := newChaos(1, Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], Fault: fault})
+		c, err := newChaos(1, Config{Engine: EngineAllConcurPlus, Servers: 5,
+			Reliable: overlays(t, 5)[0], Fault: fault})
 		must(t, err)
-		// arrive has all frames arrive on the links that pass.
+		// arrive delivers all frames on the links that pass.
 		arrive := func(pass func(from, to int) bool) {
 			t.Helper()
 			for moved := true; moved; {

@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("allconcur.seeds", seedsDefault, "random schedules for each group in TestRandomSchedules")
+	seedsFlag = flag.Int("allconcur.seeds", seedsDefault,
+		"random schedules for each group in TestRandomSchedules")
 	firstSeed = flag.Uint64("allconcur.seed", 1, "the first seed in TestRandomSchedules")
 )
 
@@ -48,7 +49,7 @@ type schedule struct {
 	j         judgement
 }
 
-// run runs the schedule and judges it, with a trace where one is given.
+// run runs the schedule and judges it, with a trace if one is given.
 func (s schedule) run(trace *strings.Builder) error {
 	w, err := newNetwork(s.seed, s.config)
 	if err != nil {
@@ -67,20 +68,22 @@ func (s schedule) run(trace *strings.Builder) error {
 	return w.judge(s.j)
 }
 
-// check runs as many schedules, from that seed on, and tells how the first that fails went.
+// check runs a number of schedules, starting with that seed, and reports the first that fails, with
+// its trace.
 func (s schedule) check(t *testing.T, seeds int) {
 	t.Helper()
 	for range seeds {
 		if err := s.run(nil); err != nil {
 			trace := &strings.Builder{}
 			again := s.run(trace)
-			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err, again, tail(trace.String()))
+			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err,
+				again, tail(trace.String()))
 		}
 		s.seed++
 	}
 }
 
-// caught reports whether one of as many schedules is judged to fail.
+// caught reports whether one of a number of schedules fails.
 func (s schedule) caught(seeds int) bool {
 	for range seeds {
 		if s.run(nil) != nil {
@@ -103,12 +106,16 @@ func TestRandomSchedules(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16} {
 			for _, g := range overlays(t, n) {
 				for _, losesTail := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s/%d/%s/losesTail=%t", engine, n, g.Kind(), losesTail), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%d/%s/losesTail=%t", engine, n, g.Kind(),
+						losesTail), func(t *testing.T) {
 						t.Parallel()
-						// A crash that loses frames already handed over breaks the model's channels; what the crashed server
-						// A-delivered last is its own then.
+						// A crash that loses frames already handed over breaks the model's
+						// channels. Then what the crashed server A-delivered last may be known to
+						// it alone.
 						schedule{
-							seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g, Generation: 7, AssertPropositions: !losesTail}, losesTail: losesTail,
+							seed: *firstSeed, config: Config{Detector: DetectorPerfect,
+								Engine: engine, Servers: n, Reliable: g, Generation: 7,
+								AssertPropositions: !losesTail}, losesTail: losesTail,
 							j: judgement{uniform: !losesTail},
 						}.check(t, seedsFor(n))
 					})
@@ -118,10 +125,10 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-// seedsFor is how many schedules to run: fewer for larger groups.
+// seedsFor returns the number of schedules to run, fewer for larger groups.
 func seedsFor(n int) int { return max(1, seeds()*3/(3+max(0, n-6))) }
 
-// seeds and states are what the flags say, and less of it with -short.
+// seeds and states return the flags' values, or less with -short.
 func seeds() int {
 	if testing.Short() {
 		return *seedsFlag / 40
@@ -136,14 +143,15 @@ func states() int {
 	return *searchFlag
 }
 
-// skipIfShort leaves out tests that judge the judges: they say nothing of the engine.
+// skipIfShort skips tests that test the judges: they prove nothing about the engine.
 func skipIfShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it judges the test, not what is tested")
 	}
 }
 
-// TestPlantedBugsAreCaught proves that the judge of TestRandomSchedules can say no, for each fault that can be planted.
+// TestPlantedBugsAreCaught proves that the judge of TestRandomSchedules can fail, for each fault
+// that can be planted.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	both := []string{EngineAllConcur, EngineAllConcurPlus}
@@ -158,13 +166,17 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		for _, engine := range plant.engines {
 			for _, n := range []int{3, 5, 8} {
 				if n == 3 && engine == EngineAllConcurPlus && plant.fault != FaultEarlyDelivery {
-					continue // f is 1: only the server that failed is not there, so that nobody fails in a reliable round
+					// f is 1: only the failed server is missing, so no server fails in a reliable
+					// round.
+					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", plant.fault, engine, n), func(t *testing.T) {
 					t.Parallel()
 					list := overlays(t, n)
-					config := Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: list[len(list)-1], Fault: plant.fault}
-					if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(400) {
+					config := Config{Detector: DetectorPerfect, Engine: engine, Servers: n,
+						Reliable: list[len(list)-1], Fault: plant.fault}
+					if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(
+						400) {
 						t.Fatal("the planted bug goes unnoticed in 400 schedules")
 					}
 				})
@@ -173,10 +185,12 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// TestNonUniformDelivery shows what the option costs: survivors agree, but a crashed server may have A-delivered what they do not [Poke19, section 6.4.2].
+// TestNonUniformDelivery shows the cost of the option: survivors agree, but a crashed server may
+// have A-delivered what they do not [Poke19, section 6.4.2].
 func TestNonUniformDelivery(t *testing.T) {
 	t.Parallel()
-	config := Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], NonUniform: true}
+	config := Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 5,
+		Reliable: overlays(t, 5)[0], NonUniform: true}
 	const most = 1500
 	schedule{seed: 1, config: config}.check(t, min(most, seeds()*10))
 	skipIfShort(t)
@@ -185,8 +199,9 @@ func TestNonUniformDelivery(t *testing.T) {
 	}
 }
 
-// TestFalseSuspicions accuses servers that are fine, each by one of its successors, within what the group tolerates together with crashes. The accused
-// stops when it hears of it, so that all looks as if it had crashed, its last frames to that successor unsent: nothing may break.
+// TestFalseSuspicions accuses servers that work, each by one of its successors, within what the
+// group tolerates together with crashes. An accused server stops when it learns of it. It then
+// looks as if it had crashed with its last frames to that successor unsent, so nothing may break.
 func TestFalseSuspicions(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -195,7 +210,8 @@ func TestFalseSuspicions(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/%s", engine, n, g.Kind()), func(t *testing.T) {
 					t.Parallel()
 					schedule{
-						seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
+						seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine,
+							Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
 					}.check(t, seeds())
 				})
 			}

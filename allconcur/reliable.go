@@ -2,9 +2,11 @@ package allconcur
 
 import "github.com/ledgerd/ledgerd/order"
 
-// handleReliable handles ⟨RBCAST, m⟩ [Poke19, Algorithm 6.3, Table 6.1 #6, #7, #8; Algorithm 5.1, lines 12-18]. Propositions 6.2.5 and 6.2.6 say that m comes
-// from this state, from the next round of this epoch (a skip), or from the next round of the next epoch; where a frame contradicts them, P was wrong
-// or the sender is, and the frame is dropped. One more comes at the end of an eon, from the transitional round (eon.go).
+// handleReliable handles ⟨RBCAST, m⟩ [Poke19, Algorithm 6.3, Table 6.1 #6, #7, #8; Algorithm 5.1,
+// lines 12-18]. Propositions 6.2.5 and 6.2.6 say that m comes from this state, from the next round
+// of this epoch (a skip), or from the next round of the next epoch. If a frame contradicts them,
+// either P or the sender is wrong, and the frame is dropped. One further case occurs at the end of
+// an eon, from the transitional round (eon.go).
 func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame []byte) {
 	if header.epoch < e.epoch || header.epoch == e.epoch && header.round < e.round {
 		return // outdated
@@ -15,17 +17,22 @@ func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame [
 	if !e.reliable || header.round < e.round {
 		e.proposition(header.epoch == e.epoch, "6.2.5")
 		e.proposition(false, "6.2.6")
-		return // reliable and ahead of this server's unreliable round, which the notification before it would have ended
+		// It is reliable and ahead of this server's unreliable round. The notification before it
+		// would have ended that round.
+		return
 	}
 	premature := header.epoch == e.epoch+1 && header.round == e.round+1
-	skip := header.epoch == e.epoch && header.round == e.round+1 && e.newer.is(e.epoch-1, e.round, false)
-	if !premature && !skip && (header.epoch != e.epoch || header.round != e.round) || e.last != 0 && header.round > e.last {
+	skip := header.epoch == e.epoch && header.round == e.round+1 &&
+		e.newer.is(e.epoch-1, e.round, false)
+	if !premature && !skip && (header.epoch != e.epoch || header.round != e.round) || e.last != 0 &&
+		header.round > e.last {
 		e.proposition(header.epoch == e.epoch, "6.2.5")
 		e.proposition(false, "6.2.6")
 		return
 	}
 	if e.perfect && e.isLost(header.origin) {
-		e.halt("a message of server %d is here that the failure notifications had proven lost: a suspicion was false", header.origin)
+		e.halt("a message of server %d is here that the failure notifications had proven lost: "+
+			"a suspicion was false", header.origin)
 		return
 	}
 	switch {
@@ -39,7 +46,7 @@ func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame [
 		}
 		e.skip()
 	case e.decided || e.current.present.has(header.origin):
-		return // a decided set takes no more
+		return // a decided set takes no more messages
 	}
 	e.forwardReliable(from, header, frame)
 	e.current.add(header.origin, frame)
@@ -47,13 +54,15 @@ func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame [
 	e.tryToComplete()
 }
 
-// isLost reports whether this server stopped tracking a message that is not here: according to the notifications no server that works has it.
+// isLost reports whether this server stopped tracking a message that is not here: according to the
+// notifications, no working server has it.
 func (e *Engine) isLost(origin order.ServerID) bool {
 	return !e.tracking.awaited.has(origin) && !e.current.present.has(origin)
 }
 
-// postponeReliable keeps a premature message of [[epoch+1, round+1]]. It is sent further at once, since the failure notifications that come behind it are,
-// and its order among them matters; it is counted when this server gets there [Poke19, section 6.3.2.6].
+// postponeReliable keeps a premature message of [[epoch+1, round+1]]. It relays the message at
+// once: the failure notifications that come after it are relayed too, and their order matters. The
+// message is counted when this server gets to that state [Poke19, section 6.3.2.6].
 func (e *Engine) postponeReliable(from order.ServerID, header frameHeader, frame []byte) {
 	if !e.next.is(header.epoch, header.round, true) {
 		e.next.begin(header.epoch, header.round, true)
@@ -66,7 +75,7 @@ func (e *Engine) postponeReliable(from order.ServerID, header frameHeader, frame
 	}
 }
 
-// forwardReliable sends a message further over G_R.
+// forwardReliable relays a message over G_R.
 func (e *Engine) forwardReliable(from order.ServerID, header frameHeader, frame []byte) {
 	if e.config.Fault == FaultDroppedForward {
 		return
@@ -74,7 +83,8 @@ func (e *Engine) forwardReliable(from order.ServerID, header frameHeader, frame 
 	e.send(e.overlay.forward.relays(header.origin, from), frame)
 }
 
-// startReliable starts [[epoch, round]] with the messages that came before its time; the valid failure notifications are delivered again.
+// startReliable starts [[epoch, round]] with the messages that arrived early, and redelivers the
+// valid failure notifications.
 func (e *Engine) startReliable() {
 	e.reliable, e.decided, e.confirmed = true, false, false
 	e.skippers.clear()
@@ -90,17 +100,21 @@ func (e *Engine) startReliable() {
 	e.rerunOwn()
 }
 
-// completeReliable completes [[epoch, round]], on which enough servers agree, A-delivers it, removes the servers without a message and moves on: T_R▷ where no failure notification is valid
-// any more, T_RR else, and always in AllConcur [Poke19, Algorithm 6.5, lines 67-91; Algorithm 5.1, lines 5-11].
+// completeReliable completes [[epoch, round]], on which enough servers agree. It A-delivers the
+// round, removes the servers without a message, and moves on: by T_R▷ if no failure notification is
+// valid any more, else by T_RR; in AllConcur always by T_RR [Poke19, Algorithm 6.5, lines 67-91;
+// Algorithm 5.1, lines 5-11].
 func (e *Engine) completeReliable() {
 	assert(e.current.present.has(e.self), "a server's own message is never given up")
 	if e.perfect && e.current.count < e.majority {
-		e.halt("the messages of only %d servers are left in round %d, a majority is %d of %d", e.current.count, e.round, e.majority, e.n)
+		e.halt("the messages of only %d servers are left in round %d, a majority is %d of %d",
+			e.current.count, e.round, e.majority, e.n)
 		return
 	}
 	if e.older.filled {
-		assert(!e.perfect, "a round is A-delivered before the rerun of the next one is complete, which a majority takes part in")
-		e.deliver(e.older, nil) // who voted for the set of [[e+1,r+1]] voted for [e,r]
+		assert(!e.perfect, "a round is A-delivered before the rerun of the next one is "+
+			"complete, which a majority takes part in")
+		e.deliver(e.older, nil) // voters for the set of [[e+1,r+1]] voted for [e,r]
 		e.older.reset()
 	}
 	removed := e.removeAbsent()
@@ -122,7 +136,8 @@ func (e *Engine) completeReliable() {
 	e.startReliable()
 }
 
-// removeAbsent removes the servers whose messages of the completed reliable round do not exist, and lists them.
+// removeAbsent removes the servers whose messages of the completed reliable round do not exist, and
+// returns them.
 func (e *Engine) removeAbsent() []order.ServerID {
 	if e.current.count == len(e.overlay.members) {
 		return nil

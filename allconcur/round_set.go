@@ -2,17 +2,18 @@ package allconcur
 
 import "github.com/ledgerd/ledgerd/order"
 
-// roundSet is a set of messages that were A-broadcast in one state (the paper's M_i, M_i^prev and M_i^next): at most one a server. Sets are reused.
+// roundSet is a set of messages that were A-broadcast in one state (the paper's M_i, M_i^prev and
+// M_i^next), at most one for each server. Sets are reused.
 type roundSet struct {
 	epoch order.Epoch
 	round order.Round
-	// reliable tells the kind of the messages.
+	// reliable is the kind of the messages.
 	reliable bool
-	// filled tells that the set stands for a state; a set that does not is empty.
+	// filled says that the set stands for a state. Otherwise it is empty.
 	filled  bool
 	present serverSet
 	count   int
-	// frames holds the frame of each present server; a payload is what follows the header.
+	// frames holds the frame of each present server. A payload follows the frame's header.
 	frames [][]byte
 	// payloadCount counts the messages whose payload is not empty.
 	payloadCount int
@@ -22,7 +23,7 @@ func newRoundSet(n int) *roundSet {
 	return &roundSet{present: newServerSet(n), frames: make([][]byte, n)}
 }
 
-// begin makes the set stand for a state, without a message.
+// begin makes the set stand for a state, without messages.
 func (s *roundSet) begin(epoch order.Epoch, round order.Round, reliable bool) {
 	s.reset()
 	s.epoch, s.round, s.reliable, s.filled = epoch, round, reliable, true
@@ -41,7 +42,7 @@ func (s *roundSet) is(epoch order.Epoch, round order.Round, reliable bool) bool 
 	return s.filled && s.epoch == epoch && s.round == round && s.reliable == reliable
 }
 
-// add takes the frame of a message; the origin's message must be missing.
+// add adds the frame of a message. The set must not have a message of that origin.
 func (s *roundSet) add(origin order.ServerID, frame []byte) {
 	s.present.add(origin)
 	s.count++

@@ -14,23 +14,25 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-var searchFlag = flag.Int("allconcur.states", statesDefault, "the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth of that for larger searches")
+var searchFlag = flag.Int("allconcur.states", statesDefault,
+	"the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth "+
+		"of that for larger searches")
 
-// search explores every interleaving of a small group with at most one crash, at any step and in the middle of any send. States that were seen before are not
-// looked at again.
+// search explores every interleaving of a small group with at most one crash, at any step and in
+// the middle of any send. It does not explore a state twice.
 type search struct {
 	seen map[[16]byte]struct{}
-	// limit bounds the states looked at.
+	// limit bounds the number of states.
 	limit int
 	ends  int
-	// payloads is how many messages that are not empty each server A-broadcasts.
+	// payloads is how many non-empty messages each server A-broadcasts.
 	payloads int
-	// mistakes is how many false suspicions there may be; each may be taken back.
+	// mistakes is how many false suspicions there may be. Each may be withdrawn.
 	mistakes int
 	scratch  []byte
 }
 
-// explore looks at all that can follow. path is how the network got here.
+// explore explores everything that can follow. path is how the network got here.
 func (s *search) explore(w *network, crashes int, path []string) error {
 	key := s.key(w, crashes)
 	if _, again := s.seen[key]; again || len(s.seen) >= s.limit {
@@ -41,7 +43,9 @@ func (s *search) explore(w *network, crashes int, path []string) error {
 	if len(actions) == 0 {
 		s.ends++
 		if s.mistakes > 0 {
-			return nil // who halts, or waits for another generation, is no mistake; what is A-delivered was compared on the way
+			// A server that halts, or waits for another generation, is no error. Deliveries were
+			// compared on the way.
+			return nil
 		}
 		return w.judge(judgement{uniform: true})
 	}
@@ -59,7 +63,8 @@ func (s *search) explore(w *network, crashes int, path []string) error {
 	return nil
 }
 
-// step takes an action on a copy, with a crash after that many sends unless it is negative, and explores on. It tells how many frames the action sends.
+// step takes an action on a copy and explores on. If crashAfter is not negative, the server crashes
+// after that many sends. It returns how many frames the action sends.
 func (s *search) step(w *network, a action, crashAfter, crashes int, path []string) (int, error) {
 	actor := a.to
 	if a.kind == "flush" || a.kind == "submit" {
@@ -81,7 +86,7 @@ func (s *search) step(w *network, a action, crashAfter, crashes int, path []stri
 	for p := range c.n() {
 		if c.crashed[p] = c.crashed[p] || c.engines[p].halted != ""; c.crashed[p] {
 			for from := range c.n() {
-				c.channels[from*c.n()+p] = nil // nobody reads it
+				c.channels[from*c.n()+p] = nil // no server reads it
 			}
 		}
 		for q := range p {
@@ -94,17 +99,19 @@ func (s *search) step(w *network, a action, crashAfter, crashes int, path []stri
 	return c.sent - before, err
 }
 
-// compareBoth: what two servers A-delivered is equal as far as both got.
+// compareBoth compares the rounds that both of two servers A-delivered.
 func (w *network) compareBoth(p, q int) error {
 	for i := range min(len(w.delivered[p]), len(w.delivered[q])) {
 		if a, b := w.delivered[p][i], w.delivered[q][i]; !equalDeliveries(a, b) {
-			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s", p, formatDelivery(a), q, formatDelivery(b))
+			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s",
+				p, formatDelivery(a), q, formatDelivery(b))
 		}
 	}
 	return nil
 }
 
-// actions lists the enabled steps. A server A-broadcasts its payloads whenever it can, and then empty messages when they are due.
+// actions lists the enabled steps. A server A-broadcasts its payloads whenever it can, and then
+// empty messages when they are due.
 func (s *search) actions(w *network) []action {
 	all := w.actions(false)
 	for p, engine := range w.engines {
@@ -130,7 +137,7 @@ func (s *search) actions(w *network) []action {
 	return all
 }
 
-// key is a fingerprint of all that matters from here on.
+// key returns a fingerprint of everything that matters from here on.
 func (s *search) key(w *network, crashes int) [16]byte {
 	b := append(s.scratch[:0], byte(crashes), byte(w.lies))
 	for p, engine := range w.engines {
@@ -167,7 +174,8 @@ func (w *network) clone() *network {
 	for i, channel := range w.channels {
 		c.channels[i] = slices.Clip(channel)
 	}
-	c.crashed, c.crashAfter, c.suspected = slices.Clone(w.crashed), slices.Clone(w.crashAfter), slices.Clone(w.suspected)
+	c.crashed, c.crashAfter, c.suspected = slices.Clone(w.crashed), slices.Clone(w.crashAfter),
+		slices.Clone(w.suspected)
 	return &c
 }
 
@@ -177,13 +185,14 @@ func runSearch(t testing.TB, config Config, payloads, mistakes, limit int) (*sea
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.rng = rand.New(rand.NewPCG(0, 0)) // not used: the search takes every way
+	w.rng = rand.New(rand.NewPCG(0, 0)) // not used: the search takes every branch
 	w.lies = mistakes
-	s := &search{seen: map[[16]byte]struct{}{}, limit: limit, payloads: payloads, mistakes: mistakes}
+	s := &search{seen: map[[16]byte]struct{}{}, limit: limit, payloads: payloads,
+		mistakes: mistakes}
 	return s, s.explore(w, min(1, w.engines[0].tolerated), nil)
 }
 
-// TestExhaustiveSearch explores groups of two to four servers, in full where the limit allows.
+// TestExhaustiveSearch explores groups of two to four servers, in full if the limit allows.
 func TestExhaustiveSearch(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -195,18 +204,22 @@ func TestExhaustiveSearch(t *testing.T) {
 					if n == 4 || engine == EngineAllConcur && payloads == 2 {
 						limit /= 10
 					}
-					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0], AssertPropositions: true}, payloads, 0, limit)
+					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine,
+						Servers: n, Reliable: overlays(t, n)[0], AssertPropositions: true},
+						payloads, 0, limit)
 					if err != nil {
 						t.Fatal(err)
 					}
-					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends, len(s.seen) < s.limit)
+					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends,
+						len(s.seen) < s.limit)
 				})
 			}
 		}
 	}
 }
 
-// TestSearchCatches proves that the search can say no: it finds each planted bug, and what is not uniform about non-uniform delivery, with three servers.
+// TestSearchCatches proves that the search can fail. With three servers it finds each planted bug,
+// and where non-uniform delivery is not uniform.
 func TestSearchCatches(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
@@ -215,7 +228,9 @@ func TestSearchCatches(t *testing.T) {
 		"pruned too soon": {Engine: EngineAllConcur, Fault: FaultPrunedTooSoon},
 		"early delivery":  {Engine: EngineAllConcurPlus, Fault: FaultEarlyDelivery},
 		"not uniform":     {Engine: EngineAllConcurPlus, NonUniform: true},
-		"no vote":         {Engine: EngineAllConcur, Fault: FaultNoForwardBackward, Detector: DetectorEventual, Shard: 3}, // TestStormsCatch has the others
+		// TestStormsCatch has the others.
+		"no vote": {Engine: EngineAllConcur, Fault: FaultNoForwardBackward,
+			Detector: DetectorEventual, Shard: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,22 +250,23 @@ func TestSearchCatches(t *testing.T) {
 	}
 }
 
-// TestDeliverBeforeSend has turns A-deliver before they send, and servers crash in between. Under P
-// the others A-deliver something else. Under ◇P they never do, in as many states: an A-delivery takes
-// the votes of a majority, which those gave who voted before anybody counted their votes, and a
-// server that is not heard counts as one that voted. Only its own vote does a server that crashes
-// take with it.
+// TestDeliverBeforeSend makes turns A-deliver before they send, and servers crash in between. Under
+// P the others A-deliver something else. Under ◇P they never do, in as many states. An A-delivery
+// takes the votes of a majority. The voters gave their votes before any server counted them, and a
+// server that is not heard counts as one that voted. A server that crashes loses only its own vote.
 func TestDeliverBeforeSend(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		engine   string
 		detector Detector
 	}{
-		{EngineAllConcur, DetectorPerfect}, {EngineAllConcur, DetectorEventual}, {EngineAllConcurPlus, DetectorEventual},
+		{EngineAllConcur, DetectorPerfect}, {EngineAllConcur, DetectorEventual},
+		{EngineAllConcurPlus, DetectorEventual},
 	} {
 		t.Run(fmt.Sprintf("%s/%s", c.engine, c.detector), func(t *testing.T) {
 			t.Parallel()
-			w, err := newNetwork(1, Config{Detector: c.detector, Engine: c.engine, Servers: 3, Reliable: overlays(t, 3)[0]})
+			w, err := newNetwork(1, Config{Detector: c.detector, Engine: c.engine, Servers: 3,
+				Reliable: overlays(t, 3)[0]})
 			must(t, err)
 			w.deliversFirst = true
 			s := &search{seen: map[[16]byte]struct{}{}, limit: 5_000, payloads: 1}
@@ -265,8 +281,9 @@ func TestDeliverBeforeSend(t *testing.T) {
 	}
 }
 
-// TestSearchWithSuspicions explores groups of two and three under ◇P, with false suspicions that may be taken back and a crash, as far as the limit allows: no two servers A-deliver
-// different rounds.
+// TestSearchWithSuspicions explores groups of two and three under ◇P, with a crash and false
+// suspicions that may be withdrawn, as far as the limit allows. No two servers A-deliver different
+// rounds.
 func TestSearchWithSuspicions(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -274,11 +291,13 @@ func TestSearchWithSuspicions(t *testing.T) {
 			for mistakes := 1; mistakes <= 4-n; mistakes++ {
 				t.Run(fmt.Sprintf("%s/%d/%d", engine, n, mistakes), func(t *testing.T) {
 					t.Parallel()
-					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, 1, mistakes, states()/4)
+					s, err := runSearch(t, Config{Engine: engine, Servers: n,
+						Reliable: overlays(t, n)[0]}, 1, mistakes, states()/4)
 					if err != nil {
 						t.Fatal(err)
 					}
-					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends, len(s.seen) < s.limit)
+					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends,
+						len(s.seen) < s.limit)
 				})
 			}
 		}

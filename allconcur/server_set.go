@@ -13,7 +13,7 @@ type serverSet []uint64
 
 func newServerSet(n int) serverSet { return make(serverSet, words(n)) }
 
-// words is how many words hold n bits.
+// words returns the number of words that hold n bits.
 func words(n int) int { return (n + wordBits - 1) / wordBits }
 
 func (s serverSet) has(p order.ServerID) bool { return s[p/wordBits]>>(p%wordBits)&1 != 0 }
@@ -44,7 +44,7 @@ func (s serverSet) equal(other serverSet) bool {
 	return true
 }
 
-// within reports whether every server of s is in other, too.
+// within reports whether every server of s is also in other.
 func (s serverSet) within(other serverSet) bool {
 	for i, word := range s {
 		if word&^other[i] != 0 {
@@ -54,7 +54,7 @@ func (s serverSet) within(other serverSet) bool {
 	return true
 }
 
-// next is the first server of s from p on, in ascending order; false where there is none.
+// next returns the first server of s from p on, in ascending order; false if there is none.
 func (s serverSet) next(p order.ServerID) (order.ServerID, bool) {
 	i := int(p / wordBits)
 	if i >= len(s) {

@@ -7,8 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestMinorityOfTheShardHalts: a group that is part of a shard goes on only with a majority of the shard, whatever the detector. The others of the shard may
-// form a group of their own from a majority; two groups that both went on would fork.
+// TestMinorityOfTheShardHalts: a group that is part of a shard goes on only with a majority of the
+// shard, whatever the detector. The others of the shard may form their own group from a majority.
+// If both groups went on, they would fork.
 func TestMinorityOfTheShardHalts(t *testing.T) {
 	t.Parallel()
 	g, err := digraph.Complete(3)
@@ -18,7 +19,8 @@ func TestMinorityOfTheShardHalts(t *testing.T) {
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		engines := make([]*Engine, 3)
 		for i := range engines {
-			if engines[i], err = New(Config{Engine: engine, Self: order.ServerID(i), Servers: 3, Reliable: g, Detector: DetectorPerfect, Shard: 5}); err != nil {
+			if engines[i], err = New(Config{Engine: engine, Self: order.ServerID(i), Servers: 3,
+				Reliable: g, Detector: DetectorPerfect, Shard: 5}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -35,12 +37,14 @@ func TestMinorityOfTheShardHalts(t *testing.T) {
 			for i := range 2 {
 				ready := engines[i].Ready()
 				if len(ready.Deliveries) > 0 {
-					t.Errorf("%s: server %d A-delivers round %d with 2 of 5 servers", engine, i, ready.Deliveries[0].Round)
+					t.Errorf("%s: server %d A-delivers round %d with 2 of 5 servers", engine,
+						i, ready.Deliveries[0].Round)
 				}
 				for _, send := range ready.Sends {
 					for _, to := range send.To {
 						if to < 2 {
-							_ = engines[to].Receive(order.ServerID(i), send.Frame) // a halted server refuses it
+							// A halted server refuses it.
+							_ = engines[to].Receive(order.ServerID(i), send.Frame)
 						}
 					}
 				}

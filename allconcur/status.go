@@ -6,13 +6,14 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Tolerated is f, how many servers of the initial group may fail.
+// Tolerated returns f, the number of servers of the initial group that may fail.
 func (e *Engine) Tolerated() int { return e.tolerated }
 
 // Status describes the engine; it allocates.
 func (e *Engine) Status() order.Status {
 	s := order.Status{
-		Epoch: e.epoch, Round: e.round, Reliable: e.reliable, Decided: e.decided, Ended: e.ended, Halted: e.halted,
+		Epoch: e.epoch, Round: e.round, Reliable: e.reliable, Decided: e.decided, Ended: e.ended,
+		Halted:  e.halted,
 		Members: e.members.appendTo(nil), Suspected: e.failures.targets.appendTo(nil),
 	}
 	for _, p := range e.overlay.members {
@@ -29,7 +30,8 @@ func (e *Engine) Status() order.Status {
 	return s
 }
 
-// awaits reports whether the current round waits for a member: for its message, or, where the set is decided, for its vote.
+// awaits reports whether the current round waits for a member: for its message or, once the set is
+// decided, for its vote.
 func (e *Engine) awaits(p order.ServerID) bool {
 	switch {
 	case e.ended:
@@ -43,12 +45,14 @@ func (e *Engine) awaits(p order.ServerID) bool {
 	}
 }
 
-// Clone copies the engine. Frames and payloads, which never change, are shared; what Ready returned last is not part of the copy.
+// Clone copies the engine. The copy shares frames and payloads, which never change. It does not
+// include what Ready returned last.
 func (e *Engine) Clone() *Engine {
 	e.begin()
 	c := *e
 	c.members, c.ignored, c.skippers = e.members.clone(), e.ignored.clone(), e.skippers.clone()
-	c.current, c.next, c.newer, c.older = e.current.clone(), e.next.clone(), e.newer.clone(), e.older.clone()
+	c.current, c.next, c.newer, c.older = e.current.clone(), e.next.clone(), e.newer.clone(),
+		e.older.clone()
 	c.failures = e.failures.clone()
 	c.tracking = e.tracking.clone(c.failures, c.members)
 	c.links = append([]link(nil), e.links...)
@@ -59,7 +63,8 @@ func (e *Engine) Clone() *Engine {
 	for i, b := range e.ballots {
 		c.ballots[i] = b.clone()
 	}
-	c.out = output{sends: append([]order.Send(nil), e.out.sends...), deliveries: make([]order.Delivery, len(e.out.deliveries))}
+	c.out = output{sends: append([]order.Send(nil), e.out.sends...),
+		deliveries: make([]order.Delivery, len(e.out.deliveries))}
 	for i, d := range e.out.deliveries {
 		d.Messages = append([]order.Message(nil), d.Messages...)
 		c.out.deliveries[i] = d
@@ -67,10 +72,12 @@ func (e *Engine) Clone() *Engine {
 	return &c
 }
 
-// AppendState appends the engine's state in a canonical form: two engines of equal configuration that append the same bytes behave the same from here on. A
-// search compares or hashes them. What Ready has yet to return is not part of it: take it first.
+// AppendState appends the engine's state in a canonical form. Two engines of equal configuration
+// that append the same bytes behave the same from here on. A search compares or hashes them. The
+// form does not include what Ready has yet to return: take that first.
 func (e *Engine) AppendState(state []byte) []byte {
-	state = appendNumber(state, uint64(e.epoch), uint64(e.round), uint64(e.delivered), uint64(len(e.failures.arrived)), uint64(len(e.halted)))
+	state = appendNumber(state, uint64(e.epoch), uint64(e.round), uint64(e.delivered),
+		uint64(len(e.failures.arrived)), uint64(len(e.halted)))
 	state = append(state, e.halted...)
 	state = appendFlag(state, e.reliable)
 	state = appendNumber(state, e.members...)
@@ -78,7 +85,8 @@ func (e *Engine) AppendState(state []byte) []byte {
 	state = appendNumber(state, e.skippers...)
 	state = appendNumber(state, e.failures.owned...)
 	if e.reliable {
-		state = appendNumber(state, e.tracking.awaited...) // the digraphs follow from it and the notifications
+		// The digraphs follow from awaited and the notifications.
+		state = appendNumber(state, e.tracking.awaited...)
 	}
 	for _, set := range []*roundSet{e.current, e.next, e.newer, e.older} {
 		state = set.appendState(state)
@@ -97,7 +105,7 @@ func (e *Engine) AppendState(state []byte) []byte {
 	return state
 }
 
-// appendSuspicions appends what ◇P has to remember.
+// appendSuspicions appends the state that ◇P needs.
 func (e *Engine) appendSuspicions(state []byte) []byte {
 	known := false
 	for _, s := range e.failures.sequences {
@@ -106,11 +114,13 @@ func (e *Engine) appendSuspicions(state []byte) []byte {
 	state = appendFlag(state, known)
 	if known {
 		for _, s := range e.failures.sequences {
-			state = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(state, s.last), s.revoked)
+			state = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(state,
+				s.last), s.revoked)
 		}
 	}
 	for _, l := range e.links {
-		state = appendFlag(appendFlag(appendFlag(appendFlag(state, l.suspected), l.revoking), l.again), l.cut)
+		state = appendFlag(appendFlag(appendFlag(appendFlag(state, l.suspected), l.revoking),
+			l.again), l.cut)
 		state = appendNumber(state, uint64(l.sequence), uint64(len(l.held)))
 		for _, frame := range l.held {
 			state = append(appendNumber(state, uint64(len(frame))), frame...)

@@ -12,22 +12,29 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestStories runs the protocol traces in testdata/stories (under P) and testdata/eventual (under ◇P), which read as stories. After a change that is meant, rewrite them with -rewrite and read the difference.
+// TestStories runs the protocol traces in testdata/stories (under P) and testdata/eventual (under
+// ◇P), which read as stories. After an intended change, rewrite them with -rewrite and read the
+// difference.
 //
-//	group engine=allconcur+ servers=3 [degree=3] [nonuniform] [detector=perfect|eventual|eventual-paper]   a new group, over the complete digraph or GS(n,d)
-//	broadcast server=0 [payload=x]                              A-broadcast
-//	deliver from=0 to=1 [frames=2]                              hand over the next frames of a channel, all without a number
-//	flow [only=deliveries|nothing] [to=1] [within=(0,1)]                    hand over all frames, and what follows from them, channel by channel
-//	settle [only=deliveries]                                    flow, with A-broadcasts of empty messages wherever they are due
-//	crash server=0 [after=2]                                    at once, or when that many more frames got out
-//	suspect server=1 of=0                                       server 1's failure detector suspects server 0
-//	trust server=1 of=0                                         and no longer
-//	cut side=(0,1)                                               what is under way between the two sides is lost for good
-//	inject from=0 to=1 kind=bcast|rbcast|fwd|fail ...             a frame that nobody sent
-//	status [server=0]                                           every server's state, or one's
+//	group engine=allconcur+ servers=3 [degree=3] [nonuniform]
+//	      [detector=perfect|eventual|eventual-paper]
+//	                               a new group, over the complete digraph or GS(n,d)
+//	broadcast server=0 [payload=x] A-broadcast
+//	deliver from=0 to=1 [frames=2] deliver the next frames of a channel, all without a number
+//	flow [only=deliveries|nothing] [to=1] [within=(0,1)]
+//	                               deliver all frames and what follows, channel by channel
+//	settle [only=deliveries]       flow, with A-broadcasts of empty messages when due
+//	crash server=0 [after=2]       at once, or after it sent that many more frames
+//	suspect server=1 of=0          server 1's failure detector suspects server 0
+//	trust server=1 of=0            and no longer
+//	cut side=(0,1)                 lose what is under way between the two sides for good
+//	inject from=0 to=1 kind=bcast|rbcast|fwd|fail ...
+//	                               a frame that no server sent
+//	status [server=0]              every server's state, or one's
 func TestStories(t *testing.T) {
 	t.Parallel()
-	for folder, detector := range map[string]Detector{"testdata/stories": DetectorPerfect, "testdata/eventual": DetectorEventual} {
+	for folder, detector := range map[string]Detector{"testdata/stories": DetectorPerfect,
+		"testdata/eventual": DetectorEventual} {
 		datadriven.Walk(t, folder, func(t *testing.T, path string) {
 			s := &story{t: t, detector: detector.String()}
 			datadriven.RunTest(t, path, s.command)
@@ -47,7 +54,7 @@ func detectorNamed(name string) Detector {
 type story struct {
 	t *testing.T
 	w *network
-	// detector is the one of groups that name none.
+	// detector is the detector of groups that name none.
 	detector string
 }
 
@@ -74,7 +81,9 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *story) group(d *datadriven.TestData) string {
-	config := Config{Detector: detectorNamed(argument(d, "detector", s.detector)), Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3), NonUniform: d.HasArg("nonuniform"), Generation: 1}
+	config := Config{Detector: detectorNamed(argument(d, "detector", s.detector)),
+		Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3),
+		NonUniform: d.HasArg("nonuniform"), Generation: 1}
 	var err error
 	if degree := s.number(d, "degree", 0); degree > 0 {
 		config.Reliable, err = digraph.GS(config.Servers, degree)
@@ -145,14 +154,16 @@ func (s *story) deliver(from, to, frames int) error {
 	return nil
 }
 
-// flow hands over frames channel by channel, all that a channel holds at a time, until none is under way (to one server, among some, or at all).
+// flow delivers frames channel by channel, all that a channel holds at a time, until none is under
+// way (to one server, among some, or at all).
 func (s *story) flow(only int, within []string) error {
 	n := s.w.n()
 	for again := true; again; {
 		again = false
 		for c := range s.w.channels {
 			frames := len(s.w.channels[c])
-			if frames == 0 || only >= 0 && c%n != only || outside(within, c/n) || outside(within, c%n) {
+			if frames == 0 || only >= 0 && c%n != only || outside(within, c/n) ||
+				outside(within, c%n) {
 				continue
 			}
 			again = true
@@ -164,7 +175,7 @@ func (s *story) flow(only int, within []string) error {
 	return nil
 }
 
-// outside reports whether a list leaves a server out; nil is of all.
+// outside reports whether a list leaves out a server; nil contains all.
 func outside(within []string, server int) bool {
 	return within != nil && !slices.Contains(within, strconv.Itoa(server))
 }
@@ -176,7 +187,8 @@ func (s *story) settle() error {
 		}
 		rest := true
 		for p, engine := range s.w.engines {
-			if !s.w.crashed[p] && engine.CanBroadcast() && (engine.Solicited() || engine.Undelivered()) {
+			if !s.w.crashed[p] && engine.CanBroadcast() &&
+				(engine.Solicited() || engine.Undelivered()) {
 				rest = false
 				if err := engine.Broadcast(nil); err != nil {
 					return err
@@ -195,7 +207,8 @@ func (s *story) inject(d *datadriven.TestData) error {
 	from, to := s.number(d, "from", 0), s.number(d, "to", 0)
 	generation := uint64(s.number(d, "generation", 1))
 	epoch, round := order.Epoch(s.number(d, "epoch", 1)), order.Round(s.number(d, "round", 1))
-	origin, payload := order.ServerID(s.number(d, "origin", from)), []byte(argument(d, "payload", ""))
+	origin, payload := order.ServerID(s.number(d, "origin", from)),
+		[]byte(argument(d, "payload", ""))
 	var frame []byte
 	switch argument(d, "kind", "") {
 	case "bcast":
@@ -213,7 +226,8 @@ func (s *story) inject(d *datadriven.TestData) error {
 		}
 		frame = encodeVote(kindForward, phaseDecided, generation, epoch, round, origin, set)
 	case "fail":
-		frame = encodeFailure(generation, order.ServerID(s.number(d, "target", 0)), order.ServerID(s.number(d, "owner", 0)), uint32(s.number(d, "sequence", 0)))
+		frame = encodeFailure(generation, order.ServerID(s.number(d, "target", 0)),
+			order.ServerID(s.number(d, "owner", 0)), uint32(s.number(d, "sequence", 0)))
 	default:
 		frame = []byte(argument(d, "bytes", ""))
 	}
@@ -234,8 +248,12 @@ func (s *story) status(only int) {
 		if st.Reliable {
 			state = "[" + state + "]"
 		}
-		s.w.note("%d %s members %v%s%s%s%s%s%s%s", p, state, st.Members, list(" suspected", st.Suspected), list(" awaits", st.Awaited),
-			when(st.Undelivered > 0, " undelivered "+strconv.Itoa(st.Undelivered)), when(engine.Solicited(), " solicited"), when(st.Decided, " decided"), when(engine.OutsideMajority(), " outside of a majority"), when(st.Halted != "", " halted: "+st.Halted))
+		s.w.note("%d %s members %v%s%s%s%s%s%s%s", p, state, st.Members,
+			list(" suspected", st.Suspected), list(" awaits", st.Awaited),
+			when(st.Undelivered > 0, " undelivered "+strconv.Itoa(st.Undelivered)),
+			when(engine.Solicited(), " solicited"), when(st.Decided, " decided"),
+			when(engine.OutsideMajority(), " outside of a majority"),
+			when(st.Halted != "", " halted: "+st.Halted))
 	}
 }
 
@@ -253,7 +271,8 @@ func when(condition bool, text string) string {
 func onlyDeliveries(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, "A-delivers") || strings.Contains(line, "crashes") || strings.Contains(line, "halted") {
+		if strings.Contains(line, "A-delivers") || strings.Contains(line, "crashes") ||
+			strings.Contains(line, "halted") {
 			b.WriteString(line)
 		}
 	}
@@ -269,7 +288,7 @@ func argument(d *datadriven.TestData, key, otherwise string) string {
 	return otherwise
 }
 
-// listArgument is the values of key=(1,2).
+// listArgument returns the values of key=(1,2).
 func listArgument(d *datadriven.TestData, key string) []string {
 	for _, a := range d.CmdArgs {
 		if a.Key == key {

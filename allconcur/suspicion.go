@@ -7,46 +7,51 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Suspicions under ◇P [Poke19, section 6.3.3.1]. A notification has a sequence number. The messages of the suspected predecessor are held, as if its link were slow. Once the
-// detector trusts it again, a revocation with that number rides on this server's next reliable message; when that is A-delivered, the notification is invalid everywhere
-// and for good, the held messages are taken, and without a valid notification the group goes back to unreliable rounds.
+// Suspicions under ◇P [Poke19, section 6.3.3.1]. A notification has a sequence number. The messages
+// of the suspected predecessor are held, as if its link were slow. Once the detector trusts it
+// again, this server's next reliable message carries a revocation with that number. When that
+// message is A-delivered, the notification is invalid everywhere and for good, and the held
+// messages are taken. Without a valid notification the group goes back to unreliable rounds.
 
 // link is the edge from one predecessor in G_R.
 type link struct {
 	// sequence is that of the last notification.
 	sequence uint32
-	// suspected tells that the last notification has yet to be revoked, revoking that a revocation is under way, again that the detector has changed its mind since.
+	// suspected says that the last notification is not revoked yet, revoking that a revocation is
+	// under way, and again that the detector suspects the predecessor again since.
 	suspected bool
 	revoking  bool
 	again     bool
-	// cut tells that a held message was dropped: the predecessor is not trusted again in this run.
+	// cut says that a held message was dropped: the predecessor is not trusted again in this run.
 	cut  bool
 	held [][]byte
 }
 
-// heldMessage is a message that is to be taken now.
+// heldMessage is a message to be taken now.
 type heldMessage struct {
 	from  order.ServerID
 	frame []byte
 }
 
-// suspicions is the part of the engine that ◇P needs and P does not.
+// suspicions is the part of the engine that only ◇P needs.
 type suspicions struct {
 	// links has an entry for each predecessor in G_R; none under P.
 	links []link
-	// revoking counts the links that are.
+	// revoking counts the links with a revocation under way.
 	revoking int
 	// held counts the messages held on all links.
 	held int
-	// released are messages to be taken, and anew predecessors to be suspected again, before the call returns.
+	// released are messages to be taken, and anew predecessors to be suspected again, before the
+	// call returns.
 	released []heldMessage
 	anew     []order.ServerID
 }
 
-// heldMax bounds the messages held on a link: those of all servers in the states that a server may yet get to.
+// heldMax bounds the messages held on a link: those of all servers in the states that a server may
+// still get to.
 func heldMax(n int) int { return 4 * n }
 
-// linkFrom is the edge from a server, nil where it is no predecessor in G_R.
+// linkFrom returns the edge from a server, nil if it is no predecessor in G_R.
 func (e *Engine) linkFrom(server order.ServerID) *link {
 	if e.perfect {
 		return nil
@@ -59,7 +64,8 @@ func (e *Engine) linkFrom(server order.ServerID) *link {
 	return nil
 }
 
-// suspect takes a suspicion of a member whose successor of that index this server is.
+// suspect takes a suspicion of a member. Index is this server's index among the member's
+// successors.
 func (e *Engine) suspect(server order.ServerID, index int) {
 	l := e.linkFrom(server)
 	switch {
@@ -68,10 +74,11 @@ func (e *Engine) suspect(server order.ServerID, index int) {
 		l.sequence++
 		e.ignored.add(server)
 		e.failures.sequence(server, index).last = l.sequence
-		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self, l.sequence))
+		e.handleFailure(server, e.self, index, e.self,
+			encodeFailure(e.config.Generation, server, e.self, l.sequence))
 	case !l.revoking:
 	case e.ownRevokes(server):
-		l.again = true // it cannot be called back
+		l.again = true // it cannot be recalled
 	case e.config.Fault == FaultRevocationNotRecalled:
 	default:
 		l.revoking = false
@@ -79,8 +86,9 @@ func (e *Engine) suspect(server order.ServerID, index int) {
 	}
 }
 
-// Trust takes word that this server's own failure detector no longer suspects a server: under ◇P its notification will be revoked. With a perfect detector that
-// does not happen, and it changes nothing. The error wraps ErrNotPredecessor where the server is no predecessor in G_R.
+// Trust says that this server's own failure detector no longer suspects a server. Under ◇P its
+// notification will be revoked. With a perfect detector that does not happen, and Trust changes
+// nothing. The error wraps ErrNotPredecessor if the server is no predecessor in G_R.
 func (e *Engine) Trust(server order.ServerID) error {
 	e.begin()
 	switch {
@@ -100,13 +108,14 @@ func (e *Engine) Trust(server order.ServerID) error {
 			l.revoking = true
 			e.revoking++
 		}
-		e.tryToComplete() // what is held may help
+		e.tryToComplete() // held messages may help
 		e.settle()
 	}
 	return nil
 }
 
-// ownRevokes reports whether this server's message of the current state revokes its notification of that server.
+// ownRevokes reports whether this server's message of the current state revokes its notification of
+// a server.
 func (e *Engine) ownRevokes(server order.ServerID) bool {
 	if !e.current.present.has(e.self) {
 		return false
@@ -120,10 +129,12 @@ func (e *Engine) ownRevokes(server order.ServerID) bool {
 	return false
 }
 
-// pendingRevocations lists what this server's next message revokes, by ascending target. A revocation is listed again where the last one's message was not A-delivered.
+// pendingRevocations lists the revocations of this server's next message, by ascending target. A
+// revocation is listed again if the last message with it was not A-delivered.
 func (e *Engine) pendingRevocations() []revocation {
 	var list []revocation
-	for p, more := e.ignored.next(0); more && len(list) < revocationsMax; p, more = e.ignored.next(p + 1) {
+	for p, more := e.ignored.next(0); more &&
+		len(list) < revocationsMax; p, more = e.ignored.next(p + 1) {
 		if l := e.linkFrom(p); l.revoking {
 			list = append(list, revocation{target: p, sequence: l.sequence})
 		}
@@ -131,7 +142,8 @@ func (e *Engine) pendingRevocations() []revocation {
 	return list
 }
 
-// areRevocations reports whether what a message revokes may be its origin's: notifications of its predecessors, each once, ascending.
+// areRevocations reports whether the revocations of a message may be its origin's: of notifications
+// of its predecessors, each once, ascending.
 func (e *Engine) areRevocations(header frameHeader, frame []byte) bool {
 	if e.perfect {
 		return false
@@ -139,7 +151,8 @@ func (e *Engine) areRevocations(header frameHeader, frame []byte) bool {
 	least := order.ServerID(0)
 	for i := range header.revocations {
 		r := revocationOf(frame, i)
-		if uint64(r.target) >= uint64(e.n) || r.target < least || r.sequence == 0 || !e.config.Reliable.HasEdge(int(r.target), int(header.origin)) {
+		if uint64(r.target) >= uint64(e.n) || r.target < least || r.sequence == 0 ||
+			!e.config.Reliable.HasEdge(int(r.target), int(header.origin)) {
 			return false
 		}
 		least = r.target + 1
@@ -147,7 +160,8 @@ func (e *Engine) areRevocations(header frameHeader, frame []byte) bool {
 	return true
 }
 
-// receiveNumbered takes a notification under ◇P, from a suspected predecessor, too, unless it is known or revoked.
+// receiveNumbered takes a notification under ◇P, also from a suspected predecessor, unless it is
+// known or revoked.
 func (e *Engine) receiveNumbered(from order.ServerID, header frameHeader, index int, frame []byte) {
 	s := e.failures.sequence(header.target, index)
 	if header.sequence <= s.last || header.sequence <= s.revoked {
@@ -155,7 +169,7 @@ func (e *Engine) receiveNumbered(from order.ServerID, header frameHeader, index 
 	}
 	s.last = header.sequence
 	if e.failures.has(header.target, index) {
-		// Its revocation is A-delivered where this one was made, and not here yet.
+		// The revocation of the last one is A-delivered where this one was made, but not here yet.
 		e.send(e.overlay.forward.relays(header.owner, from), frame)
 		e.unsettle()
 		return
@@ -163,7 +177,8 @@ func (e *Engine) receiveNumbered(from order.ServerID, header frameHeader, index 
 	e.handleFailure(header.target, header.owner, index, from, frame)
 }
 
-// unsettle asks for a round that begins behind this notification, and its end: what is to come of it comes then.
+// unsettle asks for a round that begins after this notification, and for its end. Any consequence
+// of the notification occurs by then.
 func (e *Engine) unsettle() {
 	e.solicit = 1
 	if e.reliable {
@@ -171,7 +186,8 @@ func (e *Engine) unsettle() {
 	}
 }
 
-// applyRevocations applies what the messages of an A-delivered round revoke. The messages held on this server's own links are taken once the next round has begun.
+// applyRevocations applies the revocations in the messages of an A-delivered round. The messages
+// held on this server's own links are taken once the next round has begun.
 func (e *Engine) applyRevocations(set *roundSet) {
 	if e.perfect {
 		return
@@ -212,7 +228,7 @@ func (e *Engine) revoke(owner order.ServerID, r revocation) {
 	e.release(r.target, l)
 }
 
-// release has the messages held on a link taken before the call returns.
+// release schedules the messages held on a link to be taken before the call returns.
 func (e *Engine) release(from order.ServerID, l *link) {
 	for _, frame := range l.held {
 		e.released = append(e.released, heldMessage{from: from, frame: frame})
@@ -221,14 +237,16 @@ func (e *Engine) release(from order.ServerID, l *link) {
 	l.held = nil
 }
 
-// hold keeps a message of a suspected predecessor that may yet be of use. Under P it is dropped.
+// hold keeps a message of a suspected predecessor that may still be of use. Under P it drops the
+// message.
 func (e *Engine) hold(from order.ServerID, header frameHeader, frame []byte) {
 	l := e.linkFrom(from)
 	if l == nil || l.cut || e.isOutdated(header) {
 		return
 	}
 	for _, set := range []*roundSet{e.current, e.next} {
-		if set.is(header.epoch, header.round, header.kind == kindReliable) && set.present.has(header.origin) {
+		if set.is(header.epoch, header.round, header.kind == kindReliable) &&
+			set.present.has(header.origin) {
 			return
 		}
 	}
@@ -240,7 +258,8 @@ func (e *Engine) hold(from order.ServerID, header frameHeader, frame []byte) {
 	e.held++
 }
 
-// cut gives a link up: a message on it is lost. A revocation that is in this server's message already cannot be called back: the predecessor is suspected anew behind it.
+// cut gives up a link: a message on it is lost. A revocation that is already in this server's
+// message cannot be recalled, so the predecessor is suspected anew after it.
 func (e *Engine) cut(from order.ServerID, l *link) {
 	l.cut = true
 	e.held -= len(l.held)
@@ -255,12 +274,13 @@ func (e *Engine) cut(from order.ServerID, l *link) {
 	}
 }
 
-// isOutdated reports whether a message is of a state gone by.
+// isOutdated reports whether a message is of a past state.
 func (e *Engine) isOutdated(header frameHeader) bool {
 	return header.epoch < e.epoch || header.round <= e.delivered
 }
 
-// forgetHeld drops what is outdated, or of a member that is removed, among the held messages; a link from a removed server is done with.
+// forgetHeld drops held messages that are outdated or of a removed member, and cuts the links from
+// removed servers.
 func (e *Engine) forgetHeld() {
 	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
 		l := &e.links[i]
@@ -282,8 +302,10 @@ func (e *Engine) forgetHeld() {
 	}
 }
 
-// takesHeld reports whether messages of a suspected predecessor are taken all the same: the detector trusts it again, and without its messages this server can decide
-// nothing, so that the revocation would wait for what it is to bring about. Which messages a set holds is no matter of safety: votes are.
+// takesHeld reports whether messages of a suspected predecessor are taken all the same. They are if
+// the detector trusts it again and this server can decide nothing without them: the revocation
+// would otherwise wait for messages that it has to release. The messages in a set do not affect
+// safety. Votes do.
 func (e *Engine) takesHeld(from order.ServerID) bool {
 	if !e.undecidable() {
 		return false
@@ -292,7 +314,7 @@ func (e *Engine) takesHeld(from order.ServerID) bool {
 	return l.revoking && !l.again
 }
 
-// releaseForMajority has messages taken that takesHeld lets through.
+// releaseForMajority releases the held messages for which takesHeld is true.
 func (e *Engine) releaseForMajority() {
 	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
 		if l := &e.links[i]; len(l.held) > 0 && e.takesHeld(order.ServerID(p)) {
@@ -301,13 +323,15 @@ func (e *Engine) releaseForMajority() {
 	}
 }
 
-// grows reports whether a message is one that the current set lacks.
+// grows reports whether the current set lacks a message.
 func (e *Engine) grows(header frameHeader) bool {
-	return e.current.is(header.epoch, header.round, header.kind == kindReliable) && !e.current.present.has(header.origin)
+	return e.current.is(header.epoch, header.round, header.kind == kindReliable) &&
+		!e.current.present.has(header.origin)
 }
 
-// releasedGrows reports whether one of the messages that are released and yet to be taken is one that the current set lacks: a set that is to be decided
-// grows first, so that servers decide the same more often. When a server decides is no matter of safety, and what is released is taken before the call returns.
+// releasedGrows reports whether the current set lacks one of the released messages that are yet to
+// be taken. A set grows before it is decided, so that servers decide the same set more often. When
+// a server decides does not affect safety. All released messages are taken before the call returns.
 func (e *Engine) releasedGrows() bool {
 	for _, m := range e.released {
 		header, err := decodeFrame(m.frame, e.config.MaxPayload)
@@ -319,7 +343,8 @@ func (e *Engine) releasedGrows() bool {
 	return false
 }
 
-// settle ends a call: it suspects anew whom the detector suspects again, and takes the messages that were released, in order.
+// settle ends a call. It suspects anew the servers that the detector suspects again, and takes the
+// released messages, in order.
 func (e *Engine) settle() {
 	for len(e.anew)+len(e.released) > 0 && e.halted == "" && !e.ended {
 		if len(e.anew) > 0 {
@@ -348,7 +373,8 @@ func (e *Engine) settle() {
 	e.anew, e.released = nil, nil
 }
 
-// recallRevocations ends what a message was to revoke that is not A-delivered, where the detector suspects the server again; the rest rides on the next.
+// recallRevocations recalls revocations whose message was not A-delivered, if the detector suspects
+// the server again. The next message carries the others.
 func (e *Engine) recallRevocations() {
 	if e.config.Fault == FaultRevocationNotRecalled {
 		return

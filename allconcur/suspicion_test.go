@@ -7,8 +7,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestLinkGivenUpBehindItsRevocation: server 0's message revokes its notification of server 1's failure when the link from 1 is given up, more being held on it than can be
-// of use. The revocation cannot be called back, so server 0 suspects 1 anew once it is A-delivered, and 1's crash is not waited out for ever.
+// TestLinkGivenUpBehindItsRevocation: server 0's message revokes its notification of server 1's
+// failure. Then the link from server 1 is given up because it holds more messages than can be of
+// use. The revocation cannot be recalled, so server 0 suspects server 1 anew once it is
+// A-delivered. Otherwise the group would wait for ever after server 1's crash.
 func TestLinkGivenUpBehindItsRevocation(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
@@ -36,7 +38,8 @@ func TestLinkGivenUpBehindItsRevocation(t *testing.T) {
 			must(t, w.run(0, 0))
 			for p, e := range w.engines {
 				if !slices.Contains(e.Notifications(), Notification{Target: 1, Owner: 0}) {
-					t.Errorf("server %d at rest does not know that 0 suspects 1 anew: %v", p, e.Notifications())
+					t.Errorf("server %d at rest does not know that 0 suspects 1 anew: %v", p,
+						e.Notifications())
 				}
 			}
 
@@ -44,7 +47,8 @@ func TestLinkGivenUpBehindItsRevocation(t *testing.T) {
 			must(t, w.submit(0, false))
 			must(t, w.run(0, 0))
 			for _, p := range []int{0, 2} {
-				if members := w.engines[p].Status().Members; !slices.Equal(members, []order.ServerID{0, 2}) {
+				if members := w.engines[p].Status().Members; !slices.Equal(members,
+					[]order.ServerID{0, 2}) {
 					t.Errorf("server %d has the members %v behind the crash", p, members)
 				}
 			}
@@ -52,7 +56,7 @@ func TestLinkGivenUpBehindItsRevocation(t *testing.T) {
 	}
 }
 
-// channel is what is under way from a server to another.
+// channel returns the frames under way from one server to another.
 func (w *network) channel(from, to int) *[][]byte { return &w.channels[from*w.n()+to] }
 
 func must(t *testing.T, err error) {
@@ -62,11 +66,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// belowMajority makes the network of three servers whose server 0 suspects both others, is below a majority, and holds what server 1 sent: its message and then server 2's. The
-// revocation of its suspicion of 1 is in its message, or not.
+// belowMajority returns a network of three servers. Server 0 suspects both others, is below a
+// majority, and holds two messages from server 1: server 1's and then server 2's. With revokes,
+// server 0's message contains the revocation of its suspicion of server 1.
 func belowMajority(t *testing.T, revokes bool) *network {
 	t.Helper()
-	w, err := newNetwork(1, Config{Engine: EngineAllConcur, Servers: 3, Reliable: overlays(t, 3)[0]})
+	w, err := newNetwork(1, Config{Engine: EngineAllConcur, Servers: 3,
+		Reliable: overlays(t, 3)[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +92,15 @@ func belowMajority(t *testing.T, revokes bool) *network {
 		must(t, w.receive(1, 0))
 	}
 	if e := w.engines[0]; !e.OutsideMajority() || len(e.linkFrom(1).held) != 2 {
-		t.Fatalf("server 0 is not outside of a majority, or holds %d messages of server 1", len(e.linkFrom(1).held))
+		t.Fatalf("server 0 is not outside of a majority, or holds %d messages of server 1",
+			len(e.linkFrom(1).held))
 	}
 	return w
 }
 
-// TestReleasedMessagesAreDecidedTogether: who is below a majority and trusts a predecessor again takes all that it holds of it before it decides. The first message would make
-// a majority, and a set that the others have not decided.
+// TestReleasedMessagesAreDecidedTogether: a server below a majority that trusts a predecessor again
+// takes everything that it holds from it before it decides. The first message alone would make a
+// majority, and a set that the others have not decided.
 func TestReleasedMessagesAreDecidedTogether(t *testing.T) {
 	t.Parallel()
 	w := belowMajority(t, false)
@@ -103,8 +111,9 @@ func TestReleasedMessagesAreDecidedTogether(t *testing.T) {
 	}
 }
 
-// TestTrustBehindARevocationReleases: the detector suspects a predecessor again and then trusts it after all, while a message that revokes the first suspicion is under way. Nothing else
-// need happen for what is held to be taken.
+// TestTrustBehindARevocationReleases: the detector suspects a predecessor again and then trusts it
+// after all, while a message that revokes the first suspicion is under way. The held messages are
+// taken without any further event.
 func TestTrustBehindARevocationReleases(t *testing.T) {
 	t.Parallel()
 	w := belowMajority(t, true)
@@ -114,7 +123,8 @@ func TestTrustBehindARevocationReleases(t *testing.T) {
 	}
 }
 
-// TestMajorityThatSkippedHaltsWhoDecided: server 0 decided a set of [[2,1]] when it hears that the two others, a majority, are in [[2,2]]. It can never go on, and says so.
+// TestMajorityThatSkippedHaltsWhoDecided: server 0 has decided a set of [[2,1]] when it learns that
+// the two others, a majority, are in [[2,2]]. It can never go on, and halts.
 func TestMajorityThatSkippedHaltsWhoDecided(t *testing.T) {
 	t.Parallel()
 	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0]})
@@ -131,7 +141,8 @@ func TestMajorityThatSkippedHaltsWhoDecided(t *testing.T) {
 	if s := e.Status(); !s.Decided || s.Epoch != 2 || s.Round != 1 {
 		t.Fatalf("server 0 has not decided in [[2,1]]: %+v", s)
 	}
-	skipped := [][]byte{encodeMessage(kindReliable, 0, 2, 2, 2, nil), encodeMessage(kindReliable, 0, 2, 2, 1, nil)}
+	skipped := [][]byte{encodeMessage(kindReliable, 0, 2, 2, 2, nil),
+		encodeMessage(kindReliable, 0, 2, 2, 1, nil)}
 	for range 2 {
 		must(t, e.Receive(2, skipped[0]))
 	}

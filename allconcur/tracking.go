@@ -7,18 +7,24 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// tracking holds the tracking digraphs g_i of the reliable round under way: early termination [Poke19, section 5.2.1, Algorithm 5.1 lines 19-38,
-// Algorithm 6.6]. The vertices of g_i[p*] are the servers that may have p*'s message m*, its edges the ways on which it may have gone. An empty one
-// says that m* is here or that no server that works has it; when all are empty, the round is complete.
+// tracking holds the tracking digraphs g_i of the current reliable round: early termination
+// [Poke19, section 5.2.1, Algorithm 5.1 lines 19-38, Algorithm 6.6]. The vertices of g_i[p*] are
+// the servers that may have p*'s message m*, and its edges are the ways on which m* may have gone.
+// An empty digraph says that m* is here or that no working server has it. When all are empty, the
+// round is complete.
 //
-// A non-empty tracking digraph is always the one that these four describe, given the notifications F [Poke19, section 5.5.1.2]:
+// Given the notifications F, a non-empty tracking digraph is always the one that these four
+// invariants describe [Poke19, section 5.5.1.2]:
 //
 //	I1  it contains its root p*;
-//	I2  it contains all successors in G_R of each of its vertices that is known to have failed, except the owners of those notifications;
-//	I3  its edges lead from vertices known to have failed to their successors in G_R, except the owners of those notifications;
+//	I2  it contains all successors in G_R of each of its vertices that is known to have
+//	    failed, except the owners of those notifications;
+//	I3  its edges lead from vertices known to have failed to their successors in G_R, except
+//	    the owners of those notifications;
 //	I4  each vertex is the root or such a successor of another vertex.
 //
-// So g_i[p*] is the single vertex p* until p* is known to have failed; only from then on is it kept as a trackingDigraph.
+// So g_i[p*] is the single vertex p* until p* is known to have failed. Only from then on is it kept
+// as a trackingDigraph.
 type tracking struct {
 	reliable *digraph.Digraph
 	failures *notifications
@@ -26,7 +32,8 @@ type tracking struct {
 	// awaited are the servers whose tracking digraph is not empty.
 	awaited      serverSet
 	awaitedCount int
-	// grown lists the roots whose digraph has more to it than the root; digraphs holds it.
+	// grown lists the roots whose digraph contains more than the root. digraphs holds these
+	// digraphs.
 	grown    []order.ServerID
 	digraphs []*trackingDigraph
 	// spare holds digraphs for reuse; queue and reached are scratch.
@@ -40,18 +47,20 @@ type tracking struct {
 // trackingDigraph is one g_i[p*].
 type trackingDigraph struct {
 	vertices serverSet
-	// edges has a row for each server, like notifications.owned: bit i tells of an edge to the server's successor i in G_R.
+	// edges has a row for each server, like notifications.owned: bit i stands for an edge to the
+	// server's successor i in G_R.
 	edges    []uint64
 	rowWords int
 }
 
-// trackedEdge is an edge to the successor of that index.
+// trackedEdge is an edge to the successor at an index.
 type trackedEdge struct {
 	from  order.ServerID
 	index int
 }
 
-func newTracking(reliable *digraph.Digraph, failures *notifications, members serverSet, tooSoon bool) *tracking {
+func newTracking(reliable *digraph.Digraph, failures *notifications, members serverSet,
+	tooSoon bool) *tracking {
 	n := reliable.Order()
 	return &tracking{
 		reliable: reliable, failures: failures, members: members, tooSoon: tooSoon,
@@ -59,7 +68,7 @@ func newTracking(reliable *digraph.Digraph, failures *notifications, members ser
 	}
 }
 
-// reset makes every member's tracking digraph the single vertex of its own.
+// reset makes every member's tracking digraph the single vertex of its root.
 func (t *tracking) reset() {
 	for _, root := range t.grown {
 		t.release(root)
@@ -69,7 +78,8 @@ func (t *tracking) reset() {
 	t.awaitedCount = t.members.count()
 }
 
-// redeliver counts all notifications anew, one by one, in a round that has just begun [Poke19, Algorithm 6.3 line 41, Algorithm 6.5 line 90].
+// redeliver counts all notifications again, one by one, in a round that has just begun [Poke19,
+// Algorithm 6.3 line 41, Algorithm 6.5 line 90].
 func (t *tracking) redeliver() {
 	t.failures.unmark()
 	for _, fn := range t.failures.arrived {
@@ -79,7 +89,7 @@ func (t *tracking) redeliver() {
 	}
 }
 
-// received empties the tracking digraph of a server whose message is here.
+// received empties the tracking digraph of a server whose message arrived.
 func (t *tracking) received(root order.ServerID) {
 	if !t.awaited.has(root) {
 		return
@@ -92,7 +102,8 @@ func (t *tracking) received(root order.ServerID) {
 	}
 }
 
-// update brings all tracking digraphs up to date with a notification, already marked, whose owner is the target's successor of that index.
+// update applies a notification to all tracking digraphs. The notification is already marked, and
+// its owner is the target's successor at the index.
 func (t *tracking) update(fn notification, index int) {
 	if t.awaited.has(fn.target) && t.digraphs[fn.target] == nil {
 		t.digraphs[fn.target] = t.acquire(fn.target)
@@ -111,8 +122,10 @@ func (t *tracking) update(fn notification, index int) {
 	t.grown = kept
 }
 
-// updateOne is UpdateTrackingDigraph for one notification [Poke19, Algorithm 6.6]. It reports whether the digraph is still not empty.
-func (t *tracking) updateOne(root order.ServerID, g *trackingDigraph, fn notification, index int) bool {
+// updateOne is UpdateTrackingDigraph for one notification [Poke19, Algorithm 6.6]. It reports
+// whether the digraph is still not empty.
+func (t *tracking) updateOne(root order.ServerID, g *trackingDigraph, fn notification,
+	index int) bool {
 	if !g.vertices.has(fn.target) {
 		return true
 	}
@@ -125,11 +138,12 @@ func (t *tracking) updateOne(root order.ServerID, g *trackingDigraph, fn notific
 		g.removeEdge(fn.target, index) // the owner has not received m* from the target
 		t.pruneUnreached(root, g)
 	}
-	return !g.vertices.within(t.failures.targets) // else no server that works has m*
+	return !g.vertices.within(t.failures.targets) // false: no working server has m*
 }
 
-// expand suspects that the target sent m* further before it failed, to its successors except the notification's owner, and that those of them
-// which failed did so in turn [Poke19, Algorithm 6.6, lines 98-104].
+// expand assumes that the target sent m* on before it failed, to its successors except the
+// notification's owner, and that failed successors did so in turn [Poke19, Algorithm 6.6, lines
+// 98-104].
 func (t *tracking) expand(g *trackingDigraph, target order.ServerID, owner int) {
 	t.queue = t.queue[:0]
 	for i, s := range t.reliable.Successors(int(target)) {
@@ -150,7 +164,8 @@ func (t *tracking) expand(g *trackingDigraph, target order.ServerID, owner int) 
 	}
 }
 
-// queueSuccessors queues the edges on which a failed server may have sent m* further, those of its notifications' owners excepted.
+// queueSuccessors queues the edges on which a failed server may have sent m* on, except those to
+// the owners of notifications of its failure.
 func (t *tracking) queueSuccessors(p order.ServerID) {
 	for i, s := range t.reliable.Successors(int(p)) {
 		if t.members.has(order.ServerID(s)) && !t.failures.has(p, i) {
@@ -159,7 +174,8 @@ func (t *tracking) queueSuccessors(p order.ServerID) {
 	}
 }
 
-// pruneUnreached removes the vertices to which no path leads from the root [Poke19, Algorithm 6.6, lines 107-108].
+// pruneUnreached removes the vertices that no path from the root reaches [Poke19, Algorithm 6.6,
+// lines 107-108].
 func (t *tracking) pruneUnreached(root order.ServerID, g *trackingDigraph) {
 	t.reached.clear()
 	t.reached.add(root)
@@ -191,7 +207,8 @@ func (t *tracking) acquire(root order.ServerID) *trackingDigraph {
 		g, t.spare = t.spare[last], t.spare[:last]
 	} else {
 		n, rowWords := t.reliable.Order(), t.failures.rowWords
-		g = &trackingDigraph{vertices: newServerSet(n), edges: make([]uint64, n*rowWords), rowWords: rowWords}
+		g = &trackingDigraph{vertices: newServerSet(n), edges: make([]uint64, n*rowWords),
+			rowWords: rowWords}
 	}
 	g.vertices.add(root)
 	return g
@@ -205,7 +222,7 @@ func (t *tracking) release(root order.ServerID) {
 	t.spare = append(t.spare, g)
 }
 
-// forget takes the root off the list of grown digraphs.
+// forget removes the root from the list of grown digraphs.
 func (t *tracking) forget(root order.ServerID) {
 	kept := t.grown[:0]
 	for _, p := range t.grown {
@@ -216,7 +233,8 @@ func (t *tracking) forget(root order.ServerID) {
 	t.grown = kept
 }
 
-// clone copies the tracking digraphs for the engine's copy, whose notifications and members these are.
+// clone copies the tracking digraphs for a copy of the engine, with that copy's notifications and
+// members.
 func (t *tracking) clone(failures *notifications, members serverSet) *tracking {
 	c := newTracking(t.reliable, failures, members, t.tooSoon)
 	copy(c.awaited, t.awaited)

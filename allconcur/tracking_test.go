@@ -11,10 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// trackedByPaths is the second specification of a tracking digraph [Poke19, section 5.5.1.2, equation 5.1]: made from scratch by enumerating paths. Of the
-// digraph with all edges that I3 allows it holds the root and every server to which a path leads from the root on which all but
-// the last are known to have failed. It is empty if all its vertices failed.
-func trackedByPaths(g *digraph.Digraph, failed []notification, root order.ServerID) (vertices []order.ServerID, edges []string) {
+// trackedByPaths is a second specification of a tracking digraph [Poke19, section 5.5.1.2, equation
+// 5.1], computed from scratch by enumerating paths. Take the digraph with all edges that I3 allows.
+// The tracking digraph has the root, and every server that a path from the root reaches on which
+// all servers but the last are known to have failed. It is empty if all its vertices failed.
+func trackedByPaths(g *digraph.Digraph, failed []notification,
+	root order.ServerID) (vertices []order.ServerID, edges []string) {
 	n := g.Order()
 	known := make([]bool, n)
 	owned := map[notification]bool{}
@@ -23,7 +25,8 @@ func trackedByPaths(g *digraph.Digraph, failed []notification, root order.Server
 		owned[fn] = true
 	}
 	allowed := func(x, y int) bool {
-		return known[x] && g.HasEdge(x, y) && !owned[notification{order.ServerID(x), order.ServerID(y)}]
+		return known[x] && g.HasEdge(x, y) &&
+			!owned[notification{order.ServerID(x), order.ServerID(y)}]
 	}
 	in := make([]bool, n)
 	onPath := make([]bool, n)
@@ -61,7 +64,7 @@ func trackedByPaths(g *digraph.Digraph, failed []notification, root order.Server
 	return vertices, edges
 }
 
-// tracked reads a tracking digraph as the engine keeps it.
+// tracked returns a tracking digraph as the engine keeps it.
 func (t *tracking) tracked(root order.ServerID) (vertices []order.ServerID, edges []string) {
 	if !t.awaited.has(root) {
 		return nil, nil
@@ -86,7 +89,8 @@ func (t *tracking) tracked(root order.ServerID) (vertices []order.ServerID, edge
 }
 
 // checkInvariants checks I1 to I4 for a digraph that is not empty.
-func checkInvariants(t *rapid.T, g *digraph.Digraph, f *notifications, root order.ServerID, vertices []order.ServerID, edges []string) {
+func checkInvariants(t *rapid.T, g *digraph.Digraph, f *notifications, root order.ServerID,
+	vertices []order.ServerID, edges []string) {
 	in := func(p int) bool { return slices.Contains(vertices, order.ServerID(p)) }
 	if !in(int(root)) {
 		t.Fatalf("I1: the root %d is missing in %v", root, vertices)
@@ -143,8 +147,9 @@ func someDigraph(t *rapid.T) *digraph.Digraph {
 	return g
 }
 
-// TestTrackingSpecificationsAgree runs random histories of notifications, messages and new rounds through the recursive specification (the engine's) and
-// compares every tracking digraph with the one by paths, and with the invariants. In between servers are removed, as between rounds.
+// TestTrackingSpecificationsAgree runs random histories of notifications, messages and new rounds
+// through the recursive specification (the engine's). It compares every tracking digraph with the
+// one by paths, and with the invariants. In between servers are removed, as between rounds.
 func TestTrackingSpecificationsAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -188,7 +193,8 @@ func TestTrackingSpecificationsAgree(t *testing.T) {
 	})
 }
 
-func compareTracking(t *rapid.T, g *digraph.Digraph, f *notifications, tr *tracking, members serverSet, received map[order.ServerID]bool) {
+func compareTracking(t *rapid.T, g *digraph.Digraph, f *notifications, tr *tracking,
+	members serverSet, received map[order.ServerID]bool) {
 	left := within(t, g, members)
 	awaited := 0
 	for _, root := range members.appendTo(nil) {
@@ -199,7 +205,8 @@ func compareTracking(t *rapid.T, g *digraph.Digraph, f *notifications, tr *track
 			wantVertices, wantEdges = trackedByPaths(left, f.arrived, root)
 		}
 		if fmt.Sprint(vertices, edges) != fmt.Sprint(wantVertices, wantEdges) {
-			t.Fatalf("g[%d] is %v %v by recursion, %v %v by paths, after %v", root, vertices, edges, wantVertices, wantEdges, f.arrived)
+			t.Fatalf("g[%d] is %v %v by recursion, %v %v by paths, after %v", root, vertices, edges,
+				wantVertices, wantEdges, f.arrived)
 		}
 		if len(vertices) > 0 {
 			awaited++
@@ -211,7 +218,7 @@ func compareTracking(t *rapid.T, g *digraph.Digraph, f *notifications, tr *track
 	}
 }
 
-// within is G_R without the removed servers' edges.
+// within returns G_R without the removed servers' edges.
 func within(t *rapid.T, g *digraph.Digraph, members serverSet) *digraph.Digraph {
 	var edges [][2]int
 	for _, e := range g.Edges() {
@@ -234,7 +241,8 @@ func notificationsOver(g *digraph.Digraph, arrived []notification) *notification
 	return f
 }
 
-// TestTrackingExample follows g_6[p_0] through the paper's example over GS(9,3) [Poke19, figure 5.2].
+// TestTrackingExample follows g_6[p_0] through the paper's example over GS(9,3) [Poke19, figure
+// 5.2].
 func TestTrackingExample(t *testing.T) {
 	t.Parallel()
 	g, err := digraph.GS(9, 3)
@@ -260,7 +268,8 @@ func TestTrackingExample(t *testing.T) {
 	} {
 		index := successorIndex(g, step.fn.target, step.fn.owner)
 		if index < 0 {
-			t.Fatalf("%d is no successor of %d, which has %v: not the paper's GS(9,3)", step.fn.owner, step.fn.target, g.Successors(int(step.fn.target)))
+			t.Fatalf("%d is no successor of %d, which has %v: not the paper's GS(9,3)",
+				step.fn.owner, step.fn.target, g.Successors(int(step.fn.target)))
 		}
 		f.arrived = append(f.arrived, step.fn)
 		f.mark(step.fn.target, index)
@@ -271,7 +280,8 @@ func TestTrackingExample(t *testing.T) {
 			got = strings.Trim(fmt.Sprint(vertices), "[]") + " | " + strings.Join(edges, " ")
 		}
 		if got != step.want {
-			t.Fatalf("after FAIL %d by %d: %q, want %q", step.fn.target, step.fn.owner, got, step.want)
+			t.Fatalf("after FAIL %d by %d: %q, want %q", step.fn.target, step.fn.owner, got,
+				step.want)
 		}
 	}
 }

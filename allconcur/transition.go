@@ -9,9 +9,10 @@ package allconcur
 //	T_▷R   [e,r]▷   -> [[e+1,r]]     failFromUnreliable
 //	T_Sk   [[e,r]]  -> [[e,r+1]]     skip
 //
-// AllConcur knows T_RR alone.
+// AllConcur has T_RR only.
 
-// tryToComplete A-delivers and moves on for as long as the current round is complete [Poke19, Algorithm 6.5].
+// tryToComplete A-delivers and moves on as long as the current round is complete [Poke19, Algorithm
+// 6.5].
 func (e *Engine) tryToComplete() {
 	for e.halted == "" && !e.ended {
 		e.deliverStable()
@@ -29,8 +30,10 @@ func (e *Engine) tryToComplete() {
 	}
 }
 
-// failFromUnreliable ends an unreliable round because of a failure notification, or because the eon's last round is behind it, and goes back to the first round that may not be A-delivered anywhere: the
-// previous one if that is unreliable, too [Poke19, Algorithm 6.4, lines 49-52]. The previous round is kept, since a skip may yet A-deliver it.
+// failFromUnreliable ends an unreliable round because of a failure notification, or because the
+// round is past the eon's last. It goes back to the first round that may not be A-delivered
+// anywhere: the previous one if that is unreliable too [Poke19, Algorithm 6.4, lines 49-52]. The
+// previous round is kept, since a skip may still A-deliver it.
 func (e *Engine) failFromUnreliable() {
 	e.current.reset()
 	e.next.reset()
@@ -43,8 +46,10 @@ func (e *Engine) failFromUnreliable() {
 	e.startReliable()
 }
 
-// skip leaves the rerun of a round that another server has A-delivered as an unreliable one, or will: that server completed the round behind it, so
-// every server that works has completed this one [Poke19, Algorithm 6.3, lines 35-42]. Uniformly it is A-delivered when a majority runs the next.
+// skip leaves the rerun of a round that another server has A-delivered as an unreliable one, or
+// will. That server completed the round after it, so every working server has completed this one
+// [Poke19, Algorithm 6.3, lines 35-42]. With uniform delivery it is A-delivered when a majority
+// runs the next round.
 func (e *Engine) skip() {
 	e.leaveRerun()
 	e.round++
@@ -53,10 +58,12 @@ func (e *Engine) skip() {
 	e.startReliable()
 }
 
-// leaveRerun takes the round behind the current one for complete everywhere, which a server that is ahead says: uniformly it is A-delivered when enough run the next.
+// leaveRerun takes the round before the current one for complete everywhere, since a server is
+// ahead. With uniform delivery that round is A-delivered when enough servers run the next one.
 func (e *Engine) leaveRerun() {
 	if e.older.filled {
-		// Who is ahead by one round completed the round that the failure ended here: all servers had reached the state that older waits for.
+		// The server that is ahead by one round completed the round that the failure ended here. So
+		// all servers had reached the state that older waits for.
 		e.deliver(e.older, nil)
 		e.older.reset()
 	}
@@ -70,8 +77,8 @@ func (e *Engine) leaveRerun() {
 	e.next.reset()
 }
 
-// adopt makes next the current set if it stands for the state that begins, and leaves next empty. The messages of servers that are no members
-// any more are dropped.
+// adopt makes next the current set if it stands for the state that begins, and leaves next empty.
+// It drops the messages of servers that are no longer members.
 func (e *Engine) adopt() {
 	assert(!e.current.filled || e.current.count == 0, "a round begins without messages")
 	if e.next.is(e.epoch, e.round, e.reliable) {

@@ -1,11 +1,14 @@
 package allconcur
 
-// handleUnreliable handles ⟨BCAST, m⟩ [Poke19, Algorithm 6.2, Table 6.1 #1, #2, #5]. Proposition 6.2.3 says that m comes from this server's epoch or an
-// earlier one, and from at most the next round; where a frame contradicts it, P was wrong or the sender is, and the frame is dropped.
+// handleUnreliable handles ⟨BCAST, m⟩ [Poke19, Algorithm 6.2, Table 6.1 #1, #2, #5]. Proposition
+// 6.2.3 says that m comes from this server's epoch or an earlier one, and from at most the next
+// round. If a frame contradicts it, either P or the sender is wrong, and the frame is dropped.
 func (e *Engine) handleUnreliable(header frameHeader, frame []byte) {
 	switch {
-	case header.epoch != e.epoch || header.round < e.round || header.round > e.round+1 || e.last != 0 && header.round > e.last:
-		e.proposition(header.epoch <= e.epoch && (header.epoch < e.epoch || header.round <= e.round+1), "6.2.3")
+	case header.epoch != e.epoch || header.round < e.round || header.round > e.round+1 ||
+		e.last != 0 && header.round > e.last:
+		e.proposition(header.epoch <= e.epoch && (header.epoch < e.epoch ||
+			header.round <= e.round+1), "6.2.3")
 		return
 	case header.round == e.round+1:
 		e.postponeUnreliable(header, frame)
@@ -19,8 +22,9 @@ func (e *Engine) handleUnreliable(header frameHeader, frame []byte) {
 	}
 }
 
-// postponeUnreliable keeps a premature message of [epoch, round+1]: it is sent further and counted when this server gets there. Reliable messages of the
-// next epoch take its place [Poke19, Algorithm 6.2, line 23].
+// postponeUnreliable keeps a premature message of [epoch, round+1]. The message is relayed and
+// counted when this server gets to that round. Reliable messages of the next epoch replace it
+// [Poke19, Algorithm 6.2, line 23].
 func (e *Engine) postponeUnreliable(header frameHeader, frame []byte) {
 	if !e.next.filled {
 		e.next.begin(header.epoch, header.round, false)
@@ -30,7 +34,8 @@ func (e *Engine) postponeUnreliable(header frameHeader, frame []byte) {
 	}
 }
 
-// forwardUnreliable sends a message of the current unreliable round to this server's children in its origin's tree.
+// forwardUnreliable sends a message of the current unreliable round to this server's children in
+// its origin's tree.
 func (e *Engine) forwardUnreliable(header frameHeader, frame []byte) {
 	if e.config.Fault == FaultDroppedForward {
 		return
@@ -38,14 +43,16 @@ func (e *Engine) forwardUnreliable(header frameHeader, frame []byte) {
 	e.send(e.overlay.children[header.origin], frame)
 }
 
-// completeUnreliable completes [epoch, round] and moves on to [epoch, round+1], T_UU [Poke19, Algorithm 6.5, lines 58-66].
+// completeUnreliable completes [epoch, round] and moves on to [epoch, round+1], T_UU [Poke19,
+// Algorithm 6.5, lines 58-66].
 func (e *Engine) completeUnreliable() {
 	switch {
 	case e.n == 1:
-		e.deliver(e.current, nil) // nobody else to agree with
+		e.deliver(e.current, nil) // no other server to agree with
 		e.current.reset()
 	case e.uniform:
-		assert(!e.older.filled, "a round is A-delivered before the next but one is complete, which a majority is in by then")
+		assert(!e.older.filled, "a round is A-delivered before the next but one is complete, "+
+			"which a majority is in by then")
 		e.older, e.newer, e.current = e.newer, e.current, e.older
 	default:
 		if e.newer.filled {
@@ -69,9 +76,10 @@ func (e *Engine) completeUnreliable() {
 	}
 }
 
-// startUnreliable starts [epoch, round] with the messages that came before its time.
+// startUnreliable starts [epoch, round] with the messages that arrived early.
 func (e *Engine) startUnreliable() {
-	assert(len(e.failures.arrived) == 0, "no valid failure notification in an unreliable round (Lemma 6.2.4)")
+	assert(len(e.failures.arrived) == 0, "no valid failure notification in an unreliable round "+
+		"(Lemma 6.2.4)")
 	e.reliable, e.decided, e.confirmed = false, false, false
 	e.solicit = 0
 	if e.held > 0 {

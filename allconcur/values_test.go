@@ -44,7 +44,8 @@ func TestSetsOfManyServers(t *testing.T) {
 		t.Error("a set is none of its clone")
 	}
 	other.remove(128)
-	if s.equal(other) || s.within(other) || !other.within(s) || s.count() != len(some) || other.count() != len(some)-1 {
+	if s.equal(other) || s.within(other) || !other.within(s) || s.count() != len(some) ||
+		other.count() != len(some)-1 {
 		t.Error("a server less, and nothing follows")
 	}
 	if other.clear(); other.count() != 0 {
@@ -52,7 +53,7 @@ func TestSetsOfManyServers(t *testing.T) {
 	}
 }
 
-// TestRoundSetsCount messages, and those with a payload.
+// TestRoundSetsCount: a round set counts messages, and those with a payload.
 func TestRoundSetsCount(t *testing.T) {
 	t.Parallel()
 	s := newRoundSet(3)
@@ -62,7 +63,8 @@ func TestRoundSetsCount(t *testing.T) {
 	want := func(count, payloads int) {
 		t.Helper()
 		if s.count != count || s.payloadCount != payloads || s.present.count() != count {
-			t.Errorf("%d messages, %d with a payload, want %d and %d", s.count, s.payloadCount, count, payloads)
+			t.Errorf("%d messages, %d with a payload, want %d and %d", s.count, s.payloadCount,
+				count, payloads)
 		}
 	}
 	want(2, 1)
@@ -115,25 +117,29 @@ func TestNotificationsOfManyEdges(t *testing.T) {
 			if (index < 0) != (owner == target) {
 				t.Fatalf("%d is successor %d of %d", owner, index, target)
 			}
-			if index >= 0 && f.has(target, index) != slices.Contains(marked, notification{target, owner}) {
-				t.Errorf("a notification of %d's failure by %d: %v", target, owner, f.has(target, index))
+			if index >= 0 && f.has(target, index) != slices.Contains(marked,
+				notification{target, owner}) {
+				t.Errorf("a notification of %d's failure by %d: %v", target,
+					owner, f.has(target, index))
 			}
 		}
 	}
 	if f.targetCount != 2 || !slices.Equal(f.targets.appendTo(nil), []order.ServerID{0, 99}) {
 		t.Errorf("%d targets, %v", f.targetCount, f.targets.appendTo(nil))
 	}
-	// Who is gone, or took it back, has said nothing.
+	// Notifications of removed servers, and revoked ones, are dropped.
 	members := newServerSet(100)
 	for p := range order.ServerID(100) {
 		members.add(p)
 	}
 	members.remove(63)
-	revoked, valid := f.sequence(99, successorIndex(g, 99, 64)), f.sequence(99, successorIndex(g, 99, 98))
+	revoked, valid := f.sequence(99, successorIndex(g, 99, 64)),
+		f.sequence(99, successorIndex(g, 99, 98))
 	revoked.last, revoked.revoked, valid.last, valid.revoked = 3, 3, 4, 3
 	f.sequence(0, successorIndex(g, 0, 99)).revoked = 1
 	f.retain(members)
-	if want := []notification{{99, 0}, {99, 98}, {0, 99}}; !slices.Equal(f.arrived, want) || f.targetCount != 2 {
+	if want := []notification{{99, 0}, {99, 98}, {0, 99}}; !slices.Equal(f.arrived, want) ||
+		f.targetCount != 2 {
 		t.Errorf("left are %v", f.arrived)
 	}
 	members.remove(99)
@@ -142,26 +148,32 @@ func TestNotificationsOfManyEdges(t *testing.T) {
 	}
 }
 
-// TestThresholds: a majority of the shard is c, and t votes A-deliver at once where m members are left.
+// TestThresholds: a majority of the shard is c, and t votes A-deliver at once if m members are
+// left.
 func TestThresholds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ shard, members, majority, fast int }{
-		{3, 3, 2, 3}, {4, 4, 3, 3}, {5, 5, 3, 4}, {5, 4, 3, 4}, {5, 3, 3, 3}, {6, 6, 4, 5}, {7, 7, 4, 6}, {8, 8, 5, 6}, {8, 5, 5, 5}, {9, 9, 5, 7}, {9, 6, 5, 6},
+		{3, 3, 2, 3}, {4, 4, 3, 3}, {5, 5, 3, 4}, {5, 4, 3, 4}, {5, 3, 3, 3}, {6, 6, 4, 5},
+		{7, 7, 4, 6}, {8, 8, 5, 6}, {8, 5, 5, 5}, {9, 9, 5, 7}, {9, 6, 5, 6},
 	} {
-		for _, detector := range []Detector{DetectorEventual, DetectorPerfect, DetectorEventualPaper} {
-			e, err := New(Config{Engine: EngineAllConcurPlus, Servers: c.members, Shard: c.shard, Reliable: overlays(t, c.members)[0], Detector: detector})
+		for _, detector := range []Detector{DetectorEventual, DetectorPerfect,
+			DetectorEventualPaper} {
+			e, err := New(Config{Engine: EngineAllConcurPlus, Servers: c.members, Shard: c.shard,
+				Reliable: overlays(t, c.members)[0], Detector: detector})
 			if err != nil {
 				t.Fatal(err)
 			}
-			stable := map[Detector]int{DetectorEventual: c.fast, DetectorPerfect: c.majority, DetectorEventualPaper: min(e.tolerated+1, c.members)}[detector]
+			stable := map[Detector]int{DetectorEventual: c.fast, DetectorPerfect: c.majority,
+				DetectorEventualPaper: min(e.tolerated+1, c.members)}[detector]
 			if e.majority != c.majority || e.fast != c.fast || e.stable != stable {
-				t.Errorf("%+v under %v: majority %d, fast %d, stable %d", c, detector, e.majority, e.fast, e.stable)
+				t.Errorf("%+v under %v: majority %d, fast %d, stable %d", c, detector, e.majority,
+					e.fast, e.stable)
 			}
 		}
 	}
 }
 
-// TestFramesAtTheirBounds: so many revocations, payloads of a size, sets of so many words.
+// TestFramesAtTheirBounds: the number of revocations, the size of payloads, and the words of sets.
 func TestFramesAtTheirBounds(t *testing.T) {
 	t.Parallel()
 	revocations := func(n int) []revocation { return make([]revocation, n) }
@@ -172,28 +184,35 @@ func TestFramesAtTheirBounds(t *testing.T) {
 		frame []byte
 		good  bool
 	}{
-		"a payload":            {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 10)), true},
-		"a larger one":         {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 11)), false},
-		"all revocations":      {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 10), revocations(revocationsMax)...), true},
-		"one more":             {encodeMessage(kindReliable, 1, 2, 3, 4, nil, revocations(revocationsMax+1)...), false},
-		"cut off":              {encodeMessage(kindReliable, 1, 2, 3, 4, nil, revocations(2)...)[:messageHeaderSize+15], false},
-		"just cut off":         {encodeMessage(kindReliable, 1, 2, 3, 4, nil)[:messageHeaderSize-1], false},
-		"unreliable, revoking": {encodeMessage(kindUnreliable, 1, 2, 3, 4, nil, revocations(1)...), false},
-		"epoch 0":              {encodeMessage(kindReliable, 1, 0, 3, 4, nil), false},
-		"round 0":              {encodeMessage(kindReliable, 1, 2, 0, 4, nil), false},
-		"decided":              {phase(phaseDecided, 0), true},
-		"confirmed":            {phase(phaseConfirmed, 0), true},
-		"phase 0":              {phase(phaseDecided-1, 0), false},
-		"a phase more":         {phase(phaseConfirmed+1, 0), false},
-		"reserved":             {phase(phaseDecided, 1), false},
-		"no set":               {encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil), false},
-		"half a word":          {encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, serverSet{1, 2})[:messageHeaderSize+12], false},
-		"the largest set":      {encodeVote(kindBackward, phaseDecided, 1, 2, 3, 4, make(serverSet, digraph.MaxOrder/64)), true},
-		"a larger set":         {encodeVote(kindBackward, phaseDecided, 1, 2, 3, 4, make(serverSet, digraph.MaxOrder/64+1)), false},
-		"a failure":            {encodeFailure(1, 2, 3, 4), true},
-		"a failure, reserved":  {altered(encodeFailure(1, 2, 3, 4), 2, 1), false},
-		"no kind":              {altered(encodeFailure(1, 2, 3, 4), 1, 6), false},
-		"kind 0":               {altered(encodeFailure(1, 2, 3, 4), 1, 0), false},
+		"a payload":    {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 10)), true},
+		"a larger one": {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 11)), false},
+		"all revocations": {encodeMessage(kindReliable, 1, 2, 3, 4, make([]byte, 10),
+			revocations(revocationsMax)...), true},
+		"one more": {encodeMessage(kindReliable, 1, 2, 3, 4, nil,
+			revocations(revocationsMax+1)...), false},
+		"cut off": {encodeMessage(kindReliable, 1, 2, 3, 4, nil,
+			revocations(2)...)[:messageHeaderSize+15], false},
+		"just cut off": {encodeMessage(kindReliable, 1, 2, 3, 4, nil)[:messageHeaderSize-1], false},
+		"unreliable, revoking": {encodeMessage(kindUnreliable, 1, 2, 3, 4, nil, revocations(1)...),
+			false},
+		"epoch 0":      {encodeMessage(kindReliable, 1, 0, 3, 4, nil), false},
+		"round 0":      {encodeMessage(kindReliable, 1, 2, 0, 4, nil), false},
+		"decided":      {phase(phaseDecided, 0), true},
+		"confirmed":    {phase(phaseConfirmed, 0), true},
+		"phase 0":      {phase(phaseDecided-1, 0), false},
+		"a phase more": {phase(phaseConfirmed+1, 0), false},
+		"reserved":     {phase(phaseDecided, 1), false},
+		"no set":       {encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, nil), false},
+		"half a word": {encodeVote(kindForward, phaseDecided, 1, 2, 3, 4,
+			serverSet{1, 2})[:messageHeaderSize+12], false},
+		"the largest set": {encodeVote(kindBackward, phaseDecided, 1, 2, 3, 4,
+			make(serverSet, digraph.MaxOrder/64)), true},
+		"a larger set": {encodeVote(kindBackward, phaseDecided, 1, 2, 3, 4,
+			make(serverSet, digraph.MaxOrder/64+1)), false},
+		"a failure":           {encodeFailure(1, 2, 3, 4), true},
+		"a failure, reserved": {altered(encodeFailure(1, 2, 3, 4), 2, 1), false},
+		"no kind":             {altered(encodeFailure(1, 2, 3, 4), 1, 6), false},
+		"kind 0":              {altered(encodeFailure(1, 2, 3, 4), 1, 0), false},
 	} {
 		_, err := decodeFrame(c.frame, 10)
 		if (err == nil) != c.good || err != nil && !errors.Is(err, order.ErrFrame) {
@@ -203,7 +222,8 @@ func TestFramesAtTheirBounds(t *testing.T) {
 			t.Errorf("%s: %d bytes are more than %d", name, len(c.frame), FrameSizeMax(10))
 		}
 	}
-	if got := FrameSizeMax(MaxPayloadDefault); got != messageHeaderSize+revocationsMax*revocationSize+MaxPayloadDefault {
+	if got := FrameSizeMax(MaxPayloadDefault); got != messageHeaderSize+
+		revocationsMax*revocationSize+MaxPayloadDefault {
 		t.Errorf("frames of up to %d bytes", got)
 	}
 	if got := FrameSizeMax(1); got != messageHeaderSize+digraph.MaxOrder/8 {
@@ -211,18 +231,21 @@ func TestFramesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestFramesAreDescribed for people.
+// TestFramesAreDescribed: frames are described for people.
 func TestFramesAreDescribed(t *testing.T) {
 	t.Parallel()
 	for want, frame := range map[string][]byte{
-		"3 bytes that are no frame":                  {1, 2, 3},
-		"BCAST [2,3] of 4":                           encodeMessage(kindUnreliable, 1, 2, 3, 4, nil),
-		"RBCAST [[2,3]] of 4":                        encodeMessage(kindReliable, 1, 2, 3, 4, nil),
-		"RBCAST [[2,3]] of 4 revoking FAIL 5 #6":     encodeMessage(kindReliable, 1, 2, 3, 4, nil, revocation{5, 6}),
-		"FAIL 4 by 5":                                encodeFailure(1, 4, 5, 0),
-		"FAIL 4 by 5 #6":                             encodeFailure(1, 4, 5, 6),
-		"FWD [[2,3]] of 4, decided [0 2 4]":          encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, serverSet{21}),
-		"BWD [[2,3]] of 4, confirmed [0 2 4 64 127]": encodeVote(kindBackward, phaseConfirmed, 1, 2, 3, 4, serverSet{21, 1 | 1<<63}),
+		"3 bytes that are no frame": {1, 2, 3},
+		"BCAST [2,3] of 4":          encodeMessage(kindUnreliable, 1, 2, 3, 4, nil),
+		"RBCAST [[2,3]] of 4":       encodeMessage(kindReliable, 1, 2, 3, 4, nil),
+		"RBCAST [[2,3]] of 4 revoking FAIL 5 #6": encodeMessage(kindReliable, 1, 2, 3, 4,
+			nil, revocation{5, 6}),
+		"FAIL 4 by 5":    encodeFailure(1, 4, 5, 0),
+		"FAIL 4 by 5 #6": encodeFailure(1, 4, 5, 6),
+		"FWD [[2,3]] of 4, decided [0 2 4]": encodeVote(kindForward, phaseDecided, 1, 2, 3,
+			4, serverSet{21}),
+		"BWD [[2,3]] of 4, confirmed [0 2 4 64 127]": encodeVote(kindBackward, phaseConfirmed, 1, 2,
+			3, 4, serverSet{21, 1 | 1<<63}),
 	} {
 		if got := Describe(frame); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -230,7 +253,7 @@ func TestFramesAreDescribed(t *testing.T) {
 	}
 }
 
-// TestTrackingIsShown for searches: nothing but the root, until that is known to have failed.
+// TestTrackingIsShown: a search sees only the root until the root is known to have failed.
 func TestTrackingIsShown(t *testing.T) {
 	t.Parallel()
 	engines := threeServers(t, Config{Engine: EngineAllConcur})

@@ -7,36 +7,51 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Votes under ◇P. The forward-backward mechanism [Poke19, section 5.2.1.2] lets a server A-deliver a reliable round when it hears that enough others decided it, too; here it
-// is mended, so that no schedule of false suspicions makes two servers A-deliver different rounds.
+// Votes under ◇P. The forward-backward mechanism [Poke19, section 5.2.1.2] lets a server A-deliver
+// a reliable round when it learns that enough others decided it too. Here it is corrected, so that
+// no schedule of false suspicions makes two servers A-deliver different rounds.
 //
-// N is the size of the shard, c its majority ⌊N/2⌋+1, q the smallest integer above N - c/2, m the members not removed, t = max(c, min(q, m)). There is one value for each
-// state that may become round r: the complete set of [e,r], or a set of origins in [[e,r]]. A server votes for at most one value of a round, for good:
+// N is the size of the shard, c its majority ⌊N/2⌋+1, q the smallest integer above N - c/2, m the
+// number of members not removed, and t = max(c, min(q, m)). There is one value for each state that
+// may become round r: the complete set of [e,r], or a set of origins in [[e,r]]. A server votes for
+// at most one value of a round, for good:
 //
-//   - for [e,r] by entering [e,r+2] or [[e+1,r+1]], which it does having completed [e,r]: by T_UR, or by a skip from a [[e+1,r]] that it has not decided;
-//   - for a set in [[e,r]] by deciding it: tracking is complete, and the set is a majority. It leaves [[e,r]] only by A-delivering that set.
+//   - It votes for [e,r] by entering [e,r+2] or [[e+1,r+1]], having completed [e,r]. It does so by
+//     T_UR, or by a skip from a [[e+1,r]] that it has not decided.
+//   - It votes for a set in [[e,r]] by deciding it: tracking is complete, and the set is a
+//     majority. It leaves [[e,r]] only by A-delivering that set.
 //
-// A value is A-delivered with t votes, or, a set, with c confirmations: votes that say "a majority voted for this". Who votes for a set in [[e+1,r+1]] voted for
-// [e,r] if anybody could, so that a confirmation of the set confirms [e,r], too, which is A-delivered at the latest with it. Each way needs c votes, so that two values of
-// one round are never both A-delivered. And from the votes of any c servers that remember one can tell what may have been A-delivered: a value that somebody confirmed, or
-// one that has t votes if all who were not asked voted for it, too. Two values never pass: c servers that were asked and N - c that were not, had they voted for both in turn,
-// would give 2t ≤ c + 2(N - c), so that t ≤ N - c/2; and t = m votes for one leave none for another. That is what a change of the generation builds upon.
+// A value is A-delivered with t votes. A set is also A-delivered with c confirmations: votes that
+// say "a majority voted for this". A server that votes for a set in [[e+1,r+1]] voted for [e,r] if
+// any server could. So a confirmation of the set also confirms [e,r], which is A-delivered at the
+// latest with the set. Each way needs c votes, so two values of one round are never both
+// A-delivered.
+//
+// The votes of any c servers that remember show what may have been A-delivered: a value that some
+// server confirmed, or a value that has t votes if all servers that were not asked voted for it
+// too. Two values never pass. Suppose that c servers were asked and N - c were not, and count those
+// N - c for both values in turn. Then 2t ≤ c + 2(N - c), so t ≤ N - c/2; and t = m votes for one
+// value leave none for another. A change of the generation builds on that.
 
-// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the one value of it that it voted for.
+// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the
+// one value of it that it voted for.
 type Vote struct {
 	Round order.Round
 	Epoch order.Epoch
-	// Reliable tells a vote for a decided set from one for a complete unreliable round.
+	// Reliable is true for a decided set, false for a complete unreliable round.
 	Reliable bool
-	// Confirmed tells that this server knows that a majority of the shard voted alike, and said so: for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
+	// Confirmed says that this server knows that a majority of the shard voted alike, and said so:
+	// for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
 	Confirmed bool
-	// Members are the servers of the group when the round ran, the possible voters, by their places in it, ascending.
+	// Members are the servers of the group when the round ran, the possible voters, by their places
+	// in the group, ascending.
 	Members []order.ServerID
-	// Delivery is what this server A-delivers if the round is.
+	// Delivery is what this server A-delivers if the round is A-delivered.
 	Delivery order.Delivery
 }
 
-// Votes lists this server's votes for rounds that it has not A-delivered, at most two, by ascending round. It allocates.
+// Votes lists this server's votes for rounds that it has not A-delivered, at most two, by ascending
+// round. It allocates.
 func (e *Engine) Votes() []Vote {
 	var votes []Vote
 	if e.older.filled {
@@ -50,11 +65,13 @@ func (e *Engine) Votes() []Vote {
 
 func (e *Engine) voteFor(set *roundSet) Vote {
 	members := e.members.appendTo(nil)
-	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: e.confirmed, Members: members}
+	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: e.confirmed,
+		Members: members}
 	vote.Delivery = order.Delivery{Epoch: set.epoch, Round: set.round}
 	for _, p := range members {
 		if set.present.has(p) {
-			vote.Delivery.Messages = append(vote.Delivery.Messages, order.Message{Origin: p, Payload: payloadOf(set.frames[p])})
+			vote.Delivery.Messages = append(vote.Delivery.Messages,
+				order.Message{Origin: p, Payload: payloadOf(set.frames[p])})
 		} else {
 			vote.Delivery.Removed = append(vote.Delivery.Removed, p)
 		}
@@ -62,8 +79,8 @@ func (e *Engine) voteFor(set *roundSet) Vote {
 	return vote
 }
 
-// KnownVote is a vote of another server, as this server saw it, for a round that this server has not
-// A-delivered. It names no contents: this server need not hold them.
+// KnownVote is a vote of another server that this server saw, for a round that this server has not
+// A-delivered. It does not include contents: this server need not hold them.
 type KnownVote struct {
 	// Voter is the server that voted.
 	Voter order.ServerID
@@ -73,18 +90,18 @@ type KnownVote struct {
 	Reliable  bool
 	Confirmed bool
 	// Origins are the servers whose messages the value has, ascending. Together with the state they
-	// determine its contents: a server A-broadcasts one message in a state.
+	// determine its contents, because a server A-broadcasts one message in a state.
 	Origins []order.ServerID
 }
 
 // KnownVotes lists the votes of other servers that this server knows, for rounds that it has not
-// A-delivered; by ascending round, then voter. It is for a server that stopped: it allocates, and
-// nothing is kept for it while the engine runs. There are none under P, nor for unreliable rounds
-// without uniform delivery.
+// A-delivered, by ascending round, then voter. It is for a server that stopped: it allocates, and
+// nothing is kept for it while the engine runs. There are none under P, and none for unreliable
+// rounds without uniform delivery.
 //
-// A server whose message of the current state is here voted for the unreliable round that waits for
+// A server whose message of the current state arrived voted for the unreliable round that waits for
 // its majority, since it entered that state (deliverStable counts the same). So did a server that
-// voted for a set in the current state, and its confirmation of the set confirms that round, too.
+// voted for a set in the current state. Its confirmation of the set confirms that round, too.
 func (e *Engine) KnownVotes() []KnownVote {
 	var known []KnownVote
 	if e.ballots == nil {
@@ -103,7 +120,8 @@ func (e *Engine) KnownVotes() []KnownVote {
 			if p == e.self {
 				continue
 			}
-			known = append(known, KnownVote{Voter: p, Round: b.round, Epoch: b.epoch, Reliable: true,
+			known = append(known, KnownVote{Voter: p, Round: b.round, Epoch: b.epoch,
+				Reliable:  true,
 				Confirmed: s.confirmers.has(p), Origins: s.origins.appendTo(nil)})
 		}
 	}
@@ -128,7 +146,7 @@ func (e *Engine) knownUnreliable() (known []KnownVote) {
 	return known
 }
 
-// setThresholds computes what depends on how many members are left.
+// setThresholds computes the thresholds that depend on the number of remaining members.
 func (e *Engine) setThresholds() {
 	e.fast = max(e.majority, min(e.config.Shard-(e.majority-1)/2, len(e.overlay.members)))
 	e.stable = e.fast
@@ -138,19 +156,24 @@ func (e *Engine) setThresholds() {
 	case e.config.Detector == DetectorPerfect:
 		e.stable = e.majority
 	case e.config.Detector == DetectorEventualPaper:
-		e.stable = min(e.tolerated+1, len(e.overlay.members)) // f others [Poke19, section 6.4.2]; who is left may be fewer
+		// The paper needs f others [Poke19, section 6.4.2], but fewer servers may be left.
+		e.stable = min(e.tolerated+1, len(e.overlay.members))
 	}
 }
 
-// undecidable reports whether tracking is complete and the messages here are fewer than a majority: this server is outside of a majority, and waits.
+// undecidable reports whether tracking is complete with fewer messages than a majority. This server
+// is outside of a majority, and waits.
 func (e *Engine) undecidable() bool {
-	return e.config.Detector == DetectorEventual && e.reliable && !e.decided && e.tracking.awaitedCount == 0 && e.current.present.has(e.self) && e.current.count < e.majority
+	return e.config.Detector == DetectorEventual && e.reliable && !e.decided &&
+		e.tracking.awaitedCount == 0 && e.current.present.has(e.self) &&
+		e.current.count < e.majority
 }
 
-// OutsideMajority reports whether this server knows that fewer servers than a majority of the shard can be heard: it does not A-deliver until others are.
+// OutsideMajority reports whether this server knows that it can hear fewer servers than a majority
+// of the shard. It A-delivers nothing until it can hear more.
 func (e *Engine) OutsideMajority() bool { return e.halted == "" && !e.ended && e.undecidable() }
 
-// ballotOf is the ballot of a reliable state that somebody else is in, nil where none is kept.
+// ballotOf returns the ballot of a reliable state that another server is in, nil if none is kept.
 func (e *Engine) ballotOf(epoch order.Epoch, round order.Round) *ballot {
 	if round <= e.delivered || round > e.delivered+ballotsAhead {
 		return nil
@@ -158,15 +181,16 @@ func (e *Engine) ballotOf(epoch order.Epoch, round order.Round) *ballot {
 	b := e.ballots[round%ballotsKept]
 	switch {
 	case b.filled && b.epoch == epoch && b.round == round:
-	case b.filled && b.round == round && (b.epoch > epoch || e.decided && b.epoch == e.epoch && round == e.round):
-		return nil // of another state than the one that gets votes
+	case b.filled && b.round == round && (b.epoch > epoch || e.decided && b.epoch == e.epoch &&
+		round == e.round):
+		return nil // not of the state that gets votes
 	default:
 		b.begin(epoch, round)
 	}
 	return b
 }
 
-// ownBallot is the ballot of the current reliable state.
+// ownBallot returns the ballot of the current reliable state.
 func (e *Engine) ownBallot() *ballot {
 	b := e.ballots[e.round%ballotsKept]
 	if !b.filled || b.epoch != e.epoch || b.round != e.round {
@@ -175,7 +199,7 @@ func (e *Engine) ownBallot() *ballot {
 	return b
 }
 
-// decide votes for the set of the current state, which tracking has completed.
+// decide votes for the set of the current state, whose tracking is complete.
 func (e *Engine) decide() {
 	e.decided = true
 	e.vote(phaseDecided)
@@ -185,9 +209,11 @@ func (e *Engine) decide() {
 	}
 }
 
-// vote counts this server's own vote for the current set, and floods it. In the dissertation ⟨FWD, p_i⟩ goes over G_R, ⟨BWD, p_i⟩ over its transpose, and both have to
-// arrive. Here sets are compared, so that a vote counts whichever way it came, and one flood along all edges and against them does for both: a server has
-// sent on to all its neighbours every vote that it counted, and who is behind lacks none of those by which another A-delivered.
+// vote counts this server's own vote for the current set, and floods it. In the dissertation ⟨FWD,
+// p_i⟩ goes over G_R and ⟨BWD, p_i⟩ over its transpose, and both have to arrive. Here sets are
+// compared, so a vote counts in whichever direction it came. One flood along all edges and against
+// them replaces both. A server has sent on to all its neighbours every vote that it counted, so a
+// server that is behind lacks none of the votes by which another one A-delivered.
 func (e *Engine) vote(phase votePhase) {
 	b := e.ownBallot()
 	s := b.ofSet(e.current.present)
@@ -199,21 +225,26 @@ func (e *Engine) vote(phase votePhase) {
 	for _, kind := range []frameKind{kindForward, kindBackward} {
 		b.see(kind, phase, e.self)
 		if fan := e.overlay.fanOf(kind); fan != nil {
-			e.send(fan.successors, encodeVote(kind, phase, e.config.Generation, e.epoch, e.round, e.self, e.current.present))
+			e.send(fan.successors, encodeVote(kind, phase, e.config.Generation, e.epoch, e.round,
+				e.self, e.current.present))
 		}
 	}
 }
 
-// receiveVote takes ⟨FWD, p_j⟩ or ⟨BWD, p_j⟩, from suspected predecessors, too: a vote says nothing about what came before it on the same edge.
+// receiveVote takes ⟨FWD, p_j⟩ or ⟨BWD, p_j⟩, also from suspected predecessors: a vote says nothing
+// about what came before it on the same edge.
 func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []byte) error {
 	to := e.overlay.fanOf(header.kind)
 	switch {
 	case e.perfect || to == nil:
-		return fmt.Errorf("%w: a vote of kind %d from server %d, there is none under this detector", order.ErrFrame, header.kind, from)
+		return fmt.Errorf("%w: a vote of kind %d from server %d, there is none under this detector",
+			order.ErrFrame, header.kind, from)
 	case !e.votesCome(header.kind, from):
-		return fmt.Errorf("%w: a vote from server %d on no edge of the reliable digraph to server %d", order.ErrFrame, from, e.self)
+		return fmt.Errorf("%w: a vote from server %d on no edge of the reliable digraph to "+
+			"server %d", order.ErrFrame, from, e.self)
 	case !e.isVote(header, frame):
-		return fmt.Errorf("%w: a vote of server %d for a set that is none in a group of %d", order.ErrFrame, header.origin, e.n)
+		return fmt.Errorf("%w: a vote of server %d for a set that cannot be one in a group "+
+			"of %d", order.ErrFrame, header.origin, e.n)
 	case header.origin == e.self || !e.members.has(from) || !e.members.has(header.origin):
 		return nil
 	}
@@ -229,10 +260,10 @@ func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []by
 	return nil
 }
 
-// votesCome reports whether votes of a kind come from a server.
+// votesCome reports whether a server may send this one votes of a kind.
 func (e *Engine) votesCome(kind frameKind, from order.ServerID) bool {
 	if e.config.Detector == DetectorEventual && e.overlay.fanOf(kind).place[from] != 0 {
-		return true // a member; who is removed may still be heard
+		return true // a member; a removed server may still be heard
 	}
 	along := e.config.Reliable.HasEdge(int(from), int(e.self))
 	against := e.config.Reliable.HasEdge(int(e.self), int(from))
@@ -246,7 +277,7 @@ func (e *Engine) votesCome(kind frameKind, from order.ServerID) bool {
 	}
 }
 
-// isVote reports whether the frame's set is one of servers of the group, the voter among them.
+// isVote reports whether the frame's set contains only servers of the group, and the voter.
 func (e *Engine) isVote(header frameHeader, frame []byte) bool {
 	if uint64(header.origin) >= uint64(e.n) || len(frame) != messageHeaderSize+8*words(e.n) {
 		return false
@@ -257,35 +288,43 @@ func (e *Engine) isVote(header frameHeader, frame []byte) bool {
 	return frame[messageHeaderSize+header.origin/8]>>(header.origin%8)&1 != 0
 }
 
-// haltIfOutvoted stops this server where a majority voted for another value of a round than it can: the group goes on without it. It voted for another set; or it is
-// in none of theirs; or it skipped the round that they decided.
+// haltIfOutvoted halts this server if a majority voted for a value of a round that it cannot vote
+// for: the group goes on without it. Either it voted for another set, or the majority's set does
+// not contain it, or it skipped the round that the majority decided.
 func (e *Engine) haltIfOutvoted(b *ballot, s *votedSet) {
 	if e.config.Detector != DetectorEventual || e.halted != "" || s.votes < e.majority {
 		return
 	}
 	here := e.reliable && e.epoch == b.epoch && e.round == b.round
-	skipped := e.older.filled && b.round <= e.older.round && e.config.Fault != FaultOutvotedSkipperGoesOn
-	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) || skipped {
-		e.halt("the group goes on without this server: a majority decided another set of round %d", b.round)
+	skipped := e.older.filled && b.round <= e.older.round &&
+		e.config.Fault != FaultOutvotedSkipperGoesOn
+	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) ||
+		skipped {
+		e.halt("the group goes on without this server: a majority decided another set of round %d",
+			b.round)
 	}
 }
 
-// haltIfSkipped notes a server that skipped the round that this one reruns, and with it voted for the unreliable round. Where a majority did, the set that this server
-// decided never gets one, and it can neither take its vote back nor go on: the group goes on without it.
+// haltIfSkipped records a server that skipped the round that this one reruns, and thereby voted for
+// the unreliable round. If a majority did, the set that this server decided never gets a majority.
+// This server can neither withdraw its vote nor go on: the group goes on without it.
 func (e *Engine) haltIfSkipped(server order.ServerID) {
 	if e.config.Detector != DetectorEventual || !e.decided {
 		return
 	}
 	e.skippers.add(server)
 	if e.skippers.count() >= e.majority {
-		e.halt("the group goes on without this server: a majority skipped its set of round %d", e.round)
+		e.halt("the group goes on without this server: a majority skipped its set of round %d",
+			e.round)
 	}
 }
 
-// maySkip reports whether this server may still vote for the unreliable round that it reruns, and leave the rerun.
+// maySkip reports whether this server may still vote for the unreliable round that it reruns, and
+// leave the rerun.
 func (e *Engine) maySkip() bool {
 	switch {
-	case e.perfect, e.config.Detector == DetectorEventualPaper, e.config.Fault == FaultSkipAfterDecided:
+	case e.perfect, e.config.Detector == DetectorEventualPaper,
+		e.config.Fault == FaultSkipAfterDecided:
 		return true
 	case e.decided:
 		return false
@@ -293,19 +332,21 @@ func (e *Engine) maySkip() bool {
 	b := e.ownBallot()
 	for _, s := range b.sets[:b.used] {
 		if s.votes >= e.majority {
-			return false // the set wins, and this server is to decide it, too
+			return false // the set wins, and this server has to decide it too
 		}
 	}
 	return true
 }
 
-// agreed reports whether the current reliable round, whose tracking is complete, may be A-delivered; first it decides, and confirms, as far as it can.
+// agreed reports whether the current reliable round, whose tracking is complete, may be
+// A-delivered. Before that it decides and confirms as far as it can.
 func (e *Engine) agreed() bool {
 	if e.perfect {
 		return true
 	}
 	if !e.decided {
-		if !e.current.present.has(e.self) || e.config.Detector == DetectorEventual && e.current.count < e.majority {
+		if !e.current.present.has(e.self) || e.config.Detector == DetectorEventual &&
+			e.current.count < e.majority {
 			return false
 		}
 		if e.releasedGrows() {
@@ -331,7 +372,8 @@ func (e *Engine) agreed() bool {
 	if votes >= e.fast {
 		return true
 	}
-	if votes >= e.majority && !e.confirmed && (confirms > 0 || b.reachable(s, e.failures.targets) < e.fast) {
+	if votes >= e.majority && !e.confirmed && (confirms > 0 ||
+		b.reachable(s, e.failures.targets) < e.fast) {
 		e.confirmed = true
 		e.vote(phaseConfirmed)
 		confirms++

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// fiveServers makes server 0 of five.
+// fiveServers returns server 0 of five.
 func fiveServers(t *testing.T, config Config) *Engine {
 	t.Helper()
 	config.Servers, config.Reliable = 5, overlays(t, 5)[0]
@@ -20,7 +20,7 @@ func fiveServers(t *testing.T, config Config) *Engine {
 	return e
 }
 
-// setOf is a set of servers of a small group.
+// setOf returns a set of servers of a small group.
 func setOf(servers ...order.ServerID) serverSet {
 	s := newServerSet(8)
 	for _, p := range servers {
@@ -29,14 +29,15 @@ func setOf(servers ...order.ServerID) serverSet {
 	return s
 }
 
-// voted has an engine hear a vote from the voter itself.
-func (e *Engine) voted(t *testing.T, phase votePhase, epoch order.Epoch, round order.Round, voter order.ServerID, set serverSet) {
+// voted gives an engine a vote from the voter itself.
+func (e *Engine) voted(t *testing.T, phase votePhase, epoch order.Epoch, round order.Round,
+	voter order.ServerID, set serverSet) {
 	t.Helper()
 	must(t, e.Receive(voter, encodeVote(kindForward, phase, 0, epoch, round, voter, set)))
 }
 
-// TestKnownVotes are those of others, for the rounds that are not A-delivered, and those that
-// messages of a later round show.
+// TestKnownVotes: known votes are those of others for rounds that are not A-delivered, and those
+// that messages of a later round imply.
 func TestKnownVotes(t *testing.T) {
 	t.Parallel()
 	e := fiveServers(t, Config{Engine: EngineAllConcur})
@@ -48,8 +49,10 @@ func TestKnownVotes(t *testing.T) {
 	e.voted(t, phaseDecided, 4, 4, 4, all) // too far ahead
 	five := []order.ServerID{0, 1, 2, 3, 4}
 	want := []KnownVote{
-		{Voter: 1, Round: 1, Epoch: 1, Reliable: true, Origins: five}, {Voter: 2, Round: 1, Epoch: 1, Reliable: true, Confirmed: true, Origins: five},
-		{Voter: 3, Round: 2, Epoch: 2, Reliable: true, Origins: []order.ServerID{1, 3}}, {Voter: 4, Round: 3, Epoch: 3, Reliable: true, Origins: five},
+		{Voter: 1, Round: 1, Epoch: 1, Reliable: true, Origins: five},
+		{Voter: 2, Round: 1, Epoch: 1, Reliable: true, Confirmed: true, Origins: five},
+		{Voter: 3, Round: 2, Epoch: 2, Reliable: true, Origins: []order.ServerID{1, 3}},
+		{Voter: 4, Round: 3, Epoch: 3, Reliable: true, Origins: five},
 	}
 	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
 		t.Errorf("knows %+v", got)
@@ -57,7 +60,7 @@ func TestKnownVotes(t *testing.T) {
 	if len(e.Votes()) != 0 {
 		t.Errorf("votes %+v", e.Votes())
 	}
-	// Its own vote is none of these.
+	// Its own vote is not among them.
 	e = fiveServers(t, Config{Engine: EngineAllConcur})
 	must(t, e.Broadcast(nil))
 	for p := order.ServerID(1); p < 5; p++ {
@@ -67,7 +70,8 @@ func TestKnownVotes(t *testing.T) {
 	if got := e.KnownVotes(); len(got) != 1 || got[0].Voter != 3 {
 		t.Errorf("knows %+v", got)
 	}
-	if got := e.Votes(); len(got) != 1 || got[0].Round != 1 || !got[0].Reliable || len(got[0].Delivery.Messages) != 5 {
+	if got := e.Votes(); len(got) != 1 || got[0].Round != 1 || !got[0].Reliable ||
+		len(got[0].Delivery.Messages) != 5 {
 		t.Errorf("votes %+v", got)
 	}
 	perfect := fiveServers(t, Config{Engine: EngineAllConcur, Detector: DetectorPerfect})
@@ -75,7 +79,7 @@ func TestKnownVotes(t *testing.T) {
 		t.Errorf("under P there are votes: %+v", got)
 	}
 
-	// Two complete unreliable rounds, and messages of the third show who voted for the first.
+	// After two complete unreliable rounds, messages of the third show the voters for the first.
 	e = fiveServers(t, Config{Engine: EngineAllConcurPlus})
 	for round := order.Round(1); round <= 2; round++ {
 		must(t, e.Broadcast(nil))
@@ -89,7 +93,7 @@ func TestKnownVotes(t *testing.T) {
 	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
 		t.Errorf("knows %+v", got)
 	}
-	// The rerun of the second: a server that votes there voted for the first, and confirms that.
+	// In the rerun of the second round, a voter voted for the first round too, and confirms it.
 	must(t, e.Suspect(4))
 	e.voted(t, phaseConfirmed, 2, 2, 1, setOf(0, 1, 2, 3))
 	e.voted(t, phaseDecided, 2, 2, 3, setOf(0, 1, 2, 3))
@@ -99,14 +103,15 @@ func TestKnownVotes(t *testing.T) {
 			first = append(first, k)
 		}
 	}
-	want = []KnownVote{{Voter: 1, Round: 1, Epoch: 1, Confirmed: true, Origins: five}, {Voter: 3, Round: 1, Epoch: 1, Origins: five}}
+	want = []KnownVote{{Voter: 1, Round: 1, Epoch: 1, Confirmed: true, Origins: five},
+		{Voter: 3, Round: 1, Epoch: 1, Origins: five}}
 	if !reflect.DeepEqual(first, want) {
 		t.Errorf("knows %+v", first)
 	}
 }
 
-// TestVotesThatAreNone: of a set that the voter is not in, of servers that are none, of a wrong
-// length, or over no edge.
+// TestVotesThatAreNone: votes for a set without the voter, of unknown servers, of a wrong length,
+// or over no edge.
 func TestVotesThatAreNone(t *testing.T) {
 	t.Parallel()
 	vote := func(kind frameKind, voter order.ServerID, set serverSet) []byte {
@@ -148,7 +153,7 @@ func TestVotesThatAreNone(t *testing.T) {
 	if got := full.KnownVotes(); len(got) != 1 || got[0].Origins[0] != 63 {
 		t.Errorf("counts %+v", got)
 	}
-	// In a ring 0 > 1 > 2 > 3 > 0 votes go both ways along the edges, and the paper's one way each.
+	// In a ring 0 > 1 > 2 > 3 > 0 votes go both ways along the edges. The paper's go one way each.
 	ring, err := digraph.Ring(4)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +161,8 @@ func TestVotesThatAreNone(t *testing.T) {
 	for _, detector := range []Detector{DetectorEventual, DetectorEventualPaper} {
 		for _, kind := range []frameKind{kindForward, kindBackward} {
 			for from := order.ServerID(1); from < 4; from++ {
-				e, err := New(Config{Engine: EngineAllConcur, Servers: 4, Reliable: ring, Detector: detector})
+				e, err := New(Config{Engine: EngineAllConcur, Servers: 4, Reliable: ring,
+					Detector: detector})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +183,8 @@ func TestVotesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestOutvotedServersHalt: a majority decided a set without this server, or another one than it did.
+// TestOutvotedServersHalt: a majority decided a set without this server, or another set than this
+// server did.
 func TestOutvotedServersHalt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -187,11 +194,13 @@ func TestOutvotedServersHalt(t *testing.T) {
 		round   order.Round
 		halts   bool
 	}{
-		"a minority without it":      {false, []order.ServerID{1, 2}, setOf(1, 2, 3), 1, false},
-		"a majority without it":      {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 1, true},
-		"a majority with it":         {false, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3), 1, false},
-		"without it, later":          {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 2, true},
-		"it decided the same":        {true, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3, 4), 1, false},
+		"a minority without it": {false, []order.ServerID{1, 2}, setOf(1, 2, 3), 1, false},
+		"a majority without it": {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 1, true},
+		"a majority with it": {false, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3),
+			1, false},
+		"without it, later": {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 2, true},
+		"it decided the same": {true, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3, 4),
+			1, false},
 		"it decided another":         {true, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3), 1, true},
 		"a minority decided another": {true, []order.ServerID{1, 2}, setOf(0, 1, 2, 3), 1, false},
 	} {
@@ -222,13 +231,15 @@ func TestVotesThatAreEnough(t *testing.T) {
 		suspected          []order.ServerID
 		confirms, delivers bool
 	}{
-		"two more":                        {[]order.ServerID{1, 2}, nil, nil, false, false},
-		"three more are fast":             {[]order.ServerID{1, 2, 3}, nil, nil, false, true},
-		"two more, and nobody else comes": {[]order.ServerID{1, 2}, nil, []order.ServerID{3, 4}, true, false},
-		"two more, one may come":          {[]order.ServerID{1, 2}, nil, []order.ServerID{3}, false, false},
-		"one more, and nobody else comes": {[]order.ServerID{1}, nil, []order.ServerID{2, 3, 4}, false, false},
-		"two more, one confirmed":         {[]order.ServerID{1}, []order.ServerID{2}, nil, true, false},
-		"two confirmed":                   {nil, []order.ServerID{1, 2}, nil, true, true},
+		"two more":            {[]order.ServerID{1, 2}, nil, nil, false, false},
+		"three more are fast": {[]order.ServerID{1, 2, 3}, nil, nil, false, true},
+		"two more, and nobody else comes": {[]order.ServerID{1, 2}, nil, []order.ServerID{3, 4},
+			true, false},
+		"two more, one may come": {[]order.ServerID{1, 2}, nil, []order.ServerID{3}, false, false},
+		"one more, and nobody else comes": {[]order.ServerID{1}, nil, []order.ServerID{2, 3, 4},
+			false, false},
+		"two more, one confirmed": {[]order.ServerID{1}, []order.ServerID{2}, nil, true, false},
+		"two confirmed":           {nil, []order.ServerID{1, 2}, nil, true, true},
 	} {
 		e := fiveServers(t, Config{Engine: EngineAllConcur})
 		must(t, e.Broadcast(nil))
@@ -260,12 +271,12 @@ func (b *ballot) fill(epoch order.Epoch, round order.Round, voter order.ServerID
 	b.count(s, voter, phaseConfirmed)
 }
 
-// TestBallotsOfStates: one state of a round gets votes, the latest that is heard of, unless this
-// server decided another.
+// TestBallotsOfStates: one state of a round gets votes: the latest one known, unless this server
+// decided another.
 func TestBallotsOfStates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		filled      [2]int // epoch and round of the ballot that is there
+		filled      [2]int // epoch and round of the existing ballot
 		decided     bool
 		epoch       order.Epoch
 		round       order.Round
@@ -289,18 +300,21 @@ func TestBallotsOfStates(t *testing.T) {
 		e := fiveServers(t, Config{Engine: EngineAllConcur})
 		e.decided = c.decided
 		if c.filled[0] > 0 {
-			e.ballots[c.filled[1]%ballotsKept].fill(order.Epoch(c.filled[0]), order.Round(c.filled[1]), 3)
+			e.ballots[c.filled[1]%ballotsKept].fill(order.Epoch(c.filled[0]),
+				order.Round(c.filled[1]), 3)
 		}
 		b := e.ballotOf(c.epoch, c.round)
 		if (b == nil) != c.none {
 			t.Errorf("%s: %+v", name, b)
-		} else if b != nil && (b.epoch != c.epoch || b.round != c.round || b.voters.has(3) == c.fresh) {
-			t.Errorf("%s: epoch %d, round %d, votes of %v", name, b.epoch, b.round, b.voters.appendTo(nil))
+		} else if b != nil && (b.epoch != c.epoch || b.round != c.round ||
+			b.voters.has(3) == c.fresh) {
+			t.Errorf("%s: epoch %d, round %d, votes of %v", name, b.epoch, b.round,
+				b.voters.appendTo(nil))
 		}
 	}
 }
 
-// TestVotesOfOtherStatesAreNotKnown: what ballots hold of states gone by.
+// TestVotesOfOtherStatesAreNotKnown: votes in ballots of past states are not reported.
 func TestVotesOfOtherStatesAreNotKnown(t *testing.T) {
 	t.Parallel()
 	e := fiveServers(t, Config{Engine: EngineAllConcur})
@@ -309,14 +323,15 @@ func TestVotesOfOtherStatesAreNotKnown(t *testing.T) {
 	if got := e.KnownVotes(); len(got) != 1 || got[0].Voter != 2 || got[0].Round != 2 {
 		t.Errorf("knows %+v", got)
 	}
-	// Of the unreliable round that waits only votes in the state that follows it tell.
+	// For the waiting unreliable round, only votes in the state that follows it count.
 	for name, c := range map[string]struct {
 		rerun bool
 		epoch order.Epoch
 		round order.Round
 		known int
 	}{
-		"the rerun": {true, 2, 2, 1}, "another epoch": {true, 9, 2, 0}, "another round": {true, 2, 6, 0}, "an unreliable round": {false, 1, 3, 0},
+		"the rerun": {true, 2, 2, 1}, "another epoch": {true, 9, 2, 0},
+		"another round": {true, 2, 6, 0}, "an unreliable round": {false, 1, 3, 0},
 	} {
 		e := fiveServers(t, Config{Engine: EngineAllConcurPlus})
 		for round := order.Round(1); round <= 2; round++ {
@@ -342,8 +357,10 @@ func TestOutsideOfTheMajority(t *testing.T) {
 		change  func(*Engine)
 		outside bool
 	}{
-		"two of five":     {func(*Engine) {}, true},
-		"three of five":   {func(e *Engine) { e.current.add(2, encodeMessage(kindReliable, 0, 1, 1, 2, nil)) }, false},
+		"two of five": {func(*Engine) {}, true},
+		"three of five": {func(e *Engine) {
+			e.current.add(2, encodeMessage(kindReliable, 0, 1, 1, 2, nil))
+		}, false},
 		"decided":         {func(e *Engine) { e.decided = true }, false},
 		"one is awaited":  {func(e *Engine) { e.tracking.awaitedCount = 1 }, false},
 		"without its own": {func(e *Engine) { e.current.drop(0) }, false},
@@ -363,7 +380,8 @@ func TestOutsideOfTheMajority(t *testing.T) {
 	}
 }
 
-// TestVotesOfStrangers: of servers that were removed, and of more servers than a word has bits.
+// TestVotesOfStrangers: votes of removed servers, and in groups of more servers than a word has
+// bits.
 func TestVotesOfStrangers(t *testing.T) {
 	t.Parallel()
 	vote := func(voter order.ServerID, set serverSet) []byte {
@@ -417,14 +435,15 @@ func TestVotesOfStrangers(t *testing.T) {
 	}
 }
 
-// TestOwnBallot is of the current state, whatever was there.
+// TestOwnBallot: the own ballot is of the current state, whatever was there before.
 func TestOwnBallot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		epoch order.Epoch
 		round order.Round
 		kept  bool
-	}{"the state": {1, 1, true}, "another epoch": {2, 1, false}, "another round": {1, 5, false}, "neither": {2, 5, false}} {
+	}{"the state": {1, 1, true}, "another epoch": {2, 1, false}, "another round": {1, 5, false},
+		"neither": {2, 5, false}} {
 		e := fiveServers(t, Config{Engine: EngineAllConcur})
 		e.ballots[1].fill(c.epoch, c.round, 3)
 		if b := e.ownBallot(); b.epoch != 1 || b.round != 1 || b.voters.has(3) != c.kept {
@@ -433,8 +452,8 @@ func TestOwnBallot(t *testing.T) {
 	}
 }
 
-// TestOutvotedElsewhere: what a majority voted for in another state than this server's does not
-// outvote it, unless that is a round for which it voted already.
+// TestOutvotedElsewhere: votes of a majority in another state do not outvote this server, unless
+// they are for a round that it voted for already.
 func TestOutvotedElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -443,14 +462,25 @@ func TestOutvotedElsewhere(t *testing.T) {
 		round  order.Round
 		halts  bool
 	}{
-		"the state":      {func(*Engine) {}, 1, 1, true},
-		"another epoch":  {func(*Engine) {}, 2, 1, false},
-		"another round":  {func(*Engine) {}, 1, 2, false},
-		"not decided":    {func(e *Engine) { e.decided = false }, 1, 1, false},
-		"as published":   {func(e *Engine) { e.config.Detector = DetectorEventualPaper }, 1, 1, false},
-		"voted for it":   {func(e *Engine) { e.decided = false; e.older.begin(1, 2, false) }, 1, 2, true},
-		"voted before":   {func(e *Engine) { e.decided = false; e.older.begin(1, 2, false) }, 1, 3, false},
-		"voted later":    {func(e *Engine) { e.decided = false; e.older.begin(1, 3, false) }, 1, 2, true},
+		"the state":     {func(*Engine) {}, 1, 1, true},
+		"another epoch": {func(*Engine) {}, 2, 1, false},
+		"another round": {func(*Engine) {}, 1, 2, false},
+		"not decided":   {func(e *Engine) { e.decided = false }, 1, 1, false},
+		"as published": {func(e *Engine) {
+			e.config.Detector = DetectorEventualPaper
+		}, 1, 1, false},
+		"voted for it": {func(e *Engine) {
+			e.decided = false
+			e.older.begin(1, 2, false)
+		}, 1, 2, true},
+		"voted before": {func(e *Engine) {
+			e.decided = false
+			e.older.begin(1, 2, false)
+		}, 1, 3, false},
+		"voted later": {func(e *Engine) {
+			e.decided = false
+			e.older.begin(1, 3, false)
+		}, 1, 2, true},
 		"unreliable now": {func(e *Engine) { e.reliable = false }, 1, 1, false},
 	} {
 		e := fiveServers(t, Config{Engine: EngineAllConcur})
@@ -471,10 +501,13 @@ func TestOutvotedElsewhere(t *testing.T) {
 	}
 }
 
-// TestEonOfOne ends with a round of a later epoch.
+// TestEonOfOne: the eon of a group of one ends with a round of a later epoch.
 func TestEonOfOne(t *testing.T) {
 	t.Parallel()
-	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 1, Reliable: overlays(t, 1)[0], Change: func(order.Delivery) bool { return true }})
+	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 1, Reliable: overlays(t, 1)[0],
+		Change: func(order.Delivery) bool {
+			return true
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,8 +523,8 @@ func TestEonOfOne(t *testing.T) {
 	}
 }
 
-// TestSkips: a server may skip while nothing has been decided, by itself or by a majority; and one
-// that has decided halts where a majority skipped.
+// TestSkips: a server may skip while neither it nor a majority has decided. A server that has
+// decided halts if a majority skipped.
 func TestSkips(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -500,8 +533,10 @@ func TestSkips(t *testing.T) {
 		votes   int
 		may     bool
 	}{
-		"a minority decided": {Config{}, false, 2, true}, "a majority decided": {Config{}, false, 3, false}, "it decided": {Config{}, true, 1, false},
-		"as published": {Config{Detector: DetectorEventualPaper}, true, 3, true}, "under P": {Config{Detector: DetectorPerfect}, true, 0, true},
+		"a minority decided": {Config{}, false, 2, true},
+		"a majority decided": {Config{}, false, 3, false}, "it decided": {Config{}, true, 1, false},
+		"as published":    {Config{Detector: DetectorEventualPaper}, true, 3, true},
+		"under P":         {Config{Detector: DetectorPerfect}, true, 0, true},
 		"the planted bug": {Config{Fault: FaultSkipAfterDecided}, true, 3, true},
 	} {
 		c.config.Engine = EngineAllConcur
@@ -526,7 +561,8 @@ func TestSkips(t *testing.T) {
 		halts    bool
 	}{
 		"two": {DetectorEventual, true, 2, false}, "three": {DetectorEventual, true, 3, true},
-		"three, and it has not decided": {DetectorEventual, false, 3, false}, "three, as published": {DetectorEventualPaper, true, 3, false},
+		"three, and it has not decided": {DetectorEventual, false, 3, false},
+		"three, as published":           {DetectorEventualPaper, true, 3, false},
 	} {
 		e := fiveServers(t, Config{Engine: EngineAllConcur, Detector: c.detector})
 		e.decided = c.decided
@@ -539,7 +575,7 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// TestPublishedVotes: a majority's, both ways.
+// TestPublishedVotes: the paper's votes need a majority both ways.
 func TestPublishedVotes(t *testing.T) {
 	t.Parallel()
 	for _, forward := range []int{2, 3} {
@@ -561,13 +597,14 @@ func TestPublishedVotes(t *testing.T) {
 	}
 }
 
-// TestSetsInFrames of several words.
+// TestSetsInFrames: sets of several words.
 func TestSetsInFrames(t *testing.T) {
 	t.Parallel()
 	set := serverSet{1, 2, 3}
 	frame := encodeVote(kindForward, phaseDecided, 1, 2, 3, 0, set)
 	copied := make(serverSet, 3)
-	if copySet(copied, frame); !copied.equal(set) || !sameSet(frame, set) || sameSet(frame, serverSet{1, 2, 4}) || sameSet(frame, serverSet{1, 3, 3}) {
+	if copySet(copied, frame); !copied.equal(set) || !sameSet(frame, set) ||
+		sameSet(frame, serverSet{1, 2, 4}) || sameSet(frame, serverSet{1, 3, 3}) {
 		t.Errorf("%v", copied)
 	}
 }

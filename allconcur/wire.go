@@ -10,19 +10,39 @@ import (
 
 // The frames of a group. All numbers are little-endian.
 //
-//	a message (BCAST, RBCAST)                    a failure notification (FAIL)             a vote (FWD, BWD)
-//	offset size                                  offset size                               offset size
-//	0      1    version, 1                       0      1    version, 1                    0      1    version, 1
-//	1      1    kind, 1 BCAST or 2 RBCAST        1      1    kind, 3                       1      1    kind, 4 FWD or 5 BWD
-//	2      2    number of revocations            2      2    zero                          2      1    phase, 1 decided or 2 confirmed
-//	                                                                                       3      1    zero
-//	4      4    origin                           4      4    target                        4      4    origin, who votes
-//	8      8    generation                       8      8    generation                    8      8    generation
-//	16     8    epoch                            16     4    owner                         16     8    epoch
-//	24     8    round                            20     4    sequence number, 0 under P    24     8    round
-//	32     8·   revocations: target, 4,                                                    32     8·   the set: bit i of word i/64 is server i
-//	            and sequence number, 4
+//	a message (BCAST, RBCAST)
+//	offset size
+//	0      1    version, 1
+//	1      1    kind, 1 BCAST or 2 RBCAST
+//	2      2    number of revocations
+//	4      4    origin
+//	8      8    generation
+//	16     8    epoch
+//	24     8    round
+//	32     8·   revocations: target, 4, and sequence number, 4
 //	       -    payload
+//
+//	a failure notification (FAIL)
+//	offset size
+//	0      1    version, 1
+//	1      1    kind, 3
+//	2      2    zero
+//	4      4    target
+//	8      8    generation
+//	16     4    owner
+//	20     4    sequence number, 0 under P
+//
+//	a vote (FWD, BWD)
+//	offset size
+//	0      1    version, 1
+//	1      1    kind, 4 FWD or 5 BWD
+//	2      1    phase, 1 decided or 2 confirmed
+//	3      1    zero
+//	4      4    origin: the voter
+//	8      8    generation
+//	16     8    epoch
+//	24     8    round
+//	32     8·   the set: bit i of word i/64 is server i
 const (
 	frameVersion      = 1
 	messageHeaderSize = 32
@@ -32,17 +52,20 @@ const (
 	revocationsMax = 16
 )
 
-// frameKind tells what a frame carries.
+// frameKind is the kind of a frame.
 type frameKind uint8
 
 const (
-	// kindUnreliable is ⟨BCAST, m⟩ of AllConcur+: a message of an unreliable round, which travels over G_U.
+	// kindUnreliable is ⟨BCAST, m⟩ of AllConcur+: a message of an unreliable round, which travels
+	// over G_U.
 	kindUnreliable frameKind = 1
-	// kindReliable is ⟨RBCAST, m⟩, ⟨BCAST, m⟩ of AllConcur: a message of a reliable round, which travels over G_R.
+	// kindReliable is ⟨RBCAST, m⟩, ⟨BCAST, m⟩ of AllConcur: a message of a reliable round, which
+	// travels over G_R.
 	kindReliable frameKind = 2
-	// kindFailure is ⟨FAIL, p_j, p_k⟩: owner p_k tells that its predecessor p_j failed.
+	// kindFailure is ⟨FAIL, p_j, p_k⟩: owner p_k says that its predecessor p_j failed.
 	kindFailure frameKind = 3
-	// kindForward is ⟨FWD, p_j⟩: a vote. It travels over G_R, and under DetectorEventual over its transpose, too.
+	// kindForward is ⟨FWD, p_j⟩: a vote. It travels over G_R, and under DetectorEventual over the
+	// transpose of G_R too.
 	kindForward frameKind = 4
 	// kindBackward is ⟨BWD, p_j⟩ of DetectorEventualPaper: the same vote over the transpose of G_R.
 	kindBackward frameKind = 5
@@ -58,55 +81,68 @@ type frameHeader struct {
 	target     order.ServerID
 	owner      order.ServerID
 	sequence   uint32
-	// revocations counts those in front of a message's payload.
+	// revocations counts the revocations before a message's payload.
 	revocations int
 	phase       votePhase
 }
 
-// revocation is revoke_{j,k,s} in the message of server p_k [Poke19, section 6.3.3.1]: its notifications of p_j's failure up to that sequence number are no longer valid.
+// revocation is revoke_{j,k,s} in the message of server p_k [Poke19, section 6.3.3.1]: its
+// notifications of p_j's failure up to that sequence number are no longer valid.
 type revocation struct {
 	target   order.ServerID
 	sequence uint32
 }
 
-// FrameSizeMax is the size of the largest frame of a group whose payloads are bounded by maxPayload, in bytes; lanes are sized by it.
+// FrameSizeMax returns the size in bytes of the largest frame of a group whose payloads are bounded
+// by maxPayload. Lanes are sized by it.
 func FrameSizeMax(maxPayload int) int {
 	return messageHeaderSize + max(revocationsMax*revocationSize+maxPayload, digraph.MaxOrder/8)
 }
 
-// decodeFrame decodes a frame, strictly: exactly the bytes that an encoder makes are accepted. The error wraps order.ErrFrame.
+// decodeFrame decodes a frame, strictly: it accepts exactly the bytes that an encoder returns. An
+// error wraps order.ErrFrame.
 func decodeFrame(frame []byte, maxPayload int) (frameHeader, error) {
 	if len(frame) < failureFrameSize {
 		return frameHeader{}, fmt.Errorf("%w: %d bytes are too few", order.ErrFrame, len(frame))
 	}
 	if frame[0] != frameVersion {
-		return frameHeader{}, fmt.Errorf("%w: version %d, want %d", order.ErrFrame, frame[0], frameVersion)
+		return frameHeader{}, fmt.Errorf("%w: version %d, want %d", order.ErrFrame, frame[0],
+			frameVersion)
 	}
-	header := frameHeader{kind: frameKind(frame[1]), generation: binary.LittleEndian.Uint64(frame[8:])}
+	header := frameHeader{kind: frameKind(frame[1]),
+		generation: binary.LittleEndian.Uint64(frame[8:])}
 	server := order.ServerID(binary.LittleEndian.Uint32(frame[4:]))
 	switch header.kind {
 	case kindUnreliable, kindReliable:
 		header.revocations = int(binary.LittleEndian.Uint16(frame[2:]))
-		if header.revocations > revocationsMax || header.revocations > 0 && header.kind == kindUnreliable {
-			return frameHeader{}, fmt.Errorf("%w: %d revocations in a message of kind %d", order.ErrFrame, header.revocations, header.kind)
+		if header.revocations > revocationsMax || header.revocations > 0 &&
+			header.kind == kindUnreliable {
+			return frameHeader{}, fmt.Errorf("%w: %d revocations in a message of kind %d",
+				order.ErrFrame, header.revocations, header.kind)
 		}
-		if start := messageHeaderSize + header.revocations*revocationSize; len(frame) < start || len(frame) > start+maxPayload {
-			return frameHeader{}, fmt.Errorf("%w: a message of %d bytes, want %d to %d", order.ErrFrame, len(frame), start, start+maxPayload)
+		if start := messageHeaderSize + header.revocations*revocationSize; len(frame) < start ||
+			len(frame) > start+maxPayload {
+			return frameHeader{}, fmt.Errorf("%w: a message of %d bytes, want %d to %d",
+				order.ErrFrame, len(frame), start, start+maxPayload)
 		}
 		if err := header.decodeState(server, frame); err != nil {
 			return frameHeader{}, err
 		}
 	case kindFailure:
 		if len(frame) != failureFrameSize || frame[2] != 0 || frame[3] != 0 {
-			return frameHeader{}, fmt.Errorf("%w: a failure notification of %d bytes, want %d with the reserved ones zero", order.ErrFrame, len(frame), failureFrameSize)
+			return frameHeader{}, fmt.Errorf("%w: a failure notification of %d bytes, want %d "+
+				"with the reserved ones zero", order.ErrFrame, len(frame), failureFrameSize)
 		}
 		header.sequence = binary.LittleEndian.Uint32(frame[20:])
 		header.target = server
 		header.owner = order.ServerID(binary.LittleEndian.Uint32(frame[16:]))
 	case kindForward, kindBackward:
 		header.phase = votePhase(frame[2])
-		if size := len(frame) - messageHeaderSize; size < 8 || size%8 != 0 || size > digraph.MaxOrder/8 || header.phase < phaseDecided || header.phase > phaseConfirmed || frame[3] != 0 {
-			return frameHeader{}, fmt.Errorf("%w: a vote of %d bytes in phase %d", order.ErrFrame, len(frame), header.phase)
+		if size := len(frame) - messageHeaderSize; size < 8 || size%8 != 0 ||
+			size > digraph.MaxOrder/8 || header.phase < phaseDecided ||
+			header.phase > phaseConfirmed || frame[3] != 0 {
+			return frameHeader{}, fmt.Errorf("%w: a vote of %d bytes in phase %d", order.ErrFrame,
+				len(frame), header.phase)
 		}
 		if err := header.decodeState(server, frame); err != nil {
 			return frameHeader{}, err
@@ -117,19 +153,21 @@ func decodeFrame(frame []byte, maxPayload int) (frameHeader, error) {
 	return header, nil
 }
 
-// decodeState decodes who sent a message or a vote in which state.
+// decodeState decodes the sender of a message or a vote, and its state.
 func (h *frameHeader) decodeState(origin order.ServerID, frame []byte) error {
 	h.origin = origin
 	h.epoch = order.Epoch(binary.LittleEndian.Uint64(frame[16:]))
 	h.round = order.Round(binary.LittleEndian.Uint64(frame[24:]))
 	if h.epoch == 0 || h.round == 0 {
-		return fmt.Errorf("%w: epoch %d, round %d, both count from 1", order.ErrFrame, h.epoch, h.round)
+		return fmt.Errorf("%w: epoch %d, round %d, both count from 1", order.ErrFrame, h.epoch,
+			h.round)
 	}
 	return nil
 }
 
-// encodeMessage copies the revocations and the payload behind the header.
-func encodeMessage(kind frameKind, generation uint64, epoch order.Epoch, round order.Round, origin order.ServerID, payload []byte, revocations ...revocation) []byte {
+// encodeMessage returns the frame of a message. It copies the revocations and the payload.
+func encodeMessage(kind frameKind, generation uint64, epoch order.Epoch, round order.Round,
+	origin order.ServerID, payload []byte, revocations ...revocation) []byte {
 	start := messageHeaderSize + len(revocations)*revocationSize
 	frame := make([]byte, start+len(payload))
 	frame[0], frame[1] = frameVersion, byte(kind)
@@ -157,8 +195,9 @@ func encodeFailure(generation uint64, target, owner order.ServerID, sequence uin
 	return frame
 }
 
-// encodeVote makes the frame of a vote for a set.
-func encodeVote(kind frameKind, phase votePhase, generation uint64, epoch order.Epoch, round order.Round, origin order.ServerID, set serverSet) []byte {
+// encodeVote returns the frame of a vote for a set.
+func encodeVote(kind frameKind, phase votePhase, generation uint64, epoch order.Epoch,
+	round order.Round, origin order.ServerID, set serverSet) []byte {
 	frame := make([]byte, messageHeaderSize+8*len(set))
 	frame[0], frame[1], frame[2] = frameVersion, byte(kind), byte(phase)
 	binary.LittleEndian.PutUint32(frame[4:], uint32(origin))
@@ -171,18 +210,19 @@ func encodeVote(kind frameKind, phase votePhase, generation uint64, epoch order.
 	return frame
 }
 
-// payloadStart is where the payload of a message's frame begins.
+// payloadStart returns where the payload of a message's frame begins.
 func payloadStart(frame []byte) int {
 	return messageHeaderSize + int(binary.LittleEndian.Uint16(frame[2:]))*revocationSize
 }
 
-// revocationCount is how many revocations a message's frame carries.
+// revocationCount returns the number of revocations in a message's frame.
 func revocationCount(frame []byte) int { return int(binary.LittleEndian.Uint16(frame[2:])) }
 
-// revocationOf is the revocation of that index in a message's frame.
+// revocationOf returns the revocation at an index in a message's frame.
 func revocationOf(frame []byte, index int) revocation {
 	at := messageHeaderSize + index*revocationSize
-	return revocation{target: order.ServerID(binary.LittleEndian.Uint32(frame[at:])), sequence: binary.LittleEndian.Uint32(frame[at+4:])}
+	return revocation{target: order.ServerID(binary.LittleEndian.Uint32(frame[at:])),
+		sequence: binary.LittleEndian.Uint32(frame[at+4:])}
 }
 
 // sameSet reports whether a vote's frame is for the set.
@@ -202,7 +242,8 @@ func copySet(set serverSet, frame []byte) {
 	}
 }
 
-// payloadOf is the payload of a message's frame, nil where it is empty. Nobody can append into the frame through it.
+// payloadOf returns the payload of a message's frame, nil if it is empty. An append to it cannot
+// write into the frame.
 func payloadOf(frame []byte) []byte {
 	start := payloadStart(frame)
 	if len(frame) <= start {

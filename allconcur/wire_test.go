@@ -12,7 +12,8 @@ func TestFrames(t *testing.T) {
 	t.Parallel()
 	message := encodeMessage(kindReliable, 7, 3, 9, 2, []byte("payload"))
 	header, err := decodeFrame(message, 7)
-	if want := (frameHeader{kind: kindReliable, generation: 7, epoch: 3, round: 9, origin: 2}); err != nil || header != want {
+	if want := (frameHeader{kind: kindReliable, generation: 7, epoch: 3, round: 9,
+		origin: 2}); err != nil || header != want {
 		t.Fatalf("%+v, %v, want %+v", header, err, want)
 	}
 	if string(payloadOf(message)) != "payload" || payloadOf(message[:messageHeaderSize]) != nil {
@@ -20,15 +21,18 @@ func TestFrames(t *testing.T) {
 	}
 	failure := encodeFailure(7, 4, 5, 0)
 	header, err = decodeFrame(failure, 0)
-	if want := (frameHeader{kind: kindFailure, generation: 7, target: 4, owner: 5}); err != nil || header != want {
+	if want := (frameHeader{kind: kindFailure, generation: 7, target: 4, owner: 5}); err != nil ||
+		header != want {
 		t.Fatalf("%+v, %v, want %+v", header, err, want)
 	}
 	if _, err := decodeFrame(message, 6); !errors.Is(err, order.ErrFrame) {
 		t.Fatalf("a payload over the bound: %v", err)
 	}
 	for _, mutant := range [][]byte{
-		nil, message[:31], failure[:23], append(bytes.Clone(failure), 0), altered(message, 0, 2), altered(message, 1, 0), altered(message, 1, 4),
-		altered(message, 2, 1), altered(message, 3, 1), altered(message, 16, 0), altered(message, 24, 0), altered(failure, 2, 1), altered(failure, 3, 1),
+		nil, message[:31], failure[:23], append(bytes.Clone(failure), 0), altered(message, 0, 2),
+		altered(message, 1, 0), altered(message, 1, 4),
+		altered(message, 2, 1), altered(message, 3, 1), altered(message, 16, 0),
+		altered(message, 24, 0), altered(failure, 2, 1), altered(failure, 3, 1),
 	} {
 		if _, err := decodeFrame(mutant, 100); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%x: %v, want ErrFrame", mutant, err)
@@ -42,12 +46,13 @@ func altered(frame []byte, at int, value byte) []byte {
 	return mutant
 }
 
-// FuzzDecodeFrame: what decodes encodes to the same bytes.
+// FuzzDecodeFrame: a frame that decodes encodes to the same bytes.
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add(encodeMessage(kindUnreliable, 1, 1, 1, 0, nil))
 	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload")))
 	f.Add(encodeFailure(1, 2, 3, 4))
-	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload"), revocation{5, 6}, revocation{7, 8}))
+	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload"), revocation{5, 6},
+		revocation{7, 8}))
 	f.Add(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, serverSet{21}))
 	f.Add(encodeVote(kindBackward, phaseConfirmed, 1, 2, 3, 4, serverSet{21, 1}))
 	f.Add([]byte("garbage"))
@@ -66,13 +71,15 @@ func FuzzDecodeFrame(f *testing.F) {
 		case kindForward, kindBackward:
 			set := make(serverSet, (len(frame)-messageHeaderSize)/8)
 			copySet(set, frame)
-			again = encodeVote(header.kind, header.phase, header.generation, header.epoch, header.round, header.origin, set)
+			again = encodeVote(header.kind, header.phase, header.generation, header.epoch,
+				header.round, header.origin, set)
 		default:
 			var revocations []revocation
 			for i := range header.revocations {
 				revocations = append(revocations, revocationOf(frame, i))
 			}
-			again = encodeMessage(header.kind, header.generation, header.epoch, header.round, header.origin, payloadOf(frame), revocations...)
+			again = encodeMessage(header.kind, header.generation, header.epoch, header.round,
+				header.origin, payloadOf(frame), revocations...)
 		}
 		if !bytes.Equal(frame, again) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", frame, header, again)
@@ -80,15 +87,16 @@ func FuzzDecodeFrame(f *testing.F) {
 	})
 }
 
-// FuzzEngine feeds a server frames and suspicions that no honest group makes: it may ignore them, call them malformed or halt, and never panics. Each
-// input byte pair is a step.
+// FuzzEngine feeds a server frames and suspicions that no correct group makes. It may ignore them,
+// reject them as malformed, or halt, but must not panic. Each pair of input bytes is a step.
 func FuzzEngine(f *testing.F) {
 	f.Add(byte(1), []byte("\x00\x10\x21\x32\x43\x54\x65\x76\x87\x98"))
 	f.Add(byte(0), []byte("\x90\x81\x72\x63\x54\x45\x36\x27\x18\x09\x00\x10\x20\x30"))
 	f.Add(byte(7), []byte("\x05\x15\x25\x35\x45\x55\x65\x75\x06\x16\x26\x36\x46\x56\x66\x76"))
 	g := overlays(f, 6)[1]
 	f.Fuzz(func(t *testing.T, kind byte, steps []byte) {
-		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64, Detector: Detector(kind / 4 % 3)}
+		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64,
+			Detector: Detector(kind / 4 % 3)}
 		if kind%2 == 1 {
 			config.Engine = EngineAllConcurPlus
 		}
@@ -102,7 +110,8 @@ func FuzzEngine(f *testing.F) {
 		for i := 0; i+1 < len(steps); i += 2 {
 			hostileStep(t, e, steps[i], steps[i+1])
 			e.Ready()
-			if e.older.filled && !e.plus || e.held > 3*heldMax(6) || len(e.own[0].payload)+len(e.own[1].payload) > 128 {
+			if e.older.filled && !e.plus || e.held > 3*heldMax(6) ||
+				len(e.own[0].payload)+len(e.own[1].payload) > 128 {
 				t.Fatal("unbounded or impossible state")
 			}
 		}
@@ -123,7 +132,8 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 	case 1, 2:
 		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}))
 	case 3:
-		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3]), sequence))
+		err = e.Receive(from, encodeFailure(0, origin,
+			order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3]), sequence))
 	case 4:
 		err = e.Suspect(origin)
 	case 6:
@@ -131,14 +141,17 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 	case 7, 8:
 		set := newServerSet(6)
 		set[0] = uint64(b%8*9) | 1<<origin | uint64(a%4)<<2
-		err = e.Receive(from, encodeVote(kindForward+frameKind(a/24%2), phaseDecided+votePhase(b/64%2), 0, epoch, round, origin, set))
+		err = e.Receive(from, encodeVote(kindForward+frameKind(a/24%2),
+			phaseDecided+votePhase(b/64%2), 0, epoch, round, origin, set))
 	case 9:
 		target := order.ServerID(e.config.Reliable.Predecessors(int(origin))[b/6%3])
-		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}, revocation{target: target, sequence: max(1, sequence)}))
+		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b},
+			revocation{target: target, sequence: max(1, sequence)}))
 	default:
 		err = e.Broadcast([]byte{a})
 	}
-	for _, expected := range []error{nil, order.ErrFrame, order.ErrHalted, order.ErrNotNow, ErrNotPredecessor} {
+	for _, expected := range []error{nil, order.ErrFrame, order.ErrHalted, order.ErrNotNow,
+		ErrNotPredecessor} {
 		if errors.Is(err, expected) {
 			return
 		}

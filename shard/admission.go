@@ -2,24 +2,28 @@ package shard
 
 import "slices"
 
-// A disk that forgot comes to count again in three steps. A learner fetches and syncs what it lacks.
-// Then it asks a member that works, which proposes the entry "this server counts with this disk" if
-// the learner holds all that the member knew to be durable a moment ago. Once the learner's own
-// chain names its disk, it asks to enter like any other member. docs/design/durability.md has the
-// argument. It does not rest on what the learner holds, since the disk counts only in decisions
-// whose chain contains the entry, and so all that was durable before it. Holding it keeps the disk
-// from counting while it adds nothing to what the others have.
+// A disk that forgot comes to count again in three steps. First, a learner fetches and syncs what
+// it lacks. Then it asks a working member for admission. That member proposes the entry "this
+// server counts with this disk" if the learner holds everything that the member knew to be durable
+// a moment ago. Once the learner's own chain names its disk, the learner asks to enter like any
+// other member.
+//
+// docs/design/durability.md has the argument. Safety does not depend on what the learner holds: its
+// disk counts only in decisions whose chain contains the entry, and therefore everything that was
+// durable before it. The check keeps the disk from counting while it adds nothing to what the
+// others hold.
 
-// learner reports whether this member's disk counts in no majority, as far as its own chain tells.
+// learner reports whether this member's disk counts in no majority, according to its own chain.
 func (m *Member) learner() bool {
 	membership, _ := m.chain.Membership()
 	return membership.Includes(m.config.Self) &&
 		!membership.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
 }
 
-// mayAdmit reports whether the disk of a learner holds all that this member knows to be durable, or
-// held lately all that it had known a moment before. A member of the group is not admitted: it is
-// there with the disk that it had before, which counts until the group has removed it.
+// mayAdmit reports whether a learner's disk holds all that this member knows to be durable, or
+// recently held all that this member had known a moment earlier. It refuses a learner that is still
+// in the group: the group has it with its previous disk, which counts until the group has removed
+// it.
 func (m *Member) mayAdmit(in WishReceived) bool {
 	p := m.peer(in.From)
 	if !m.recent(p) || p.Disk != in.Wish.Disk {
@@ -33,7 +37,9 @@ func (m *Member) mayAdmit(in WishReceived) bool {
 		return false
 	}
 	if p.Heights.Ordered > m.chain.Tip().Height {
-		return false // whether that is this chain shows once this one is as long: it asks again
+		// The learner is ahead. Its chain can be compared once this one is as long, and it asks
+		// again.
+		return false
 	}
 	hash, err := m.chain.Hash(p.Heights.Ordered)
 	return err == nil && hash == p.Tip

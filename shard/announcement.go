@@ -8,20 +8,20 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Mode is what a member does.
+// Mode is the state of a member as others see it.
 type Mode uint8
 
 // The modes. Their numbers are part of announcements and of the API and never change.
 const (
-	// Starting finds out with the others how to go on.
+	// Starting works out with the others how to go on.
 	Starting Mode = 1
 	// Ordering takes part in the group that orders.
 	Ordering Mode = 2
 	// Following is outside of the group: it fetches blocks and serves reads.
 	Following Mode = 3
-	// Halted can do nothing until something changes: no majority, a full disk, a fork.
+	// Halted cannot act until something changes: no majority, a full disk, a fork.
 	Halted Mode = 4
-	// Leaving ends in order.
+	// Leaving shuts down in order.
 	Leaving Mode = 5
 )
 
@@ -36,41 +36,42 @@ func (m Mode) String() string {
 // Entrant is a server that enters a group with the next eon.
 type Entrant struct {
 	Server order.ServerID
-	// Ticket names one wish of one process; no other process, and no later wish, has the same.
+	// Ticket identifies one wish of one process. No other process and no later wish has the same.
 	Ticket uint64
-	// Disk is the one that the server counts with.
+	// Disk is the disk that the server counts with.
 	Disk generation.DiskID
 }
 
-// Group is who takes part in a run, and from where. It does not change once it is made.
+// Group is the set of members of a run and the point of the chain where the run starts. It does not
+// change after it is made.
 type Group struct {
 	Run   generation.Run
 	First order.Round
-	// Base and BaseHash are the last block before the run.
+	// Base and BaseHash identify the last block before the run.
 	Base     uint64
 	BaseHash [32]byte
-	// Members are ascending. Entrants are those of them that entered with this run.
+	// Members is ascending. Entrants lists the members that entered with this run.
 	Members  []order.ServerID
 	Entrants []Entrant
-	// Shard is the membership of the chain as the run begins. Majorities are taken of it. It is not
-	// part of an announcement: a member that enters reads it from its own chain.
+	// Shard is the membership of the chain at the start of the run. Majorities are taken of it. It
+	// is not part of an announcement: an entering member reads it from its own chain.
 	Shard generation.Membership
 }
 
-// Includes reports whether a server is in the group as it began.
+// Includes reports whether a server was in the group when it began.
 func (g *Group) Includes(server order.ServerID) bool {
 	_, found := slices.BinarySearch(g.Members, server)
 	return found
 }
 
-// sound reports whether a group that was announced could be one. Whether its members are members of
-// the chain shows once the own chain stands where the run begins.
+// sound reports whether an announced group is possible at all. Whether its members are members of
+// the chain can be checked only once the own chain ends where the run begins.
 func (g *Group) sound() bool {
 	return g.Run == 0 || g.Run.Generation() != 0 && g.First != 0 && len(g.Members) > 0
 }
 
-// fits says why a group that was announced cannot be one of the membership that it begins with; "" if
-// it can.
+// fits returns why an announced group is impossible under the membership that it begins with, or
+// "".
 func (g *Group) fits(m generation.Membership) string {
 	for _, server := range g.Members {
 		if !m.Includes(server) {
@@ -78,47 +79,49 @@ func (g *Group) fits(m generation.Membership) string {
 		}
 	}
 	if len(g.Members) < m.Quorum() {
-		return fmt.Sprintf("%d of the %d members at block %d are no majority", len(g.Members), len(m.Members), g.Base)
+		return fmt.Sprintf("%d of the %d members at block %d are no majority", len(g.Members),
+			len(m.Members), g.Base)
 	}
 	return ""
 }
 
-// Announcement is what a member says of itself, several times a second and whenever it changes.
+// Announcement is what a member reports about itself, several times a second and on every change.
 type Announcement struct {
 	Mode Mode
 	// Group is the run in which the sender's engine works; Group.Run is 0 for none. Stalled says
-	// that the run gets nowhere. Removed are the members that left it since.
+	// that the run makes no progress. Removed lists the members that left the run since.
 	Group   Group
 	Stalled bool
 	Removed []order.ServerID
-	// Follows is the run of others that the sender's chain came from, if the sender's disk counts in
-	// it: the sender took part in that generation, and promised no later one. 0 for none.
+	// Follows is the run, of other members, that the sender's chain came from. It is set if the
+	// sender's disk counts in that run: the sender took part in its generation and promised no
+	// later one. 0 for none.
 	Follows generation.Run
 	// Decided is the latest generation whose decision the sender knows.
 	Decided generation.Generation
 	// Changes is the number of the sender's membership.
 	Changes uint64
-	// Heights are the sender's, and Tip is its block at Heights.Ordered.
+	// Heights are the sender's, and Tip is the hash of its block at Heights.Ordered.
 	Heights Heights
 	Tip     [32]byte
-	// Disk is the sender's, and Learner says that it counts in no majority as far as the sender's
-	// own chain tells.
+	// Disk is the sender's. Learner says that it counts in no majority, according to the sender's
+	// own chain.
 	Disk    generation.DiskID
 	Learner bool
-	// Full says that the sender's disk has no space for what it would promise.
+	// Full says that the sender's disk has no space to save a promise.
 	Full bool
-	// Absent is the height up to which the sender lacks the blocks, since it began with a snapshot.
-	// The driver fills it in.
+	// Absent is the height up to which the sender lacks the blocks because it began with a
+	// snapshot. The driver sets it.
 	Absent uint64
-	// Clock is the sender's time of day, in milliseconds since 1970. The driver fills it in.
+	// Clock is the sender's time of day, in milliseconds since 1970. The driver sets it.
 	Clock uint64
-	// APIAddress is for people. Settings are what all members have to have set alike.
+	// APIAddress is for people. Settings are the settings that must be equal on all members.
 	APIAddress string
 	Settings   string
 }
 
-// orders reports whether the sender is in a group that makes progress. A group of two makes none
-// while a disk is full: the other cannot go on alone.
+// orders reports whether the sender is in a group that makes progress. A group of two makes no
+// progress while one disk is full, since the other member cannot go on alone.
 func (a *Announcement) orders() bool {
 	held := a.Full && len(a.Group.Members)-len(a.Removed) <= 2
 	return a.Group.Run != 0 && !a.Stalled && !held
@@ -129,28 +132,27 @@ func (a *Announcement) includes(server order.ServerID) bool {
 	return a.Group.Includes(server) && !slices.Contains(a.Removed, server)
 }
 
-// WishKind says what a server outside of the group wants.
+// WishKind is the kind of request from a server outside of the group.
 type WishKind uint8
 
 // The wishes.
 const (
-	// WishEnter wants to be taken in with the next eon, under a ticket.
+	// WishEnter asks to be taken in with the next eon, under a ticket.
 	WishEnter WishKind = 1
-	// WishRegroup wants the generation Number to end: the sender promised a later one and can never
-	// enter it.
+	// WishRegroup asks for the end of generation Number. The sender promised a later generation and
+	// can never enter this one.
 	WishRegroup WishKind = 2
-	// WishAdmit wants the sender's disk to count.
+	// WishAdmit asks that the sender's disk count.
 	WishAdmit WishKind = 3
 
-	// wishBench is no wish, and not sent: it stands for a member that is to be benched where marks
-	// are remembered.
+	// wishBench is never sent. In the list of recent marks it stands for a member to be benched.
 	wishBench WishKind = 255
 )
 
-// Wish is what a server outside of the group asks of a member that works.
+// Wish is a request from a server outside of the group to a working member.
 type Wish struct {
 	Kind WishKind
-	// Number is the ticket, or the generation.
+	// Number is the ticket of a WishEnter, or the generation of a WishRegroup.
 	Number uint64
 	// Disk is the sender's.
 	Disk generation.DiskID

@@ -7,23 +7,26 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A round is as slow as its slowest member. Each member therefore watches for how long the rounds
+// A round is as slow as its slowest member. Each member therefore counts for how long the rounds
 // waited for one member alone. A member that held them up for longer than a bound goes on the
-// bench: a mark, ordered like an entrant's, has the next eon begin without it. It stays a member.
-// It follows, its disk counts as far as it keeps up, and it asks to enter again at once. The
-// members take it in once they have heard from it regularly for a while: longer, the more often it
-// was benched or removed lately. So a machine that pauses again and again stays out while it does.
+// bench: a mark, ordered like an entrant's, makes the next eon begin without it. It stays a member
+// of the shard. It follows, its disk counts as far as it keeps up, and it asks to enter again at
+// once.
+//
+// The group takes it in once it has announced itself regularly for a while. The more often it was
+// benched or removed recently, the longer that takes. A machine that pauses again and again
+// therefore stays out as long as it keeps pausing.
 
-// lagWindow is how many ticks the watch remembers; at most 64.
+// lagWindow is how many ticks the watch covers; at most 64.
 const lagWindow = 30
 
-// Lag is for how many of the last lagWindow ticks the rounds waited for a member alone.
+// Lag counts the ticks, of the last lagWindow, in which the rounds waited for Server alone.
 type Lag struct {
 	Server order.ServerID
 	Ticks  int
 }
 
-// lag is a bit for each tick, the last one in bit 0.
+// lag has one bit for each tick, the latest in bit 0.
 type lag struct {
 	server order.ServerID
 	ticks  uint64
@@ -31,9 +34,9 @@ type lag struct {
 
 func (l *lag) count() int { return bits.OnesCount64(l.ticks & (1<<lagWindow - 1)) }
 
-// watchLags notes for whom the rounds waited in this tick, and has the member benched that held
-// them up for too long. Where several are awaited at once, the machine or the network is slow, and
-// not one member.
+// watchLags records which member the rounds waited for in this tick, and benches a member that held
+// them up for too long. If several members are awaited at once, the machine or the network is slow
+// rather than one member.
 func (m *Member) watchLags(in Progressed) {
 	for i := range m.lags {
 		m.lags[i].ticks <<= 1
@@ -58,14 +61,15 @@ func (m *Member) watchLags(in Progressed) {
 	}
 }
 
-// mayBench reports whether the group can go on without a member.
+// mayBench reports whether the group can go on without a server.
 func (m *Member) mayBench(server order.ServerID) bool {
 	left := len(m.group.Members) - len(m.removed) - 1
-	return m.group.Includes(server) && !slices.Contains(m.removed, server) && left >= m.group.Shard.Quorum()
+	return m.group.Includes(server) && !slices.Contains(m.removed, server) &&
+		left >= m.group.Shard.Quorum()
 }
 
-// benched takes the marked members out of the next group, in the order of the marks, as long as a
-// majority is left. Every member comes to the same answer.
+// benched removes the marked members from the next group, in the order of the marks, as long as a
+// majority is left. Every member computes the same result.
 func benched(next *Group, marked []order.ServerID) {
 	for _, server := range marked {
 		at, found := slices.BinarySearch(next.Members, server)
@@ -75,7 +79,7 @@ func benched(next *Group, marked []order.ServerID) {
 	}
 }
 
-// troubled notes that a member was benched or removed.
+// troubled records that a member was benched or removed.
 func (m *Member) troubled(server order.ServerID) {
 	p := m.peer(server)
 	p.troubles = slices.DeleteFunc(p.troubles, func(at int) bool {
@@ -87,11 +91,11 @@ func (m *Member) troubled(server order.ServerID) {
 	}
 }
 
-// troublesMax bounds what is remembered of a member.
+// troublesMax bounds the troubles remembered for one member.
 const troublesMax = 4
 
-// steady reports whether a member may enter as far as its troubles go: after the first one at once,
-// after further ones only when it was heard regularly for a while.
+// steady reports whether a member's troubles allow it to enter. After one trouble it may enter at
+// once, after more only once it has announced itself regularly for a while.
 func (m *Member) steady(p *peer) bool {
 	recent := 0
 	for _, at := range p.troubles {
@@ -105,7 +109,8 @@ func (m *Member) steady(p *peer) bool {
 	return m.now-p.steadySince >= (recent-1)*m.config.Timing.Steady
 }
 
-// Lags returns for how long the rounds waited for single members lately, in this run.
+// Lags returns, for each member that the rounds of this run waited for alone recently, for how long
+// they did.
 func (m *Member) Lags() []Lag {
 	var lags []Lag
 	for i := range m.lags {

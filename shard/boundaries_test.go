@@ -194,7 +194,7 @@ func (m *Member) attempt(t *testing.T, promise []order.ServerID, change func(*ge
 
 // A member that waits tells those that cannot be reached from those that are full, and from those
 // that promised and are of use, although nothing was heard of them since. It seeks a durable block
-// only where somebody has not answered; otherwise nobody has it.
+// only where a member has not answered; otherwise nobody has it.
 func TestForWhomAMemberWaits(t *testing.T) {
 	t.Parallel()
 	same := func(*generation.Report) {}

@@ -7,47 +7,52 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Durability finds out which blocks of a run a majority of the shard's disks holds. Members of the
-// group count: each entered the run with a disk that counts under Group.Shard. So do members
-// outside of it that follow the run, took part in its generation, and promised no later one
-// (countsOutside).
+// Durability computes which blocks of a run a majority of the shard's disks holds. Members of the
+// group count: each entered the run with a disk that counts under Group.Shard. Members outside of
+// the group count too if they follow the run, took part in its generation, and promised no later
+// one (countsOutside).
 //
-// A change of the membership takes effect with the next run. Once it is durable, the membership before
-// it is needed no more. So nothing from the change on is durable before each majority of that
-// membership has a disk with it. For a join or a leave a majority of the members after the change is
-// enough. Where another disk was named for a member of an odd number, one of the old disks more is
-// needed: the new disk is none of them.
+// A change of the membership takes effect with the next run. Once the change is durable, the
+// membership before it is no longer needed. Therefore no block from the change on is durable before
+// each majority of the earlier membership contains a disk that holds the change. For a join or a
+// leave, a majority of the members after the change is enough. If the change names another disk for
+// a member, and the number of members is odd, one more of the old disks is needed, because the new
+// disk is not one of them.
 type Durability struct {
 	run    generation.Run
 	quorum int
-	// members and stored go together.
+	// stored[i] is the height that the disk of members[i] holds.
 	members []order.ServerID
 	stored  []uint64
 	former  []formerDisks
-	// shard is the membership of the run, and most up to where each disk of it counts; nil for any
-	// height.
+	// shard is the membership of the run. most[i] is the height up to which the disk of members[i]
+	// counts; nil for no limit.
 	shard generation.Membership
 	most  []uint64
-	// sorted is the room in which Height sorts: it is asked for every block and every word.
+	// sorted is scratch space for Height, which is called for every block and every message.
 	sorted []uint64
 }
 
-// formerDisks are the members whose disks counted before a change of the chain, and still do.
+// formerDisks are the members whose disks counted before a change of the chain and still count.
 type formerDisks struct {
 	members []order.ServerID
-	needed  int    // how many of them meet each majority of that membership
-	until   uint64 // the height of the change
+	// needed is how many of them intersect every majority of that membership.
+	needed int
+	// until is the height of the change.
+	until uint64
 }
 
-// Begin starts to count for a run, among the members of its Group.Shard. Former are the memberships
-// before changes that are not known to be durable, as Start.Former has them.
-func (d *Durability) Begin(run generation.Run, shard generation.Membership, former []generation.Former) {
+// Begin starts counting for a run, among the members of its Group.Shard. Former are the memberships
+// before changes that are not known to be durable, as in Start.Former.
+func (d *Durability) Begin(run generation.Run, shard generation.Membership,
+	former []generation.Former) {
 	d.run, d.quorum = run, shard.Quorum()
 	d.members = slices.Clone(shard.Members)
 	d.stored = make([]uint64, len(d.members))
 	d.shard, d.most, d.former = shard, nil, nil
 	for _, f := range former {
-		before := formerDisks{needed: len(f.Membership.Members) - f.Membership.Quorum() + 1, until: f.Until}
+		before := formerDisks{needed: len(f.Membership.Members) - f.Membership.Quorum() + 1,
+			until: f.Until}
 		for _, member := range f.Membership.Members {
 			if shard.Includes(member) && shard.Disk(member) == f.Membership.Disk(member) {
 				before.members = append(before.members, member)
@@ -57,10 +62,11 @@ func (d *Durability) Begin(run generation.Run, shard generation.Membership, form
 	}
 }
 
-// Changed tells that the block at a height of the run changed the membership. Where it named another
-// disk for a member, the one that the member entered the run with counts no more from there on: the
-// majorities after the change need none of the old disk's blocks. An admission is proposed only while
-// its member is in no group, but it may be ordered after the member entered with the old disk.
+// Changed says that the block at a height of the run changed the membership. If the change named
+// another disk for a member, the disk that the member entered the run with does not count from
+// there on: the majorities after the change need none of the old disk's blocks. An admission is
+// proposed only while its member is in no group, but it may be ordered after the member entered
+// with the old disk.
 func (d *Durability) Changed(to generation.Membership, height uint64) {
 	for at, member := range d.members {
 		if !to.Includes(member) || to.Disk(member) == d.shard.Disk(member) {
@@ -73,7 +79,7 @@ func (d *Durability) Changed(to generation.Membership, height uint64) {
 	}
 }
 
-// holds returns up to which height the disk of the member at a place counts.
+// holds returns the height up to which the disk of members[at] counts.
 func (d *Durability) holds(at int) uint64 {
 	if d.most == nil {
 		return d.stored[at]
@@ -81,14 +87,15 @@ func (d *Durability) holds(at int) uint64 {
 	return min(d.stored[at], d.most[at])
 }
 
-// End stops counting: from here on the chain grows by blocks of other runs.
+// End stops counting. From here on the chain grows by blocks of other runs.
 func (d *Durability) End() { *d = Durability{} }
 
-// Counts reports whether a run is being counted for.
+// Counts reports whether blocks of a run are being counted.
 func (d *Durability) Counts() bool { return d.quorum != 0 }
 
-// Stored notes that a member's disk holds the chain up to a height, as the member said in a run. It
-// reports whether that counts: it is a member, and the run is the one that is being counted for.
+// Stored records that a member's disk holds the chain up to a height, as the member reported in a
+// run. It reports whether that counts: the server is a member, and the run is the one being
+// counted.
 func (d *Durability) Stored(run generation.Run, member order.ServerID, height uint64) bool {
 	at, found := slices.BinarySearch(d.members, member)
 	if !found || run != d.run {
@@ -98,8 +105,8 @@ func (d *Durability) Stored(run generation.Run, member order.ServerID, height ui
 	return true
 }
 
-// Height returns the highest block that is durable, 0 for none. It may be beyond what the own chain has;
-// there it is not known yet which disks count, so that a caller takes at most its own head.
+// Height returns the height of the highest durable block, 0 for none. It may be beyond the own
+// chain. There it is not yet known which disks count, so a caller takes at most its own head.
 func (d *Durability) Height() uint64 {
 	if d.quorum == 0 || len(d.stored) < d.quorum {
 		return 0
@@ -113,7 +120,8 @@ func (d *Durability) Height() uint64 {
 	for _, f := range d.former {
 		holders := 0
 		for at, member := range d.members {
-			if _, counted := slices.BinarySearch(f.members, member); counted && d.holds(at) >= f.until {
+			if _, counted := slices.BinarySearch(f.members, member); counted &&
+				d.holds(at) >= f.until {
 				holders++
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestDurableChanges: nothing from a change of the membership on is durable before each majority of the
-// members before it has a disk with it.
+// TestDurableChanges: no block from a change of the membership on is durable before each majority
+// of the members before the change contains a disk with it.
 func TestDurableChanges(t *testing.T) {
 	t.Parallel()
 	disks := func(n int, named ...order.ServerID) generation.Membership {
@@ -24,18 +24,29 @@ func TestDurableChanges(t *testing.T) {
 		stored []uint64 // by member
 		want   uint64
 	}{
-		"a new disk of three, and one old":        {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11}, 8},
-		"one old disk holds less than the change": {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{8, 11, 11}, 8},
-		"both old disks":                          {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{9, 11, 11}, 11},
-		"the old disks alone":                     {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{10, 11, 0}, 10},
-		"below the change":                        {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 5, 6}, 5},
-		"a new disk of four":                      {disks(4, 2), []generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
-		"a new disk of five":                      {disks(5, 2), []generation.Former{{Membership: disks(5), Until: 9}}, []uint64{0, 11, 11, 11, 0}, 8},
-		"a join":                                  {disks(4), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
-		"a leave":                                 {disks(3), []generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11}, 11},
-		"two changes, the first is not held enough": {disks(3, 1, 2), []generation.Former{{Membership: disks(3), Until: 9},
-			{Membership: disks(3, 2), Until: 10}}, []uint64{11, 11, 11}, 8},
-		"a disk that was named before stays": {disks(3, 2), []generation.Former{{Membership: disks(3, 1), Until: 9}}, []uint64{11, 11, 11}, 8},
+		"a new disk of three, and one old": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11}, 8},
+		"one old disk holds less than the change": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{8, 11, 11}, 8},
+		"both old disks": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{9, 11, 11}, 11},
+		"the old disks alone": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{10, 11, 0}, 10},
+		"below the change": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 5, 6}, 5},
+		"a new disk of four": {disks(4, 2),
+			[]generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
+		"a new disk of five": {disks(5, 2),
+			[]generation.Former{{Membership: disks(5), Until: 9}}, []uint64{0, 11, 11, 11, 0}, 8},
+		"a join": {disks(4),
+			[]generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
+		"a leave": {disks(3),
+			[]generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11}, 11},
+		"two changes, the first is not held enough": {disks(3, 1, 2),
+			[]generation.Former{{Membership: disks(3), Until: 9},
+				{Membership: disks(3, 2), Until: 10}}, []uint64{11, 11, 11}, 8},
+		"a disk that was named before stays": {disks(3, 2),
+			[]generation.Former{{Membership: disks(3, 1), Until: 9}}, []uint64{11, 11, 11}, 8},
 	} {
 		var d Durability
 		d.Begin(1, c.shard, c.former)
@@ -48,20 +59,23 @@ func TestDurableChanges(t *testing.T) {
 	}
 }
 
-// TestReplacedDiskCountsNoMore: what the disk of a member of the run stores from the block on that names
-// another one for it counts for nothing, whichever is heard of first.
+// TestReplacedDiskCountsNoMore: a block of the run names another disk for a member. Blocks that the
+// old disk stores from there on do not count, whether the change or the report comes first.
 func TestReplacedDiskCountsNoMore(t *testing.T) {
 	t.Parallel()
 	shard := generation.Membership{Members: serversTo(3), Disks: make([]generation.DiskID, 3)}
-	named := generation.Membership{Number: 1, Members: serversTo(3), Disks: []generation.DiskID{{}, {33}, {}}}
-	for name, early := range map[string]bool{"stored before the change is known": true, "afterwards": false} {
+	named := generation.Membership{Number: 1, Members: serversTo(3),
+		Disks: []generation.DiskID{{}, {33}, {}}}
+	for name, early := range map[string]bool{"stored before the change is known": true,
+		"afterwards": false} {
 		var d Durability
 		d.Begin(1, shard, nil)
 		if early {
 			d.Stored(1, 1, 12)
 		}
 		d.Changed(named, 9)
-		d.Changed(generation.Membership{Number: 2, Members: serversTo(2)}, 10) // names nobody's disk anew
+		// This change names no other disk for any member.
+		d.Changed(generation.Membership{Number: 2, Members: serversTo(2)}, 10)
 		d.Stored(1, 1, 12)
 		if d.Stored(1, 0, 12); d.Height() != 8 {
 			t.Errorf("%s: durable up to %d with a disk that was replaced at 9", name, d.Height())
@@ -94,10 +108,12 @@ func TestDurability(t *testing.T) {
 		{"nobody said anything", []order.ServerID{0, 1, 2}, nil, 0},
 		{"one of three", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}}, 0},
 		{"two of three", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}, {run, 2, 7}}, 7},
-		{"the highest counts", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}, {run, 2, 7}, {run, 2, 5}}, 7},
+		{"the highest counts", []order.ServerID{0, 1, 2},
+			[]said{{run, 0, 9}, {run, 2, 7}, {run, 2, 5}}, 7},
 		{"a member alone", []order.ServerID{3}, []said{{run, 3, 4}}, 4},
 		{"two of five", []order.ServerID{0, 1, 2, 5, 7}, []said{{run, 0, 9}, {run, 7, 9}}, 0},
-		{"three of five", []order.ServerID{0, 1, 2, 5, 7}, []said{{run, 0, 9}, {run, 1, 8}, {run, 7, 7}}, 7},
+		{"three of five", []order.ServerID{0, 1, 2, 5, 7},
+			[]said{{run, 0, 9}, {run, 1, 8}, {run, 7, 7}}, 7},
 		{"a server that is no member", []order.ServerID{0, 1}, []said{{run, 0, 9}, {run, 2, 8}}, 0},
 		{"another run", []order.ServerID{0, 1}, []said{{run, 0, 9}, {run + 1, 1, 8}}, 0},
 	} {
@@ -119,7 +135,7 @@ func TestDurability(t *testing.T) {
 	}
 }
 
-// A word is heard for every block from every member, so that it takes no memory.
+// Durability takes a report for every block from every member, so this must not allocate.
 func TestWordsTakeNoMemory(t *testing.T) {
 	var d Durability
 	members := generation.Membership{Members: serversTo(7)}

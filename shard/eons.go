@@ -9,9 +9,9 @@ import (
 // eonsMax is how many eons a generation has before it ends in order.
 const eonsMax = 1<<16 - 1
 
-// onEonEnded goes on with the next eon: with the members that are left and those that enter, as far
-// as they are members of the chain. Every member comes to the same answer, since it follows from
-// the rounds alone. The generation ends in order where that is marked, or where too few are left.
+// onEonEnded starts the next eon with the remaining members and the entrants that are members of
+// the chain. Every member computes the same result, since it follows from the rounds alone. The
+// generation ends in order if a mark asks for it, or if too few members are left.
 func (m *Member) onEonEnded(in EonEnded) {
 	g := m.group
 	if g == nil || g.Run != in.Run || m.starting != nil {
@@ -20,7 +20,8 @@ func (m *Member) onEonEnded(in EonEnded) {
 	tip := m.chain.Tip()
 	membership, _ := m.chain.Membership()
 	next := &Group{
-		Run: g.Run + 1, First: tip.Round + 1, Base: tip.Height, BaseHash: tip.Hash, Shard: membership,
+		Run: g.Run + 1, First: tip.Round + 1, Base: tip.Height, BaseHash: tip.Hash,
+		Shard: membership,
 	}
 	for _, server := range in.Members {
 		if membership.Includes(server) {
@@ -29,7 +30,8 @@ func (m *Member) onEonEnded(in EonEnded) {
 	}
 	for _, entrant := range in.Entrants {
 		// A disk that the chain has replaced meanwhile does not count.
-		if membership.Includes(entrant.Server) && membership.Counts(entrant.Server, entrant.Disk, true) {
+		if membership.Includes(entrant.Server) &&
+			membership.Counts(entrant.Server, entrant.Disk, true) {
 			next.Entrants = append(next.Entrants, entrant)
 			next.Members = append(next.Members, entrant.Server)
 		}
@@ -58,8 +60,9 @@ func (m *Member) onEonEnded(in EonEnded) {
 	}
 }
 
-// onWish has the group take the asking server in: with the next eon, by a mark in this server's next
-// batch, or with the next generation; or proposes the entry that has its disk count.
+// onWish handles a request from a server outside of the group. The server enters with the next eon,
+// by a mark in this server's next batch, or with the next generation. An admission is proposed as
+// an entry of the chain.
 func (m *Member) onWish(in WishReceived) {
 	membership, _ := m.chain.Membership()
 	if !membership.Includes(in.From) || m.group == nil || m.stalled || m.starting != nil {
@@ -74,7 +77,7 @@ func (m *Member) onWish(in WishReceived) {
 		entrant := Entrant{Server: in.From, Ticket: in.Wish.Number, Disk: in.Wish.Disk}
 		here := slices.Contains(m.group.Entrants, entrant) && !slices.Contains(m.removed, in.From)
 		if here || !m.steady(m.peer(in.From)) || !membership.Counts(in.From, in.Wish.Disk, true) {
-			return // it is in already, or the chain has another disk for it
+			return // it is in already, or the chain names another disk for it
 		}
 		if m.mark(in) {
 			m.emit(Mark{Entrant: entrant})
@@ -86,7 +89,7 @@ func (m *Member) onWish(in WishReceived) {
 	}
 }
 
-// mark reports whether a wish was not marked lately, and notes it.
+// mark reports whether a wish was not marked recently, and records it.
 func (m *Member) mark(in WishReceived) bool {
 	m.marked = slices.DeleteFunc(m.marked, func(k marked) bool {
 		return m.now-k.at >= m.config.Timing.Mark
@@ -100,11 +103,12 @@ func (m *Member) mark(in WishReceived) bool {
 	return true
 }
 
-// entrance is the group of a run that takes this very process in, as a member announced it; nil if
-// that does not.
+// entrance returns the group of a run that takes in this very process, as a member announced it, or
+// nil.
 func (m *Member) entrance(p *peer) *Group {
 	g := &p.Group
-	if !p.orders() || g.Run <= m.synod.Activated() || m.synod.Frozen(g.Run) || !p.includes(m.config.Self) {
+	if !p.orders() || g.Run <= m.synod.Activated() || m.synod.Frozen(g.Run) ||
+		!p.includes(m.config.Self) {
 		return nil
 	}
 	own := Entrant{Server: m.config.Self, Ticket: m.ticket, Disk: m.config.Disk.ID}

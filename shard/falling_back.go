@@ -2,20 +2,22 @@ package shard
 
 import "fmt"
 
-// fallBack sets the blocks past a height aside, which are not in what the majority goes on from.
-// Never one that is durable: then the members disagree on what is, and only an operator can tell.
+// fallBack sets aside the blocks above a height: the majority goes on from a point that does not
+// include them. It never sets aside a durable block. If it would have to, the members disagree on
+// what is durable, and only an operator can resolve that.
 func (m *Member) fallBack(keep uint64) {
 	if durable := m.chain.Heights().Durable; durable > keep {
-		m.finish(fmt.Errorf("%w: it goes on from block %d, and this node holds block %d, which a majority's "+
-			"disks held: so many disks were lost, or replaced by older copies, that the others no longer know it; "+
-			"nothing is set aside here. Stop all nodes, keep all homes, and compare their heights with "+
-			"`ledgerd recover`: the chain to go on from is this node's", ErrFork, keep, durable))
+		m.finish(fmt.Errorf("%w: it goes on from block %d, and this node holds block %d, which "+
+			"a majority's disks held: so many disks were lost, or replaced by older copies, "+
+			"that the others no longer know it; nothing is set aside here. Stop all nodes, keep "+
+			"all homes, and compare their heights with `ledgerd recover`: the chain to go on "+
+			"from is this node's", ErrFork, keep, durable))
 		return
 	}
 	if m.now < m.settleAt {
 		return
 	}
-	// Promises that wait to be sent tell of the blocks that go now: they go out first.
+	// Waiting promises report the blocks that are about to go, so they are sent first.
 	if m.pump(false); m.saving || m.job != idle || m.end != nil {
 		return
 	}

@@ -8,41 +8,43 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// entryDistance is how many blocks behind the head a member may be that asks to enter.
+// entryDistance is how many blocks behind the head a member may be when it asks to enter.
 const entryDistance = 256
 
-// following is what a member needs that does not order.
+// following is the state of a member that does not order.
 type following struct {
-	from []peer // that blocks are fetched from now
-	// began is where the chain stood when fetching began, and fetchedTo the last block that this
-	// process has from a peer.
+	// from are the peers that blocks are being fetched from.
+	from []peer
+	// began is the height at which fetching began. fetchedTo is the last block that this process
+	// has from a peer.
 	began, fetchedTo uint64
-	// forked says that the group holds other blocks past the height common: this member's have to
-	// be set aside.
+	// forked says that the group holds other blocks above the height common. This member's blocks
+	// above it have to be set aside.
 	forked bool
 	common uint64
-	// strays counts the fetches that did not lead to the base that this member has to get to.
+	// strays counts the fetches that did not lead to the base that this member has to reach.
 	strays int
-	// followed is the generation that the peer worked in from which the head came. fetchedIn is the
-	// oldest one that any of the peers worked in that the last blocks may be from.
+	// followed is the generation of the peer that the head came from. fetchedIn is the oldest
+	// generation of the peers that the last blocks may have come from.
 	followed, fetchedIn generation.Generation
 	wishedAt            int
 	wishes              int
-	// follows is the run of the peer from which the head came, 0 where the chain is not the group's.
-	// countsOutside says whether this disk counts in it.
+	// follows is the run of the peer that the head came from, 0 if the chain is not the group's.
+	// countsOutside reports whether this disk counts in it.
 	follows generation.Run
-	// strandedAt is the tick after which a learner's chain ends beyond that of all who work, with blocks
-	// that it does not have from them; 0 where that is not so.
+	// strandedAt is set while a learner's chain ends beyond that of all working members, with
+	// blocks that it does not have from them. It is one more than the tick at which that began, 0
+	// if it is not so.
 	strandedAt int
-	// missed are the rounds that could not be had since the last tick.
+	// missed are the rounds that could not be fetched since the last tick.
 	missed [][32]byte
-	// settleAt is when to set blocks aside again, after the disk did not take it. asideRefused says
-	// that they are still to be set aside, as far as this member knows.
+	// settleAt is the tick to set blocks aside again after the disk refused it. asideRefused says
+	// that they still have to be set aside, as far as this member knows.
 	settleAt     int
 	asideRefused bool
 }
 
-// called reports whether a member announced a run that waits for this one.
+// called reports whether a peer announced a run that waits for this member.
 func (m *Member) called() bool {
 	if m.group != nil || m.starting != nil {
 		return false
@@ -50,22 +52,22 @@ func (m *Member) called() bool {
 	return slices.ContainsFunc(m.peers, func(p peer) bool { return m.entrance(&p) != nil })
 }
 
-// follow fetches blocks from the peers while this member does not order, asks to enter when it is
-// close to the head, and enters.
+// follow fetches blocks from the peers while this member does not order. Once it is close to the
+// head, follow asks to enter, and then enters.
 func (m *Member) follow() {
 	if m.end != nil || m.group != nil || m.starting != nil {
 		return
 	}
 	m.explainSpace()
 	if m.job == fetching {
-		m.explain(workersOf(m.ahead())) // those that it asks may be away by now
+		m.explain(workersOf(m.ahead())) // the peers it asks may be gone by now
 	}
 	if m.job != idle {
 		return
 	}
 	if m.forked {
 		m.forked = false
-		if m.common < m.chain.Tip().Height { // a decision may have had them set aside already
+		if m.common < m.chain.Tip().Height { // a decision may have set them aside already
 			m.fallBack(m.common)
 			return
 		}
@@ -83,7 +85,8 @@ func (m *Member) follow() {
 	}
 	if noneHas(ahead, tip.Height+1) {
 		reason := Reason{Kind: NoBlock, Height: tip.Height + 1}
-		m.setMode(Following, reason, "no member that runs has block %d, since they began with snapshots: "+
+		m.setMode(Following, reason, "no member that runs has block %d, since they began with "+
+			"snapshots: "+
 			"start one that has it, or stop this node, move its data folder away, and give "+
 			"`ledgerd cluster join --home %s --snapshot` again, so that it begins with one too",
 			tip.Height+1, m.config.Home)
@@ -131,7 +134,7 @@ func (m *Member) follow() {
 	}
 }
 
-// noneHas reports whether some peers are past a block, and none of them has it.
+// noneHas reports whether some peers are past a block and none of them has it.
 func noneHas(peers []peer, height uint64) bool {
 	past := false
 	for i := range peers {
@@ -145,8 +148,8 @@ func noneHas(peers []peer, height uint64) bool {
 	return past
 }
 
-// explainSpace says that a member without a group waits for space on its disk, and that it has some
-// again. What changes the chain may wait for space as well, whatever it was to be good for.
+// explainSpace sets the mode when a member without a group waits for disk space, and when it has
+// space again. Any change of the chain may have to wait for space.
 func (m *Member) explainSpace() {
 	refused := m.full != "" || m.unsaved || m.asideWaits() || m.roundRefused
 	switch {
@@ -162,13 +165,13 @@ func (m *Member) explainSpace() {
 	}
 }
 
-// asideWaits reports whether blocks could not be set aside for lack of space a moment ago. If they
+// asideWaits reports whether blocks could not be set aside a moment ago for lack of space. If they
 // still have to go, the next attempt finds out whether there is space.
 func (m *Member) asideWaits() bool {
 	return m.asideRefused && m.now <= m.settleAt+m.config.Timing.Announce
 }
 
-// explain says what a member without a group is doing.
+// explain sets the mode and reason of a member without a group.
 func (m *Member) explain(workers []peer) {
 	number := generation.Generation(0)
 	membership, _ := m.chain.Membership()
@@ -178,8 +181,8 @@ func (m *Member) explain(workers []peer) {
 	switch {
 	case m.leavingSince != 0, m.unsaved, m.noSpace:
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height && m.job == fetching:
-		m.setMode(Starting, because(Between), "the group goes on from block %d: this node waits for an answer "+
-			"to what it asked before", m.pending.Base.Height)
+		m.setMode(Starting, because(Between), "the group goes on from block %d: this node waits "+
+			"for an answer to what it asked before", m.pending.Base.Height)
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height:
 		height := m.pending.Base.Height
 		m.setMode(Starting, Reason{Kind: FetchingRounds, Height: height},
@@ -189,21 +192,26 @@ func (m *Member) explain(workers []peer) {
 		m.setMode(Starting, Reason{Kind: Fetching, Height: height},
 			"fetching blocks up to %d, from where the group goes on", height)
 	case len(workers) > 0 && m.low:
-		m.setMode(Following, because(NoSpace), "generation %d orders without this node, whose disk has too "+
-			"little space to take part: free some, the node enters by itself", number)
+		m.setMode(Following, because(NoSpace),
+			"generation %d orders without this node, whose disk has too "+
+				"little space to take part: free some, the node enters by itself", number)
 	case len(workers) > 0 && m.learner():
-		m.setMode(Following, Reason{Kind: Learning, Generation: number}, "this node's disk is a new one (%s): "+
-			"it counts in no majority until the chain has admitted it", m.config.Disk.New)
+		m.setMode(Following, Reason{Kind: Learning, Generation: number},
+			"this node's disk is a new one (%s): "+
+				"it counts in no majority until the chain has admitted it", m.config.Disk.New)
 	case len(workers) > 0 && m.onBench:
-		m.setMode(Following, Reason{Kind: Benched, Generation: number}, "the rounds waited for this node: "+
-			"generation %d goes on without it, and takes it in again once the others hear from it regularly; "+
-			"see whether its machine, its disk or its network is slow", number)
+		m.setMode(Following, Reason{Kind: Benched, Generation: number},
+			"the rounds waited for this node: generation %d goes on without it, and takes it in "+
+				"again once the others hear from it regularly; see whether its machine, its "+
+				"disk or its network is slow", number)
 	case len(workers) > 0 && !membership.Includes(m.config.Self):
-		m.setMode(Following, because(Joining), "generation %d orders without this node, whose chain does not "+
-			"have the block yet that lets it in", number)
+		m.setMode(Following, because(Joining),
+			"generation %d orders without this node, whose chain does not "+
+				"have the block yet that lets it in", number)
 	case len(workers) > 0:
 		m.setMode(Following, Reason{Kind: Entering, Generation: number},
-			"generation %d orders without this node; it enters as soon as it holds the chain", number)
+			"generation %d orders without this node; it enters as soon as it holds the chain",
+			number)
 	case m.view.Mode != Halted,
 		m.view.Reason.Kind == EngineStopped && m.now-m.stoppedAt >= m.config.Timing.Hearsay:
 		reason, why := m.waitingFor()
@@ -211,7 +219,7 @@ func (m *Member) explain(workers []peer) {
 	}
 }
 
-// workersOf returns those that work in the newest run that any of the peers works in.
+// workersOf returns the peers that work in the newest run that any of the peers works in.
 func workersOf(ahead []peer) []peer {
 	run := generation.Run(0)
 	for i := range ahead {
@@ -228,13 +236,15 @@ func workersOf(ahead []peer) []peer {
 	return workers
 }
 
-// ahead returns copies of the peers to follow, best first: those that order in the latest
-// generation, by height. One that orders in a generation older than what this member knows was cut
-// off, and its chain proves nothing. While a base is wanted, those that have it serve as well; and
-// to a member whose chain does not have the block yet that let it in, every member does. Not so once
-// it took part in a generation, or followed one. Its damaged disk may lack that block, or a block that
-// is not known to be durable removed it; what it fetches is taken for blocks of that generation, and a
-// member that does not work may hold a branch that was given up.
+// ahead returns copies of the peers to follow, best first: the peers that order in the latest
+// generation, by height. A peer that orders in an older generation than this member knows was cut
+// off, and its chain proves nothing.
+//
+// Two other kinds of peers are included. While a base is wanted, peers that have it serve as well.
+// To a member whose chain does not yet have the block that let it in, every peer serves, unless the
+// member took part in a generation or followed one. In that case its damaged disk may lack that
+// block, or a block that is not known to be durable removed it. What it fetches is then taken for
+// blocks of that generation, and a peer that does not work may hold a branch that was given up.
 func (m *Member) ahead() []peer {
 	latest := max(m.synod.Activated().Generation(), m.followed)
 	followed := latest > 0
@@ -260,7 +270,8 @@ func (m *Member) ahead() []peer {
 		}
 		return 0
 	}
-	others := func(p *peer) int { // those that do not vouch for the base come last
+	// Peers that do not vouch for the base come last.
+	others := func(p *peer) int {
 		if target == nil || m.vouches(p, target) {
 			return 0
 		}
@@ -273,27 +284,32 @@ func (m *Member) ahead() []peer {
 	return ahead
 }
 
-// vouches reports whether a peer's chain is known to contain the base that is wanted: the peer works
-// in the newest generation, or its chain ends with the base. A peer that is merely as far may have
-// followed a branch that was given up.
+// vouches reports whether a peer's chain is known to contain the wanted base: the peer works in the
+// newest generation, or its chain ends with the base. A peer whose chain is merely long enough may
+// have followed a branch that was given up.
 func (m *Member) vouches(p *peer, target *generation.Head) bool {
 	return p.orders() || p.Heights.Ordered == target.Height && p.Tip == target.Hash
 }
 
-// believes reports whether a peer's chain is the shard's: it has the base that is wanted, or the peer
-// works.
+// believes reports whether a peer's chain is the shard's: the peer works, or it vouches for the
+// wanted base.
 func (m *Member) believes(p *peer, target *generation.Head) bool {
 	return p.orders() || target != nil && m.vouches(p, target)
 }
 
-// stranded reports whether a member whose disk counts for nothing holds blocks behind the end of the
-// chain that the others work on, which it does not have from their generation, and has for longer than
-// their announcements take. It may have them from a peer that does not work any more. Nobody can tell
-// whether it is on another branch until the others' chain is as long: without traffic, a learner would
-// never be admitted, and one that a given-up block removed would wait to hear that this is durable. An
-// old disk counts for the blocks before the one that names another, and waits. The member has to hear a
-// majority that works: one that lags in an earlier eon may lack a block that is durable. Changes behind
-// the end of the others' chain may never have been, so the majority is that of their membership.
+// stranded reports whether a member whose disk counts for nothing holds blocks beyond the end of
+// the chain that the others work on. It did not fetch them from the others' generation, and has had
+// them for longer than the others' announcements take to arrive. It may have them from a peer that
+// no longer works.
+//
+// Whether the member is on another branch cannot be known until the others' chain is as long.
+// Without traffic, a learner would never be admitted, and a member that was removed by a given-up
+// block would wait for that block to become durable. An old disk counts for the blocks before the
+// one that names another disk, so its member waits.
+//
+// The member has to hear from a working majority, because a member that lags in an earlier eon may
+// lack a block that is durable. The majority is taken of the membership at the end of the others'
+// chain: changes beyond that end may never have taken effect.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
 	counts := func(now generation.Membership) bool {
@@ -304,7 +320,8 @@ func (m *Member) stranded(workers []peer, best *peer) bool {
 		m.chain.Heights().Durable <= best.Heights.Ordered
 	if beyond {
 		now, _ := m.chain.Membership()
-		first, _ := m.chain.MembershipAt(best.Heights.Ordered + 1) // of the blocks to give up
+		// First is as of the first block to give up.
+		first, _ := m.chain.MembershipAt(best.Heights.Ordered + 1)
 		shared, _ := m.chain.MembershipAt(best.Heights.Ordered)
 		heard := 0
 		for i := range workers {
@@ -323,7 +340,7 @@ func (m *Member) stranded(workers []peer, best *peer) bool {
 	return beyond && m.now-m.strandedAt >= 2*m.config.Timing.Announce
 }
 
-// towards chooses whom to fetch a base from: those that vouch for it. Where there are none, any of the
+// towards chooses the peers to fetch a base from: those that vouch for it. If none does, any of the
 // others may be on another branch, so they take turns.
 func (m *Member) towards(ahead []peer, target *generation.Head) []peer {
 	at := slices.IndexFunc(ahead, func(p peer) bool { return !m.vouches(&p, target) })
@@ -337,10 +354,10 @@ func (m *Member) towards(ahead []peer, target *generation.Head) []peer {
 	return ahead[turn : turn+1]
 }
 
-// leaveBranch has the blocks set aside that keep this member from the base that it is to accept, or
-// that was decided: it holds another block at that height. It reports whether that is under way.
-// The peers that it fetches from next tell where the chains part. A base that would give up a
-// durable block is not accepted (and ends the member only once it is decided).
+// leaveBranch sets aside the blocks that keep this member from a base that it is to accept or that
+// was decided: its chain has another block at that height. It reports whether that is under way.
+// The peers that it fetches from next show where the chains part. A base that would give up a
+// durable block is not accepted; such a base ends the member only once it is decided.
 func (m *Member) leaveBranch(base *generation.Head) bool {
 	if m.chain.Tip().Height < base.Height || m.chain.Heights().Durable >= base.Height {
 		return false
@@ -375,7 +392,8 @@ func (m *Member) fetch(ahead []peer, limit uint64) {
 	}
 	for i := range ahead {
 		p := &ahead[i]
-		fetch.From = append(fetch.From, Source{Server: p.server, Height: p.Heights.Ordered, Hash: p.Tip})
+		fetch.From = append(fetch.From, Source{Server: p.server, Height: p.Heights.Ordered,
+			Hash: p.Tip})
 	}
 	m.emit(fetch)
 }
@@ -391,8 +409,9 @@ func (m *Member) onFetched(in Fetched) {
 	target := m.target()
 	switch stray := target != nil && len(m.from) > 0 && !m.vouches(&m.from[0], target); {
 	case !stray:
-		// Where the chain of a peer that does not work parts from this one proves nothing: it may be on a
-		// branch that was given up. One that is joining, or was removed, asks such a peer as well.
+		// If a peer does not work, the point where its chain parts from this one proves nothing,
+		// since the peer may be on a branch that was given up. A member that is joining or was
+		// removed asks such peers too.
 		parted := in.Forked && in.Parted < len(m.from) && m.believes(&m.from[in.Parted], target)
 		m.forked, m.common = parted, in.Common
 	case in.Forked || m.chain.Tip().Height == m.began:
@@ -402,19 +421,20 @@ func (m *Member) onFetched(in Fetched) {
 		reached := &m.from[in.Reached]
 		if reached.orders() {
 			if reached.Group.Run.Generation() > m.synod.Activated().Generation() {
-				// The decision for that generation asked a majority, which settled what this disk may have
-				// held. A member that lags in the run of before has settled nothing.
+				// The decision for that generation asked a majority, which settled what this disk
+				// may have held. A member that lags in the previous run has settled nothing.
 				m.settleDoubt()
 			}
 			m.followed = max(m.followed, reached.Group.Run.Generation())
 			m.follows, m.news = reached.Group.Run, true
 		}
-		m.believeDurable(&reached.Announcement) // this member was behind when it was said
+		// This member was behind when the announcement arrived.
+		m.believeDurable(&reached.Announcement)
 	}
 	m.from = nil
 }
 
-// oldestOf returns the oldest generation that peers work in, 0 where one of them does not work.
+// oldestOf returns the oldest generation that peers work in, or 0 if one of them does not work.
 func oldestOf(peers []peer) generation.Generation {
 	oldest := ^generation.Generation(0)
 	for i := range peers {
@@ -426,20 +446,20 @@ func oldestOf(peers []peer) generation.Generation {
 	return oldest
 }
 
-// enter starts the engine of a run that a server announced and that takes this process in, where the
-// chain stands right before it. It reports whether there is nothing more to do for now.
+// enter starts the engine of a run that a server announced, if the run takes this process in and
+// the chain ends right before it. It reports whether there is nothing more to do for now.
 func (m *Member) enter(from order.ServerID, g *Group) bool {
 	tip := m.chain.Tip()
 	switch {
 	case tip.Height < g.Base:
 		return false
 	case tip.Height > g.Base && (m.fetchedTo <= g.Base || m.fetchedElsewhere(g)):
-		// Blocks that the group did not have as this run began, and that did not come from it, are
-		// in no chain of its.
+		// The group did not have these blocks when the run began, and they did not come from the
+		// group. So they are in no chain of the group.
 		m.fallBack(g.Base)
 		return true
 	case tip.Height > g.Base || tip.Hash != g.BaseHash:
-		m.ticket++ // too late: the next eon
+		m.ticket++ // too late: wait for the next eon
 		return false
 	}
 	g.Shard, _ = m.chain.Membership()
@@ -458,9 +478,10 @@ func (m *Member) enter(from order.ServerID, g *Group) bool {
 	return true
 }
 
-// fetchedElsewhere reports whether the blocks that this member fetched last did not come from the
-// generation of a group: from peers of an older one, or, where it took part in none, from a peer that
-// does not work. One that took part may have asked such peers for a base, and its disk may count.
+// fetchedElsewhere reports whether the blocks that this member fetched last did not come from a
+// group's generation. They came from peers of an older generation or, if the member took part in
+// none, from a peer that does not work. A member that did take part may have asked such peers for a
+// base, and its disk may count.
 func (m *Member) fetchedElsewhere(g *Group) bool {
 	if m.fetchedIn == 0 {
 		return m.synod.Activated() == 0
@@ -468,12 +489,14 @@ func (m *Member) fetchedElsewhere(g *Group) bool {
 	return m.fetchedIn < g.Run.Generation()
 }
 
-// wish asks a member that works to have this one taken in, or its disk admitted.
+// wish asks a working member to take this one in, or to have its disk admitted.
 func (m *Member) wish(workers []peer) {
 	membership, _ := m.chain.Membership()
-	// A member enters a generation only if it knows how that began; a learner may not, yet.
+	// A member enters a generation only if it knows the generation's decision. A learner may not
+	// know it yet.
 	known := m.othersOrder() || m.learner()
-	if !membership.Includes(m.config.Self) || !known || m.stopping || m.full != "" || m.low || m.unsaved {
+	if !membership.Includes(m.config.Self) || !known || m.stopping || m.full != "" || m.low ||
+		m.unsaved {
 		return
 	}
 	if m.now-m.wishedAt < m.config.Timing.Enter {
@@ -489,13 +512,13 @@ func (m *Member) wish(workers []peer) {
 		}
 		wish = Wish{Kind: WishAdmit, Disk: m.config.Disk.ID}
 	case m.synod.Frozen(run):
-		// What this member promised keeps it out of this generation for good.
+		// This member's promise keeps it out of this generation for good.
 		wish.Kind, wish.Number = WishRegroup, uint64(run.Generation())
 	}
 	for i := range workers {
 		own := Entrant{Server: m.config.Self, Ticket: m.ticket, Disk: m.config.Disk.ID}
 		if slices.Contains(workers[i].Group.Entrants, own) && !workers[i].includes(m.config.Self) {
-			m.ticket++ // the run took this process in, and removed it again
+			m.ticket++ // the run took this process in and removed it again
 			wish.Number = m.ticket
 			break
 		}

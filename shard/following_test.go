@@ -19,9 +19,11 @@ func TestNoneHas(t *testing.T) {
 		peers []peer
 		none  bool
 	}{
-		"nobody": {nil, false}, "lacks it": {[]peer{at(10, 10)}, true}, "has it": {[]peer{at(10, 9)}, false},
-		"is not there yet": {[]peer{at(9, 0)}, false}, "one is not there, one lacks it": {[]peer{at(9, 0), at(12, 11)}, true},
-		"one lacks it, one has it": {[]peer{at(12, 11), at(10, 0)}, false},
+		"nobody": {nil, false}, "lacks it": {[]peer{at(10, 10)}, true},
+		"has it":                         {[]peer{at(10, 9)}, false},
+		"is not there yet":               {[]peer{at(9, 0)}, false},
+		"one is not there, one lacks it": {[]peer{at(9, 0), at(12, 11)}, true},
+		"one lacks it, one has it":       {[]peer{at(12, 11), at(10, 0)}, false},
 	} {
 		if got := noneHas(c.peers, 10); got != c.none {
 			t.Errorf("%s: %v", name, got)
@@ -29,7 +31,7 @@ func TestNoneHas(t *testing.T) {
 	}
 }
 
-// A member that halted for space comes back when there is some, and only then.
+// A member that halted for lack of space comes back when there is space, and only then.
 func TestSpaceAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -42,11 +44,15 @@ func TestSpaceAgain(t *testing.T) {
 		"none to save":   {func(m *Member) { m.unsaved = true }, Halted, true},
 		"another reason": {func(m *Member) { m.noSpace = false }, Halted, false},
 		"not halted":     {func(m *Member) { m.view.Mode = Following }, Starting, false},
-		"none to move":   {func(m *Member) { m.asideRefused, m.settleAt = true, m.now }, Halted, true},
-		"moved since":    {func(m *Member) { m.asideRefused, m.settleAt = true, m.now-m.config.Timing.Announce-1 }, Starting, false},
-		"none to fetch":  {func(m *Member) { m.roundRefused = true }, Halted, true},
-		"leaves":         {func(m *Member) { m.leavingSince = 1 }, Halted, false},
-		"leaves, none":   {func(m *Member) { m.leavingSince, m.full = 1, "full" }, Halted, true},
+		"none to move": {func(m *Member) {
+			m.asideRefused, m.settleAt = true, m.now
+		}, Halted, true},
+		"moved since": {func(m *Member) {
+			m.asideRefused, m.settleAt = true, m.now-m.config.Timing.Announce-1
+		}, Starting, false},
+		"none to fetch": {func(m *Member) { m.roundRefused = true }, Halted, true},
+		"leaves":        {func(m *Member) { m.leavingSince = 1 }, Halted, false},
+		"leaves, none":  {func(m *Member) { m.leavingSince, m.full = 1, "full" }, Halted, true},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.noSpace, m.view.Mode = true, Halted
@@ -57,14 +63,15 @@ func TestSpaceAgain(t *testing.T) {
 	}
 }
 
-// Peers to follow order in the latest generation, or have the base that is wanted, or are past a
-// chain that does not know this member yet. Workers work in the newest run of these.
+// Peers to follow order in the latest generation, have the wanted base, or are past a chain that
+// does not know this member yet. Workers work in the newest run of these.
 func TestPeersToFollow(t *testing.T) {
 	t.Parallel()
 	begin := func() (*Member, *bookChain) {
 		m, chain := newTestMember(t, 6)
 		for server, run := range map[order.ServerID]generation.Run{
-			1: generation.NewRun(1, 0), 2: generation.NewRun(1, 1), 3: generation.NewRun(0, 9), 4: generation.NewRun(1, 2),
+			1: generation.NewRun(1, 0), 2: generation.NewRun(1, 1), 3: generation.NewRun(0, 9),
+			4: generation.NewRun(1, 2),
 		} {
 			m.peer(server).Group = *groupOf(6, run)
 		}
@@ -76,21 +83,34 @@ func TestPeersToFollow(t *testing.T) {
 		change         func(*Member, *bookChain)
 		ahead, workers []order.ServerID
 	}{
-		"by their runs":      {func(*Member, *bookChain) {}, []order.ServerID{2, 1}, []order.ServerID{2}},
-		"by their heights":   {func(m *Member, _ *bookChain) { m.peer(1).Group.Run++; m.peer(1).Heights.Ordered = 10 }, []order.ServerID{1, 2}, []order.ServerID{1, 2}},
-		"one was not heard":  {func(m *Member, _ *bookChain) { m.peer(2).at = 0 }, []order.ServerID{1}, []order.ServerID{1}},
+		"by their runs": {func(*Member, *bookChain) {}, []order.ServerID{2, 1},
+			[]order.ServerID{2}},
+		"by their heights": {func(m *Member, _ *bookChain) {
+			m.peer(1).Group.Run++
+			m.peer(1).Heights.Ordered = 10
+		}, []order.ServerID{1, 2}, []order.ServerID{1, 2}},
+		"one was not heard": {func(m *Member, _ *bookChain) {
+			m.peer(2).at = 0
+		}, []order.ServerID{1}, []order.ServerID{1}},
 		"nobody was":         {func(m *Member, _ *bookChain) { m.now += 1000 }, nil, nil},
 		"a later generation": {func(m *Member, _ *bookChain) { m.followed = 2 }, nil, nil},
-		"a base":             {func(m *Member, _ *bookChain) { m.pending = &generation.Decision{Base: generation.Head{Height: 10}} }, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
+		"a base": {func(m *Member, _ *bookChain) {
+			m.pending = &generation.Decision{Base: generation.Head{Height: 10}}
+		}, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
 		"a base that all have": {func(m *Member, _ *bookChain) {
 			m.pending = &generation.Decision{Base: generation.Head{Height: 9}}
 			m.followed = 2
 		}, []order.ServerID{4 - 2, 1, 3, 5, 4}, []order.ServerID{2}},
-		"it is no member": {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2, 3, 4, 5} }, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
+		"it is no member": {func(_ *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2, 3, 4, 5}
+		}, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
 		"it is none, and took part": {func(m *Member, c *bookChain) {
 			c.membership.Members, m.followed = []order.ServerID{1, 2, 3, 4, 5}, 1
 		}, []order.ServerID{2, 1}, []order.ServerID{2}},
-		"it is, and one further": {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0; m.peer(2).Heights.Ordered = 12 }, []order.ServerID{1}, []order.ServerID{1}},
+		"it is, and one further": {func(m *Member, _ *bookChain) {
+			m.peer(2).Group.Run = 0
+			m.peer(2).Heights.Ordered = 12
+		}, []order.ServerID{1}, []order.ServerID{1}},
 	} {
 		m, chain := begin()
 		c.change(m, chain)
@@ -108,13 +128,14 @@ func TestPeersToFollow(t *testing.T) {
 			t.Errorf("%s: workers %v, want %v", name, got, c.workers)
 		}
 	}
-	idle := []peer{{server: 1}, {server: 2, Announcement: Announcement{Group: Group{Run: 3}, Stalled: true}}}
+	idle := []peer{{server: 1}, {server: 2, Announcement: Announcement{Group: Group{Run: 3},
+		Stalled: true}}}
 	if got := workersOf(idle); got != nil {
 		t.Errorf("workers %v, and nobody works", got)
 	}
 }
 
-// What was fetched, and from whom, is remembered.
+// A member remembers which blocks it fetched, and from which peers.
 func TestFetched(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(4, 1)
@@ -139,9 +160,11 @@ func TestFetched(t *testing.T) {
 		m.job, m.began, m.from, m.perhaps = fetching, c.began, []peer{*m.peer(1), *m.peer(2)}, true
 		m.from[0].Group.Run = run
 		m.onFetched(c.in)
-		if m.fetchedTo != c.to || m.follows != c.follows || m.followed != c.follows.Generation() || m.perhaps != (c.follows == 0) ||
+		if m.fetchedTo != c.to || m.follows != c.follows || m.followed != c.follows.Generation() ||
+			m.perhaps != (c.follows == 0) ||
 			m.forked != c.in.Forked || m.common != c.in.Common || m.job != idle || m.from != nil {
-			t.Errorf("%s: to %d, follows %d in generation %d, perhaps %v, forked %v", name, m.fetchedTo, m.follows, m.followed, m.perhaps, m.forked)
+			t.Errorf("%s: to %d, follows %d in generation %d, perhaps %v, forked %v",
+				name, m.fetchedTo, m.follows, m.followed, m.perhaps, m.forked)
 		}
 	}
 	working := peer{Announcement: Announcement{Group: Group{Run: run}}}
@@ -151,7 +174,7 @@ func TestFetched(t *testing.T) {
 	}
 }
 
-// A run is entered where the chain stands right before it.
+// A member enters a run if its chain ends right before the run.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(1, 1)
@@ -161,14 +184,22 @@ func TestEnter(t *testing.T) {
 		aside          bool
 		ticket         uint64
 	}{
-		"right before it":                 {func(*Member, *bookChain) {}, true, true, false, 7},
-		"blocks to fetch":                 {func(_ *Member, c *bookChain) { c.height = 8 }, false, false, false, 7},
-		"more, of an unknown source":      {func(_ *Member, c *bookChain) { c.height = 10 }, true, false, true, 7},
-		"more, up to its base from peers": {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 9 }, true, false, true, 7},
+		"right before it": {func(*Member, *bookChain) {}, true, true, false, 7},
+		"blocks to fetch": {func(_ *Member, c *bookChain) {
+			c.height = 8
+		}, false, false, false, 7},
+		"more, of an unknown source": {func(_ *Member, c *bookChain) {
+			c.height = 10
+		}, true, false, true, 7},
+		"more, up to its base from peers": {func(m *Member, c *bookChain) {
+			c.height, m.fetchedTo = 10, 9
+		}, true, false, true, 7},
 		"more, of the group": {func(m *Member, c *bookChain) {
 			c.height, m.fetchedTo, m.fetchedIn = 10, 10, 1
 		}, false, false, false, 8},
-		"more, of one that does not work": {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 10 }, true, false, true, 7},
+		"more, of one that does not work": {func(m *Member, c *bookChain) {
+			c.height, m.fetchedTo = 10, 10
+		}, true, false, true, 7},
 		"more, of an older generation": {func(m *Member, c *bookChain) {
 			c.height, m.fetchedTo, m.fetchedIn = 10, 10, 1
 			run = generation.NewRun(2, 1)
@@ -179,22 +210,29 @@ func TestEnter(t *testing.T) {
 			c.height, m.fetchedTo = 10, 10
 		}, false, false, false, 8},
 		"another block": {func(_ *Member, c *bookChain) { c.branch = 1 }, false, false, false, 8},
-		"not a member":  {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, false, false, false, 7},
-		"a learner": {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} },
-			false, false, false, 7},
+		"not a member": {func(_ *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2}
+		}, false, false, false, 7},
+		"a learner": {func(_ *Member, c *bookChain) {
+			c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}}
+		}, false, false, false, 7},
 	} {
 		m, chain := newTestMember(t, 3)
 		run = generation.NewRun(1, 1)
 		c.change(m, chain)
 		done := m.enter(1, groupOf(3, run))
-		aside := slices.ContainsFunc(m.effects, func(e Effect) bool { return e == SetAside{Keep: 9} })
-		if done != c.done || (m.starting != nil) != c.starting || aside != c.aside || m.ticket != c.ticket {
-			t.Errorf("%s: done %v, starts %+v, ticket %d, %+v", name, done, m.starting, m.ticket, m.effects)
+		aside := slices.ContainsFunc(m.effects, func(e Effect) bool {
+			return e == SetAside{Keep: 9}
+		})
+		if done != c.done || (m.starting != nil) != c.starting || aside != c.aside ||
+			m.ticket != c.ticket {
+			t.Errorf("%s: done %v, starts %+v, ticket %d, %+v", name, done, m.starting, m.ticket,
+				m.effects)
 		}
 	}
 }
 
-// A member asks one that works, and another one the next time, once in a while.
+// A member asks a working member from time to time, and another one each time.
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	enter := DefaultTiming().Enter
@@ -203,25 +241,36 @@ func TestAsking(t *testing.T) {
 		change func(*Member, *bookChain)
 		want   *SendWish
 	}{
-		"enter":        {func(*Member, *bookChain) {}, &SendWish{2, Wish{WishEnter, 7, diskOf(0)}}},
-		"not yet":      {func(m *Member, _ *bookChain) { m.wishedAt = m.now - enter + 1 }, nil},
-		"again":        {func(m *Member, _ *bookChain) { m.wishedAt = m.now - enter; m.wishes = 1 }, &SendWish{1, Wish{WishEnter, 7, diskOf(0)}}},
-		"stopping":     {func(m *Member, _ *bookChain) { m.stopping = true }, nil},
-		"full":         {func(m *Member, _ *bookChain) { m.full = "full" }, nil},
-		"low":          {func(m *Member, _ *bookChain) { m.low = true }, nil},
-		"unsaved":      {func(m *Member, _ *bookChain) { m.unsaved = true }, nil},
-		"not a member": {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, nil},
+		"enter":   {func(*Member, *bookChain) {}, &SendWish{2, Wish{WishEnter, 7, diskOf(0)}}},
+		"not yet": {func(m *Member, _ *bookChain) { m.wishedAt = m.now - enter + 1 }, nil},
+		"again": {func(m *Member, _ *bookChain) {
+			m.wishedAt = m.now - enter
+			m.wishes = 1
+		}, &SendWish{1, Wish{WishEnter, 7, diskOf(0)}}},
+		"stopping": {func(m *Member, _ *bookChain) { m.stopping = true }, nil},
+		"full":     {func(m *Member, _ *bookChain) { m.full = "full" }, nil},
+		"low":      {func(m *Member, _ *bookChain) { m.low = true }, nil},
+		"unsaved":  {func(m *Member, _ *bookChain) { m.unsaved = true }, nil},
+		"not a member": {func(_ *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2}
+		}, nil},
 		"decision not known": {func(m *Member, _ *bookChain) {
-			m.peer(1).Group.Run, m.peer(2).Group.Run = generation.NewRun(2, 0), generation.NewRun(2, 0)
+			m.peer(1).Group.Run, m.peer(2).Group.Run = generation.NewRun(2, 0),
+				generation.NewRun(2, 0)
 		}, nil},
 		"was removed again": {func(m *Member, _ *bookChain) {
 			m.peer(1).Group.Entrants, m.peer(1).Removed = []Entrant{own}, []order.ServerID{0}
 		}, &SendWish{2, Wish{WishEnter, 8, diskOf(0)}}},
-		"is in already": {func(m *Member, _ *bookChain) { m.peer(1).Group.Entrants = []Entrant{own} }, &SendWish{2, Wish{WishEnter, 7, diskOf(0)}}},
+		"is in already": {func(m *Member, _ *bookChain) {
+			m.peer(1).Group.Entrants = []Entrant{own}
+		}, &SendWish{2, Wish{WishEnter, 7, diskOf(0)}}},
 		"promised the next": {func(m *Member, _ *bookChain) {
-			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
+			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2,
+				Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
 		}, &SendWish{2, Wish{WishRegroup, 1, diskOf(0)}}},
-		"a learner": {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} },
+		"a learner": {func(_ *Member, c *bookChain) {
+			c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}}
+		},
 			&SendWish{2, Wish{WishAdmit, 0, diskOf(0)}}},
 		"a learner that lacks a durable block": {func(_ *Member, c *bookChain) {
 			c.membership.Disks, c.stored = []generation.DiskID{diskOf(9), {}, {}}, 8
@@ -252,7 +301,7 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// follow fetches what is missing, up to the base that is wanted, and nothing where nothing is.
+// follow fetches missing blocks, up to the wanted base, and fetches nothing if no block is missing.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	base := func(height uint64) func(*Member, *bookChain) {
@@ -267,11 +316,12 @@ func TestFollow(t *testing.T) {
 			m.peer(1).Heights.Ordered, m.peer(1).Tip = height, hashAt(height, branch)
 		}
 	}
-	// proposed has the synod want a base of another chain, as high as this one.
+	// proposed makes the synod want a base of another chain, at the height of this one.
 	proposed := func(m *Member) {
 		d := decisionOf(2)
 		d.Base.Hash = hashAt(9, 1)
-		m.synod.Receive(1, generation.Message{Kind: generation.KindAccept, Generation: 2, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Value: d})
+		m.synod.Receive(1, generation.Message{Kind: generation.KindAccept, Generation: 2,
+			Ballot: generation.Ballot{Number: 1, Proposer: 1}, Value: d})
 	}
 	for name, c := range map[string]struct {
 		change  func(*Member, *bookChain)
@@ -302,12 +352,30 @@ func TestFollow(t *testing.T) {
 			at(12, 1)(m, c)
 			proposed(m)
 		}},
-		"a base of another chain, and the peer is on this one": {change: func(m *Member, _ *bookChain) { proposed(m) }, follows: run},
-		"works":                {change: func(m *Member, c *bookChain) { m.group = groupOf(3, run); at(12, 0)(m, c) }},
-		"starts":               {change: func(m *Member, c *bookChain) { m.starting = groupOf(3, run); at(12, 0)(m, c) }},
-		"is at something else": {change: func(m *Member, c *bookChain) { m.job = replaying; at(12, 0)(m, c) }},
-		"is over":              {change: func(m *Member, c *bookChain) { m.end = ErrFork; at(12, 0)(m, c) }},
-		"nobody has it": {change: func(m *Member, c *bookChain) { at(12, 0)(m, c); m.peer(1).Absent = 10 },
+		"a base of another chain, and the peer is on this one": {change: func(m *Member,
+			_ *bookChain) {
+			proposed(m)
+		}, follows: run},
+		"works": {change: func(m *Member, c *bookChain) {
+			m.group = groupOf(3, run)
+			at(12, 0)(m, c)
+		}},
+		"starts": {change: func(m *Member, c *bookChain) {
+			m.starting = groupOf(3, run)
+			at(12, 0)(m, c)
+		}},
+		"is at something else": {change: func(m *Member, c *bookChain) {
+			m.job = replaying
+			at(12, 0)(m, c)
+		}},
+		"is over": {change: func(m *Member, c *bookChain) {
+			m.end = ErrFork
+			at(12, 0)(m, c)
+		}},
+		"nobody has it": {change: func(m *Member, c *bookChain) {
+			at(12, 0)(m, c)
+			m.peer(1).Absent = 10
+		},
 			why: "no member that runs has block 10,"},
 	} {
 		m, chain := newTestMember(t, 3)
@@ -322,10 +390,14 @@ func TestFollow(t *testing.T) {
 				fetch = &f
 			}
 		}
-		if (fetch != nil) != c.fetches || fetch != nil && fetch.Limit != c.limit || m.follows != c.follows || !strings.HasPrefix(m.view.Why, c.why) {
+		if (fetch != nil) != c.fetches || fetch != nil && fetch.Limit != c.limit ||
+			m.follows != c.follows || !strings.HasPrefix(m.view.Why, c.why) {
 			t.Errorf("%s: fetches %+v, follows %d: %s", name, fetch, m.follows, m.view.Why)
 		}
-		asks := slices.ContainsFunc(m.effects, func(e Effect) bool { _, is := e.(SendWish); return is })
+		asks := slices.ContainsFunc(m.effects, func(e Effect) bool {
+			_, is := e.(SendWish)
+			return is
+		})
 		if asks != c.asks {
 			t.Errorf("%s: asks to enter: %v", name, asks)
 		}
@@ -335,14 +407,18 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What the disk holds goes into the synod: what an earlier process promised, and the contents.
+// The synod takes over what the disk holds: the promise of an earlier process, and contents of
+// rounds.
 func TestWhatTheDiskHolds(t *testing.T) {
 	t.Parallel()
 	_, chain := newTestMember(t, 3)
-	decided := &generation.Decision{Generation: 2, Members: serversTo(3), Base: generation.Head{Generation: 1, Height: 9, Round: 9, Hash: hashAt(9, 0)},
-		Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(2)}, Tail: []generation.TailRound{{Round: 10, Content: [32]byte{10}}}}
-	config := Config{Chain: chain, Timing: DefaultTiming(), Disk: Disk{ID: diskOf(0), Original: true,
-		State: generation.State{Decided: decided, Instance: 3}}}
+	decided := &generation.Decision{Generation: 2, Members: serversTo(3),
+		Base:  generation.Head{Generation: 1, Height: 9, Round: 9, Hash: hashAt(9, 0)},
+		Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(2)},
+		Tail:  []generation.TailRound{{Round: 10, Content: [32]byte{10}}}}
+	config := Config{Chain: chain, Timing: DefaultTiming(),
+		Disk: Disk{ID: diskOf(0), Original: true,
+			State: generation.State{Decided: decided, Instance: 3}}}
 	for _, c := range []struct {
 		promised uint64
 		held     [][32]byte
@@ -355,7 +431,8 @@ func TestWhatTheDiskHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.promisedBefore != c.before || len(m.synod.Wanted()) != c.wants {
-			t.Errorf("%+v: promised generation %d before, wants %+v", c, m.promisedBefore, m.synod.Wanted())
+			t.Errorf("%+v: promised generation %d before, wants %+v", c, m.promisedBefore,
+				m.synod.Wanted())
 		}
 	}
 	chain.membership.Members = []order.ServerID{2, 1}
@@ -368,7 +445,7 @@ func TestWhatTheDiskHolds(t *testing.T) {
 	}
 }
 
-// Time passes in the synod where the next generation may be called for.
+// Time passes in the synod while the next generation may be needed.
 func TestTimeInTheSynod(t *testing.T) {
 	t.Parallel()
 	base := DefaultTiming().Base
@@ -376,18 +453,31 @@ func TestTimeInTheSynod(t *testing.T) {
 		change func(*Member)
 		passes bool
 	}{
-		"nobody works":         {func(*Member) {}, true},
-		"works":                {func(m *Member) { m.work(3, generation.NewRun(1, 0)) }, false},
-		"stalls":               {func(m *Member) { m.work(3, generation.NewRun(1, 0)); m.stalled = true }, true},
-		"settles":              {func(m *Member) { m.job = settling }, false},
-		"fetches":              {func(m *Member) { m.job = fetching }, true},
-		"starts":               {func(m *Member) { m.starting = groupOf(3, 1) }, false},
-		"is a learner":         {func(m *Member) { m.view.Learner = true }, false},
-		"a decision waits":     {func(m *Member) { m.pending, m.pendingAt = &generation.Decision{}, m.now-base+1 }, false},
-		"a decision waited":    {func(m *Member) { m.pending, m.pendingAt = &generation.Decision{}, m.now-base }, true},
-		"others work":          {func(m *Member) { m.peer(2).Group = *groupOf(3, generation.NewRun(1, 0)) }, false},
-		"others stall":         {func(m *Member) { m.peer(2).Group, m.peer(2).Stalled = *groupOf(3, generation.NewRun(1, 0)), true }, true},
-		"others are unheard":   {func(m *Member) { m.peer(1).linked, m.peer(2).linked = false, false }, false},
+		"nobody works": {func(*Member) {}, true},
+		"works":        {func(m *Member) { m.work(3, generation.NewRun(1, 0)) }, false},
+		"stalls": {func(m *Member) {
+			m.work(3, generation.NewRun(1, 0))
+			m.stalled = true
+		}, true},
+		"settles":      {func(m *Member) { m.job = settling }, false},
+		"fetches":      {func(m *Member) { m.job = fetching }, true},
+		"starts":       {func(m *Member) { m.starting = groupOf(3, 1) }, false},
+		"is a learner": {func(m *Member) { m.view.Learner = true }, false},
+		"a decision waits": {func(m *Member) {
+			m.pending, m.pendingAt = &generation.Decision{}, m.now-base+1
+		}, false},
+		"a decision waited": {func(m *Member) {
+			m.pending, m.pendingAt = &generation.Decision{}, m.now-base
+		}, true},
+		"others work": {func(m *Member) {
+			m.peer(2).Group = *groupOf(3, generation.NewRun(1, 0))
+		}, false},
+		"others stall": {func(m *Member) {
+			m.peer(2).Group, m.peer(2).Stalled = *groupOf(3, generation.NewRun(1, 0)), true
+		}, true},
+		"others are unheard": {func(m *Member) {
+			m.peer(1).linked, m.peer(2).linked = false, false
+		}, false},
 		"one of them is heard": {func(m *Member) { m.peer(1).linked = false }, true},
 	} {
 		m, _ := newTestMember(t, 3)

@@ -10,41 +10,43 @@ import (
 
 // forming is the member's part in deciding the next generation.
 type forming struct {
-	pending   *generation.Decision // decided with this member, not activated yet
+	// pending is a decision that includes this member and is not activated yet.
+	pending   *generation.Decision
 	pendingAt int
-	// promised is the last generation that this very process promised: all that is sent in it comes
-	// here.
+	// promised is the last generation that this very process promised. Everything sent in it
+	// arrives here.
 	promised generation.Generation
-	// promisedBefore is the last generation that an earlier process promised, as the disk says.
+	// promisedBefore is the last generation that an earlier process promised, according to the
+	// disk.
 	promisedBefore generation.Generation
-	// saving says that Save is under way, and held is what waits for it.
+	// saving says that a Save is under way, and held is what waits for it.
 	saving bool
 	held   generation.Ready
-	// savingStart is the run whose start the Save under way allows, nil for none.
+	// savingStart is the run that may start once the Save under way is answered, nil for none.
 	savingStart *Group
-	// flushed is the height up to which the disk holds that blocks are durable, at least; flushing what
-	// it will be once the Save under way is answered, and knowledge that this Save is for nothing else.
-	// flushAt is when to try again where that failed.
+	// flushed is a height up to which the disk is known to record the blocks as durable. flushing
+	// is the value of flushed once the Save under way is answered. knowledge says that this Save
+	// has no other purpose. flushAt is the tick to try again after it failed.
 	flushed, flushing uint64
 	knowledge         bool
 	flushAt           int
-	// unsaved says that what the synod wants on the disk is not there, since that is full; retryAt
-	// is when to try again, and undecided a decision that waits for it.
+	// unsaved says that the synod's state is not on the disk because the disk is full. retryAt is
+	// the tick to try again, and undecided is a decision that waits for the disk.
 	unsaved   bool
 	retryAt   int
 	undecided *generation.Decision
-	// perhaps says that the disk may have held more than it showed as the process began, and that no
-	// run has settled it since. Only settleDoubt clears it, here and on the disk: that some of these
-	// blocks are known to be durable says nothing about those behind them.
+	// perhaps says that the disk may have held more than it showed when the process began, and that
+	// no run has settled this since. Only settleDoubt clears it, here and on the disk. Knowing some
+	// of these blocks to be durable says nothing about the blocks after them.
 	perhaps bool
-	// wantedRound is the one that is being fetched; the zero value for none. roundRefused says that
-	// the disk did not take one that is still wanted.
+	// wantedRound is the round being fetched; the zero value for none. roundRefused says that the
+	// disk refused to store a round that is still wanted.
 	wantedRound  [32]byte
 	roundRefused bool
 	waiting
 }
 
-// newSynod makes the synod from what the disk holds.
+// newSynod creates the synod from the state on the disk.
 func (m *Member) newSynod() error {
 	state := m.config.Disk.State.OnDisk(m.config.Disk.ID, m.config.Disk.Original)
 	if state.Promised != (generation.Ballot{}) {
@@ -53,7 +55,8 @@ func (m *Member) newSynod() error {
 	var err error
 	m.synod, err = generation.NewSynod(generation.Config{
 		Self: m.config.Self, Original: m.config.Disk.Original, State: state, Report: m.holdings(),
-		Grace: m.config.Timing.Grace, Patience: m.config.Timing.Patience, Fault: m.config.SynodFault,
+		Grace: m.config.Timing.Grace, Patience: m.config.Timing.Patience,
+		Fault: m.config.SynodFault,
 	})
 	if err != nil {
 		return err
@@ -64,15 +67,17 @@ func (m *Member) newSynod() error {
 	return nil
 }
 
-// holdings is what this member holds, as the synod wants it, while nothing is being executed.
+// holdings returns what this member holds, as a report to the synod. It may be called only while no
+// block is being executed.
 func (m *Member) holdings() generation.Report {
 	tip := m.chain.Tip()
 	membership, changed := m.chain.Membership()
 	report := generation.Report{
 		Membership: membership, Durable: m.chain.Heights().Durable, Perhaps: m.perhaps,
-		Head: generation.Head{Generation: m.followed, Height: tip.Height, Hash: tip.Hash, Round: tip.Block},
+		Head: generation.Head{Generation: m.followed, Height: tip.Height, Hash: tip.Hash,
+			Round: tip.Block},
 	}
-	// Empty rounds that were executed before a run that did not start are not of that run.
+	// Empty rounds that were executed before a run that did not start do not belong to that run.
 	if m.synod != nil && m.synod.Activated().Generation() == m.worked {
 		report.Head.Round, report.Empty = tip.Round, tip.Round-tip.Block
 	}
@@ -85,9 +90,10 @@ func (m *Member) holdings() generation.Report {
 	return report
 }
 
-// tickSynod passes time in the synod where a next generation may be called for: this member does
-// not order or gets nowhere, a majority can be heard, and nobody says that the present one makes
-// progress. A member that promises a later generation cannot enter the present one.
+// tickSynod passes a tick to the synod while a next generation may be needed: this member does not
+// order or makes no progress, a majority can be heard, and no member announces that the present
+// generation makes progress. A member that promises a later generation cannot enter the present
+// one.
 func (m *Member) tickSynod() {
 	works := m.group != nil && !m.stalled
 	waits := m.pending != nil && m.now-m.pendingAt < m.config.Timing.Base
@@ -101,7 +107,8 @@ func (m *Member) tickSynod() {
 	m.synod.Tick()
 }
 
-// linkSynod tells the synod who can be waited for. One that cannot save cannot promise.
+// linkSynod tells the synod which members it can wait for. A member that cannot save cannot
+// promise.
 func (m *Member) linkSynod() {
 	for i := range m.peers {
 		p := &m.peers[i]
@@ -109,7 +116,8 @@ func (m *Member) linkSynod() {
 	}
 }
 
-// pump does what the synod wants: save, send, fetch, adopt. What rests on the disk waits for Saved.
+// pump carries out what the synod wants: save, send, fetch, adopt. Whatever depends on the disk
+// waits for Saved.
 func (m *Member) pump(tick bool) {
 	for !m.saving && m.end == nil {
 		if err := m.synod.Err(); err != nil {
@@ -126,7 +134,7 @@ func (m *Member) pump(tick bool) {
 		if ready.Decided == nil {
 			ready.Decided = m.undecided
 		}
-		// A promise tells of blocks, which have to be on the disk as well.
+		// A promise reports blocks, which must be on the disk as well.
 		unsynced := len(ready.Messages) > 0 && m.group == nil && m.behindOnDisk()
 		must := ready.MustSave || m.unsaved || unsynced
 		if must || m.mustFlush() {
@@ -142,18 +150,21 @@ func (m *Member) pump(tick bool) {
 	}
 }
 
-// mustFlush reports whether a change of the membership is effective, and the disk does not hold that yet.
-// Other knowledge of what is durable goes with the next blocks. This does not wait for them: without it,
-// after a loss of power a majority of the membership before the change is needed as well.
+// mustFlush reports whether a change of the membership is effective and the disk does not record
+// that yet. Other knowledge of what is durable is written with the next blocks. This does not wait
+// for them: without it, forming a group after a power loss would also need a majority of the
+// membership before the change.
 func (m *Member) mustFlush() bool {
 	changed := m.unflushed()
 	return changed != 0 && changed <= m.chain.Heights().Durable && m.now >= m.flushAt
 }
 
-// unflushed is the height of the first change of the membership that the disk does not hold to be
-// effective; 0 for none. A later change may be in the chain already, and not be effective for long.
+// unflushed returns the height of the first change of the membership that the disk does not record
+// as effective; 0 for none. A later change may be in the chain already, and take long to become
+// effective.
 func (m *Member) unflushed() (first uint64) {
-	for _, changed := m.chain.Membership(); changed > m.flushed; _, changed = m.chain.MembershipAt(changed - 1) {
+	for _, changed := m.chain.Membership(); changed > m.flushed; _, changed = m.chain.MembershipAt(
+		changed - 1) {
 		first = changed
 	}
 	return first
@@ -164,14 +175,14 @@ func (m *Member) behindOnDisk() bool {
 	return heights.Stored < heights.Ordered
 }
 
-// report tells the synod what this member holds, while its chain is at rest.
+// report tells the synod what this member holds, while its chain does not change.
 func (m *Member) report() {
 	if m.group == nil && m.starting == nil && m.job == idle {
 		m.synod.Report(m.holdings())
 	}
 }
 
-// release does what waited for the disk.
+// release sends and adopts what waited for the disk.
 func (m *Member) release(ready generation.Ready) {
 	m.undecided = nil
 	for _, envelope := range ready.Messages {
@@ -201,8 +212,8 @@ func (m *Member) onSaved() {
 	m.savingStart = nil
 }
 
-// onSaveFailed waits for space. The messages count as lost: the synod says again what is needed. A
-// run that was to start goes on without this member, which enters a later one.
+// onSaveFailed waits for space. The held messages count as lost: the synod repeats what is needed.
+// A run that was about to start goes on without this member, which enters a later one.
 func (m *Member) onSaveFailed(in SaveFailed) {
 	if !m.saving {
 		return
@@ -211,7 +222,7 @@ func (m *Member) onSaveFailed(in SaveFailed) {
 		ready := m.held
 		m.saving, m.held, m.savingStart = false, generation.Ready{}, nil
 		m.flushAt = m.now + m.config.Timing.Announce
-		m.release(ready) // it does not rest on this Save
+		m.release(ready) // this does not depend on the Save
 		return
 	}
 	m.undecided = m.held.Decided
@@ -223,11 +234,13 @@ func (m *Member) onSaveFailed(in SaveFailed) {
 	m.haltForSpace(in.Reason)
 }
 
-// fetchWanted sees to what the synod wants on this disk. Blocks come by following (target).
+// fetchWanted gets what the synod wants onto this disk. Blocks come by following (target).
 func (m *Member) fetchWanted(tick bool) {
 	all := m.synod.Wanted()
 	m.missed = slices.DeleteFunc(m.missed, func(id [32]byte) bool {
-		return tick || !slices.ContainsFunc(all, func(f generation.Fetch) bool { return f.ID() == id })
+		return tick || !slices.ContainsFunc(all, func(f generation.Fetch) bool {
+			return f.ID() == id
+		})
 	})
 	m.roundRefused = m.roundRefused && slices.ContainsFunc(all, func(f generation.Fetch) bool {
 		return f.Tail != nil
@@ -269,8 +282,8 @@ func (m *Member) onRoundMissing(in RoundMissing) {
 	}
 }
 
-// holdsBase reports whether the blocks up to a base are in this chain. What rests on that is saved
-// first, and Save syncs the chain.
+// holdsBase reports whether this chain contains the blocks up to a base. Whatever depends on the
+// answer is saved first, and Save syncs the chain.
 func (m *Member) holdsBase(base *generation.Head) bool {
 	if m.job != idle || m.group != nil || m.chain.Tip().Height < base.Height {
 		return false
@@ -283,7 +296,7 @@ func (m *Member) holdsBase(base *generation.Head) bool {
 	return hash == base.Hash
 }
 
-// target is the base that this member has to get to, nil for none.
+// target returns the base that this member has to reach, nil for none.
 func (m *Member) target() *generation.Head {
 	if m.pending != nil {
 		return &m.pending.Base
@@ -296,8 +309,9 @@ func (m *Member) target() *generation.Head {
 	return nil
 }
 
-// adopt takes a decision. One that this member is not in with this very disk, or whose first frames
-// went to an earlier process of it, is for others to activate; this member enters a later eon.
+// adopt takes a decision. The other members activate a decision that does not include this member
+// with this very disk, or whose first frames went to an earlier process of it. This member then
+// enters a later eon.
 func (m *Member) adopt(d generation.Decision) {
 	m.news = true
 	m.changed()
@@ -305,7 +319,7 @@ func (m *Member) adopt(d generation.Decision) {
 		m.abandonStart()
 	}
 	if g := m.group; g != nil && g.Run.Generation() < d.Generation {
-		m.freeze(0) // the shard went on without this member, which was cut off
+		m.freeze(0) // this member was cut off, and the shard went on without it
 		m.setMode(Starting, because(Between), "the group started anew")
 	}
 	m.pending = nil
@@ -314,23 +328,24 @@ func (m *Member) adopt(d generation.Decision) {
 	}
 }
 
-// received reports whether everything that is sent in a decided generation comes to this very
-// process: it is in the decision because of what this process promised, before anybody knew the
-// decision. The disk says that no earlier process promised this generation, and the decision names
-// the disk. An earlier process may have been the one that the first frames went to.
+// received reports whether everything sent in a decided generation arrives at this very process. It
+// does if the decision includes this member because of a promise of this process, made before any
+// server knew the decision. The disk says that no earlier process promised this generation, and the
+// decision names the disk. Otherwise the first frames may have gone to an earlier process.
 func (m *Member) received(d *generation.Decision) bool {
 	if !d.Seats(m.config.Self, m.config.Disk.ID) {
 		return false
 	}
-	alone := len(d.Members) == 1 // frames that nobody sends are not missed
+	alone := len(d.Members) == 1 // no other member sends frames that could be missed
 	return alone || m.promised == d.Generation && m.promisedBefore < d.Generation
 }
 
-// activate starts the engine of a decided generation as soon as this member holds its base, and has
+// activate starts the engine of a decided generation once this member holds its base and has
 // executed its tail.
 func (m *Member) activate() {
 	d := m.pending
-	if d == nil || m.end != nil || m.job != idle || m.group != nil || m.starting != nil || m.saving {
+	if d == nil || m.end != nil || m.job != idle || m.group != nil || m.starting != nil ||
+		m.saving {
 		return
 	}
 	late := m.now-m.pendingAt > m.config.Timing.Base && m.othersOrder()
@@ -343,7 +358,7 @@ func (m *Member) activate() {
 		return // follow fetches it
 	}
 	if tip.Height > d.Base.Height && max(m.followed, m.fetchedIn) >= d.Generation {
-		m.pending = nil // the group began without this member, which holds blocks of it
+		m.pending = nil // the group began without this member, which holds blocks of the group
 		return
 	}
 	hash, err := m.chain.Hash(d.Base.Height)
@@ -352,14 +367,16 @@ func (m *Member) activate() {
 		m.finish(err)
 		return
 	case hash != d.Base.Hash && d.Base.Height == 0:
-		m.pending = nil // it is no decision of this chain
+		m.pending = nil // not a decision of this chain
 		return
 	case hash != d.Base.Hash:
 		m.strays++
-		m.fallBack(d.Base.Height - 1) // the peers that it fetches from tell where the chains part
+		m.fallBack(d.Base.Height - 1) // the next fetch shows where the chains part
 		return
-	case tip.Height > d.Base.Height && (m.othersOrder() || m.chain.Heights().Durable > d.Base.Height):
-		m.pending = nil // the blocks that this member fetched meanwhile may be the group's: it follows
+	case tip.Height > d.Base.Height && (m.othersOrder() ||
+		m.chain.Heights().Durable > d.Base.Height):
+		// The blocks that this member fetched meanwhile may be the group's, so it follows.
+		m.pending = nil
 		return
 	case tip.Height > d.Base.Height:
 		m.fallBack(d.Base.Height)
@@ -371,7 +388,7 @@ func (m *Member) activate() {
 	}
 	for _, wanted := range m.synod.Wanted() {
 		if wanted.Tail != nil {
-			return // fetchWanted has it fetched
+			return // fetchWanted fetches it
 		}
 	}
 	m.job = replaying
@@ -389,23 +406,24 @@ func (m *Member) onReplayed(in Replayed) {
 	m.activated()
 }
 
-// activated begins the first run of the decided generation: the tail is executed.
+// activated begins the first run of the decided generation. The tail has been executed.
 func (m *Member) activated() {
 	d := m.pending
 	tip := m.chain.Tip()
 	membership, _ := m.chain.Membership()
 	next := &Group{
-		Run: generation.NewRun(d.Generation, 0), First: d.First(), Base: tip.Height, BaseHash: tip.Hash,
+		Run: generation.NewRun(d.Generation, 0), First: d.First(), Base: tip.Height,
+		BaseHash: tip.Hash,
 		// The tail may have changed the membership, or a member's disk.
 		Members: d.Group(membership), Shard: membership,
 	}
 	if len(next.Members) < membership.Quorum() || !next.Includes(m.config.Self) {
-		m.pending = nil // the next generation goes on
+		m.pending = nil // a later generation will be decided
 		return
 	}
 	m.followed = max(m.followed, d.Generation)
 	m.begin(next)
 }
 
-// Waiting says what this member's latest attempt to form a generation was missing.
+// Waiting returns what this member's latest attempt to form a generation lacked.
 func (m *Member) Waiting() generation.Waiting { return m.synod.Waiting() }

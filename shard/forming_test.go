@@ -10,11 +10,12 @@ import (
 
 // prepareOf asks a member for a promise of generation 2.
 func (m *Member) prepareOf(number uint64) {
-	m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2, Ballot: generation.Ballot{Number: number, Proposer: 1}, Known: m.synod.Decided()})
+	m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2,
+		Ballot: generation.Ballot{Number: number, Proposer: 1}, Known: m.synod.Decided()})
 	m.pump(false)
 }
 
-// took lists what a member wants done, by kind.
+// took counts the saves and sends among a member's effects.
 func (m *Member) took() (saves, sends int) {
 	for _, e := range m.effects {
 		switch e.(type) {
@@ -28,7 +29,7 @@ func (m *Member) took() (saves, sends int) {
 	return saves, sends
 }
 
-// A promise is saved before it is sent, and what it tells of is on the disk.
+// A promise is saved before it is sent, and the blocks that it reports are on the disk.
 func TestPromisesWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
@@ -75,7 +76,7 @@ func TestPromisesWaitForTheDisk(t *testing.T) {
 	m.prepareOf(1)
 	want("a refusal of a member that works", 0, 1)
 
-	// The disk is full: it is asked again after a while, and the decision is kept until then.
+	// The disk is full. The member tries again after a while and keeps the decision until then.
 	m, _ = newTestMember(t, 3)
 	m.synod.Receive(1, generation.Message{Kind: generation.KindDecided, Value: decisionOf(2)})
 	m.pump(false)
@@ -92,8 +93,8 @@ func TestPromisesWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// Empty rounds after the last block are reported as such, and not at all where the last run that is
-// on the disk is none that this process executed.
+// Empty rounds after the last block are reported, unless this process did not execute the last run
+// on the disk.
 func TestEmptyRoundsAreReported(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
@@ -101,7 +102,8 @@ func TestEmptyRoundsAreReported(t *testing.T) {
 	want := func(when string, round, empty order.Round) {
 		t.Helper()
 		if got := m.holdings(); got.Head.Round != round || got.Empty != empty {
-			t.Errorf("%s: round %d, %d empty, want %d and %d", when, got.Head.Round, got.Empty, round, empty)
+			t.Errorf("%s: round %d, %d empty, want %d and %d", when, got.Head.Round, got.Empty,
+				round, empty)
 		}
 	}
 	want("no run", 13, 4)
@@ -145,7 +147,8 @@ func TestBasesAreFetchedWithTheirHash(t *testing.T) {
 	}
 }
 
-// What a disk had perhaps is settled by a later generation, not by a member that lags in the last one.
+// What a disk perhaps had is settled by a later generation, not by a member that lags in the last
+// one.
 func TestPerhapsIsSettledByALaterGeneration(t *testing.T) {
 	t.Parallel()
 	for number, settled := range map[generation.Generation]bool{1: false, 2: true} {
@@ -158,13 +161,15 @@ func TestPerhapsIsSettledByALaterGeneration(t *testing.T) {
 		m.job, m.from = fetching, []peer{*p}
 		m.onFetched(Fetched{Reached: 0})
 		if told := len(effectsOf[SettleDoubt](m)); m.perhaps == settled || (told == 1) != settled {
-			t.Errorf("reached a member in generation %d: perhaps more %v, the disk is told %d times", number, m.perhaps, told)
+			t.Errorf(
+				"reached a member in generation %d: perhaps more %v, the disk is told %d times",
+				number, m.perhaps, told)
 		}
 	}
 }
 
-// A member that is to begin a run tells its disk that the run settles what the disk had perhaps, and
-// only where there was a doubt. The Save after it has the disk hold that.
+// A member about to begin a run tells its disk that the run settles what the disk perhaps had, but
+// only if there was a doubt. The Save after it puts that on the disk.
 func TestPerhapsIsSettledByTheRun(t *testing.T) {
 	t.Parallel()
 	for _, doubt := range []bool{false, true} {
@@ -173,7 +178,10 @@ func TestPerhapsIsSettledByTheRun(t *testing.T) {
 		m.saving, m.perhaps = false, doubt
 		m.begin(groupOf(3, generation.NewRun(1, 0)))
 		effects := m.Ready()
-		settled := slices.IndexFunc(effects, func(e Effect) bool { _, is := e.(SettleDoubt); return is })
+		settled := slices.IndexFunc(effects, func(e Effect) bool {
+			_, is := e.(SettleDoubt)
+			return is
+		})
 		saved := slices.IndexFunc(effects, func(e Effect) bool { _, is := e.(Save); return is })
 		if m.perhaps || saved < 0 || (settled >= 0) != doubt || settled > saved {
 			t.Errorf("doubt %v: settled by effect %d, saved by effect %d", doubt, settled, saved)
@@ -181,7 +189,7 @@ func TestPerhapsIsSettledByTheRun(t *testing.T) {
 	}
 }
 
-// Other members hear that a change is durable only once this disk holds that it is.
+// Other members learn that a change is durable only once this disk records it.
 func TestEffectiveChangesAreSavedBeforeTheyAreTold(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
@@ -204,7 +212,7 @@ func TestEffectiveChangesAreSavedBeforeTheyAreTold(t *testing.T) {
 	}
 }
 
-// A promise tells of the chain as it is after blocks were set aside, also where the member fetches
+// A promise reports the chain as it is after blocks were set aside, even if the member fetches
 // others at once.
 func TestPromiseAfterBlocksWereSetAside(t *testing.T) {
 	t.Parallel()
@@ -212,13 +220,14 @@ func TestPromiseAfterBlocksWereSetAside(t *testing.T) {
 	m.Ready()
 	m.saving, m.job = false, settingAside
 	p := m.peer(1)
-	p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(2, 0)), Heights{Ordered: 12}, hashAt(12, 0)
+	p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(2, 0)),
+		Heights{Ordered: 12}, hashAt(12, 0)
 	chain.height, chain.stored = 8, 8 // it was 9
 	m.onSetAside(WasSetAside{})
 	if m.advance(true); len(effectsOf[Fetch](m)) != 1 {
 		t.Fatal("it does not fetch")
 	}
-	m.onSaved() // of its own attempt
+	m.onSaved() // for its own attempt
 	m.prepareOf(9)
 	m.onSaved()
 	promised := slices.DeleteFunc(effectsOf[SendSynod](m), func(sent SendSynod) bool {
@@ -243,29 +252,31 @@ func TestWhatADecisionWaitsFor(t *testing.T) {
 			t.Errorf("at block %d: %+v, want kind %d", height, got, want)
 		}
 	}
-	chain.height, m.job = 10, fetching // what it asked before is not answered yet
+	chain.height, m.job = 10, fetching // its earlier request is not answered yet
 	if m.explain(nil); m.View().Reason.Kind != Between {
 		t.Errorf("while it fetches: %+v", m.View().Reason)
 	}
 }
 
-// decisionOf is a decision of all three to go on from block 9, with rounds behind it.
+// decisionOf is a decision of all three members to go on from block 9, with rounds after it.
 func decisionOf(g generation.Generation, contents ...byte) *generation.Decision {
-	d := &generation.Decision{Generation: g, Base: generation.Head{Generation: 1, Height: 9, Round: 9, Hash: hashAt(9, 0)},
+	d := &generation.Decision{Generation: g, Base: generation.Head{Generation: 1, Height: 9,
+		Round: 9, Hash: hashAt(9, 0)},
 		Members: serversTo(3), Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(2)}}
 	for i, content := range contents {
-		d.Tail = append(d.Tail, generation.TailRound{Round: order.Round(10 + i), Content: [32]byte{content}})
+		d.Tail = append(d.Tail, generation.TailRound{Round: order.Round(10 + i),
+			Content: [32]byte{content}})
 	}
 	return d
 }
 
-// learns has a member know a decision, and forget what the synod wants done.
+// learns makes a member learn a decision, and discards what the synod wants done.
 func (m *Member) learns(d *generation.Decision) {
 	m.synod.Receive(1, generation.Message{Kind: generation.KindDecided, Value: d})
 	m.synod.Ready()
 }
 
-// The synod hears of the chain while nothing changes it.
+// The synod gets reports of the chain while nothing changes it.
 func TestChainIsReportedAtRest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -302,7 +313,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Rounds are fetched one after another. One that could not be had is asked for with the next tick.
+// Rounds are fetched one after another. A missing one is asked for again with the next tick.
 func TestRoundsAreFetched(t *testing.T) {
 	t.Parallel()
 	m, _ := newTestMember(t, 3)
@@ -319,7 +330,9 @@ func TestRoundsAreFetched(t *testing.T) {
 				got = append(got, f)
 			}
 		}
-		if round == 0 != (len(got) == 0) || round > 0 && (len(got) != 1 || got[0].ID != [32]byte{round} || !slices.Equal(got[0].From, []order.ServerID{1, 2})) {
+		if round == 0 != (len(got) == 0) || round > 0 &&
+			(len(got) != 1 || got[0].ID != [32]byte{round} ||
+				!slices.Equal(got[0].From, []order.ServerID{1, 2})) {
 			t.Errorf("%s: fetches %+v", what, got)
 		}
 	}
@@ -347,26 +360,30 @@ func TestHoldsBase(t *testing.T) {
 		branch byte
 		holds  bool
 	}{
-		"the tip":       {height: 9, holds: true},
-		"before it":     {height: 8, holds: true},
-		"behind it":     {height: 10},
-		"another":       {height: 9, branch: 1},
-		"fetches":       {change: func(m *Member) { m.job = fetching }, height: 9},
-		"works":         {change: func(m *Member) { m.group = groupOf(3, 1) }, height: 9},
-		"does not wait": {change: func(m *Member) { m.job = settling; m.group = groupOf(3, 1) }, height: 9},
+		"the tip":   {height: 9, holds: true},
+		"before it": {height: 8, holds: true},
+		"behind it": {height: 10},
+		"another":   {height: 9, branch: 1},
+		"fetches":   {change: func(m *Member) { m.job = fetching }, height: 9},
+		"works":     {change: func(m *Member) { m.group = groupOf(3, 1) }, height: 9},
+		"does not wait": {change: func(m *Member) {
+			m.job = settling
+			m.group = groupOf(3, 1)
+		}, height: 9},
 	} {
 		m, _ := newTestMember(t, 3)
 		if c.change != nil {
 			c.change(m)
 		}
-		if got := m.holdsBase(&generation.Head{Height: c.height, Hash: hashAt(c.height, c.branch)}); got != c.holds {
+		if got := m.holdsBase(&generation.Head{Height: c.height,
+			Hash: hashAt(c.height, c.branch)}); got != c.holds {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-// A decision is this process's only where all that is sent in its generation comes here. It ends
-// what an earlier generation runs.
+// A process takes part in a decision only if everything sent in its generation arrives here. The
+// decision ends the run of an earlier generation.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -375,25 +392,44 @@ func TestAdopt(t *testing.T) {
 		starting bool
 		works    bool
 	}{
-		"promised by this process":    {func(*Member, *generation.Decision) {}, true, false, false},
-		"not promised":                {func(m *Member, _ *generation.Decision) { m.promised = 0 }, false, false, false},
-		"another was promised":        {func(m *Member, _ *generation.Decision) { m.promised = 3 }, false, false, false},
-		"promised before, too":        {func(m *Member, _ *generation.Decision) { m.promisedBefore = 2 }, false, false, false},
-		"an earlier one was promised": {func(m *Member, _ *generation.Decision) { m.promisedBefore = 1 }, true, false, false},
+		"promised by this process": {func(*Member, *generation.Decision) {}, true, false, false},
+		"not promised": {func(m *Member, _ *generation.Decision) {
+			m.promised = 0
+		}, false, false, false},
+		"another was promised": {func(m *Member, _ *generation.Decision) {
+			m.promised = 3
+		}, false, false, false},
+		"promised before, too": {func(m *Member, _ *generation.Decision) {
+			m.promisedBefore = 2
+		}, false, false, false},
+		"an earlier one was promised": {func(m *Member, _ *generation.Decision) {
+			m.promisedBefore = 1
+		}, true, false, false},
 		"alone": {func(m *Member, d *generation.Decision) {
 			m.promised, d.Members, d.Disks = 0, d.Members[:1], d.Disks[:1]
 		}, true, false, false},
-		"without this":      {func(_ *Member, d *generation.Decision) { d.Members, d.Disks = d.Members[1:], d.Disks[1:] }, false, false, false},
-		"with another disk": {func(_ *Member, d *generation.Decision) { d.Disks[0] = diskOf(9) }, false, false, false},
-		"took part":         {func(m *Member, _ *generation.Decision) { m.work(3, generation.NewRun(2, 0)); m.group = nil }, false, false, false},
+		"without this": {func(_ *Member, d *generation.Decision) {
+			d.Members, d.Disks = d.Members[1:], d.Disks[1:]
+		}, false, false, false},
+		"with another disk": {func(_ *Member, d *generation.Decision) {
+			d.Disks[0] = diskOf(9)
+		}, false, false, false},
+		"took part": {func(m *Member, _ *generation.Decision) {
+			m.work(3, generation.NewRun(2, 0))
+			m.group = nil
+		}, false, false, false},
 		"starts an earlier one": {func(m *Member, _ *generation.Decision) {
 			m.starting = groupOf(3, generation.NewRun(1, 1))
 		}, true, false, false},
 		"starts it already": {func(m *Member, _ *generation.Decision) {
 			m.starting = groupOf(3, generation.NewRun(2, 0))
 		}, true, true, false},
-		"works in an earlier one": {func(m *Member, _ *generation.Decision) { m.group = groupOf(3, generation.NewRun(1, 1)) }, true, false, false},
-		"works in it":             {func(m *Member, _ *generation.Decision) { m.work(3, generation.NewRun(2, 0)) }, false, false, true},
+		"works in an earlier one": {func(m *Member, _ *generation.Decision) {
+			m.group = groupOf(3, generation.NewRun(1, 1))
+		}, true, false, false},
+		"works in it": {func(m *Member, _ *generation.Decision) {
+			m.work(3, generation.NewRun(2, 0))
+		}, false, false, true},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.learns(decisionOf(2))
@@ -401,53 +437,94 @@ func TestAdopt(t *testing.T) {
 		d := decisionOf(2)
 		c.change(m, d)
 		m.adopt(*d)
-		if (m.pending != nil) != c.pending || (m.starting != nil) != c.starting || (m.group != nil) != c.works {
+		if (m.pending != nil) != c.pending || (m.starting != nil) != c.starting ||
+			(m.group != nil) != c.works {
 			t.Errorf("%s: pending %+v, starts %+v, works %+v", name, m.pending, m.starting, m.group)
 		}
 	}
 }
 
-// A decided generation begins where its base and tail are here, and the others did not begin long
-// ago.
+// A decided generation begins once its base and tail are here, unless the others began long ago.
 func TestActivate(t *testing.T) {
 	t.Parallel()
 	base := DefaultTiming().Base
 	others := func(m *Member) { m.peer(1).Group = *groupOf(3, generation.NewRun(2, 0)) }
 	type outcome struct {
 		waits, starts, replays bool
-		aside                  int // one more than down to where
+		aside                  int // one more than the height to keep; 0 for none
 	}
 	for name, c := range map[string]struct {
 		tail   []byte
 		change func(*Member, *bookChain)
 		want   outcome
 	}{
-		"at the base":                   {nil, func(*Member, *bookChain) {}, outcome{waits: true, starts: true}},
-		"below it":                      {nil, func(_ *Member, c *bookChain) { c.height = 8 }, outcome{waits: true}},
-		"past it":                       {nil, func(_ *Member, c *bookChain) { c.height = 10 }, outcome{waits: true, aside: 10}},
-		"past it, with blocks of it":    {nil, func(m *Member, c *bookChain) { c.height, m.fetchedIn = 10, 2 }, outcome{}},
-		"past it, and followed it":      {nil, func(m *Member, c *bookChain) { c.height, m.followed = 10, 2 }, outcome{}},
-		"past it, and followed another": {nil, func(m *Member, c *bookChain) { c.height, m.followed = 10, 1 }, outcome{waits: true, aside: 10}},
-		"at the base, and followed it":  {nil, func(m *Member, _ *bookChain) { m.followed = 2 }, outcome{waits: true, starts: true}},
-		"another block":                 {nil, func(_ *Member, c *bookChain) { c.branch, c.durable = 1, 0 }, outcome{waits: true, aside: 9}},
-		"late, without others":          {nil, func(m *Member, _ *bookChain) { m.now += base + 1 }, outcome{waits: true, starts: true}},
-		"with others":                   {nil, func(m *Member, _ *bookChain) { others(m); m.pendingAt = m.now - base }, outcome{waits: true, starts: true}},
-		"late, with others":             {nil, func(m *Member, _ *bookChain) { others(m); m.pendingAt = m.now - base - 1 }, outcome{}},
-		"frozen": {nil, func(m *Member, _ *bookChain) {
-			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 3, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
+		"at the base": {nil, func(*Member, *bookChain) {}, outcome{waits: true, starts: true}},
+		"below it": {nil, func(_ *Member, c *bookChain) {
+			c.height = 8
+		}, outcome{waits: true}},
+		"past it": {nil, func(_ *Member, c *bookChain) {
+			c.height = 10
+		}, outcome{waits: true, aside: 10}},
+		"past it, with blocks of it": {nil, func(m *Member, c *bookChain) {
+			c.height, m.fetchedIn = 10, 2
 		}, outcome{}},
-		"a learner":      {nil, func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} }, outcome{}},
-		"is over":        {nil, func(m *Member, _ *bookChain) { m.end = ErrFork }, outcome{waits: true}},
-		"fetches":        {nil, func(m *Member, _ *bookChain) { m.job = fetching }, outcome{waits: true}},
-		"works":          {nil, func(m *Member, _ *bookChain) { m.group = groupOf(3, 1) }, outcome{waits: true}},
-		"saves":          {nil, func(m *Member, _ *bookChain) { m.saving = true }, outcome{waits: true}},
-		"lacks a round":  {[]byte{10, 11}, func(m *Member, _ *bookChain) { m.synod.Holds([32]byte{10}) }, outcome{waits: true}},
-		"has the rounds": {[]byte{10}, func(m *Member, _ *bookChain) { m.synod.Holds([32]byte{10}) }, outcome{waits: true, replays: true}},
+		"past it, and followed it": {nil, func(m *Member, c *bookChain) {
+			c.height, m.followed = 10, 2
+		}, outcome{}},
+		"past it, and followed another": {nil, func(m *Member, c *bookChain) {
+			c.height, m.followed = 10, 1
+		}, outcome{waits: true, aside: 10}},
+		"at the base, and followed it": {nil, func(m *Member, _ *bookChain) {
+			m.followed = 2
+		}, outcome{waits: true, starts: true}},
+		"another block": {nil, func(_ *Member, c *bookChain) {
+			c.branch, c.durable = 1, 0
+		}, outcome{waits: true, aside: 9}},
+		"late, without others": {nil, func(m *Member, _ *bookChain) {
+			m.now += base + 1
+		}, outcome{waits: true, starts: true}},
+		"with others": {nil, func(m *Member, _ *bookChain) {
+			others(m)
+			m.pendingAt = m.now - base
+		}, outcome{waits: true, starts: true}},
+		"late, with others": {nil, func(m *Member, _ *bookChain) {
+			others(m)
+			m.pendingAt = m.now - base - 1
+		}, outcome{}},
+		"frozen": {nil, func(m *Member, _ *bookChain) {
+			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 3,
+				Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
+		}, outcome{}},
+		"a learner": {nil, func(_ *Member, c *bookChain) {
+			c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}}
+		}, outcome{}},
+		"is over": {nil, func(m *Member, _ *bookChain) {
+			m.end = ErrFork
+		}, outcome{waits: true}},
+		"fetches": {nil, func(m *Member, _ *bookChain) {
+			m.job = fetching
+		}, outcome{waits: true}},
+		"works": {nil, func(m *Member, _ *bookChain) {
+			m.group = groupOf(3, 1)
+		}, outcome{waits: true}},
+		"saves": {nil, func(m *Member, _ *bookChain) {
+			m.saving = true
+		}, outcome{waits: true}},
+		"lacks a round": {[]byte{10, 11}, func(m *Member, _ *bookChain) {
+			m.synod.Holds([32]byte{10})
+		}, outcome{waits: true}},
+		"has the rounds": {[]byte{10}, func(m *Member, _ *bookChain) {
+			m.synod.Holds([32]byte{10})
+		}, outcome{waits: true, replays: true}},
 		"too few are left": {nil, func(m *Member, c *bookChain) {
 			c.membership.Members = []order.ServerID{0, 1, 3, 4, 5}
 		}, outcome{}},
-		"just enough are left":  {nil, func(m *Member, c *bookChain) { c.membership.Members = []order.ServerID{0, 1, 5} }, outcome{waits: true, starts: true}},
-		"this is none any more": {nil, func(m *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, outcome{}},
+		"just enough are left": {nil, func(m *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{0, 1, 5}
+		}, outcome{waits: true, starts: true}},
+		"this is none any more": {nil, func(m *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2}
+		}, outcome{}},
 	} {
 		m, chain := newTestMember(t, 3)
 		d := decisionOf(2, c.tail...)
@@ -455,7 +532,8 @@ func TestActivate(t *testing.T) {
 		m.pending, m.pendingAt = d, m.now
 		c.change(m, chain)
 		m.activate()
-		got := outcome{waits: m.pending != nil, starts: m.starting != nil, replays: m.job == replaying}
+		got := outcome{waits: m.pending != nil, starts: m.starting != nil,
+			replays: m.job == replaying}
 		for _, e := range m.effects {
 			switch e := e.(type) {
 			case SetAside:
@@ -469,7 +547,8 @@ func TestActivate(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
-		if got.starts && (m.starting.Run != generation.NewRun(2, 0) || m.starting.First != 10 || m.followed != 2) {
+		if got.starts && (m.starting.Run != generation.NewRun(2, 0) || m.starting.First != 10 ||
+			m.followed != 2) {
 			t.Errorf("%s: starts %+v, followed %d", name, m.starting, m.followed)
 		}
 	}
@@ -500,8 +579,8 @@ func TestReplayed(t *testing.T) {
 	}
 }
 
-// A Save for what is known to be durable alone may fail: what was to be sent goes out, the member goes
-// on as before, and the Save is tried again after a while.
+// A Save only for knowledge of what is durable may fail. The messages go out, the member goes on as
+// before, and the Save is tried again after a while.
 func TestKnowledgeThatIsNotSaved(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
@@ -514,7 +593,8 @@ func TestKnowledgeThatIsNotSaved(t *testing.T) {
 	if len(effectsOf[Save](m)) != 1 || !m.knowledge {
 		t.Fatal("what is known is not saved")
 	}
-	m.held.Messages = []generation.Envelope{{To: 1, Message: generation.Message{Kind: generation.KindRefuse}}}
+	m.held.Messages = []generation.Envelope{{To: 1,
+		Message: generation.Message{Kind: generation.KindRefuse}}}
 	m.onSaveFailed(SaveFailed{Reason: "the disk is full"})
 	if m.unsaved || m.saving || m.view.Mode != mode {
 		t.Errorf("unsaved %v, saving %v, %v", m.unsaved, m.saving, m.view.Mode)
@@ -535,20 +615,24 @@ func TestKnowledgeThatIsNotSaved(t *testing.T) {
 	}
 }
 
-// A member that joined later lost its data, but not the file with its promises. Its new disk fetches its
-// chain from a peer that was away during generation 2, and holds another branch. Its head is not of
-// generation 2.
+// A member that joined later lost its data, but not the file with its promises. Its new disk
+// fetches its chain from a peer that was away during generation 2 and holds another branch. Its
+// head is not of generation 2.
 func TestNewDiskTookNoPart(t *testing.T) {
 	t.Parallel()
 	for name, fetchedBefore := range map[string]bool{"by the peer": false, "by hand": true} {
 		before := generation.Membership{Members: serversTo(3)}
 		chain := &bookChain{membership: before}
-		config := Config{Self: 3, Disk: Disk{ID: diskOf(33)}, Chain: chain, Timing: DefaultTiming(), Ticket: 7}
+		config := Config{Self: 3, Disk: Disk{ID: diskOf(33)}, Chain: chain, Timing: DefaultTiming(),
+			Ticket: 7}
 		state := generation.State{
-			Disk: diskOf(3), Activated: generation.NewRun(2, 0), Shard: generation.Membership{Number: 1, Members: serversTo(4)},
+			Disk: diskOf(3), Activated: generation.NewRun(2, 0),
+			Shard: generation.Membership{Number: 1, Members: serversTo(4)},
 			Start: generation.Head{Generation: 1, Height: 8}, Instance: 2,
-			Decided: &generation.Decision{Generation: 2, Base: generation.Head{Generation: 1, Height: 8, Round: 8, Hash: hashAt(8, 0)},
-				Members: []order.ServerID{0, 1, 3}, Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(3)}},
+			Decided: &generation.Decision{Generation: 2,
+				Base:    generation.Head{Generation: 1, Height: 8, Round: 8, Hash: hashAt(8, 0)},
+				Members: []order.ServerID{0, 1, 3}, Disks: []generation.DiskID{diskOf(0), diskOf(1),
+					diskOf(3)}},
 		}
 		config.Disk.State = state
 		m, err := New(config)
@@ -557,15 +641,17 @@ func TestNewDiskTookNoPart(t *testing.T) {
 		}
 		take := func() {
 			chain.height, chain.stored, chain.branch = 12, 12, 1
-			chain.membership, chain.changed = generation.Membership{Number: 1, Members: serversTo(4)}, 5
+			chain.membership, chain.changed = generation.Membership{Number: 1,
+				Members: serversTo(4)}, 5
 		}
 		if fetchedBefore {
 			take()
 		}
 		inputs := []Input{AnnouncementReceived{From: 2, Announcement: Announcement{Mode: Starting,
 			Heights: Heights{12, 12, 0}, Tip: hashAt(12, 1), Disk: diskOf(2)}}, Tick{}, Tick{},
-			SynodReceived{From: 1, Message: generation.Message{Kind: generation.KindPrepare, Generation: 3,
-				Known: state.Decided, Ballot: generation.Ballot{Number: 9, Proposer: 1}}}}
+			SynodReceived{From: 1, Message: generation.Message{Kind: generation.KindPrepare,
+				Generation: 3,
+				Known:      state.Decided, Ballot: generation.Ballot{Number: 9, Proposer: 1}}}}
 		for ; len(inputs) > 0; inputs = inputs[1:] {
 			m.Step(inputs[0])
 			for effects := m.Ready(); len(effects) > 0; effects = m.Ready() {
@@ -577,8 +663,10 @@ func TestNewDiskTookNoPart(t *testing.T) {
 						take()
 						m.Step(Fetched{Reached: 0})
 					case SendSynod:
-						if h := e.Message.Report.Head; e.Message.Kind == generation.KindPromise && h.Generation >= 2 {
-							t.Errorf("%s: promises head %d of generation %d, which is on a branch that generation 2 gave up",
+						if h := e.Message.Report.Head; e.Message.Kind == generation.KindPromise &&
+							h.Generation >= 2 {
+							t.Errorf("%s: promises head %d of generation %d, which is on a "+
+								"branch that generation 2 gave up",
 								name, h.Height, h.Generation)
 						}
 					}
@@ -588,7 +676,7 @@ func TestNewDiskTookNoPart(t *testing.T) {
 	}
 }
 
-// twoChanges is a chain with a change of the membership at block 7 and another one at block 9.
+// twoChanges is a chain with changes of the membership at blocks 7 and 9.
 type twoChanges struct{ *bookChain }
 
 func (c twoChanges) MembershipAt(height uint64) (generation.Membership, uint64) {
@@ -604,8 +692,8 @@ func (c twoChanges) MembershipAt(height uint64) (generation.Membership, uint64) 
 	return m, 0
 }
 
-// That the first of two changes is effective is hidden until the disk holds it, and is saved, although
-// the second one is not effective yet.
+// The first of two changes is effective, the second is not yet. That is hidden until the disk holds
+// it, and it is saved.
 func TestTheFirstOfTwoChangesIsSaved(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)

@@ -9,29 +9,35 @@ import (
 
 // running is the run that the member works in.
 type running struct {
-	group *Group // nil for none
+	// group is nil if the member works in no run.
+	group *Group
 	// worked is the generation of the last run in which this process had an engine; 0 for none.
-	worked   generation.Generation
-	starting *Group // whose start waits for the disk
+	worked generation.Generation
+	// starting is the group whose start waits for the disk.
+	starting *Group
 	removed  []order.ServerID
-	stalled  bool // the group gets nowhere
-	// stalledAt is when stalled changed last.
+	// stalled says that the group makes no progress.
+	stalled bool
+	// stalledAt is the tick at which stalled changed last.
 	stalledAt int
-	// endedIn is the generation that the run being settled ended in order; 0 if it did not.
+	// endedIn is the generation that the run being settled ended in order; 0 if the run did not end
+	// it.
 	endedIn generation.Generation
-	// full is why the disk holds up execution, "" if it does not, and fullAt since when.
+	// full is the reason that the disk holds up execution, "" if it does not. fullAt is the tick
+	// since when.
 	full   string
 	fullAt int
-	// low says that the disk has too little space for this member to enter a group, and noSpace
-	// that the member halted because of that.
+	// low says that the disk has too little space for this member to enter a group. noSpace says
+	// that the member halted for lack of space.
 	low, noSpace bool
-	// onBench says that the run before ended without this member because the rounds waited for it.
+	// onBench says that the previous run ended without this member because the rounds waited for
+	// it.
 	onBench bool
-	// stoppedAt is when an engine stopped by itself.
+	// stoppedAt is the tick at which an engine last stopped by itself.
 	stoppedAt int
-	// lags are of the members that held up the rounds of this run lately.
+	// lags has an entry for each member that held up the rounds of this run recently.
 	lags []lag
-	// marked are the wishes that were marked lately.
+	// marked are the wishes that were marked recently.
 	marked []marked
 }
 
@@ -41,24 +47,24 @@ type marked struct {
 	at   int
 }
 
-// begin starts the engine of a group as soon as the disk holds that this member takes part.
+// begin starts the engine of a group once the disk holds that this member takes part.
 func (m *Member) begin(g *Group) {
 	if m.synod.Frozen(g.Run) || g.Run <= m.synod.Activated() || m.learner() {
 		m.pending = nil // a later generation is being decided, or an earlier process was there
 		if m.group != nil {
-			m.freeze(0) // or the chain counts with another disk of this member by now
+			m.freeze(0) // or the chain now names another disk for this member
 			m.setMode(Starting, because(Between), "the group goes on without this node")
 		}
 		return
 	}
 	m.synod.Report(m.holdings())
 	m.synod.Working(g.Run, g.Shard)
-	m.settleDoubt() // the chain reaches the base of the run; the Save has the disk hold both
+	m.settleDoubt() // the chain reaches the base of the run, and the Save puts both on the disk
 	m.starting = g
 	m.pump(false)
 }
 
-// start starts the engine: the disk holds what it must.
+// start starts the engine. The disk holds what the start requires.
 func (m *Member) start() {
 	g := m.starting
 	m.starting, m.pending = nil, nil
@@ -72,7 +78,8 @@ func (m *Member) start() {
 	m.changed()
 }
 
-// settleDoubt notes that this disk holds all that it had perhaps, or that it can never become durable.
+// settleDoubt records that the blocks that this disk perhaps held are now either on it or can never
+// become durable.
 func (m *Member) settleDoubt() {
 	if m.perhaps {
 		m.perhaps = false
@@ -80,8 +87,8 @@ func (m *Member) settleDoubt() {
 	}
 }
 
-// abandonStart leaves a run that was about to start to the others. If this member has an engine of
-// the run before, that is over, too.
+// abandonStart leaves a run that was about to start to the others. If this member still has the
+// engine of the previous run, that run is over too.
 func (m *Member) abandonStart() {
 	m.starting, m.pending = nil, nil
 	m.ticket++
@@ -93,7 +100,7 @@ func (m *Member) abandonStart() {
 	m.synod.Idle(m.holdings(), 0)
 }
 
-// freeze stops the engine for good. Ended is the generation, if it ended in order.
+// freeze stops the engine for good. Ended is the generation if it ended in order, otherwise 0.
 func (m *Member) freeze(ended generation.Generation) {
 	m.group, m.starting, m.removed, m.stalled, m.lags = nil, nil, nil, false, nil
 	m.fullAt = m.now
@@ -121,10 +128,11 @@ func (m *Member) onHalted(in EngineHalted) {
 	members := len(m.group.Shard.Members)
 	m.stoppedAt = m.now
 	m.freeze(0)
-	m.setMode(Halted, because(EngineStopped), "%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
+	m.setMode(Halted, because(EngineStopped),
+		"%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
 }
 
-// checkGroup leaves a group that went on without this member, or that its disk holds up.
+// checkGroup leaves a group that went on without this member, or that this member's disk holds up.
 func (m *Member) checkGroup() {
 	g := m.group
 	if g == nil || m.starting != nil {
@@ -139,15 +147,16 @@ func (m *Member) checkGroup() {
 		if len(g.Members) > 2 {
 			m.freeze(0)
 		}
-		m.haltForSpace(m.full) // the others of a smaller group cannot go on alone: it stays in it
+		// The others of a smaller group cannot go on alone, so the member stays in it.
+		m.haltForSpace(m.full)
 	case m.full == "" && m.noSpace:
 		m.noSpace = false
 		m.setMode(Ordering, because(NoReason), "")
 	}
 }
 
-// leftBehind reports whether a member says that the shard went on without this one: in a later
-// generation, or in this one after it was removed.
+// leftBehind reports whether a peer announces that the shard went on without this member: in a
+// later generation, or in this one after removing it.
 func (m *Member) leftBehind(g *Group) bool {
 	return slices.ContainsFunc(m.peers, func(p peer) bool {
 		if !p.orders() || !m.recent(&p) {
@@ -159,7 +168,7 @@ func (m *Member) leftBehind(g *Group) bool {
 	})
 }
 
-// onProgressed finds out whether the group makes progress, and tells the synod and people.
+// onProgressed determines whether the group makes progress, and informs the synod and operators.
 func (m *Member) onProgressed(in Progressed) {
 	g := m.group
 	if g == nil || g.Run != in.Run || m.starting != nil {
@@ -186,25 +195,30 @@ func (m *Member) onProgressed(in Progressed) {
 	}
 	switch {
 	case stalled && !heard:
-		membership, _ := m.chain.Membership() // that of the run may be another
-		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d nodes can be reached; "+
-			"it goes on by itself as soon as a majority is there", membership.Quorum(), len(membership.Members))
+		membership, _ := m.chain.Membership() // the run's membership may differ
+		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d "+
+			"nodes can be reached; "+
+			"it goes on by itself as soon as a majority is there", membership.Quorum(),
+			len(membership.Members))
 	case stalled:
 		reason := Reason{Kind: NoProgress, Round: in.Round, Servers: in.Awaited}
 		said := "no progress"
 		if outside {
-			said = "outside of the majority, as wrong suspicions alone can make it" // it is heard
+			// A majority is heard all the same.
+			said = "outside of the majority, as wrong suspicions alone can make it"
 		}
-		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes will start anew",
+		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes "+
+			"will start anew",
 			said, in.Round, in.Awaited, len(g.Shard.Members))
 	case was:
 		m.setMode(Ordering, because(NoReason), "")
 	}
 }
 
-// askForRegroup asks the others of the run to end their generation in order, where this member gets
-// nowhere and they do. Frames between two members may be lost that do not watch each other. The one
-// that misses them cannot go on, nobody suspects anybody, and the others may have nothing more to say.
+// askForRegroup asks another member of the run to end the generation in order, if this member makes
+// no progress and others do. Frames may be lost between two members that do not monitor each other.
+// The member that misses the frames cannot go on, no member suspects another, and the others may
+// have nothing more to send.
 func (m *Member) askForRegroup() {
 	g, timing := m.group, &m.config.Timing
 	if g == nil || !m.stalled || m.starting != nil || m.now-m.stalledAt < 2*timing.Stall ||
@@ -219,7 +233,7 @@ func (m *Member) askForRegroup() {
 		}
 	}
 	if len(ahead) == 0 {
-		return // all get nowhere: a majority starts anew
+		return // no member makes progress: a majority starts anew
 	}
 	m.wishedAt = m.now
 	m.wishes++
@@ -234,7 +248,7 @@ func (m *Member) onDiskFull(in DiskFull) {
 	m.full, m.low = in.Reason, in.Low
 }
 
-// haltForSpace says that the member takes no part until its disk takes writes again.
+// haltForSpace halts the member until its disk takes writes again.
 func (m *Member) haltForSpace(reason string) {
 	m.noSpace = true
 	m.setMode(Halted, because(NoSpace), "%s; the node comes back by itself", reason)

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A run begins that is later than all that this disk took part in, of a generation that is not over,
-// while the disk counts. Its engine starts once the disk holds that.
+// A run begins if it is later than all runs that this disk took part in, its generation is not
+// over, and the disk counts. Its engine starts once the disk holds that.
 func TestBegin(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -19,11 +19,17 @@ func TestBegin(t *testing.T) {
 		change func(*Member, *bookChain)
 		begins bool
 	}{
-		"the next eon":    {generation.NewRun(1, 1), func(*Member, *bookChain) {}, true},
-		"the same run":    {generation.NewRun(1, 0), func(*Member, *bookChain) {}, false},
-		"an earlier run":  {generation.NewRun(1, 0), func(m *Member, _ *bookChain) { m.synod.Working(generation.NewRun(1, 1), m.group.Shard) }, false},
-		"a learner":       {generation.NewRun(1, 1), func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} }, false},
-		"decided further": {generation.NewRun(1, 1), func(m *Member, _ *bookChain) { m.learns(decisionOf(2)) }, false},
+		"the next eon": {generation.NewRun(1, 1), func(*Member, *bookChain) {}, true},
+		"the same run": {generation.NewRun(1, 0), func(*Member, *bookChain) {}, false},
+		"an earlier run": {generation.NewRun(1, 0), func(m *Member, _ *bookChain) {
+			m.synod.Working(generation.NewRun(1, 1), m.group.Shard)
+		}, false},
+		"a learner": {generation.NewRun(1, 1), func(_ *Member, c *bookChain) {
+			c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}}
+		}, false},
+		"decided further": {generation.NewRun(1, 1), func(m *Member, _ *bookChain) {
+			m.learns(decisionOf(2))
+		}, false},
 	} {
 		for _, works := range []bool{true, false} {
 			m, chain := newTestMember(t, 3)
@@ -35,7 +41,8 @@ func TestBegin(t *testing.T) {
 			m.effects, m.pending = nil, decisionOf(1)
 			m.begin(groupOf(3, c.run))
 			saves, _ := m.took()
-			if c.begins != (m.starting != nil) || c.begins != (saves == 1) || c.begins != (m.pending != nil) {
+			if c.begins != (m.starting != nil) || c.begins != (saves == 1) ||
+				c.begins != (m.pending != nil) {
 				t.Errorf("%s: starts %+v, %d saves", name, m.starting, saves)
 			}
 			if !c.begins && (m.group != nil || (m.job == settling) != works) {
@@ -47,12 +54,13 @@ func TestBegin(t *testing.T) {
 			m.Ready()
 			ticket := m.ticket
 			m.onSaved()
-			if started := effectsOf[Start](m); len(started) != 1 || started[0].Group.Run != c.run || m.ticket != ticket+1 || m.group == nil || m.starting != nil {
+			if started := effectsOf[Start](m); len(started) != 1 || started[0].Group.Run != c.run ||
+				m.ticket != ticket+1 || m.group == nil || m.starting != nil {
 				t.Errorf("%s: starts %+v, ticket %d", name, started, m.ticket)
 			}
 		}
 	}
-	// Where the disk is full, the run is left to the others.
+	// If the disk is full, the run is left to the others.
 	for _, works := range []bool{true, false} {
 		m, _ := newTestMember(t, 3)
 		if works {
@@ -61,7 +69,8 @@ func TestBegin(t *testing.T) {
 		m.begin(groupOf(3, generation.NewRun(1, 1)))
 		ticket := m.ticket
 		m.onSaveFailed(SaveFailed{Reason: "the disk is full"})
-		if m.starting != nil || m.group != nil || (m.job == settling) != works || m.ticket != ticket+1 || !m.unsaved {
+		if m.starting != nil || m.group != nil || (m.job == settling) != works ||
+			m.ticket != ticket+1 || !m.unsaved {
 			t.Errorf("works %v: starts %+v, job %d, ticket %d", works, m.starting, m.job, m.ticket)
 		}
 	}
@@ -78,26 +87,39 @@ func TestLeavesItsGroup(t *testing.T) {
 		change func(*Member)
 		leaves bool
 	}{
-		"all is well":                 {func(*Member) {}, false},
-		"a later generation":          {other(generation.NewRun(2, 0)), true},
-		"a later generation, stalled": {func(m *Member) { other(generation.NewRun(2, 0))(m); m.peer(1).Stalled = true }, false},
-		"a later one, long ago":       {func(m *Member) { other(generation.NewRun(2, 0))(m); m.peer(1).at = 0 }, false},
-		"the same run":                {other(generation.NewRun(1, 3)), false},
-		"removed in it":               {other(generation.NewRun(1, 3), 0), true},
-		"a later eon, with it":        {other(generation.NewRun(1, 4)), false},
-		"a later eon, without it":     {other(generation.NewRun(1, 4), 0), true},
-		"an earlier eon, without it":  {other(generation.NewRun(1, 2), 0), false},
-		"an earlier generation":       {other(generation.NewRun(0, 9), 0), false},
-		"full for a moment":           {func(m *Member) { m.full, m.fullAt = "full", m.now-full }, false},
-		"full":                        {func(m *Member) { m.full, m.fullAt = "full", m.now-full-1 }, true},
-		"was full":                    {func(m *Member) { m.fullAt = m.now - full - 1 }, false},
+		"all is well":        {func(*Member) {}, false},
+		"a later generation": {other(generation.NewRun(2, 0)), true},
+		"a later generation, stalled": {func(m *Member) {
+			other(generation.NewRun(2, 0))(m)
+			m.peer(1).Stalled = true
+		}, false},
+		"a later one, long ago": {func(m *Member) {
+			other(generation.NewRun(2, 0))(m)
+			m.peer(1).at = 0
+		}, false},
+		"the same run":               {other(generation.NewRun(1, 3)), false},
+		"removed in it":              {other(generation.NewRun(1, 3), 0), true},
+		"a later eon, with it":       {other(generation.NewRun(1, 4)), false},
+		"a later eon, without it":    {other(generation.NewRun(1, 4), 0), true},
+		"an earlier eon, without it": {other(generation.NewRun(1, 2), 0), false},
+		"an earlier generation":      {other(generation.NewRun(0, 9), 0), false},
+		"full for a moment": {func(m *Member) {
+			m.full, m.fullAt = "full", m.now-full
+		}, false},
+		"full": {func(m *Member) {
+			m.full, m.fullAt = "full", m.now-full-1
+		}, true},
+		"was full": {func(m *Member) { m.fullAt = m.now - full - 1 }, false},
 		"full, of two": {func(m *Member) {
 			m.full, m.fullAt, m.group.Members = "full", m.now-full-1, serversTo(2)
 		}, false},
 		"full, of three": {func(m *Member) {
 			m.full, m.fullAt, m.group.Members = "full", m.now-full-1, serversTo(3)
 		}, true},
-		"starts the next": {func(m *Member) { other(generation.NewRun(2, 0))(m); m.starting = groupOf(4, generation.NewRun(1, 4)) }, false},
+		"starts the next": {func(m *Member) {
+			other(generation.NewRun(2, 0))(m)
+			m.starting = groupOf(4, generation.NewRun(1, 4))
+		}, false},
 	} {
 		m, _ := newTestMember(t, 4)
 		m.work(4, generation.NewRun(1, 3))
@@ -106,7 +128,8 @@ func TestLeavesItsGroup(t *testing.T) {
 		if left := m.group == nil; left != c.leaves || left != (m.job == settling) {
 			t.Errorf("%s: leaves %v, job %d", name, left, m.job)
 		}
-		if halted := m.view.Mode == Halted; halted != (strings.HasPrefix(name, "full") && name != "full for a moment") || halted != m.noSpace {
+		if halted := m.view.Mode == Halted; halted != (strings.HasPrefix(name, "full") &&
+			name != "full for a moment") || halted != m.noSpace {
 			t.Errorf("%s: %v: %s", name, m.view.Mode, m.view.Why)
 		}
 	}
@@ -123,7 +146,7 @@ func TestLeavesItsGroup(t *testing.T) {
 	}
 }
 
-// A group stalls that waits for too long; outside of the majority it takes less.
+// A group that waits for too long stalls. Outside of the majority it stalls sooner.
 func TestStalls(t *testing.T) {
 	t.Parallel()
 	timing := DefaultTiming()
@@ -134,16 +157,28 @@ func TestStalls(t *testing.T) {
 		mode   Mode
 		why    string
 	}{
-		"gets on":               {nil, Progressed{Run: run}, Ordering, ""},
-		"waits":                 {nil, Progressed{Run: run, Waiting: timing.Stall}, Ordering, ""},
-		"waits too long":        {nil, Progressed{Run: run, Waiting: timing.Stall + 1}, Halted, "no progress"},
-		"waits outside":         {nil, Progressed{Run: run, Waiting: timing.Outside, Outside: true}, Ordering, ""},
-		"too long outside":      {nil, Progressed{Run: run, Waiting: timing.Outside + 1, Outside: true}, Halted, "outside of the majority, as wrong suspicions"},
-		"hears no majority":     {func(m *Member) { m.peer(1).linked, m.peer(2).linked = false, false }, Progressed{Run: run, Waiting: timing.Outside + 1}, Halted, "outside of the majority: fewer than 3 of the 4 nodes"},
-		"hears just a majority": {func(m *Member) { m.peer(1).linked = false }, Progressed{Run: run, Waiting: timing.Outside + 1}, Ordering, ""},
-		"another run":           {nil, Progressed{Run: run + 1, Waiting: 999}, Ordering, ""},
-		"starts":                {func(m *Member) { m.starting = groupOf(4, run+1) }, Progressed{Run: run, Waiting: 999}, Ordering, ""},
-		"has no group":          {func(m *Member) { m.group = nil }, Progressed{Run: run, Waiting: 999}, Ordering, ""},
+		"gets on": {nil, Progressed{Run: run}, Ordering, ""},
+		"waits":   {nil, Progressed{Run: run, Waiting: timing.Stall}, Ordering, ""},
+		"waits too long": {nil, Progressed{Run: run, Waiting: timing.Stall + 1},
+			Halted, "no progress"},
+		"waits outside": {nil, Progressed{Run: run, Waiting: timing.Outside, Outside: true},
+			Ordering, ""},
+		"too long outside": {nil, Progressed{Run: run, Waiting: timing.Outside + 1, Outside: true},
+			Halted, "outside of the majority, as wrong suspicions"},
+		"hears no majority": {func(m *Member) {
+			m.peer(1).linked, m.peer(2).linked = false, false
+		}, Progressed{Run: run, Waiting: timing.Outside + 1}, Halted,
+			"outside of the majority: fewer than 3 of the 4 nodes"},
+		"hears just a majority": {func(m *Member) {
+			m.peer(1).linked = false
+		}, Progressed{Run: run, Waiting: timing.Outside + 1}, Ordering, ""},
+		"another run": {nil, Progressed{Run: run + 1, Waiting: 999}, Ordering, ""},
+		"starts": {func(m *Member) {
+			m.starting = groupOf(4, run+1)
+		}, Progressed{Run: run, Waiting: 999}, Ordering, ""},
+		"has no group": {func(m *Member) {
+			m.group = nil
+		}, Progressed{Run: run, Waiting: 999}, Ordering, ""},
 	} {
 		m, _ := newTestMember(t, 4)
 		m.work(4, run)
@@ -158,7 +193,7 @@ func TestStalls(t *testing.T) {
 		if !stalled {
 			continue
 		}
-		// The synod may end the group now; when it gets on, that is over.
+		// The synod may end the group now. Progress withdraws that.
 		m.news = false
 		m.onProgressed(c.in)
 		if m.news {
@@ -178,12 +213,14 @@ func TestStalls(t *testing.T) {
 	}
 	m.onProgressed(Progressed{Run: run, Removed: []order.ServerID{1}})
 	m.onProgressed(Progressed{Run: run, Removed: []order.ServerID{1, 3}})
-	if !m.news || !slices.Equal(m.removed, []order.ServerID{1, 3}) || len(m.peer(1).troubles) != 1 || len(m.peer(3).troubles) != 1 || len(m.peer(2).troubles) != 0 {
+	if !m.news || !slices.Equal(m.removed, []order.ServerID{1, 3}) ||
+		len(m.peer(1).troubles) != 1 || len(m.peer(3).troubles) != 1 ||
+		len(m.peer(2).troubles) != 0 {
 		t.Errorf("removed %v, troubles %v", m.removed, m.peer(1).troubles)
 	}
 }
 
-// An engine that halted ends the run, if it is the one at hand.
+// An engine that halted ends the run, if it is the current one.
 func TestEngineHalts(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(1, 3)
@@ -201,16 +238,18 @@ func TestEngineHalts(t *testing.T) {
 		m.work(3, run)
 		c.change(m)
 		m.onHalted(EngineHalted{Run: c.run, Reason: "why"})
-		if ended := m.job == settling; ended != c.ends || ended != strings.HasPrefix(m.view.Why, "why; ") {
+		if ended := m.job == settling; ended != c.ends ||
+			ended != strings.HasPrefix(m.view.Why, "why; ") {
 			t.Errorf("%s: ends %v: %s", name, ended, m.view.Why)
 		}
 	}
-	// What it voted for goes into the synod, once it has settled.
+	// The synod gets the engine's votes once it has settled.
 	m, _ := newTestMember(t, 3)
 	m.work(3, run)
 	m.freeze(1)
 	before := m.synod.AppendState(nil)
-	m.onSettled(Settled{Report: generation.Report{Votes: []generation.Vote{{}}, Known: []generation.KnownVote{{}}}})
+	m.onSettled(Settled{Report: generation.Report{Votes: []generation.Vote{{}},
+		Known: []generation.KnownVote{{}}}})
 	after := m.synod.AppendState(nil)
 	if m.job != idle || slices.Equal(before, after) {
 		t.Errorf("job %d", m.job)
@@ -221,7 +260,7 @@ func TestEngineHalts(t *testing.T) {
 	}
 }
 
-// A member that was removed stays for a moment: longer where it does not know that this is durable.
+// A removed member stays for a moment, and longer if it does not know that its removal is durable.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
 	timing := DefaultTiming()
@@ -230,14 +269,18 @@ func TestLeaves(t *testing.T) {
 		ticks   int // until its end, -1 for none
 		forGood bool
 	}{
-		"a member":        {func(_ *Member, c *bookChain) { c.former = nil }, -1, false},
-		"another left":    {func(_ *Member, c *bookChain) { c.former[0].Server = 1 }, -1, false},
-		"durable":         {func(*Member, *bookChain) {}, timing.Removed + 1, true},
-		"durable just so": {func(_ *Member, c *bookChain) { c.durable = 7 }, timing.Removed + 1, true},
-		"in doubt":        {func(_ *Member, c *bookChain) { c.durable = 6 }, -1, false},
-		"known before":    {func(m *Member, _ *bookChain) { m.config.Disk.Gone = true }, 0, false},
-		"works":           {func(m *Member, _ *bookChain) { m.group = groupOf(3, 1) }, -1, false},
-		"starts":          {func(m *Member, _ *bookChain) { m.starting = groupOf(3, 1) }, -1, false},
+		"a member":     {func(_ *Member, c *bookChain) { c.former = nil }, -1, false},
+		"another left": {func(_ *Member, c *bookChain) { c.former[0].Server = 1 }, -1, false},
+		"durable":      {func(*Member, *bookChain) {}, timing.Removed + 1, true},
+		"durable just so": {func(_ *Member, c *bookChain) {
+			c.durable = 7
+		}, timing.Removed + 1, true},
+		"in doubt":     {func(_ *Member, c *bookChain) { c.durable = 6 }, -1, false},
+		"known before": {func(m *Member, _ *bookChain) { m.config.Disk.Gone = true }, 0, false},
+		"works":        {func(m *Member, _ *bookChain) { m.group = groupOf(3, 1) }, -1, false},
+		"starts": {func(m *Member, _ *bookChain) {
+			m.starting = groupOf(3, 1)
+		}, -1, false},
 		"settles":         {func(m *Member, _ *bookChain) { m.job = settling }, -1, false},
 		"is over already": {func(m *Member, _ *bookChain) { m.end = ErrFork }, -1, false},
 	} {
@@ -262,7 +305,7 @@ func TestLeaves(t *testing.T) {
 			t.Errorf("%s: says for good %d times", name, forGood)
 		}
 	}
-	// The block that removed it is given up: it is a member again.
+	// The block that removed it is given up, so it is a member again.
 	m, chain := newTestMember(t, 3)
 	chain.former = []Former{{Server: 1, Left: 3}, {Server: 0, Left: 7}}
 	m.leave()
@@ -273,12 +316,13 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// Another member's word for what is durable counts as far as its chain is this one's.
+// Another member's claim of what is durable counts as far as its chain is this one's.
 func TestBelieveDurable(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(1, 3)
 	said := func(ordered, durable uint64, branch byte) Announcement {
-		return Announcement{Heights: Heights{ordered, ordered, durable}, Tip: hashAt(ordered, branch)}
+		return Announcement{Heights: Heights{ordered, ordered, durable},
+			Tip: hashAt(ordered, branch)}
 	}
 	in := func(a Announcement, run generation.Run) Announcement {
 		a.Group.Run = run
@@ -320,7 +364,7 @@ func TestBelieveDurable(t *testing.T) {
 	}
 }
 
-// The disk of a member outside of the group counts where it follows this run, and holds this chain.
+// The disk of a member outside of the group counts if it follows this run and holds this chain.
 func TestCountFollower(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(1, 3)
@@ -328,19 +372,26 @@ func TestCountFollower(t *testing.T) {
 		change func(*Member, *Announcement)
 		stored uint64
 	}{
-		"follows":            {func(*Member, *Announcement) {}, 7},
-		"stored more":        {func(_ *Member, a *Announcement) { a.Heights.Stored = 12 }, 8},
-		"follows another":    {func(_ *Member, a *Announcement) { a.Follows++ }, 0},
-		"a learner":          {func(_ *Member, a *Announcement) { a.Learner = true }, 0},
-		"another disk":       {func(m *Member, a *Announcement) { m.group.Shard.Disks = []generation.DiskID{{}, diskOf(9), {}} }, 0},
-		"at this one's tip":  {func(_ *Member, a *Announcement) { a.Heights.Ordered, a.Tip = 9, hashAt(9, 0) }, 7},
-		"further":            {func(_ *Member, a *Announcement) { a.Heights.Ordered, a.Tip = 10, hashAt(10, 0) }, 0},
+		"follows":         {func(*Member, *Announcement) {}, 7},
+		"stored more":     {func(_ *Member, a *Announcement) { a.Heights.Stored = 12 }, 8},
+		"follows another": {func(_ *Member, a *Announcement) { a.Follows++ }, 0},
+		"a learner":       {func(_ *Member, a *Announcement) { a.Learner = true }, 0},
+		"another disk": {func(m *Member, a *Announcement) {
+			m.group.Shard.Disks = []generation.DiskID{{}, diskOf(9), {}}
+		}, 0},
+		"at this one's tip": {func(_ *Member, a *Announcement) {
+			a.Heights.Ordered, a.Tip = 9, hashAt(9, 0)
+		}, 7},
+		"further": {func(_ *Member, a *Announcement) {
+			a.Heights.Ordered, a.Tip = 10, hashAt(10, 0)
+		}, 0},
 		"another chain":      {func(_ *Member, a *Announcement) { a.Tip = hashAt(8, 1) }, 0},
 		"this does not work": {func(m *Member, _ *Announcement) { m.group = nil }, 0},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.group = groupOf(3, run)
-		a := Announcement{Heights: Heights{8, 7, 0}, Tip: hashAt(8, 0), Follows: run, Disk: diskOf(1)}
+		a := Announcement{Heights: Heights{8, 7, 0}, Tip: hashAt(8, 0), Follows: run,
+			Disk: diskOf(1)}
 		c.change(m, &a)
 		m.countFollower(1, &a)
 		var stored uint64
@@ -357,8 +408,8 @@ func TestCountFollower(t *testing.T) {
 	}
 }
 
-// A disk counts outside of the group only in the generation that it took part in, while it promised
-// no later one, and nothing changes its chain.
+// A disk counts outside of the group only in the generation that it took part in, as long as it
+// promised no later one and nothing changes its chain.
 func TestCountsOutside(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -371,7 +422,8 @@ func TestCountsOutside(t *testing.T) {
 		"an earlier generation": {func(m *Member) { m.follows = 9 }, false},
 		"promised the next": {func(m *Member) {
 			m.synod.Idle(m.holdings(), 0)
-			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
+			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2,
+				Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
 		}, false},
 	} {
 		m, _ := newTestMember(t, 3)
@@ -390,13 +442,14 @@ func TestCountsOutside(t *testing.T) {
 	}
 }
 
-// An announcement goes to all from time to time, and in between to those that are linked where
-// there are news.
+// An announcement goes to all members from time to time. In between it goes to the linked ones if
+// there is news.
 func TestAnnounces(t *testing.T) {
 	t.Parallel()
 	m, _ := newTestMember(t, 3)
 	m.announced, m.news = m.now, false
-	for ticks, want := range map[int]int{0: 0, m.config.Timing.Announce - 1: 0, m.config.Timing.Announce: 1} {
+	for ticks, want := range map[int]int{0: 0, m.config.Timing.Announce - 1: 0,
+		m.config.Timing.Announce: 1} {
 		m.announced, m.news = m.now-ticks, false
 		got := effectsOf[Announce](m)
 		if len(got) != want || want == 1 && (!got[0].All || m.announced != m.now) {
@@ -404,7 +457,8 @@ func TestAnnounces(t *testing.T) {
 		}
 	}
 	m.announced, m.news = m.now-1, true
-	if got := effectsOf[Announce](m); len(got) != 1 || got[0].All || m.announced != m.now-1 || m.news {
+	if got := effectsOf[Announce](m); len(got) != 1 || got[0].All || m.announced != m.now-1 ||
+		m.news {
 		t.Errorf("news: %+v", got)
 	}
 	for name, c := range map[string]struct {
@@ -412,20 +466,26 @@ func TestAnnounces(t *testing.T) {
 		full   bool
 		mode   Mode
 	}{
-		"nothing": {func(*Member) {}, false, Starting}, "full": {func(m *Member) { m.full = "full" }, true, Starting},
-		"unsaved": {func(m *Member) { m.unsaved = true }, true, Starting}, "stopping": {func(m *Member) { m.stopping = true }, false, Leaving},
+		"nothing": {func(*Member) {}, false, Starting}, "full": {func(m *Member) {
+			m.full = "full"
+		}, true, Starting},
+		"unsaved": {func(m *Member) {
+			m.unsaved = true
+		}, true, Starting}, "stopping": {func(m *Member) { m.stopping = true }, false, Leaving},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.news = true
 		c.change(m)
 		got := effectsOf[Announce](m)
-		if len(got) != 1 || got[0].Announcement.Full != c.full || got[0].Announcement.Mode != c.mode || got[0].Announcement.Decided != 1 {
+		if len(got) != 1 || got[0].Announcement.Full != c.full ||
+			got[0].Announcement.Mode != c.mode || got[0].Announcement.Decided != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
-// What is heard of a server, and when, decides whether it counts and since when it is steady.
+// The content and the time of a server's announcements decide whether it counts and since when it
+// is steady.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	gap := DefaultTiming().Gap
@@ -436,14 +496,30 @@ func TestHears(t *testing.T) {
 		since     int
 		suspected bool
 	}{
-		"regularly":          {func(m *Member, p *peer) { p.at = m.now - gap }, Announcement{}, 900, false},
-		"after a gap":        {func(m *Member, p *peer) { p.at = m.now - gap - 1 }, Announcement{}, 1000, false},
-		"for the first":      {func(m *Member, p *peer) { p.heard, p.at = false, m.now }, Announcement{}, 1000, false},
-		"it left the run":    {func(_ *Member, p *peer) { p.Group.Run = run }, Announcement{Mode: Starting}, 900, true},
-		"it ends":            {func(_ *Member, p *peer) { p.Group.Run = run }, Announcement{Mode: Leaving}, 900, false},
-		"it left another":    {func(_ *Member, p *peer) { p.Group.Run = run - 1 }, Announcement{Mode: Starting}, 900, false},
-		"it works":           {func(_ *Member, p *peer) { p.Group.Run = run }, Announcement{Mode: Ordering, Group: Group{Run: run}}, 900, false},
-		"this does not work": {func(m *Member, p *peer) { m.group, p.Group.Run = nil, run }, Announcement{Mode: Starting}, 900, false},
+		"regularly": {func(m *Member, p *peer) {
+			p.at = m.now - gap
+		}, Announcement{}, 900, false},
+		"after a gap": {func(m *Member, p *peer) {
+			p.at = m.now - gap - 1
+		}, Announcement{}, 1000, false},
+		"for the first": {func(m *Member, p *peer) {
+			p.heard, p.at = false, m.now
+		}, Announcement{}, 1000, false},
+		"it left the run": {func(_ *Member, p *peer) {
+			p.Group.Run = run
+		}, Announcement{Mode: Starting}, 900, true},
+		"it ends": {func(_ *Member, p *peer) {
+			p.Group.Run = run
+		}, Announcement{Mode: Leaving}, 900, false},
+		"it left another": {func(_ *Member, p *peer) {
+			p.Group.Run = run - 1
+		}, Announcement{Mode: Starting}, 900, false},
+		"it works": {func(_ *Member, p *peer) {
+			p.Group.Run = run
+		}, Announcement{Mode: Ordering, Group: Group{Run: run}}, 900, false},
+		"this does not work": {func(m *Member, p *peer) {
+			m.group, p.Group.Run = nil, run
+		}, Announcement{Mode: Starting}, 900, false},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.group = groupOf(3, run)
@@ -451,8 +527,11 @@ func TestHears(t *testing.T) {
 		p.steadySince, p.at, p.linked = 900, m.now-1, false
 		c.change(m, p)
 		m.onAnnouncement(AnnouncementReceived{From: 1, Announcement: c.a})
-		suspected := slices.ContainsFunc(m.effects, func(e Effect) bool { return e == Suspect{Run: run, Server: 1} })
-		if p.steadySince != c.since || suspected != c.suspected || p.at != m.now || !p.linked || !p.heard {
+		suspected := slices.ContainsFunc(m.effects, func(e Effect) bool {
+			return e == Suspect{Run: run, Server: 1}
+		})
+		if p.steadySince != c.since || suspected != c.suspected || p.at != m.now || !p.linked ||
+			!p.heard {
 			t.Errorf("%s: steady since %d, suspected %v", name, p.steadySince, suspected)
 		}
 	}
@@ -462,7 +541,8 @@ func TestHears(t *testing.T) {
 		disk                  int
 		caughtUp              bool
 	}{
-		{8, 9, 9, 1, false}, {8, 12, 9, 1, false}, {9, 12, 12, 1, true}, {9, 13, 12, 1, true}, {20, 13, 13, 1, true}, {12, 13, 13, 2, false}, {13, 14, 14, 2, true},
+		{8, 9, 9, 1, false}, {8, 12, 9, 1, false}, {9, 12, 12, 1, true}, {9, 13, 12, 1, true},
+		{20, 13, 13, 1, true}, {12, 13, 13, 2, false}, {13, 14, 14, 2, true},
 	} {
 		p := m.peer(1)
 		if c.stored == 8 && c.durable == 9 {
@@ -472,7 +552,8 @@ func TestHears(t *testing.T) {
 		chain.durable, p.Heights.Stored, p.Disk = c.durable, c.stored, diskOf(c.disk)
 		was := p.caughtAt
 		m.chase(p)
-		if p.goal != c.goal || p.caughtUp != c.caughtUp || (p.caughtAt == m.now) != (c.caughtUp && p.caughtAt != was) {
+		if p.goal != c.goal || p.caughtUp != c.caughtUp ||
+			(p.caughtAt == m.now) != (c.caughtUp && p.caughtAt != was) {
 			t.Errorf("%+v: goal %d, caught up %v at tick %d", c, p.goal, p.caughtUp, p.caughtAt)
 		}
 	}
@@ -504,8 +585,8 @@ func TestHears(t *testing.T) {
 	}
 }
 
-// Others order where one of them makes progress in the generation that was decided last, in this
-// run or a later one.
+// Others order if one of them makes progress in the last decided generation, in this run or a later
+// one.
 func TestOthersOrder(t *testing.T) {
 	t.Parallel()
 	run := generation.NewRun(1, 3)
@@ -513,13 +594,15 @@ func TestOthersOrder(t *testing.T) {
 		change func(*Member, *peer)
 		orders bool
 	}{
-		"orders":                {func(*Member, *peer) {}, true},
-		"stalls":                {func(_ *Member, p *peer) { p.Stalled = true }, false},
-		"was not heard":         {func(_ *Member, p *peer) { p.at = 0 }, false},
-		"in another generation": {func(_ *Member, p *peer) { p.Group.Run = generation.NewRun(2, 0) }, false},
-		"in this run":           {func(m *Member, _ *peer) { m.group = groupOf(3, run) }, true},
-		"in a later one":        {func(m *Member, _ *peer) { m.group = groupOf(3, run-1) }, true},
-		"in an earlier one":     {func(m *Member, _ *peer) { m.group = groupOf(3, run+1) }, false},
+		"orders":        {func(*Member, *peer) {}, true},
+		"stalls":        {func(_ *Member, p *peer) { p.Stalled = true }, false},
+		"was not heard": {func(_ *Member, p *peer) { p.at = 0 }, false},
+		"in another generation": {func(_ *Member, p *peer) {
+			p.Group.Run = generation.NewRun(2, 0)
+		}, false},
+		"in this run":       {func(m *Member, _ *peer) { m.group = groupOf(3, run) }, true},
+		"in a later one":    {func(m *Member, _ *peer) { m.group = groupOf(3, run-1) }, true},
+		"in an earlier one": {func(m *Member, _ *peer) { m.group = groupOf(3, run+1) }, false},
 	} {
 		m, _ := newTestMember(t, 3)
 		p := m.peer(1)
@@ -531,8 +614,9 @@ func TestOthersOrder(t *testing.T) {
 	}
 }
 
-// A member that gets nowhere, while others of its run do, asks one of them to start anew: after twice
-// the time in which a run may get nowhere, and not again before a mark would have been made.
+// A member that makes no progress, while others of its run do, asks one of them to start anew. It
+// does so after twice the time that a run may make no progress, and not again before a mark could
+// have been made.
 func TestAsksForRegroup(t *testing.T) {
 	t.Parallel()
 	timing := DefaultTiming()
@@ -543,11 +627,13 @@ func TestAsksForRegroup(t *testing.T) {
 		"long enough":       {func(*Member) {}, true},
 		"not long enough":   {func(m *Member) { m.stalledAt++ }, false},
 		"it does not stall": {func(m *Member) { m.stalled = false }, false},
-		"it is to begin":    {func(m *Member) { m.starting = groupOf(3, generation.NewRun(1, 1)) }, false},
-		"it does not work":  {func(m *Member) { m.group = nil }, false},
-		"it just asked":     {func(m *Member) { m.wishedAt = m.now - timing.Mark + 1 }, false},
-		"it asked before":   {func(m *Member) { m.wishedAt = m.now - timing.Mark }, true},
-		"nobody gets on":    {func(m *Member) { m.peer(1).Stalled = true }, false},
+		"it is to begin": {func(m *Member) {
+			m.starting = groupOf(3, generation.NewRun(1, 1))
+		}, false},
+		"it does not work": {func(m *Member) { m.group = nil }, false},
+		"it just asked":    {func(m *Member) { m.wishedAt = m.now - timing.Mark + 1 }, false},
+		"it asked before":  {func(m *Member) { m.wishedAt = m.now - timing.Mark }, true},
+		"nobody gets on":   {func(m *Member) { m.peer(1).Stalled = true }, false},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.work(3, generation.NewRun(1, 0))

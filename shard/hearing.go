@@ -7,29 +7,29 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// peer is another server, as this one hears of it.
+// peer is what this member knows of another server.
 type peer struct {
 	server order.ServerID
 	linked bool
-	// heard says that Announcement is what it said last, at the tick at.
+	// heard says that Announcement is the server's latest, received at the tick at.
 	heard bool
 	at    int
-	// goal is what this member knew to be durable when it last began to wait for disk to hold as
-	// much, and caughtUp says that disk held an earlier goal, at the tick caughtAt.
+	// goal is the height that this member knew to be durable when it last began to wait for disk to
+	// hold as much. caughtUp says that disk held an earlier goal, at the tick caughtAt.
 	disk     generation.DiskID
 	goal     uint64
 	caughtUp bool
 	caughtAt int
 	Announcement
-	// dropped is the run of its announcement that made no sense, 0 for none.
+	// dropped is the run of an announcement that was dropped as inconsistent, 0 for none.
 	dropped generation.Run
-	// steadySince is since when it was heard regularly, and troubles are when it was benched or
-	// removed lately.
+	// steadySince is the tick since when the server has announced itself regularly. troubles are
+	// the ticks at which it was benched or removed recently.
 	steadySince int
 	troubles    []int
 }
 
-// peer returns what is known of a server; the entry is made where there is none.
+// peer returns the entry of a server, and creates it if there is none.
 func (m *Member) peer(server order.ServerID) *peer {
 	at, found := slices.BinarySearchFunc(m.peers, server, func(p peer, server order.ServerID) int {
 		return int(p.server) - int(server)
@@ -40,8 +40,8 @@ func (m *Member) peer(server order.ServerID) *peer {
 	return &m.peers[at]
 }
 
-// Heard returns what a server said last of itself, how many ticks ago, and whether the fabric
-// reaches it now; ago is negative where it said nothing.
+// Heard returns the latest announcement of a server, how many ticks ago it arrived, and whether the
+// fabric reaches the server now. A negative ago means that there is none.
 func (m *Member) Heard(server order.ServerID) (said Announcement, ago int, linked bool) {
 	for i := range m.peers {
 		if p := &m.peers[i]; p.server == server {
@@ -54,7 +54,7 @@ func (m *Member) Heard(server order.ServerID) (said Announcement, ago int, linke
 	return Announcement{}, -1, false
 }
 
-// recent reports whether what a server said of itself counts still.
+// recent reports whether a server's latest announcement still counts.
 func (m *Member) recent(p *peer) bool {
 	return p.heard && p.linked && m.now-p.at < m.config.Timing.Hearsay
 }
@@ -69,7 +69,7 @@ func (m *Member) onLinked(in Linked) {
 		p.linked = true
 	default:
 		p.linked = false
-		p.Group.Run = 0 // nothing it does now helps this server
+		p.Group.Run = 0 // its run is of no use to this server now
 	}
 	m.news = m.news || p.linked
 }
@@ -77,7 +77,7 @@ func (m *Member) onLinked(in Linked) {
 func (m *Member) onAnnouncement(in AnnouncementReceived) {
 	p, a := m.peer(in.From), in.Announcement
 	if g := m.group; g != nil && a.Group.Run == 0 && a.Mode != Leaving && p.Group.Run == g.Run {
-		// It sends nothing more in the run: there is no need to wait until its silence shows.
+		// The server sends nothing more in the run. Suspect it now rather than after its silence.
 		m.emit(Suspect{Run: g.Run, Server: in.From})
 	}
 	if !p.heard || m.now-p.at > m.config.Timing.Gap {
@@ -89,8 +89,8 @@ func (m *Member) onAnnouncement(in AnnouncementReceived) {
 	m.chase(p)
 }
 
-// chase notes whether a disk came to hold what was durable when this member last looked. Under
-// traffic a disk that follows never holds all that is durable at this very moment.
+// chase records whether a disk has come to hold what was durable when this member last looked.
+// Under traffic, a disk that follows never holds everything that is durable at that very moment.
 func (m *Member) chase(p *peer) {
 	durable := m.chain.Heights().Durable
 	if p.disk != p.Disk {
@@ -101,8 +101,8 @@ func (m *Member) chase(p *peer) {
 	}
 }
 
-// majorityHeard reports whether a majority of the chain's members can be heard, this one among
-// them.
+// majorityHeard reports whether a majority of the chain's members, including this one, can be
+// heard.
 func (m *Member) majorityHeard() bool {
 	membership, _ := m.chain.Membership()
 	count := 0
@@ -114,8 +114,8 @@ func (m *Member) majorityHeard() bool {
 	return count >= membership.Quorum()
 }
 
-// othersOrder reports whether a member says that the generation that was decided last makes
-// progress. One in an earlier eon than this member's did not follow into this one.
+// othersOrder reports whether a member announces that the last decided generation makes progress. A
+// member in an earlier eon than this one's does not count: it did not follow into this eon.
 func (m *Member) othersOrder() bool {
 	d := m.synod.Decided()
 	if d == nil {
@@ -126,11 +126,13 @@ func (m *Member) othersOrder() bool {
 		at = m.group.Run
 	}
 	return slices.ContainsFunc(m.peers, func(p peer) bool {
-		return p.orders() && m.recent(&p) && p.Group.Run.Generation() == d.Generation && p.Group.Run >= at
+		return p.orders() && m.recent(&p) && p.Group.Run.Generation() == d.Generation &&
+			p.Group.Run >= at
 	})
 }
 
-// believeDurable takes a member's word for what is durable, as far as its chain is this one's.
+// believeDurable accepts a member's claim of what is durable, as far as its chain is known to be
+// this one's.
 func (m *Member) believeDurable(a *Announcement) {
 	tip, heights := m.chain.Tip(), m.chain.Heights()
 	height := min(a.Heights.Durable, tip.Height)
@@ -142,14 +144,16 @@ func (m *Member) believeDurable(a *Announcement) {
 			return
 		}
 	} else if g := m.group; g == nil || a.Group.Run.Generation() != g.Run.Generation() {
-		return // it is ahead, perhaps in another group: its word counts once this chain is as long
+		// The member is ahead, perhaps in another group. Its claim counts once this chain is as
+		// long.
+		return
 	}
 	m.emit(KnowDurable{height})
 }
 
-// countFollower has the disk of a member outside of the group count, as far as its chain is this
-// one's. A disk that the chain has replaced since the run began counts no more: a decision may need only a
-// majority of the disks that came after (survey.go of package generation).
+// countFollower counts the disk of a member outside of the group, as far as its chain is this
+// one's. A disk that the chain has replaced since the run began does not count: a decision may need
+// only a majority of the disks that came later (survey.go of package generation).
 func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	g := m.group
 	if g == nil || a.Follows != g.Run || a.Learner || !g.Shard.Counts(server, a.Disk, true) {
@@ -167,7 +171,7 @@ func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	}
 }
 
-// announce says what this member does: to all from time to time, and to those that are linked
+// announce announces this member's state: to all members from time to time, and to the linked ones
 // whenever something changed.
 func (m *Member) announce() {
 	all := m.now-m.announced >= m.config.Timing.Announce
@@ -182,8 +186,9 @@ func (m *Member) announce() {
 	tip, heights := m.chain.Tip(), m.chain.Heights()
 	heights.Ordered = tip.Height
 	if changed := m.unflushed(); changed != 0 {
-		// A member that the change removed ends when another one knows that it is effective, and that
-		// must not be forgotten then: the disk has to hold it first.
+		// A member removed by the change ends when another member knows that the change is
+		// effective. This knowledge must then survive a crash, so the disk has to hold it before it
+		// is announced.
 		heights.Durable = min(heights.Durable, changed-1)
 	}
 	a := Announcement{
@@ -206,12 +211,12 @@ func (m *Member) announce() {
 	m.emit(Announce{Announcement: a, All: all})
 }
 
-// countsOutside reports whether this disk counts in the run of others that the chain came from. The
-// promise for a later generation has to tell of everything that counted. Heads are compared by
-// generation, and after a restart this head is of the generation that the disk says that this
-// member took part in. So it counts in that generation only. With an older one, its head would give
-// way to a shorter one of a member of the group, and a block that is durable because of this disk
-// with it.
+// countsOutside reports whether this disk counts in the run of other members that the chain came
+// from. A promise for a later generation must report everything that counted. Heads are compared by
+// generation. After a restart, this member's head belongs to the last generation that the disk says
+// it took part in. So the disk counts in that generation only. If it counted in a later one, its
+// head of an older generation would yield to a shorter head of a member of the group, and a block
+// that is durable because of this disk would be lost with it.
 func (m *Member) countsOutside() bool {
 	saved := m.starting == nil && !m.unsaved // the synod knows of a run before the disk does
 	return saved && m.job == idle && !m.synod.Frozen(m.follows) &&

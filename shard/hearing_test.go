@@ -7,9 +7,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// followsOf hands inputs to a member and returns the run that it says last that it follows, with
-// the state that it saved last. Everything that it wants on the disk is there at once.
-func followsOf(m *Member, state generation.State, inputs ...Input) (generation.Run, generation.State) {
+// followsOf gives inputs to a member. It returns the run that the member announced last in Follows,
+// and the state that it saved last. Everything that the member saves is on the disk at once.
+func followsOf(m *Member, state generation.State, inputs ...Input) (generation.Run,
+	generation.State) {
 	follows := generation.Run(0)
 	for ; len(inputs) > 0; inputs = inputs[1:] {
 		m.Step(inputs[0])
@@ -56,15 +57,16 @@ func promisedHead(t *testing.T, config Config, state generation.State) generatio
 	return generation.Head{}
 }
 
-// TestFollowerCountsOnlyWithItsHeadsGeneration has a follower of generation 2 restart, as all do
-// after a loss of power, and promise generation 3. Heads are compared by generation. So a follower
-// whose disk counts in generation 2 has to promise a head of generation 2: with an older one, the
-// blocks that are durable because of it are given up for a shorter chain of a member of that
-// generation.
+// TestFollowerCountsOnlyWithItsHeadsGeneration: a follower of generation 2 restarts, as all members
+// do after a loss of power, and promises generation 3. Heads are compared by generation. So a
+// follower whose disk counts in generation 2 has to promise a head of generation 2. With an older
+// head, the blocks that are durable because of it are given up for a shorter chain of a member of
+// that generation.
 func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 	t.Parallel()
 	for name, activated := range map[string]generation.Run{
-		"took part in generation 1": generation.NewRun(1, 0), "took part in generation 2": generation.NewRun(2, 0),
+		"took part in generation 1": generation.NewRun(1, 0),
+		"took part in generation 2": generation.NewRun(2, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,12 +75,14 @@ func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 				chain.membership.Members = append(chain.membership.Members, server)
 			}
 			config := Config{
-				Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain, Timing: DefaultTiming(), Ticket: 7,
+				Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain,
+				Timing: DefaultTiming(), Ticket: 7,
 			}
 			config.Disk.State = generation.State{
 				Activated: activated, Shard: chain.membership, Instance: 2,
 				Decided: &generation.Decision{
-					Generation: 2, Members: []order.ServerID{0, 1}, Disks: []generation.DiskID{diskOf(0), diskOf(1)},
+					Generation: 2, Members: []order.ServerID{0, 1},
+					Disks: []generation.DiskID{diskOf(0), diskOf(1)},
 				},
 			}
 			m, err := New(config)
@@ -86,14 +90,18 @@ func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 				t.Fatal(err)
 			}
 			working := Announcement{
-				Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0), Disk: diskOf(0), Decided: 2,
-				Group: Group{Run: generation.NewRun(2, 1), First: 1, Members: []order.ServerID{0, 1}},
+				Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0),
+				Disk: diskOf(0), Decided: 2,
+				Group: Group{Run: generation.NewRun(2, 1), First: 1,
+					Members: []order.ServerID{0, 1}},
 			}
 			follows, state := followsOf(m, config.Disk.State,
-				AnnouncementReceived{From: 0, Announcement: working}, Tick{}, Tick{}, Tick{}, Tick{}, Tick{}, Tick{})
+				AnnouncementReceived{From: 0, Announcement: working}, Tick{}, Tick{}, Tick{},
+				Tick{}, Tick{}, Tick{})
 			head := promisedHead(t, config, state)
 			if follows != 0 && head.Generation < follows.Generation() {
-				t.Errorf("it counts in generation %d, and promises head %+v", follows.Generation(), head)
+				t.Errorf("it counts in generation %d, and promises head %+v", follows.Generation(),
+					head)
 			}
 			if counts := activated.Generation() == 2; counts != (follows != 0) {
 				t.Errorf("it follows run %v; want it to count: %v", runText(follows), counts)
@@ -102,7 +110,7 @@ func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 	}
 }
 
-// TestOrders: a group of two that is left makes no progress while a disk of it is full.
+// TestOrders: the last two members of a group make no progress while one of their disks is full.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -129,15 +137,18 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// A follower's disk counts in a generation only once that disk says that it took part in it.
+// A follower's disk counts in a generation only once the disk says that it took part in it.
 func TestFollowerCountsWithWhatItSaved(t *testing.T) {
 	t.Parallel()
-	chain := &bookChain{height: 4, stored: 4, membership: generation.Membership{Members: serversTo(3)}}
-	config := Config{Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain, Timing: DefaultTiming(), Ticket: 7}
+	chain := &bookChain{height: 4, stored: 4,
+		membership: generation.Membership{Members: serversTo(3)}}
+	config := Config{Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain,
+		Timing: DefaultTiming(), Ticket: 7}
 	state := generation.State{
 		Activated: generation.NewRun(1, 0), Shard: chain.membership, Instance: 2,
 		Decided: &generation.Decision{
-			Generation: 2, Members: []order.ServerID{0, 1}, Disks: []generation.DiskID{diskOf(0), diskOf(1)},
+			Generation: 2, Members: []order.ServerID{0, 1},
+			Disks: []generation.DiskID{diskOf(0), diskOf(1)},
 		},
 	}
 	config.Disk.State = state
@@ -153,8 +164,10 @@ func TestFollowerCountsWithWhatItSaved(t *testing.T) {
 			for _, e := range effects {
 				switch e := e.(type) {
 				case Announce:
-					if follows = e.Announcement.Follows; follows.Generation() > state.Activated.Generation() {
-						t.Fatalf("tick %d: counts in run %s; its disk says that it took part in %s, and holds block %d",
+					if follows = e.Announcement.Follows; follows.Generation() >
+						state.Activated.Generation() {
+						t.Fatalf("tick %d: counts in run %s; its disk says that it took part in "+
+							"%s, and holds block %d",
 							m.now, runText(follows), runText(state.Activated), chain.stored)
 					}
 				case Save: // the home's file system is full from here on
@@ -170,8 +183,10 @@ func TestFollowerCountsWithWhatItSaved(t *testing.T) {
 		}
 	}
 	working := Announcement{
-		Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0), Disk: diskOf(0), Decided: 2,
-		Group: Group{Run: generation.NewRun(2, 1), First: 5, Base: 4, BaseHash: hashAt(4, 0), Members: serversTo(3),
+		Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0), Disk: diskOf(0),
+		Decided: 2,
+		Group: Group{Run: generation.NewRun(2, 1), First: 5, Base: 4, BaseHash: hashAt(4, 0),
+			Members:  serversTo(3),
 			Entrants: []Entrant{{Server: 2, Ticket: 7, Disk: diskOf(2)}}},
 	}
 	step(AnnouncementReceived{From: 0, Announcement: working})

@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// FuzzMemberStep feeds a member messages of its peers that decode and otherwise say anything,
-// between inputs of a driver that keeps its word. The member may wait, follow or stop with an error
-// that says what contradicts what; it may not panic, nor want what no driver can do.
+// FuzzMemberStep feeds a member messages of its peers that decode but otherwise say anything,
+// between inputs of a correct driver. The member may wait, follow or stop with an error that names
+// the contradiction. It must not panic, and must not ask for anything that no driver can do.
 func FuzzMemberStep(f *testing.F) {
 	for seed := range uint64(32) {
 		f.Add(choicesOf(seed, 512))
@@ -46,7 +46,7 @@ func choicesOf(seed uint64, size int) []byte {
 	return choices
 }
 
-// strictChain is a chain that refuses to be asked for what is not there.
+// strictChain is a chain that fails the test if it is asked for blocks that it does not have.
 type strictChain struct {
 	*bookChain
 	t *testing.T
@@ -95,7 +95,7 @@ func newHostile(t *testing.T, choices []byte) *hostile {
 	return h
 }
 
-// choose draws a number below n; 0 once the choices are used up.
+// choose returns a number below n, or 0 once the choices are used up.
 func (h *hostile) choose(n int) int {
 	if len(h.choices) == 0 {
 		return 0
@@ -107,7 +107,7 @@ func (h *hostile) choose(n int) int {
 
 func (h *hostile) chance(of int) bool { return h.choose(of) == 1 }
 
-// number is mostly small, and sometimes the largest there is.
+// number returns mostly small numbers, and sometimes the largest there is.
 func (h *hostile) number() uint64 {
 	if h.chance(24) {
 		return ^uint64(0) - uint64(h.choose(2))
@@ -122,7 +122,7 @@ func (h *hostile) server() order.ServerID {
 	return order.ServerID(h.choose(4))
 }
 
-// servers is sorted, mostly.
+// servers returns a list that is mostly sorted.
 func (h *hostile) servers() []order.ServerID {
 	if h.chance(3) {
 		return []order.ServerID{0, 1, 2}
@@ -197,14 +197,16 @@ func (h *hostile) membership() generation.Membership {
 
 func (h *hostile) report() generation.Report {
 	r := generation.Report{
-		Head: h.head(), Disk: h.disk(), Original: h.chance(2), Durable: h.number(), Perhaps: h.chance(4),
+		Head: h.head(), Disk: h.disk(), Original: h.chance(2), Durable: h.number(),
+		Perhaps:   h.chance(4),
 		PerhapsTo: h.number(), Run: h.runNumber(), Restarted: h.chance(2), Shard: h.membership(),
 		Membership: h.membership(),
 	}
 	round := order.Round(h.number())
 	for i := range h.choose(3) {
 		r.Votes = append(r.Votes, generation.Vote{
-			TailRound: h.tailRound(round + order.Round(i)), Confirmed: h.chance(2), Voters: h.servers(),
+			TailRound: h.tailRound(round + order.Round(i)), Confirmed: h.chance(2),
+			Voters: h.servers(),
 		})
 	}
 	for range h.choose(3) {
@@ -214,7 +216,8 @@ func (h *hostile) report() generation.Report {
 		})
 	}
 	for range h.choose(3) {
-		r.Former = append(r.Former, generation.Former{Membership: h.membership(), Until: h.number()})
+		r.Former = append(r.Former, generation.Former{Membership: h.membership(),
+			Until: h.number()})
 	}
 	return r
 }
@@ -251,7 +254,8 @@ func (h *hostile) synod() (generation.Message, error) {
 func (h *hostile) announcement() (Announcement, error) {
 	ordered := h.number()
 	a := Announcement{
-		Mode: Mode(1 + h.choose(5)), Stalled: h.chance(4), Removed: h.servers(), Follows: h.runNumber(),
+		Mode: Mode(1 + h.choose(5)), Stalled: h.chance(4), Removed: h.servers(),
+		Follows: h.runNumber(),
 		Decided: generation.Generation(h.number()), Changes: h.number(),
 		Heights: Heights{ordered, h.number(), h.number()}, Tip: h.hash(ordered), Disk: h.disk(),
 		Learner: h.chance(4), Full: h.chance(4), Absent: h.number(), Clock: h.number(),
@@ -287,7 +291,7 @@ func (h *hostile) wish() (Wish, error) {
 	return DecodeWish(w.Encode(nil))
 }
 
-// run ends when the choices are used up, or when the member does.
+// run ends when the choices are used up, or when the member ends.
 func (h *hostile) run() {
 	for len(h.choices) > 0 && h.member.end == nil {
 		if len(h.answers) > 0 && h.chance(2) {
@@ -326,7 +330,7 @@ func (h *hostile) run() {
 	h.t.Fatalf("the member ended with %v", h.member.end)
 }
 
-// engineSays has the engine of the run at hand report.
+// engineSays makes the engine of the current run report.
 func (h *hostile) engineSays() {
 	g := h.member.group
 	if g == nil || !h.engine {
@@ -392,7 +396,7 @@ func (h *hostile) carryOut(effect Effect) Input {
 			h.t.Fatalf("to keep %d of %d blocks", e.Keep, h.chain.height)
 		}
 		if e.Keep < h.chain.durable {
-			return Failed{ErrFork} // what made it durable came in the same message
+			return Failed{ErrFork} // the same message made it durable
 		}
 		h.chain.height, h.chain.stored = e.Keep, e.Keep
 		h.answers = append(h.answers, WasSetAside{})
@@ -408,12 +412,13 @@ func (h *hostile) carryOut(effect Effect) Input {
 	return nil
 }
 
-// fetched is what becomes of a wish for blocks.
+// fetched returns the answer to a Fetch.
 func (h *hostile) fetched(e Fetch) Input {
 	fetched := Fetched{Reached: -1}
 	switch h.choose(3) {
 	case 0:
-		if to := e.From[0].Height; to > h.chain.height && to < 100 && (e.Limit == 0 || e.Limit >= to) {
+		if to := e.From[0].Height; to > h.chain.height && to < 100 &&
+			(e.Limit == 0 || e.Limit >= to) {
 			h.chain.height, h.chain.stored = to, to
 			fetched.Reached = 0
 		}
@@ -425,7 +430,7 @@ func (h *hostile) fetched(e Fetch) Input {
 	return fetched
 }
 
-// start is what the driver's Activate and the engine ask for.
+// start checks what the driver's Activate and the engine require.
 func (h *hostile) start(g *Group) {
 	if h.engine && g.Run != h.ran+1 || g.Run <= h.ran {
 		h.t.Fatalf("run %s starts after %s", runText(g.Run), runText(h.ran))
@@ -434,11 +439,13 @@ func (h *hostile) start(g *Group) {
 		return !h.chain.membership.Includes(server)
 	})
 	if unknown || !g.Includes(0) || len(g.Members) < h.chain.membership.Quorum() ||
-		!slices.IsSorted(g.Members) || len(slices.Compact(slices.Clone(g.Members))) < len(g.Members) {
+		!slices.IsSorted(g.Members) || len(slices.Compact(slices.Clone(g.Members))) <
+		len(g.Members) {
 		h.t.Fatalf("a run of %v among %v", g.Members, h.chain.membership.Members)
 	}
 	if g.Base != h.chain.height || g.First == 0 {
-		h.t.Fatalf("a run from round %d after block %d, and the head is %d", g.First, g.Base, h.chain.height)
+		h.t.Fatalf("a run from round %d after block %d, and the head is %d", g.First, g.Base,
+			h.chain.height)
 	}
 	h.ran, h.engine = g.Run, true
 }

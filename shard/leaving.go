@@ -7,11 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// leaving is the end of a member that was removed. It stays until it knows that the block that removed
-// it is durable, and then for a moment, so that the others get the rest of what it sent, and clients
-// an answer. If that block is given up, it is a member still, and perhaps needed in a majority.
+// leaving is the state of a member that was removed. It stays until it knows that the block that
+// removed it is durable, and then for a moment longer, so that the others get the rest of what it
+// sent and its clients get their answers. If the block is given up, the server is still a member,
+// and a majority may need it.
 type leaving struct {
-	leavingSince int // one more than the tick; 0 while it is a member
+	// leavingSince is the tick at which leaving began, plus one; 0 while this server is a member.
+	leavingSince int
 	known        uint64
 	leavers      []leaver // the servers that left while this process ran
 }
@@ -22,10 +24,11 @@ type leaver struct {
 	at     int
 }
 
-// Leavers returns the servers that left and that this member still talks to: those that may be members
-// again since the block that removed them is not known to be durable, those that take part in the
-// run at hand, and both for a moment longer, in which they hear that their removal is durable. A
-// driver asks whenever the membership or the group may have changed, and with each tick.
+// Leavers returns the servers that left and that this member still talks to. A server is included
+// while it may become a member again, because the block that removed it is not known to be durable,
+// and while it takes part in the present run. It is included for Timing.Leaver longer, so that it
+// learns that its removal is durable. A driver asks whenever the membership or the group may have
+// changed, and with each tick.
 func (m *Member) Leavers() []order.ServerID {
 	durable := m.chain.Heights().Durable
 	var now []order.ServerID
@@ -52,8 +55,9 @@ func (m *Member) Leavers() []order.ServerID {
 	return now
 }
 
-// othersKnow reports whether each majority of the members has one that says that the block that removed
-// this one is durable. With fewer that know it, the others might need this one after some are lost.
+// othersKnow reports whether each majority of the members contains a member that announces that the
+// block that removed this one is durable. If fewer knew it, the others might need this member after
+// losing some of their own.
 func (m *Member) othersKnow(left uint64) bool {
 	membership, _ := m.chain.Membership()
 	know := 0
@@ -65,7 +69,7 @@ func (m *Member) othersKnow(left uint64) bool {
 	return know > len(membership.Members)-membership.Quorum()
 }
 
-// leave ends this member's part when the operator has removed it from the membership.
+// leave ends this member after the operator removed it from the membership.
 func (m *Member) leave() {
 	if m.end != nil || m.group != nil || m.starting != nil || m.job == settling {
 		return
@@ -95,9 +99,11 @@ func (m *Member) leave() {
 	}
 	if m.known != left {
 		if m.now-m.leavingSince == m.config.Timing.Removed {
-			m.setMode(Halted, because(Removed), "%v at block %d, which is not known to be durable yet: it "+
-				"ends once enough of the other nodes say so; where a majority of them run and `ledgerd "+
-				"cluster list` at each of these does not show it, it can be stopped and its home removed",
+			m.setMode(Halted, because(Removed),
+				"%v at block %d, which is not known to be durable yet: it ends once enough of "+
+					"the other nodes say so; where a majority of them run and `ledgerd cluster "+
+					"list` at each of these does not show it, it can be stopped and its home "+
+					"removed",
 				ErrRemoved, left)
 		}
 		return
@@ -107,14 +113,16 @@ func (m *Member) leave() {
 	}
 }
 
-// TooFew says why the shard would stand still after a change of the membership that leaves so many
-// members, nil where it would go on: of those that work, given by their indexes, fewer than a majority
-// have disks that count. A member may work with a disk that counts no more: it entered the run before
-// the chain named another one. One of which nothing was heard counts as it did when it entered.
+// TooFew returns an error if the shard would stand still after a change of the membership. Members
+// is the number of members after the change. Working are the members that work and stay, by their
+// indexes. The shard would stand still if fewer of them than a majority have disks that count. The
+// disk of a working member may no longer count: the member entered the run before the chain named
+// another disk. The disk of a member that has not been heard counts as it did when the member
+// entered.
 //
-// A driver asks before it has the change ordered, with the members that work and stay. The shard may
-// still lose members before the change is ordered. From one member to two it has to stand still until
-// the second is there.
+// A driver asks before it has the change ordered. The shard may still lose members before the
+// change is ordered. When a shard grows from one member to two, it has to stand still until the
+// second one is there.
 func (m *Member) TooFew(members int, working []order.ServerID) error {
 	now, _ := m.chain.Membership()
 	var learners []order.ServerID
@@ -136,8 +144,8 @@ func (m *Member) TooFew(members int, working []order.ServerID) error {
 		return fmt.Errorf("of the %d members that there would be, %d order, and a majority is %d: "+
 			"start the members that are down, or remove them first", members, count, need)
 	}
-	return fmt.Errorf("of the %d members that there would be, %d order with disks that count, and a "+
-		"majority is %d: the chain has to admit the disk of %s first, which it does by itself (see "+
-		"ledgerd status); or start the members that are down",
+	return fmt.Errorf("of the %d members that there would be, %d order with disks that count, "+
+		"and a majority is %d: the chain has to admit the disk of %s first, which it does by "+
+		"itself (see ledgerd status); or start the members that are down",
 		members, count, need, listServers(learners))
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A member that was removed stays until each majority of those that are left has one that knows it.
-// A server that left as well, and a learner, do not count: their word is gone with them.
+// A removed member stays until each majority of the remaining members contains one that knows of
+// the removal. A server that left as well, and a learner, do not count: their knowledge is lost
+// with them.
 func TestStaysUntilEnoughKnow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

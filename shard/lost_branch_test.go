@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A learner whose chain ends beyond that of all who work gives its own blocks up after a while, unless
-// it has them from those who work, or one of them is durable.
+// A learner whose chain ends beyond that of all working members gives up its own blocks after a
+// while, unless it has them from working members, or one of them is durable.
 func TestStranded(t *testing.T) {
 	t.Parallel()
 	wait := 2 * DefaultTiming().Announce
@@ -17,11 +17,19 @@ func TestStranded(t *testing.T) {
 		change func(*Member, *bookChain)
 		want   bool
 	}{
-		"a learner with more":      {func(*Member, *bookChain) {}, true},
-		"one of them works":        {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0 }, false},
-		"nobody works":             {func(m *Member, _ *bookChain) { m.peer(1).Group.Run = 0 }, false},
-		"its disk counts":          {func(_ *Member, c *bookChain) { c.membership.Disks = nil }, false},
-		"removed by what it holds": {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, true},
+		"a learner with more": {func(*Member, *bookChain) {}, true},
+		"one of them works": {func(m *Member, _ *bookChain) {
+			m.peer(2).Group.Run = 0
+		}, false},
+		"nobody works": {func(m *Member, _ *bookChain) {
+			m.peer(1).Group.Run = 0
+		}, false},
+		"its disk counts": {func(_ *Member, c *bookChain) {
+			c.membership.Disks = nil
+		}, false},
+		"removed by what it holds": {func(_ *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2}
+		}, true},
 		"has them from before": {func(m *Member, _ *bookChain) {
 			m.fetchedTo, m.fetchedIn = 12, 1
 			m.peer(1).Group.Run = generation.NewRun(2, 0)
@@ -31,10 +39,12 @@ func TestStranded(t *testing.T) {
 		"less than they":               {func(_ *Member, c *bookChain) { c.height = 8 }, false},
 		"has them from those who work": {func(m *Member, _ *bookChain) { m.fetchedTo = 12 }, false},
 		"has more from them":           {func(m *Member, _ *bookChain) { m.fetchedTo = 13 }, false},
-		"has them from another":        {func(m *Member, _ *bookChain) { m.fetchedTo, m.fetchedIn = 12, 0 }, true},
-		"has all but one from them":    {func(m *Member, _ *bookChain) { m.fetchedTo = 11 }, true},
-		"their last one is durable":    {func(_ *Member, c *bookChain) { c.durable = 9 }, true},
-		"an own one is durable":        {func(_ *Member, c *bookChain) { c.durable = 10 }, false},
+		"has them from another": {func(m *Member, _ *bookChain) {
+			m.fetchedTo, m.fetchedIn = 12, 0
+		}, true},
+		"has all but one from them": {func(m *Member, _ *bookChain) { m.fetchedTo = 11 }, true},
+		"their last one is durable": {func(_ *Member, c *bookChain) { c.durable = 9 }, true},
+		"an own one is durable":     {func(_ *Member, c *bookChain) { c.durable = 10 }, false},
 	} {
 		m, chain := newTestMember(t, 3)
 		chain.height, chain.membership.Disks = 12, []generation.DiskID{diskOf(9), {}, {}}
@@ -63,7 +73,7 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// A peer vouches for a base that works, or whose chain ends with it.
+// A peer vouches for a base if it works, or if its chain ends with the base.
 func TestVouches(t *testing.T) {
 	t.Parallel()
 	m, _ := newTestMember(t, 3)
@@ -92,8 +102,8 @@ func TestVouches(t *testing.T) {
 	}
 }
 
-// A member leaves its branch for a base that it holds another block of, unless one of its blocks that
-// would go is durable. The next time it asks another peer.
+// A member whose chain has another block at the height of a base leaves its branch for the base,
+// unless one of the blocks to give up is durable. The next time it asks another peer.
 func TestLeavesBranch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,11 +111,12 @@ func TestLeavesBranch(t *testing.T) {
 		durable uint64
 		leaves  bool
 	}{
-		"another block":                    {generation.Head{Height: 9, Hash: hashAt(9, 1)}, 8, true},
-		"another block below the tip":      {generation.Head{Height: 8, Hash: hashAt(8, 1)}, 7, true},
-		"the same":                         {generation.Head{Height: 9, Hash: hashAt(9, 0)}, 8, false},
-		"not there yet":                    {generation.Head{Height: 10, Hash: hashAt(10, 1)}, 8, false},
-		"another block, and it is durable": {generation.Head{Height: 9, Hash: hashAt(9, 1)}, 9, false},
+		"another block":               {generation.Head{Height: 9, Hash: hashAt(9, 1)}, 8, true},
+		"another block below the tip": {generation.Head{Height: 8, Hash: hashAt(8, 1)}, 7, true},
+		"the same":                    {generation.Head{Height: 9, Hash: hashAt(9, 0)}, 8, false},
+		"not there yet":               {generation.Head{Height: 10, Hash: hashAt(10, 1)}, 8, false},
+		"another block, and it is durable": {generation.Head{Height: 9, Hash: hashAt(9, 1)},
+			9, false},
 	} {
 		m, chain := newTestMember(t, 3)
 		chain.durable = c.durable
@@ -127,15 +138,17 @@ func truth(b bool) int {
 	return 0
 }
 
-// A peer that does not vouch for the base, or does not work where no base is wanted, says nothing of where
-// chains part. One that gives nothing is not asked next. A member that had been removed heard a peer on a
-// branch that was given up, and ended as one that holds a durable block that the shard goes on without.
+// A peer that does not vouch for the base, or does not work while no base is wanted, proves nothing
+// about where chains part. A peer that returns nothing is not asked next. Before this rule, a
+// removed member listened to a peer on a branch that was given up, and ended with the error that
+// the shard goes on without a durable block.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		vouches, wanted, forked, grew, nobody, works bool
 		strays                                       int
-		takes                                        bool // where the chains part
+		// takes says whether the point where the chains part is used.
+		takes bool
 	}{
 		"vouches, and parts":        {vouches: true, wanted: true, forked: true, takes: true},
 		"parts":                     {wanted: true, forked: true, strays: 1},
@@ -157,7 +170,8 @@ func TestStrays(t *testing.T) {
 			p.Group.Run = generation.NewRun(4, 1)
 		}
 		// The first one does not answer.
-		m.job, m.began, m.from = fetching, 9, []peer{{Announcement: Announcement{Group: Group{Run: generation.NewRun(4, 1)}}}, *p}
+		m.job, m.began, m.from = fetching, 9,
+			[]peer{{Announcement: Announcement{Group: Group{Run: generation.NewRun(4, 1)}}}, *p}
 		if c.wanted {
 			m.from = m.from[1:]
 		}
@@ -167,14 +181,15 @@ func TestStrays(t *testing.T) {
 		if c.grew {
 			chain.height = 10
 		}
-		m.onFetched(Fetched{Reached: -1, Forked: c.forked, Parted: max(0, len(m.from)-1), Common: 7})
+		m.onFetched(Fetched{Reached: -1, Forked: c.forked, Parted: max(0, len(m.from)-1),
+			Common: 7})
 		if m.strays != c.strays || m.forked != c.takes || c.takes && m.common != 7 {
 			t.Errorf("%s: %d strays, parts %v at %d", name, m.strays, m.forked, m.common)
 		}
 	}
 }
 
-// Nothing is set aside where the chains part at the end of this one.
+// Nothing is set aside if the chains part at the end of this one.
 func TestPartsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	for common, aside := range map[uint64]bool{8: true, 9: false} {
@@ -187,8 +202,8 @@ func TestPartsAtItsEnd(t *testing.T) {
 	}
 }
 
-// A member that is taken in by a run fetches up to that run's base only. Where it has the base, or
-// another block there, it fetches nothing beyond from those that work, unless they have less than it.
+// A member that a run takes in fetches up to that run's base only. If it has the base, or another
+// block there, it fetches nothing beyond from working members, unless they have less than it has.
 func TestFetchesUpToARunThatTakesItIn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -216,7 +231,7 @@ func TestFetchesUpToARunThatTakesItIn(t *testing.T) {
 	}
 }
 
-// A member says why it does not order, where somebody does and where nobody does.
+// A member explains why it does not order, whether or not another member orders.
 func TestExplains(t *testing.T) {
 	t.Parallel()
 	hearsay := DefaultTiming().Hearsay
@@ -262,7 +277,7 @@ func TestExplains(t *testing.T) {
 	}
 }
 
-// The peers that serve a base are asked in the order of what they know of it.
+// The peers that serve a base are asked in the order of their knowledge of it.
 func TestTowards(t *testing.T) {
 	t.Parallel()
 	m, _ := newTestMember(t, 4)
@@ -297,19 +312,22 @@ func TestTowards(t *testing.T) {
 	}
 }
 
-// A member's old disk counts for the blocks before the one that names another disk for it. It does not
-// give these up because those who work said a moment ago that they had less.
+// A member's old disk counts for the blocks before the one that names another disk for it. The
+// member does not give these blocks up because working members announced a moment ago that they had
+// less.
 func TestStrandedWithAnOldDisk(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
 	m.work(3, generation.NewRun(1, 0)) // with this disk
 	chain.durable = 8
-	for _, server := range []order.ServerID{1, 2} { // what they said last; then the links stall
+	// These are their last announcements. Then the links stall.
+	for _, server := range []order.ServerID{1, 2} {
 		p := m.peer(server)
-		p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(1, 0)), Heights{8, 8, 8}, hashAt(8, 0)
+		p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(1, 0)),
+			Heights{8, 8, 8}, hashAt(8, 0)
 	}
-	// This member A-delivers blocks 9 and 10 of the run. Block 10 names another disk for it. 9 is durable
-	// on its disk and on 1's.
+	// This member A-delivers blocks 9 and 10 of the run. Block 10 names another disk for it. Block
+	// 9 is durable on its disk and on server 1's.
 	chain.height, chain.stored, chain.changed = 10, 10, 10
 	chain.membership.Number, chain.membership.Disks = 1, []generation.DiskID{diskOf(33), {}, {}}
 	m.Step(EonEnded{Run: generation.NewRun(1, 0), Members: serversTo(3)})
@@ -327,23 +345,26 @@ func TestStrandedWithAnOldDisk(t *testing.T) {
 	}
 }
 
-// A member that was removed by a block that is not known to be durable is needed. It does not give that
-// block up for the branch of a peer that takes no part in anything.
+// A member that was removed by a block that is not known to be durable is needed. It does not give
+// that block up for the branch of a peer that takes no part in any run.
 func TestLeaverKeepsItsBranch(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
 	m.work(3, generation.NewRun(1, 0))
 	chain.durable = 8
-	// Blocks 9 and 10 are of this run; 10 removes this member. Both are durable on its disk and 1's.
+	// Blocks 9 and 10 are of this run, and 10 removes this member. Both are durable on its disk and
+	// server 1's.
 	chain.height, chain.stored, chain.changed = 10, 10, 10
 	chain.membership.Number, chain.membership.Members = 1, []order.ServerID{1, 2}
 	chain.former = []Former{{Server: 0, Left: 10}}
 	m.Step(EonEnded{Run: generation.NewRun(1, 0), Members: serversTo(3)})
 	m.Step(Settled{})
-	// 1 crashes. 2 comes up, with four blocks of a branch that was given up while it was away.
+	// Server 1 crashes. Server 2 comes up, with four blocks of a branch that was given up while it
+	// was away.
 	m.Step(Linked{Server: 1})
-	m.Step(AnnouncementReceived{From: 2, Announcement: Announcement{Mode: Starting, Heights: Heights{12, 12, 8},
-		Tip: hashAt(12, 1), Disk: diskOf(2)}})
+	m.Step(AnnouncementReceived{From: 2, Announcement: Announcement{Mode: Starting,
+		Heights: Heights{12, 12, 8},
+		Tip:     hashAt(12, 1), Disk: diskOf(2)}})
 	for range 30 {
 		for _, e := range m.Ready() {
 			switch e := e.(type) {

@@ -10,46 +10,48 @@ import (
 
 // Errors of a member's end; match them with errors.Is.
 var (
-	// ErrRemoved says that the server is no member of the chain any more.
+	// ErrRemoved says that the server is no longer a member of the chain.
 	ErrRemoved = errors.New("removed from the membership by the operator")
-	// ErrFork says that a decision goes on from before a block that is durable.
+	// ErrFork says that a decision goes on from a point before a durable block.
 	ErrFork = errors.New("fork: the shard goes on without a durable block")
 )
 
-// Timing is what a member waits for, in ticks. All members should have the same.
+// Timing has the times that a member waits, in ticks. All members should have the same.
 type Timing struct {
-	// Grace is how long a proposer with enough promises waits for the others, and Patience how long
+	// Grace is how long a proposer with enough promises waits for the others. Patience is how long
 	// it waits for enough. See generation.Config.
 	Grace, Patience int
-	// Hearsay is how long what a member said of itself counts.
+	// Hearsay is how long a member's announcement counts.
 	Hearsay int
 	// Announce is the time between two announcements to all.
 	Announce int
-	// Stall is for how long a group may get nowhere before its members may be asked to start anew
-	// without it; Outside the same for a member that knows that it is outside of the majority.
+	// Stall is how long a group may make no progress before its members may be asked to start anew
+	// without it. Outside is the same for a member that knows that it is outside of the majority.
 	Stall, Outside int
-	// Full is how long a member whose disk is full holds up its group before it steps out of it.
+	// Full is how long a member with a full disk holds up its group before it steps out of the
+	// group.
 	Full int
 	// Base is how long a member waits for the blocks up to a decision's base before it leaves the
 	// decision to the others.
 	Base int
 	// Enter is the time between two wishes of one server, and Mark between two marks for one.
 	Enter, Mark int
-	// Bench is for how many of the last 30 ticks the rounds may wait for one member alone.
+	// Bench is the number of the last 30 ticks in which the rounds may wait for one member alone.
 	Bench int
-	// Trouble is how long a removal or a bench is remembered, and Steady how long a member must be
-	// heard regularly, for each one after the first, before it may enter again. Gap is the longest
-	// time between two announcements that is regular.
+	// Trouble is how long a removal or a bench is remembered. For each one after the first, a
+	// member must have announced itself regularly for Steady before it may enter again. Gap is the
+	// longest time between two announcements that counts as regular.
 	Trouble, Steady, Gap int
-	// Removed is how long a member stays that was removed, at least, and Leaver how long the others
-	// talk to it once its removal is durable.
+	// Removed is the minimum time that a removed member stays. Leaver is how long the others talk
+	// to it once its removal is durable.
 	Removed, Leaver int
 }
 
-// DefaultTiming is production's, for ticks of a tenth of a second.
+// DefaultTiming returns production's timing, for ticks of a tenth of a second.
 func DefaultTiming() Timing {
 	return Timing{
-		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Stall: 20, Outside: 10, Full: 5, Base: 150,
+		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Stall: 20, Outside: 10, Full: 5,
+		Base:  150,
 		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, Leaver: 30,
 	}
 }
@@ -57,18 +59,20 @@ func DefaultTiming() Timing {
 // Disk is what a member's process knows of its disk when it starts.
 type Disk struct {
 	ID generation.DiskID
-	// Original says that the disk was made with the home. Another counts only once it is admitted.
+	// Original says that the disk was created with the home. Any other disk counts only once it is
+	// admitted.
 	Original bool
-	// New says in words why the disk is not the original one.
+	// New says why the disk is not the original one, for people.
 	New string
 	// Perhaps says that the disk may have held more than it shows: something other than zeros
-	// followed the last whole record. Doubt says what.
+	// followed the last whole record. Doubt says what that was.
 	Perhaps bool
 	Doubt   string
-	// State is what the disk holds of the synod, and Held are the rounds whose contents it holds.
+	// State is the synod's state on the disk. Held are the rounds whose contents the disk holds.
 	State generation.State
 	Held  [][32]byte
-	// Gone says that an earlier process knew for good that the block at Former.Left removed it.
+	// Gone says that an earlier process recorded, for good, that the block at Former.Left removed
+	// this server.
 	Gone bool
 }
 
@@ -78,13 +82,13 @@ type Config struct {
 	Disk   Disk
 	Chain  Chain
 	Timing Timing
-	// Ticket is drawn at random for this process: its wishes count up from there.
+	// Ticket is a random number for this process. Its wishes count up from there.
 	Ticket uint64
-	// Home is the folder that advice to people names.
+	// Home is the folder named in advice to people.
 	Home string
 	// APIAddress and Settings go into announcements.
 	APIAddress, Settings string
-	// Fault and SynodFault plant a bug, here or in the synod; production leaves both alone.
+	// Fault and SynodFault plant a bug, here or in the synod. Production sets neither.
 	Fault      Fault
 	SynodFault generation.Fault
 }
@@ -94,8 +98,8 @@ var ErrConfig = errors.New("shard: wrong configuration")
 
 func (t Timing) check() error {
 	for _, ticks := range []int{
-		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Stall, t.Outside, t.Full, t.Base, t.Enter, t.Mark,
-		t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
+		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Stall, t.Outside, t.Full, t.Base, t.Enter,
+		t.Mark, t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
 	} {
 		if ticks < 1 {
 			return fmt.Errorf("%w: a time of %d ticks; want at least one", ErrConfig, ticks)
@@ -104,7 +108,7 @@ func (t Timing) check() error {
 	return nil
 }
 
-// Fault is a bug to plant, to prove that a judge finds it.
+// Fault is a bug that a test plants to prove that a judge finds it.
 type Fault uint8
 
 // The faults; production has none.
@@ -112,7 +116,7 @@ const (
 	FaultNone Fault = iota
 )
 
-// job is what changes the chain now; one at a time.
+// job is the change of the chain under way; one at a time.
 type job uint8
 
 const (
@@ -132,13 +136,16 @@ type Member struct {
 	job    job
 	end    error
 
-	view      View
-	effects   []Effect
-	announced int  // when the last announcement to all was made
-	news      bool // something to announce came since
+	view    View
+	effects []Effect
+	// announced is the tick of the last announcement to all.
+	announced int
+	// news says that something to announce has changed since the last announcement.
+	news bool
 
-	peers []peer // by server
-	// ticket is the one of this process's next entrance.
+	// peers are ascending by server.
+	peers []peer
+	// ticket is the ticket of this process's next entrance.
 	ticket   uint64
 	stopping bool
 
@@ -148,8 +155,8 @@ type Member struct {
 	leaving
 }
 
-// New returns the member of a process that begins, from what its disk holds. ErrConfig, or
-// generation.ErrConfig.
+// New returns the member of a new process, with the state of its disk. It returns ErrConfig or
+// generation.ErrConfig if the configuration is wrong.
 func New(config Config) (*Member, error) {
 	if config.Chain == nil {
 		return nil, fmt.Errorf("%w: no chain", ErrConfig)
@@ -165,7 +172,8 @@ func New(config Config) (*Member, error) {
 	if err := m.newSynod(); err != nil {
 		return nil, err
 	}
-	m.view.Mode, m.view.Why, m.view.Reason = Starting, "looking for the other nodes", because(Looking)
+	m.view.Mode, m.view.Why, m.view.Reason = Starting, "looking for the other nodes",
+		because(Looking)
 	m.view.Learner = m.learner()
 	return m, nil
 }
@@ -220,15 +228,15 @@ func (m *Member) Step(input Input) {
 	m.advance(tick)
 }
 
-// advance does what is due after an input. It may be called any number of times.
+// advance does what is due after an input. Calling it more often does no harm.
 func (m *Member) advance(tick bool) {
 	if m.end != nil {
 		return
 	}
-	m.report() // before follow has the chain change again: it may have become shorter
+	m.report() // before follow changes the chain again: it may have become shorter
 	m.checkGroup()
 	if m.synod.MustEnd() && m.group != nil && m.starting == nil {
-		m.freeze(0) // Settled finds out whether the last round came here too
+		m.freeze(0) // Settled finds out whether the last round arrived here too
 		m.setMode(Starting, because(Between), "the group starts anew")
 	}
 	m.leave()
@@ -247,8 +255,8 @@ func (m *Member) advance(tick bool) {
 	}
 }
 
-// Ready returns what is to be done now, in order, and forgets it. It is empty where everything is
-// done or waits for an input.
+// Ready returns the effects to carry out now, in order, and forgets them. It returns none if
+// everything is done or waits for an input.
 func (m *Member) Ready() []Effect {
 	m.announce()
 	effects := m.effects
@@ -258,7 +266,7 @@ func (m *Member) Ready() []Effect {
 
 func (m *Member) emit(e Effect) { m.effects = append(m.effects, e) }
 
-// changed has the driver look at the view again.
+// changed tells the driver that the view changed.
 func (m *Member) changed() {
 	if n := len(m.effects); n > 0 {
 		if _, already := m.effects[n-1].(Changed); already {
@@ -268,7 +276,7 @@ func (m *Member) changed() {
 	m.emit(Changed{})
 }
 
-// finish ends this member's part for good.
+// finish ends this member for good.
 func (m *Member) finish(err error) {
 	if m.end != nil {
 		return
@@ -288,28 +296,28 @@ func (m *Member) finish(err error) {
 	m.emit(End{err})
 }
 
-// View is what people and the driver see of a member.
+// View is the state of a member as people and the driver see it.
 type View struct {
 	Mode Mode
-	// Why says to people why the member does not order, and Reason says it to programs.
+	// Why explains to people why the member does not order; Reason does so for programs.
 	Why    string
 	Reason Reason
-	// Group is the run in which the engine works, nil for none. It is not changed.
+	// Group is the run in which the engine works, nil for none. It must not be changed.
 	Group *Group
-	// Stalled says that the run gets nowhere.
+	// Stalled says that the run makes no progress.
 	Stalled bool
 	// Learner says that the disk counts in no majority.
 	Learner bool
-	// Decided is the latest generation that was decided, as far as this member knows.
+	// Decided is the latest decided generation that this member knows.
 	Decided generation.Generation
-	// Between says that the member ordered until it began to look for its next group.
+	// Between says that the member left the mode Ordering when it began to look for its next group.
 	Between bool
 }
 
-// Decided returns the latest decision that this member knows, nil for none. It is not changed.
+// Decided returns the latest decision that this member knows, nil for none. It must not be changed.
 func (m *Member) Decided() *generation.Decision { return m.synod.Decided() }
 
-// View returns what is to be seen of the member now.
+// View returns the present state of the member.
 func (m *Member) View() View {
 	view := m.view
 	view.Group, view.Stalled = m.group, m.stalled
@@ -319,7 +327,7 @@ func (m *Member) View() View {
 	return view
 }
 
-// setMode says what the member does. The text has all that the reason has.
+// setMode sets the member's mode and its reason. The text contains everything that the reason does.
 func (m *Member) setMode(mode Mode, reason Reason, format string, arguments ...any) {
 	why := fmt.Sprintf(format, arguments...)
 	if m.view.Mode == mode && m.view.Why == why {

@@ -10,8 +10,10 @@ func TestTimesAreChecked(t *testing.T) {
 	t.Parallel()
 	var timing Timing
 	times := []*int{
-		&timing.Grace, &timing.Patience, &timing.Hearsay, &timing.Announce, &timing.Stall, &timing.Outside, &timing.Full, &timing.Base,
-		&timing.Enter, &timing.Mark, &timing.Bench, &timing.Trouble, &timing.Steady, &timing.Gap, &timing.Removed, &timing.Leaver,
+		&timing.Grace, &timing.Patience, &timing.Hearsay, &timing.Announce, &timing.Stall,
+		&timing.Outside, &timing.Full, &timing.Base,
+		&timing.Enter, &timing.Mark, &timing.Bench, &timing.Trouble, &timing.Steady, &timing.Gap,
+		&timing.Removed, &timing.Leaver,
 	}
 	for _, ticks := range times {
 		*ticks = 1
@@ -28,7 +30,7 @@ func TestTimesAreChecked(t *testing.T) {
 	}
 }
 
-// A view that changes is news; one that does not is none.
+// A change of the view is announced; setting it to the same is not.
 func TestModeChanges(t *testing.T) {
 	t.Parallel()
 	m, _ := newTestMember(t, 3)
@@ -38,16 +40,18 @@ func TestModeChanges(t *testing.T) {
 		news    bool
 		between bool
 	}{
-		{Ordering, "", true, false}, {Ordering, "", false, false}, {Starting, "a", true, true}, {Starting, "b", true, true},
+		{Ordering, "", true, false}, {Ordering, "", false, false}, {Starting, "a", true, true},
+		{Starting, "b", true, true},
 		{Starting, "b", false, true}, {Halted, "b", true, false}, {Starting, "b", true, false},
 	} {
 		m.news, m.effects = false, nil
 		m.setMode(c.mode, because(Between), "%s", c.why)
-		if view := m.View(); m.news != c.news || len(m.effects) > 0 != c.news || view.Between != c.between || view.Mode != c.mode || view.Why != c.why {
+		if view := m.View(); m.news != c.news || len(m.effects) > 0 != c.news ||
+			view.Between != c.between || view.Mode != c.mode || view.Why != c.why {
 			t.Errorf("step %d: news %v, %+v", i, m.news, view)
 		}
 	}
-	// One is enough where several things change at once.
+	// One Changed is enough if several things change at once.
 	m.effects = nil
 	m.changed()
 	m.changed()
@@ -62,7 +66,8 @@ func TestModeChanges(t *testing.T) {
 func TestFirstAnnouncement(t *testing.T) {
 	t.Parallel()
 	_, chain := newTestMember(t, 3)
-	m, err := New(Config{Disk: Disk{ID: diskOf(0), Original: true}, Chain: chain, Timing: DefaultTiming()})
+	m, err := New(Config{Disk: Disk{ID: diskOf(0), Original: true}, Chain: chain,
+		Timing: DefaultTiming()})
 	if err != nil {
 		t.Fatal(err)
 	}

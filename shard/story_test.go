@@ -12,23 +12,24 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestStories runs the transcripts in testdata/stories: one member, what it is told, and what it
-// wants done. After a change that is meant, rewrite them with -rewrite and read the difference.
+// TestStories runs the transcripts in testdata/stories: one member, its inputs and its effects.
+// After an intended change, rewrite them with -rewrite and read the difference.
 //
 //	member self=0 of=3 [height=9] [durable=9] [new] [decided=1 disks=(0,1,2)] [gone]
 //	hear from=1 [working=(1,0)] [members=(0,1)] [removed=(0)] [base=3] [height=9] [durable=9]
-//	     [enters=(0)] [disk=1] [learner] [stalled]       what another member says of itself
+//	     [enters=(0)] [disk=1] [learner] [stalled]       an announcement of another member
 //	link server=1 [down] [restarted]
 //	wish from=2 kind=enter|admit [ticket=7] [disk=2]
-//	chain height=9 [stored=9] [durable=9] [names=(1,5)] [branch=1]  what the own chain is now
+//	chain height=9 [stored=9] [durable=9] [names=(1,5)] [branch=1]  the own chain now
 //	ended members=(0,1,2) [enters=(2)] [benched=(1)] [regroup]
-//	waits ticks=1 for=(2) [removed=(1)] [outside]        how the engine is doing
-//	settled | saved | full | fetched [forked common=3] | aside [reason=full] | disk [reason=full] [low]
+//	waits ticks=1 for=(2) [removed=(1)] [outside]        the engine's progress
+//	settled | saved | full | fetched [forked common=3] | aside [reason=full]
+//	disk [reason=full] [low]
 //	accept from=2 base=1 members=(0,2)                   a proposal for generation 2, to accept
 //	leaves server=1 [height=2] [others]                  the last block removed a server
 //	tick [count=10]
 //
-// Save is answered by saved or full, and so on: effects that want an answer wait for one.
+// Save is answered by saved or full, and so on: effects that need an answer wait for one.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
@@ -47,16 +48,19 @@ type bookChain struct {
 	membership              generation.Membership
 	changed                 uint64
 	former                  []Former
-	before                  *generation.Membership // the one that the last leave changed
+	before                  *generation.Membership // the membership that the last leave changed
 }
 
 func hashAt(height uint64, branch byte) [32]byte { return [32]byte{byte(height), branch} }
 
 func (c *bookChain) Tip() Tip {
 	round := order.Round(c.height)
-	return Tip{Height: c.height, Hash: hashAt(c.height, c.branch), Round: round + c.empty, Block: round}
+	return Tip{Height: c.height, Hash: hashAt(c.height, c.branch), Round: round + c.empty,
+		Block: round}
 }
-func (c *bookChain) Heights() Heights                     { return Heights{c.height, c.stored, c.durable} }
+func (c *bookChain) Heights() Heights {
+	return Heights{c.height, c.stored, c.durable}
+}
 func (c *bookChain) Hash(height uint64) ([32]byte, error) { return hashAt(height, c.branch), nil }
 func (c *bookChain) Former() []Former                     { return c.former }
 func (c *bookChain) Membership() (generation.Membership, uint64) {
@@ -78,7 +82,7 @@ func (c *bookChain) MembershipAt(height uint64) (generation.Membership, uint64) 
 type story struct {
 	chain  *bookChain
 	member *Member
-	// prepared is what the member sent last to open an attempt.
+	// prepared is the message with which the member opened its last attempt.
 	prepared generation.Message
 }
 
@@ -113,7 +117,8 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 func (s *story) begin(t *testing.T, d *datadriven.TestData) {
 	servers := order.ServerID(integer(t, d, "of", 3))
 	height := uint64(integer(t, d, "height", 0))
-	s.chain = &bookChain{height: height, stored: height, durable: uint64(integer(t, d, "durable", 0))}
+	s.chain = &bookChain{height: height, stored: height,
+		durable: uint64(integer(t, d, "durable", 0))}
 	for server := range servers {
 		s.chain.membership.Members = append(s.chain.membership.Members, server)
 	}
@@ -131,7 +136,8 @@ func (s *story) begin(t *testing.T, d *datadriven.TestData) {
 		disk.State = generation.State{Decided: decision, Instance: decision.Generation}
 	}
 	var err error
-	s.member, err = New(Config{Self: self, Disk: disk, Chain: s.chain, Timing: DefaultTiming(), Ticket: 7})
+	s.member, err = New(Config{Self: self, Disk: disk, Chain: s.chain, Timing: DefaultTiming(),
+		Ticket: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +149,15 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		return []Input{s.announcement(t, d)}
 	case "link":
 		return []Input{Linked{
-			Server: order.ServerID(integer(t, d, "server", 1)), Up: !d.HasArg("down"), Restarted: d.HasArg("restarted"),
+			Server: order.ServerID(integer(t, d, "server", 1)), Up: !d.HasArg("down"),
+			Restarted: d.HasArg("restarted"),
 		}}
 	case "wish":
 		var kind string
 		d.ScanArgs(t, "kind", &kind)
 		from := integer(t, d, "from", 1)
-		wish := Wish{Kind: WishEnter, Number: uint64(integer(t, d, "ticket", 7)), Disk: diskOf(integer(t, d, "disk", from))}
+		wish := Wish{Kind: WishEnter, Number: uint64(integer(t, d, "ticket", 7)),
+			Disk: diskOf(integer(t, d, "disk", from))}
 		if kind == "admit" {
 			wish.Kind, wish.Number = WishAdmit, 0
 		}
@@ -157,14 +165,17 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "chain":
 		return s.grow(t, d)
 	case "ended":
-		ended := EonEnded{Run: s.member.group.Run, Members: servers(t, d, "members"), Regroup: d.HasArg("regroup"),
+		ended := EonEnded{Run: s.member.group.Run, Members: servers(t, d, "members"),
+			Regroup: d.HasArg("regroup"),
 			Benched: servers(t, d, "benched")}
 		for _, server := range servers(t, d, "enters") {
-			ended.Entrants = append(ended.Entrants, Entrant{Server: server, Ticket: 7, Disk: diskOf(int(server))})
+			ended.Entrants = append(ended.Entrants, Entrant{Server: server, Ticket: 7,
+				Disk: diskOf(int(server))})
 		}
 		return []Input{ended}
 	case "waits":
-		progressed := Progressed{Run: s.member.group.Run, Waiting: integer(t, d, "ticks", 0), Outside: d.HasArg("outside"),
+		progressed := Progressed{Run: s.member.group.Run, Waiting: integer(t, d, "ticks", 0),
+			Outside: d.HasArg("outside"),
 			Awaited: servers(t, d, "for"), Removed: servers(t, d, "removed")}
 		return []Input{progressed, Tick{}}
 	case "accept":
@@ -176,7 +187,9 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		m := &s.chain.membership
 		before := *m
 		s.chain.before = &before
-		m.Members = slices.DeleteFunc(slices.Clone(m.Members), func(server order.ServerID) bool { return server == left })
+		m.Members = slices.DeleteFunc(slices.Clone(m.Members), func(server order.ServerID) bool {
+			return server == left
+		})
 		m.Disks = nil
 		m.Number, s.chain.changed = m.Number+1, s.chain.height
 		s.chain.former = append(s.chain.former, Former{left, s.chain.height})
@@ -190,7 +203,8 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "full":
 		return []Input{SaveFailed{Reason: "the disk is full: free some space"}}
 	case "fetched":
-		return []Input{Fetched{Reached: integer(t, d, "reached", -1), Forked: d.HasArg("forked"), Common: uint64(integer(t, d, "common", 0))}}
+		return []Input{Fetched{Reached: integer(t, d, "reached", -1), Forked: d.HasArg("forked"),
+			Common: uint64(integer(t, d, "common", 0))}}
 	case "aside":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)
@@ -210,13 +224,14 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	return nil
 }
 
-// accept is the command accept: the proposer's ballot is higher than any before.
+// accept is the command accept. The proposer's ballot is higher than any before.
 func (s *story) accept(t *testing.T, d *datadriven.TestData) Input {
 	from := order.ServerID(integer(t, d, "from", 1))
 	base := uint64(integer(t, d, "base", 0))
 	value := &generation.Decision{
 		Generation: 2, Members: servers(t, d, "members"),
-		Base: generation.Head{Generation: 1, Height: base, Hash: hashAt(base, 0), Round: order.Round(base)},
+		Base: generation.Head{Generation: 1, Height: base, Hash: hashAt(base, 0),
+			Round: order.Round(base)},
 	}
 	for _, server := range value.Members {
 		value.Disks = append(value.Disks, diskOf(int(server)))
@@ -227,8 +242,7 @@ func (s *story) accept(t *testing.T, d *datadriven.TestData) Input {
 	}}
 }
 
-// promise is the command promise: a member answers the attempt that was opened last, with the chain
-// of this one.
+// promise is the command promise: a member answers the last attempt, with this member's chain.
 func (s *story) promise(t *testing.T, d *datadriven.TestData) Input {
 	from := integer(t, d, "from", 1)
 	tip := s.chain.Tip()
@@ -236,7 +250,8 @@ func (s *story) promise(t *testing.T, d *datadriven.TestData) Input {
 		Kind: generation.KindPromise, Generation: s.prepared.Generation, Ballot: s.prepared.Ballot,
 		Known: s.prepared.Known,
 		Report: generation.Report{
-			Head: generation.Head{Generation: 1, Height: tip.Height, Hash: tip.Hash, Round: order.Round(tip.Height)},
+			Head: generation.Head{Generation: 1, Height: tip.Height, Hash: tip.Hash,
+				Round: order.Round(tip.Height)},
 			Disk: diskOf(integer(t, d, "disk", from)), Original: !d.HasArg("new"),
 			Run: generation.NewRun(1, 0), Restarted: d.HasArg("restarted"),
 			Perhaps:    d.HasArg("perhaps"),
@@ -265,16 +280,20 @@ func (s *story) announcement(t *testing.T, d *datadriven.TestData) Input {
 	height := uint64(integer(t, d, "height", 0))
 	durable := uint64(integer(t, d, "durable", 0))
 	a := Announcement{
-		Mode: Starting, Heights: Heights{height, height, durable}, Tip: hashAt(height, byte(integer(t, d, "branch", 0))),
-		Disk: diskOf(integer(t, d, "disk", from)), Learner: d.HasArg("learner"), Stalled: d.HasArg("stalled"),
-		Removed: servers(t, d, "removed"), Full: d.HasArg("full"), Changes: uint64(integer(t, d, "changes", 0)),
+		Mode: Starting, Heights: Heights{height, height, durable},
+		Tip:  hashAt(height, byte(integer(t, d, "branch", 0))),
+		Disk: diskOf(integer(t, d, "disk", from)), Learner: d.HasArg("learner"),
+		Stalled: d.HasArg("stalled"),
+		Removed: servers(t, d, "removed"), Full: d.HasArg("full"),
+		Changes: uint64(integer(t, d, "changes", 0)),
 	}
 	if run := servers(t, d, "working"); len(run) == 2 {
 		base := uint64(integer(t, d, "base", 0))
 		a.Mode = Ordering
 		a.Group = Group{
-			Run: generation.NewRun(generation.Generation(run[0]), uint16(run[1])), First: order.Round(base + 1),
-			Base: base, BaseHash: hashAt(base, 0), Members: servers(t, d, "members"),
+			Run:   generation.NewRun(generation.Generation(run[0]), uint16(run[1])),
+			First: order.Round(base + 1),
+			Base:  base, BaseHash: hashAt(base, 0), Members: servers(t, d, "members"),
 		}
 		for _, server := range servers(t, d, "enters") {
 			a.Group.Entrants = append(a.Group.Entrants, Entrant{
@@ -285,20 +304,22 @@ func (s *story) announcement(t *testing.T, d *datadriven.TestData) Input {
 	return AnnouncementReceived{From: order.ServerID(from), Announcement: a}
 }
 
-// describe shows an effect; announcements, which repeat the view, and Changed are left out.
+// describe formats an effect. It leaves out Changed and announcements, which repeat the view.
 func (s *story) describe(e Effect) string {
 	switch e := e.(type) {
 	case Announce, Changed:
 		return ""
 	case Save:
-		return fmt.Sprintf("save: run %v, promised %d\n", runText(e.State.Activated), e.State.Promised.Number)
+		return fmt.Sprintf("save: run %v, promised %d\n", runText(e.State.Activated),
+			e.State.Promised.Number)
 	case SendSynod:
 		if e.Message.Kind == generation.KindPrepare {
 			s.prepared = e.Message
 		}
 		return fmt.Sprintf("synod message of kind %d to %d\n", e.Message.Kind, e.To)
 	case Start:
-		return fmt.Sprintf("start run %v of %v after block %d\n", runText(e.Group.Run), e.Group.Members, e.Group.Base)
+		return fmt.Sprintf("start run %v of %v after block %d\n", runText(e.Group.Run),
+			e.Group.Members, e.Group.Base)
 	case Fetch:
 		var from []order.ServerID
 		for _, source := range e.From {
@@ -306,7 +327,8 @@ func (s *story) describe(e Effect) string {
 		}
 		return fmt.Sprintf("fetch from %v, limit %d\n", from, e.Limit)
 	case Mark:
-		return fmt.Sprintf("mark server %d, bench %v, regroup %v\n", e.Entrant.Server, e.Bench, e.Regroup)
+		return fmt.Sprintf("mark server %d, bench %v, regroup %v\n", e.Entrant.Server, e.Bench,
+			e.Regroup)
 	case SendWish:
 		kind := [...]string{"?", "enter", "regroup", "admit"}[e.Wish.Kind]
 		return fmt.Sprintf("ask %d: %s %d\n", e.To, kind, e.Wish.Number)
@@ -320,7 +342,7 @@ func (s *story) describe(e Effect) string {
 
 func runText(r generation.Run) string { return fmt.Sprintf("%d.%d", r.Generation(), r.Eon()) }
 
-// diskOf is the disk with a number; that of server s is number s.
+// diskOf returns the disk with a number. Server s has disk number s.
 func diskOf(number int) generation.DiskID { return generation.DiskID{byte(number), 1} }
 
 func integer(t *testing.T, d *datadriven.TestData, name string, otherwise int) int {

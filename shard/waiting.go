@@ -9,25 +9,27 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// waiting is why no generation is formed.
+// waiting is the explanation of why no generation is formed.
 type waiting struct {
 	reason Reason
 	said   string
-	// next is what is to be said once it has been true for a moment, since the tick nextAt. An attempt
-	// that has just begun has no promises yet, which is nothing to speak of.
+	// next is the explanation to give once it has been true for a moment, since the tick nextAt. An
+	// attempt that has just begun has no promises yet, which is not worth reporting.
 	next   string
 	nextAt int
-	// trueAt is the tick at which what is said was last so. Where what is to be said changes again and
-	// again, it is said after a while all the same.
+	// trueAt is the tick at which the present explanation was last true. If the explanation keeps
+	// changing, it is replaced after a while all the same.
 	trueAt int
-	asked  int // the tick at which it was last asked for
-	// helplessAt is since when too few disks remember, as far as is known. An operator is called only
-	// once everybody has said so again: one of them may have come back with its old disk.
+	// asked is the tick of the last call of waitingFor.
+	asked int
+	// helplessAt is the tick since when too few disks remember, as far as this member knows. An
+	// operator is called only once all members have confirmed it, since one of them may have come
+	// back with its old disk.
 	helpless   bool
 	helplessAt int
 }
 
-// waitingFor says what a member without a group waits for.
+// waitingFor returns what a member without a group waits for.
 func (m *Member) waitingFor() (Reason, string) {
 	membership, _ := m.chain.Membership()
 	if !membership.Includes(m.config.Self) {
@@ -36,17 +38,18 @@ func (m *Member) waitingFor() (Reason, string) {
 	m.linkSynod()
 	reason := Reason{Kind: Forming, Waiting: m.synod.Waiting()}
 	w := &reason.Waiting
-	// What members promised that cannot be reached any more says nothing of them: they may have come
-	// back since, with another disk or a better memory. Those are gone.
+	// Promises of members that can no longer be reached prove nothing about them: they may have
+	// come back since, with another disk or a better memory. Gone lists those.
 	var forgot, unheard, gone []order.ServerID
-	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable), func(server order.ServerID) bool {
-		p := m.peer(server)
-		full := m.recent(p) && p.Full
-		if full {
-			reason.Full = append(reason.Full, server)
-		}
-		return full
-	})
+	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable),
+		func(server order.ServerID) bool {
+			p := m.peer(server)
+			full := m.recent(p) && p.Full
+			if full {
+				reason.Full = append(reason.Full, server)
+			}
+			return full
+		})
 	for _, server := range membership.Members {
 		if server == m.config.Self {
 			if m.learner() {
@@ -83,10 +86,10 @@ func (m *Member) waitingFor() (Reason, string) {
 	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
 	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
 	if !w.Memory {
-		w.Restarted = nil // nobody waits for their votes
+		w.Restarted = nil // no member waits for their votes
 	}
 	if len(w.Silent)+len(w.Unreachable)+len(reason.Full)+len(unheard) > 0 {
-		reason.Sought, w.Durable = w.Durable, 0 // those that have not answered may hold it
+		reason.Sought, w.Durable = w.Durable, 0 // a member that has not answered may hold it
 	}
 	absent := len(unheard)
 	for _, server := range forgot {
@@ -95,7 +98,7 @@ func (m *Member) waitingFor() (Reason, string) {
 		}
 	}
 	if more := membership.Quorum() - len(membership.Members) + absent; more > 0 {
-		// What was promised is of no use while those that promised cannot be heard any more.
+		// Promises are of no use while the members that made them cannot be heard.
 		w.Missing = max(w.Missing, more)
 		w.Unreachable = append(w.Unreachable, unheard...)
 	}
@@ -115,7 +118,8 @@ func (m *Member) waitingFor() (Reason, string) {
 	}
 	again := m.now-m.asked <= 1
 	m.asked = m.now
-	lasts := m.now-m.nextAt >= m.config.Timing.Announce || m.now-m.trueAt >= 4*m.config.Timing.Announce
+	lasts := m.now-m.nextAt >= m.config.Timing.Announce ||
+		m.now-m.trueAt >= 4*m.config.Timing.Announce
 	if !again || m.said == "" || lasts {
 		m.reason, m.said = reason, why
 	}
@@ -125,9 +129,9 @@ func (m *Member) waitingFor() (Reason, string) {
 	return m.reason, m.said
 }
 
-// joinedLater lists the servers that said that their chains have a later change of the membership, and
-// that are no members by this chain. A server that joined is one of them where this disk is new, or lost
-// the block that let the server in. The server need not be there now: what it said of its chain stays.
+// joinedLater lists the servers that announced a later change of the membership and are no members
+// by this chain. They include servers that joined, if this disk is new or lost the block that let
+// them in. A server need not be reachable now: its announcement stays valid.
 func (m *Member) joinedLater(membership generation.Membership) (servers []order.ServerID) {
 	for i := range m.peers {
 		p := &m.peers[i]
@@ -138,25 +142,26 @@ func (m *Member) joinedLater(membership generation.Membership) (servers []order.
 	return servers
 }
 
-// forgets reports whether the disk of a member that was heard does not count, as far as this chain
-// and the latest decision tell. The member's own chain may not have its admission yet.
+// forgets reports whether the disk of a heard member does not count, according to this chain and
+// the latest decision. The member's own chain may not have its admission yet.
 func (m *Member) forgets(p *peer, membership generation.Membership) bool {
 	named := membership.Disk(p.server)
 	if p.Learner {
 		return !membership.Counts(p.server, p.Disk, false)
 	}
 	if p.Changes < membership.Number && named != (generation.DiskID{}) && named != p.Disk {
-		return true // it came back with a disk that another one replaced, and does not know that yet
+		// It came back with a replaced disk and does not know that yet.
+		return true
 	}
 	d := m.synod.Decided()
 	replaced := d != nil && slices.Contains(d.Members, p.server) && !d.Seats(p.server, p.Disk)
 	return replaced && named == generation.DiskID{}
 }
 
-// leftForGood returns what reports whether a server left by a block that is known to be durable. It
-// was told that its home can be removed, and its disk counts in no majority of a chain from that block
-// on. One that said that its chain has a later change of the membership than this one is not among
-// them: that change may name the disks that are missing.
+// leftForGood returns a function that reports whether a server left by a block that is known to be
+// durable. Such a server was told that its home can be removed, and its disk counts in no majority
+// of a chain from that block on. The function excludes a server that announced a later change of
+// the membership than this chain has: that change may name the missing disks.
 func (m *Member) leftForGood(membership generation.Membership) func(order.ServerID) bool {
 	former, durable := m.chain.Former(), m.chain.Heights().Durable
 	return func(server order.ServerID) bool {
@@ -167,23 +172,27 @@ func (m *Member) leftForGood(membership generation.Membership) func(order.Server
 	}
 }
 
-// helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
-// nothing was heard lately: one of them may remember what is missing. So may those that know of later
-// changes of the membership, and those that a later one let in; and where all forgot, nobody knows
-// whether this is the newest list. A server that left may still be asked for the votes of the run in
-// which it did. Where that is for good, what it remembers does not replace a disk of a member.
+// helpless reports whether too few disks remember, and no event short of an operator's help can
+// change that. Unheard are the members that were not heard recently: one of them may remember what
+// is missing. So may servers that know of later changes of the membership, and servers that a later
+// change let in. If all members forgot, it is unknown whether this is the latest membership.
+//
+// A server that left may still be asked for the votes of the run in which it left. If it left for
+// good, its memory does not replace a member's disk.
 func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID,
 	left func(order.ServerID) bool) bool {
 	w := &reason.Waiting
 	if len(unheard) > 0 || reason.outdated(m) || len(w.Forgot) == len(m.Members) {
 		return false
 	}
-	helps := slices.ContainsFunc(w.Unreachable, func(server order.ServerID) bool { return !left(server) })
+	helps := slices.ContainsFunc(w.Unreachable, func(server order.ServerID) bool {
+		return !left(server)
+	})
 	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && !helps
 }
 
-// explainWaiting says in words why no generation can be formed, and what helps. Members are named by
-// their indexes.
+// explainWaiting explains to people why no generation can be formed and what helps. It names
+// members by their indexes.
 func explainWaiting(m generation.Membership, reason *Reason, unheard []order.ServerID) string {
 	w := &reason.Waiting
 	parts := []string{fmt.Sprintf("waiting for a majority of the %d nodes", len(m.Members))}
@@ -210,28 +219,32 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 	}
 	say("%s had perhaps more blocks before a crash: start more members", w.Perhaps)
 	if w.Durable > 0 {
-		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it", w.Durable))
+		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it",
+			w.Durable))
 	}
 	if reason.Sought > 0 {
-		parts = append(parts, fmt.Sprintf("block %d is durable, and those that answered do not hold it: start "+
-			"one that does", reason.Sought))
+		parts = append(parts, fmt.Sprintf("block %d is durable, and those that answered do not "+
+			"hold it: start one that does", reason.Sought))
 	}
 	forgetful := len(m.Members)-len(w.Forgot) < m.Quorum()
 	switch {
 	case reason.Recover:
-		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
+		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover "+
+			"--help`")
 	case forgetful && !reason.outdated(m) &&
 		(len(unheard)+len(w.Unreachable) > 0 || len(w.Forgot) == len(m.Members)):
-		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
+		parts = append(parts, "start the others; if that does not help, see `ledgerd recover "+
+			"--help`")
 	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable+reason.Sought == 0 &&
 		len(m.Members)-len(unheard) >= m.Quorum():
-		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how to go on",
+		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how "+
+			"to go on",
 			len(m.Members))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// listServers names servers: member 1, or members 1, 2.
+// listServers formats servers as "member 1" or "members 1, 2".
 func listServers(servers []order.ServerID) string {
 	text := make([]string, len(servers))
 	for i, server := range servers {

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A member that waits says for whom, and what an operator can do.
+// A member that waits names the servers it waits for, and says what an operator can do.
 func TestWaitingIsExplained(t *testing.T) {
 	t.Parallel()
 	servers := func(servers ...order.ServerID) []order.ServerID { return servers }
@@ -31,11 +31,12 @@ func TestWaitingIsExplained(t *testing.T) {
 		{"nothing is missing", 3, generation.Waiting{Silent: servers(2)}, nil,
 			"a majority of the 3 nodes is there, and about to agree on how to go on"},
 		{"alone", 3, generation.Waiting{Missing: 1, Unreachable: servers(1, 2)}, servers(1, 2),
-			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable: start or reconnect them"},
+			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable: " +
+				"start or reconnect them"},
 		{"one forgot, one is away", 3,
 			generation.Waiting{Missing: 1, Unreachable: servers(1), Forgot: servers(2)}, servers(1),
-			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start or reconnect it; " +
-				"member 2 forgot (a new disk)"},
+			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start " +
+				"or reconnect it; member 2 forgot (a new disk)"},
 		{"all are there, and one forgot: that one does not matter", 3,
 			generation.Waiting{Forgot: servers(2)}, nil,
 			"a majority of the 3 nodes is there, and about to agree on how to go on; " +
@@ -45,21 +46,23 @@ func TestWaitingIsExplained(t *testing.T) {
 			"waiting for a majority of the 3 nodes; 1 more needed; " +
 				"members 0, 2 forgot (a new disk)" + recover},
 		{"two of four forgot, one is away that cannot help alone", 4,
-			generation.Waiting{Missing: 1, Unreachable: servers(3), Forgot: servers(1, 2)}, servers(3),
-			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable: start or reconnect it; " +
-				"members 1, 2 forgot (a new disk); start the others; if that does not help, " +
-				"see `ledgerd recover --help`"},
-		{"the only member forgot, and may not know of others", 1, generation.Waiting{Forgot: servers(0)}, nil,
-			"waiting for a majority of the 1 nodes; member 0 forgot (a new disk); start the others; " +
-				"if that does not help, see `ledgerd recover --help`"},
+			generation.Waiting{Missing: 1, Unreachable: servers(3), Forgot: servers(1, 2)},
+			servers(3),
+			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable: start " +
+				"or reconnect it; members 1, 2 forgot (a new disk); start the others; if that " +
+				"does not help, see `ledgerd recover --help`"},
+		{"the only member forgot, and may not know of others", 1,
+			generation.Waiting{Forgot: servers(0)}, nil,
+			"waiting for a majority of the 1 nodes; member 0 forgot (a new disk); start the " +
+				"others; if that does not help, see `ledgerd recover --help`"},
 		{"votes are forgotten, and somebody may know them", 3,
 			generation.Waiting{Memory: true, Silent: servers(2), Restarted: servers(0, 1)}, nil,
 			"waiting for a majority of the 3 nodes; member 2 reachable, no promise yet; " +
 				"members 0, 1 restarted, and the others may know more"},
 		{"one that is reachable says nothing", 3,
 			generation.Waiting{Missing: 1, Silent: servers(2), Unreachable: servers(1)}, servers(1),
-			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start or reconnect it; " +
-				"member 2 reachable, no promise yet"},
+			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start " +
+				"or reconnect it; member 2 reachable, no promise yet"},
 		{"a disk had perhaps more", 3,
 			generation.Waiting{Unreachable: servers(2), Perhaps: servers(1)}, servers(2),
 			"waiting for a majority of the 3 nodes; member 2 unreachable: start or reconnect it; " +
@@ -81,7 +84,7 @@ func TestWaitingIsExplained(t *testing.T) {
 	}
 }
 
-// What is said stays for a moment, unless nobody has asked for it lately: an attempt that has just
+// An explanation stays for a moment, unless nothing asked for it recently. An attempt that has just
 // begun has no promises yet.
 func TestWaitingIsSaidForAMoment(t *testing.T) {
 	t.Parallel()
@@ -112,24 +115,34 @@ func TestWaitingIsSaidForAMoment(t *testing.T) {
 	says("nobody asked for a while", before)
 }
 
-// What the members say of their disks, and what this one knows of its own, is part of it.
+// The explanation includes what the members announce about their disks, and what this one knows of
+// its own.
 func TestWaitingTellsOfLearners(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*Member, *bookChain)
 		want   string
 	}{
-		"peers": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(3).Learner = true, true }, "members 1, 3 forgot (a new disk)"},
+		"peers": {func(m *Member, _ *bookChain) {
+			m.peer(1).Learner, m.peer(3).Learner = true, true
+		}, "members 1, 3 forgot (a new disk)"},
 		"a replaced disk that came back": {func(m *Member, c *bookChain) {
 			c.membership.Number, c.membership.Disks = 1, []generation.DiskID{{}, diskOf(9), {}, {}}
 		}, "member 1 forgot (a new disk)"},
 		"a disk that a later change admitted": {func(m *Member, c *bookChain) {
-			c.membership.Number, c.membership.Disks = 1, []generation.DiskID{{}, {}, diskOf(9), diskOf(9)}
+			c.membership.Number, c.membership.Disks = 1,
+				[]generation.DiskID{{}, {}, diskOf(9), diskOf(9)}
 			m.peer(2).Changes, m.peer(3).Learner = 2, true
 		}, "member 3 forgot (a new disk)"},
-		"itself":                 {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}, {}} }, "member 0 forgot (a new disk)"},
-		"one that was not heard": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(1).at = true, 0 }, "member 1 unreachable"},
-		"not a member":           {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, "fetching the chain up to the block that let this node in"},
+		"itself": {func(_ *Member, c *bookChain) {
+			c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}, {}}
+		}, "member 0 forgot (a new disk)"},
+		"one that was not heard": {func(m *Member, _ *bookChain) {
+			m.peer(1).Learner, m.peer(1).at = true, 0
+		}, "member 1 unreachable"},
+		"not a member": {func(_ *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{1, 2}
+		}, "fetching the chain up to the block that let this node in"},
 	} {
 		m, chain := newTestMember(t, 4)
 		c.change(m, chain)
@@ -139,8 +152,8 @@ func TestWaitingTellsOfLearners(t *testing.T) {
 	}
 }
 
-// A server that left by a durable block need not be started: its home may be gone. Before that is
-// durable, and where it knows of a later change, it can help.
+// A server that left by a durable block need not be started: its home may be gone. It can help if
+// that block is not yet durable, or if it knows of a later change.
 func TestLeftForGood(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
@@ -160,8 +173,9 @@ func TestLeftForGood(t *testing.T) {
 	}
 }
 
-// A member whose chain lacks the block that let a server in, as that of a new disk does, does not know
-// which disks count now. It hears so from the server, or from its promise, and calls no operator then.
+// A member whose chain lacks the block that let a server in, such as the chain of a new disk, does
+// not know which disks count now. It learns that from the server's announcement or promise, and
+// then calls no operator.
 func TestRecoverNeedsTheNewestMembership(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

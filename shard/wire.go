@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrMessage says that bytes are no announcement, or no wish.
+// ErrMessage says that bytes are not a valid announcement or wish.
 var ErrMessage = errors.New("shard: malformed message")
 
 const (
@@ -23,11 +23,16 @@ const (
 	flagsAll    = flagStalled | flagLearner | flagFull
 )
 
-// Encode appends the announcement's bytes to b, little-endian: version u8, mode u8, flags u8; run,
-// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each;
-// tip, base hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a
-// count u16 and each server u32, ticket u64, disk; API address and settings, each a length u8 and
-// text.
+// Encode appends the announcement's bytes to b, little-endian:
+//
+//   - version, mode and flags, u8 each
+//   - run, first round, base, changes, follows, decided, ordered, stored, durable, absent and
+//     clock, u64 each
+//   - tip and base hash, 32 bytes each
+//   - disk
+//   - members and removed, each a count u16 and u32s
+//   - entrants: a count u16, then for each its server u32, ticket u64 and disk
+//   - API address and settings, each a length u8 and text
 func (a *Announcement) Encode(b []byte) []byte {
 	flags := byte(0)
 	if a.Stalled {
@@ -71,12 +76,13 @@ func (a *Announcement) Encode(b []byte) []byte {
 func (a *Announcement) numbers() []*uint64 {
 	return []*uint64{
 		(*uint64)(&a.Group.Run), (*uint64)(&a.Group.First), &a.Group.Base, &a.Changes,
-		(*uint64)(&a.Follows), (*uint64)(&a.Decided), &a.Heights.Ordered, &a.Heights.Stored, &a.Heights.Durable,
+		(*uint64)(&a.Follows), (*uint64)(&a.Decided), &a.Heights.Ordered, &a.Heights.Stored,
+		&a.Heights.Durable,
 		&a.Absent, &a.Clock,
 	}
 }
 
-// DecodeAnnouncement reads what Encode gave, and returns ErrMessage for anything else.
+// DecodeAnnouncement decodes the result of Encode. It returns ErrMessage for anything else.
 func DecodeAnnouncement(b []byte) (Announcement, error) {
 	var a Announcement
 	r := reader{bytes: b}
@@ -115,7 +121,7 @@ func (w Wish) Encode(b []byte) []byte {
 	return append(b, w.Disk[:]...)
 }
 
-// DecodeWish reads what Encode gave, and returns ErrMessage for anything else.
+// DecodeWish decodes the result of Encode. It returns ErrMessage for anything else.
 func DecodeWish(b []byte) (Wish, error) {
 	if len(b) != wishSize || b[0] < byte(WishEnter) || b[0] > byte(WishAdmit) {
 		return Wish{}, fmt.Errorf("%w: wish of %d bytes", ErrMessage, len(b))
@@ -125,7 +131,7 @@ func DecodeWish(b []byte) (Wish, error) {
 	return w, nil
 }
 
-// reader takes fixed fields off a slice. Past the end it gives zeros and remembers that.
+// reader takes fixed-size fields from a slice. Past the end it returns zeros and sets broken.
 type reader struct {
 	bytes  []byte
 	broken bool
@@ -145,7 +151,8 @@ func (r *reader) u8() byte    { return r.take(1)[0] }
 func (r *reader) u32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 
-// count reads the length of a list of elements of a size, which has to fit into what is left.
+// count reads the length of a list whose elements have the given size. The list has to fit into the
+// remaining bytes.
 func (r *reader) count(most, size int) int {
 	count := int(binary.LittleEndian.Uint16(r.take(2)))
 	if count > most || count*size > len(r.bytes) {

@@ -12,13 +12,15 @@ import (
 
 func someAnnouncement() Announcement {
 	return Announcement{
-		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4}, Decided: 7, Changes: 3, Follows: 9,
+		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4},
+		Decided: 7, Changes: 3, Follows: 9,
 		Group: Group{
 			Run: generation.NewRun(7, 2), First: 90, Base: 80, BaseHash: [32]byte{1},
 			Members:  []order.ServerID{0, 2, 4},
 			Entrants: []Entrant{{Server: 2, Ticket: 1 << 60, Disk: generation.DiskID{9}}},
 		},
-		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2}, Disk: generation.DiskID{3}, Absent: 5, Clock: 1 << 40,
+		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2},
+		Disk: generation.DiskID{3}, Absent: 5, Clock: 1 << 40,
 		APIAddress: "http://127.0.0.1:8080", Settings: "allconcur+, eventual",
 	}
 }
@@ -42,15 +44,21 @@ func TestAnnouncementSurvivesItsEncoding(t *testing.T) {
 	}
 }
 
-// A group that no run can have is refused with the announcement.
+// An announcement with a group that no run can have is refused.
 func TestUnsoundGroupIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Announcement){
-		"a member twice":            func(a *Announcement) { a.Group.Members = []order.ServerID{0, 2, 2} },
-		"members in no order":       func(a *Announcement) { a.Group.Members = []order.ServerID{2, 0, 4} },
-		"no members":                func(a *Announcement) { a.Group.Members = nil },
-		"removed twice":             func(a *Announcement) { a.Removed = []order.ServerID{4, 4} },
-		"a run of no generation":    func(a *Announcement) { a.Group.Run = generation.NewRun(0, 1) },
+		"a member twice": func(a *Announcement) {
+			a.Group.Members = []order.ServerID{0, 2, 2}
+		},
+		"members in no order": func(a *Announcement) {
+			a.Group.Members = []order.ServerID{2, 0, 4}
+		},
+		"no members":    func(a *Announcement) { a.Group.Members = nil },
+		"removed twice": func(a *Announcement) { a.Removed = []order.ServerID{4, 4} },
+		"a run of no generation": func(a *Announcement) {
+			a.Group.Run = generation.NewRun(0, 1)
+		},
 		"a run from before round 1": func(a *Announcement) { a.Group.First = 0 },
 	} {
 		a := someAnnouncement()
@@ -73,12 +81,14 @@ func FuzzDecodeAnnouncement(f *testing.F) {
 
 func TestWishSurvivesItsEncoding(t *testing.T) {
 	t.Parallel()
-	for _, w := range []Wish{{Kind: WishEnter, Number: 1 << 63}, {Kind: WishAdmit, Disk: generation.DiskID{5}}} {
+	for _, w := range []Wish{{Kind: WishEnter, Number: 1 << 63},
+		{Kind: WishAdmit, Disk: generation.DiskID{5}}} {
 		if decoded, err := DecodeWish(w.Encode(nil)); err != nil || decoded != w {
 			t.Fatalf("%+v came back as %+v, %v", w, decoded, err)
 		}
 	}
-	for _, wrong := range [][]byte{nil, make([]byte, wishSize), Wish{Kind: WishAdmit + 1}.Encode(nil), Wish{Kind: WishEnter}.Encode([]byte{1})} {
+	for _, wrong := range [][]byte{nil, make([]byte, wishSize),
+		Wish{Kind: WishAdmit + 1}.Encode(nil), Wish{Kind: WishEnter}.Encode([]byte{1})} {
 		if _, err := DecodeWish(wrong); !errors.Is(err, ErrMessage) {
 			t.Fatalf("%x: %v", wrong, err)
 		}
@@ -99,12 +109,16 @@ func TestMessagesThatAreNone(t *testing.T) {
 	t.Parallel()
 	good := Announcement{Mode: Leaving, Group: Group{Members: []order.ServerID{1, 2}}}
 	for name, change := range map[string]func(b []byte) []byte{
-		"version":      func(b []byte) []byte { b[0]++; return b },
-		"mode 0":       func(b []byte) []byte { b[1] = 0; return b },
-		"a mode more":  func(b []byte) []byte { b[1] = byte(Leaving) + 1; return b },
-		"a flag more":  func(b []byte) []byte { b[2] = flagsAll + 1; return b },
-		"out of order": func([]byte) []byte { a := good; a.Group.Members = []order.ServerID{2, 1}; return a.Encode(nil) },
-		"nothing":      func([]byte) []byte { return nil },
+		"version":     func(b []byte) []byte { b[0]++; return b },
+		"mode 0":      func(b []byte) []byte { b[1] = 0; return b },
+		"a mode more": func(b []byte) []byte { b[1] = byte(Leaving) + 1; return b },
+		"a flag more": func(b []byte) []byte { b[2] = flagsAll + 1; return b },
+		"out of order": func([]byte) []byte {
+			a := good
+			a.Group.Members = []order.ServerID{2, 1}
+			return a.Encode(nil)
+		},
+		"nothing": func([]byte) []byte { return nil },
 	} {
 		if _, err := DecodeAnnouncement(change(good.Encode(nil))); !errors.Is(err, ErrMessage) {
 			t.Errorf("%s: %v", name, err)
@@ -114,7 +128,9 @@ func TestMessagesThatAreNone(t *testing.T) {
 		t.Error(err)
 	}
 	for flag, set := range map[byte]func(*Announcement) *bool{
-		flagStalled: func(a *Announcement) *bool { return &a.Stalled }, flagLearner: func(a *Announcement) *bool { return &a.Learner },
+		flagStalled: func(a *Announcement) *bool {
+			return &a.Stalled
+		}, flagLearner: func(a *Announcement) *bool { return &a.Learner },
 		flagFull: func(a *Announcement) *bool { return &a.Full },
 	} {
 		a := good
@@ -127,21 +143,26 @@ func TestMessagesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooLongIsCut: an announcement has room for so much, and reads no more.
+// TestWhatIsTooLongIsCut: Encode cuts what does not fit into an announcement, and decoding reads no
+// more.
 func TestWhatIsTooLongIsCut(t *testing.T) {
 	t.Parallel()
 	for _, entrants := range []int{entrantsMax, entrantsMax + 1} {
-		a := Announcement{Mode: Starting, Group: Group{Entrants: make([]Entrant, entrants)}, Settings: string(make([]byte, textMax+1)), APIAddress: string(make([]byte, textMax))}
+		a := Announcement{Mode: Starting, Group: Group{Entrants: make([]Entrant, entrants)},
+			Settings: string(make([]byte, textMax+1)), APIAddress: string(make([]byte, textMax))}
 		got, err := DecodeAnnouncement(a.Encode(nil))
-		if err != nil || len(got.Group.Entrants) != entrantsMax || len(got.Settings) != textMax || len(got.APIAddress) != textMax {
-			t.Errorf("%d entrants: %d of them, texts of %d and %d bytes, %v", entrants, len(got.Group.Entrants), len(got.Settings), len(got.APIAddress), err)
+		if err != nil || len(got.Group.Entrants) != entrantsMax || len(got.Settings) != textMax ||
+			len(got.APIAddress) != textMax {
+			t.Errorf("%d entrants: %d of them, texts of %d and %d bytes, %v", entrants,
+				len(got.Group.Entrants), len(got.Settings), len(got.APIAddress), err)
 		}
 	}
 	a := Announcement{Mode: Starting}
 	for server := range order.ServerID(serversMax) {
 		a.Removed = append(a.Removed, server)
 	}
-	if got, err := DecodeAnnouncement(a.Encode(nil)); err != nil || len(got.Removed) != serversMax-1 {
+	if got, err := DecodeAnnouncement(a.Encode(nil)); err != nil ||
+		len(got.Removed) != serversMax-1 {
 		t.Errorf("%d servers, %v", len(got.Removed), err)
 	}
 	for _, c := range []struct {

@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Receive takes one message. Messages that make no sense are dropped: the sender is a member, but it may be old.
+// Receive takes one message. It drops messages that make no sense: the sender is a member, but may
+// run an old version.
 func (s *Synod) Receive(from order.ServerID, m Message) {
 	if s.broken != nil {
 		return
@@ -29,13 +30,16 @@ func (s *Synod) Receive(from order.ServerID, m Message) {
 	}
 }
 
-// onPrepare promises (phase 1b), unless the generation is settled, the node works, or a higher ballot was promised.
+// onPrepare promises (phase 1b), unless the generation is settled, the node works, or a higher
+// ballot was promised.
 func (s *Synod) onPrepare(from order.ServerID, m Message) {
-	if m.Generation == 0 || m.Generation > 1 && (m.Known == nil || !m.Known.sound() || m.Known.Generation+1 != m.Generation) {
+	if m.Generation == 0 || m.Generation > 1 && (m.Known == nil || !m.Known.sound() ||
+		m.Known.Generation+1 != m.Generation) {
 		return
 	}
 	if m.Known != nil {
-		s.learn(*m.Known, nil) // so that what this node reports, or chooses, never goes back behind it
+		// What this node reports or chooses must never go back behind this decision.
+		s.learn(*m.Known, nil)
 	}
 	if s.broken != nil || s.settled(from, m.Generation) {
 		return
@@ -43,20 +47,24 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
 		switch working := s.working.Generation(); {
 		case working+1 < m.Generation:
-			// The shard went on without this node, which has just learnt it: its driver stops the engine, and the proposer asks again.
+			// The shard went on without this node, which has just learned of it. Its driver stops
+			// the engine, and the proposer asks again.
 		case m.Regroup || s.stalled:
-			// The engine has to stop before the promise is given, which MustEnd tells; the promise waits until Idle. Of an end in order only
-			// who delivered the last round itself may tell in turn: it is Idle that raises ended.
+			// The engine has to stop before the promise is given. MustEnd reports that, and the
+			// promise waits until Idle. Idle alone sets ended: only a node that delivered the last
+			// round itself may claim that the generation ended in order.
 			s.waiting = &pending{from: from, message: m}
 		default:
-			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Working: working})
+			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,
+				Working: working})
 		}
 		return
 	}
 	s.enter(m.Generation)
 	s.note(m.Ballot)
 	if m.Ballot.Less(s.state.Promised) {
-		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Accepted: s.state.Promised})
+		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,
+			Accepted: s.state.Promised})
 		return
 	}
 	if m.Ballot != s.state.Promised {
@@ -65,38 +73,46 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		s.dirty = true
 	}
 	if from != s.config.Self {
-		s.reset() // somebody is at it: give it time, and give up an own attempt, which it outbids
+		// Another proposer is active: give it time, and give up an own attempt, which it outbids.
+		s.reset()
 	}
-	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot, Report: s.report,
+	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot,
+		Report:   s.report,
 		Accepted: s.state.Accepted, Value: s.state.AcceptedValue, Known: s.state.Decided})
 }
 
-// onAccept accepts (phase 2b) as soon as what the value names is on this node's disk, unless a higher ballot was promised.
+// onAccept accepts (phase 2b) once everything that the value names is on this node's disk, unless a
+// higher ballot was promised.
 func (s *Synod) onAccept(from order.ServerID, m Message) {
-	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation || s.settled(from, m.Generation) || m.Generation > s.Next() {
+	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation ||
+		s.settled(from, m.Generation) || m.Generation > s.Next() {
 		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
 		if !s.stalled {
-			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Working: s.working.Generation()})
+			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,
+				Working: s.working.Generation()})
 		}
 		return
 	}
 	s.enter(m.Generation)
 	s.note(m.Ballot)
 	if m.Ballot.Less(s.state.Promised) && s.config.Fault != FaultAcceptBelowPromise {
-		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Accepted: s.state.Promised})
+		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,
+			Accepted: s.state.Promised})
 		return
 	}
 	if m.Ballot != s.state.Promised {
-		s.state.Promised = m.Ballot // accepting later is a promise now
+		// Accepting in a later ballot implies a promise.
+		s.state.Promised = m.Ballot
 		s.dirty = true
 	}
 	if from != s.config.Self {
 		s.waited = 0
 	}
 	if s.report.Durable > m.Value.Base.Height+uint64(len(m.Value.Tail)) {
-		return // it would give up a durable block, which no proposer does that has enough promises
+		// The value would give up a durable block. No proposer with enough promises does that.
+		return
 	}
 	if !s.holdsAll(*m.Value) {
 		s.accepting = &pending{from: from, message: m}
@@ -110,18 +126,19 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 		Disk: s.state.Disk, Original: s.config.Original})
 }
 
-// settled answers about a generation that is decided already.
+// settled reports whether a generation is decided already, and answers the sender if so.
 func (s *Synod) settled(from order.ServerID, generation Generation) bool {
 	if s.state.Decided == nil || generation > s.state.Decided.Generation {
 		return generation < s.state.Instance
 	}
 	if from != s.config.Self {
-		s.send(from, Message{Kind: KindDecided, Generation: s.state.Decided.Generation, Value: s.state.Decided, Holders: s.holders})
+		s.send(from, Message{Kind: KindDecided, Generation: s.state.Decided.Generation,
+			Value: s.state.Decided, Holders: s.holders})
 	}
 	return true
 }
 
-// enter moves the acceptor to a later instance; what it promised for earlier ones is settled.
+// enter moves the acceptor to a later instance. Its promises for earlier ones no longer matter.
 func (s *Synod) enter(generation Generation) {
 	if generation > s.state.Instance {
 		s.state.Instance = generation
@@ -138,7 +155,7 @@ func (s *Synod) note(b Ballot) {
 	}
 }
 
-// broadcast sends to all servers; the own copy is handled at once, and last.
+// broadcast sends a message to all servers. This node handles its own copy at once, and last.
 func (s *Synod) broadcast(to []order.ServerID, m Message) {
 	for _, server := range to {
 		if server != s.config.Self {

@@ -10,89 +10,100 @@ import (
 // tailMax is how many rounds a server may have voted for without having A-delivered them.
 const tailMax = 2
 
-// choose says from where a shard goes on: after which block, and with which rounds after that, so
-// that nothing that may have been A-delivered is lost. It is a pure function of the reports of the
-// servers that promised, which are frozen since, and of the decision that is followed, nil for none.
+// choose determines the point from which a shard goes on: after which block, and with which rounds
+// after that block, so that nothing that may have been A-delivered is lost. It is a pure function
+// of the reports of the servers that promised, which are frozen since, and of the decision that is
+// followed, nil for none.
 //
 // # The voting rules that it builds upon
 //
-// In the last run of a group, N servers are the shard, c = ⌊N/2⌋+1 its majority, q the smallest
-// integer above N - c/2, m ≥ c the servers of the group that were not removed yet, which alone vote,
-// and t = max(c, min(q, m)).
+// Consider the last run of a group. N is the number of servers of the shard, and c = ⌊N/2⌋+1 its
+// majority. q is the smallest integer above N - c/2. m ≥ c is the number of servers of the group
+// that were not removed yet; only these vote. t = max(c, min(q, m)).
 //
 //	(V1) A server votes for at most one value of a round.
-//	(V2) A value of round r is A-delivered anywhere only if (a) t servers voted for it, or (b) it is a
-//	     decided set, and c servers that voted for it said that c did (they confirmed it), or (c) it
-//	     is a complete unreliable round, and a decided set of the round r+1 that follows it in the
-//	     same lineage is A-delivered by (a) or (b).
-//	(V3) A server that votes for a round r has A-delivered round r-2, and r-1 unless it voted for it;
-//	     then r-1 is unreliable, and r a decided set.
+//	(V2) A value of round r is A-delivered anywhere only if
+//	     (a) t servers voted for it, or
+//	     (b) it is a decided set, and c servers that voted for it said that c did (they
+//	         confirmed it), or
+//	     (c) it is a complete unreliable round, and a decided set of the round r+1 that follows
+//	         it in the same lineage is A-delivered by (a) or (b).
+//	(V3) A server that votes for round r has A-delivered round r-2. It has also A-delivered r-1
+//	     unless it voted for r-1; in that case r-1 is unreliable, and r a decided set.
 //	(V4) Rounds are A-delivered in order.
-//	(V5) A new run begins where the last one ended, and votes in it are those of servers that have
+//	(V5) A new run begins where the last one ended. Votes in it come only from servers that have
 //	     A-delivered all rounds of the run before, and have them on disk.
 //
-// # What is asked for
+// # What is required
 //
-// K, the servers whose reports count, are those that remember the newest run R that any report
-// shows, and whose disks count under R's shard. K holds a majority of that shard: the proposer sees
-// to it (survey.enough). A server with another disk is neither a voter nor a non-voter: its disk
-// knows nothing of the votes that it gave before. The same holds for a server that restarted. Let d
-// be the furthest round that any report shows as A-delivered in R's generation.
+// K is the set of servers whose reports count. They remember the newest run R that any report
+// shows, and their disks count under R's shard. K holds a majority of that shard: the proposer
+// ensures this (survey.enough). A server with another disk is neither a voter nor a non-voter: its
+// disk knows nothing of the votes that the server gave before. The same holds for a server that
+// restarted. Let d be the furthest round that any report shows as A-delivered in R's generation.
 //
 // A vote is known if its voter is in K, or if a server in K saw it (Report.Known). Messages and
-// votes are never forged, so that all known votes were given, and by (V1) a voter whose vote for one
-// value of a round is known gave none for another. Let u be the number of voters that are not in K
-// and none of whose votes for the round is known.
+// votes are never forged, so all known votes were given. By (V1), a voter whose vote for one value
+// of a round is known gave none for another. Let u be the number of voters that are not in K and
+// have no known vote for the round.
 //
 // Lemma 1: nothing later than d+2 was A-delivered anywhere, and nothing in a later run. An
-// A-delivered round has c voters by (V2), so one of them is in K. By (V3) it A-delivered all but the
-// last two rounds up to there, so that r-2 ≤ d. A vote in a later run would make that run the newest
-// in K.
+// A-delivered round r has c voters by (V2), so one of them is in K. By (V3), that voter A-delivered
+// all rounds up to r except the last two, so r-2 ≤ d. A vote in a later run would make that run the
+// newest in K.
 //
-// Lemma 2: what was A-delivered for d+1 passes. A value passes if a confirmation for it is known; or
-// of a set that follows it (c); or if its known votes and the u unknown voters are t. (a): each of
-// its t voters is known as such or among the u: no other vote of it for the round can be known. (b):
-// c confirmed, so one of these is in K. (c): by (a) or (b) for the set that follows, whose voters
-// have all voted for this value by (V3). And a value that was A-delivered is one that a server in K
-// voted for, c servers having done so: so values that only others are known to have voted for, whose
-// contents nobody here may hold, need not be looked at.
+// Lemma 2: a value that was A-delivered for d+1 passes. A value passes if a confirmation for it is
+// known, or a confirmation for a set that follows it as in (c), or if its known votes and the u
+// unknown voters add up to t. The cases of (V2):
+//
+//   - (a) Each of its t voters is known as such or is among the u, because no other vote of that
+//     voter for the round can be known.
+//   - (b) c servers confirmed it, so one of them is in K.
+//   - (c) Case (a) or (b) holds for the set that follows, and all voters of that set have voted for
+//     this value by (V3).
+//
+// Moreover, c servers voted for a value that was A-delivered, so a server in K did. Values for
+// which only servers outside of K are known to have voted therefore need not be considered.
+// Possibly no server here holds their contents.
 //
 // Lemma 3: at most one value is proposed that another could contradict. A confirmation proves c
-// votes, so that any other value has at most N-c < c ≤ t votes: it was not A-delivered, whatever the
-// counts allow. So confirmations are looked at first, those of the round, then those of the set that
-// follows (there are not both for different values: that is 2c > N votes). Without one, let A and B
-// both pass by counting, with a and b known votes. Let k of the m voters be known, by their own
-// report or another's, u = m-k; a+b ≤ k.
+// votes. Any other value then has at most N-c < c ≤ t votes, so it was not A-delivered, whatever
+// the counts allow. Confirmations are therefore considered first: those of the round, then those of
+// the set that follows. (Both cannot exist for different values: that would take 2c > N votes.)
+// Without a confirmation, let values A and B both pass by counting, with a and b known votes. Let k
+// of the m voters be known, by their own report or another's. Then u = m-k and a+b ≤ k.
 //
-//	t = m: a+u ≥ m says a = k, and b = k; so k = 0. But m ≥ c and K holds c of N, so that they meet.
-//	t = q: 2q ≤ a+b+2u ≤ 2m-k. K holds c of N, so k ≥ c-(N-m), and 2q ≤ m+N-c ≤ 2N-c. But 2q > 2N-c.
-//	t = c > min(q, m) is m < c: nobody A-delivers anything then, c voters being too many.
+//	t = m: a+u ≥ m implies a = k, and likewise b = k, so k = 0. But m ≥ c and K holds c of N,
+//	       so the two intersect.
+//	t = q: 2q ≤ a+b+2u ≤ 2m-k. K holds c of N, so k ≥ c-(N-m), and 2q ≤ m+N-c ≤ 2N-c. But
+//	       2q > 2N-c.
+//	t = c > min(q, m) means m < c. Then no server A-delivers anything, since only m can vote.
 //
-// The same says that a value without any known vote (a = 0) does not pass: t = m asks for k = 0; t =
-// q for q ≤ u ≤ N-c, but q > N - c/2.
+// The same argument shows that a value without any known vote (a = 0) does not pass: t = m would
+// require k = 0, and t = q would require q ≤ u ≤ N-c, but q > N - c/2.
 //
-// Theorem: whatever was A-delivered for d+1 is the one that choose takes (2 and 3), then the same
-// holds for d+2; and where none passes for d+1 none was A-delivered, so nothing was for d+2 (V4).
-// What it takes beyond that was not A-delivered anywhere, but nothing else was either, and it was
-// A-broadcast by the servers in Origins: it does no harm.
+// Theorem: if a value was A-delivered for d+1, choose takes it (Lemmas 2 and 3), and then the same
+// holds for d+2. If no value passes for d+1, none was A-delivered, so none was for d+2 (V4). Values
+// that choose takes beyond that were not A-delivered anywhere, but neither was any other value, and
+// the servers in Origins A-broadcast them. Taking them does no harm.
 //
-// A head that is further than those in K, a learner's, is that much more of what was A-delivered:
-// the same holds for the rounds behind it.
+// A learner's head may be further than the heads in K. It then shows that much more of what was
+// A-delivered, and the same holds for the rounds after it.
 //
 // # When too many restarted
 //
-// The proposer counts servers that restarted if it has to (mayPropose). Then they are among the u,
-// more than one value may pass, and the one with the most known votes is taken: a best effort, about
-// what was only ordered. Blocks on the disks of a majority are safe even so, since heads are what
-// disks hold.
+// The proposer counts servers that restarted if it has to (mayPropose). They are then among the u,
+// more than one value may pass, and choose takes the value with the most known votes. That is a
+// best effort, and concerns only what was ordered but not durable. Blocks on the disks of a
+// majority are safe even so, since heads are what disks hold.
 func choose(promises []Promised, follows *Decision, fault Fault) (Head, []TailRound) {
 	v := furthestSurvey(promises, follows, fault)
 	return v.choose(follows)
 }
 
 func (v *survey) choose(follows *Decision) (Head, []TailRound) {
-	// The group of the generation that was decided last never worked, as far as is known: the base
-	// and the tail of that decision are gone on from again.
+	// As far as is known, the group of the last decided generation never worked. Go on from the
+	// base and the tail of that decision again.
 	if follows != nil && v.head.Generation < follows.Generation {
 		return follows.Base, slices.Clone(follows.Tail)
 	}
@@ -112,7 +123,7 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 	}
 	slices.Sort(e.known)
 	e.seen = slices.DeleteFunc(e.seen, func(k KnownVote) bool {
-		_, tells := slices.BinarySearch(e.known, k.Voter) // by itself
+		_, tells := slices.BinarySearch(e.known, k.Voter) // the voter reports its votes itself
 		return tells
 	})
 	var tail []TailRound
@@ -129,21 +140,24 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 // election counts the votes of one run.
 type election struct {
 	shard Membership
-	known []order.ServerID // those that tell their votes themselves, voters or not; ascending
-	votes [][]Vote         // of each known server that took part in the run
-	seen  []KnownVote      // those of others
+	// known are the servers that report their votes themselves, voters or not; ascending.
+	known []order.ServerID
+	// votes are those of each known server that took part in the run.
+	votes [][]Vote
+	// seen are the votes of other servers.
+	seen []KnownVote
 }
 
-// candidate is a value of a round with what is known for it.
+// candidate is a value of a round, with what is known of the votes for it.
 type candidate struct {
 	vote  Vote
 	votes int
-	// confirmed reports that a majority voted for it, by its own confirmation or by that of the set
-	// that follows.
+	// confirmed says that a majority voted for it, according to a confirmation of this value or of
+	// the set that follows.
 	confirmed bool
 }
 
-// elect gives the value of a round that may have been A-delivered, if there is one.
+// elect returns the value of a round that may have been A-delivered, if there is one.
 func (e *election) elect(round order.Round) (TailRound, bool) {
 	candidates := e.candidates(round)
 	candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
@@ -170,7 +184,9 @@ func (e *election) candidates(round order.Round) []candidate {
 			continue
 		}
 		vote := votes[i]
-		at := slices.IndexFunc(candidates, func(c candidate) bool { return c.vote.Equal(vote.TailRound) })
+		at := slices.IndexFunc(candidates, func(c candidate) bool {
+			return c.vote.Equal(vote.TailRound)
+		})
 		if at < 0 {
 			at = len(candidates)
 			candidates = append(candidates, candidate{vote: vote})
@@ -188,7 +204,7 @@ func (e *election) candidates(round order.Round) []candidate {
 	return candidates
 }
 
-// addSeen adds the votes of servers that do not tell them themselves, each server's once.
+// addSeen adds the votes of servers that do not report them themselves, once for each server.
 func (e *election) addSeen(c *candidate) {
 	var voters []order.ServerID
 	for _, k := range e.seen {
@@ -203,8 +219,8 @@ func (e *election) addSeen(c *candidate) {
 	}
 }
 
-// reaches reports whether a value has the votes that A-deliver it, if all voters of which nothing is
-// known voted for it.
+// reaches reports whether a value would have the votes to be A-delivered if all voters of which
+// nothing is known had voted for it.
 func (e *election) reaches(c candidate) bool {
 	unknown := 0
 	for _, voter := range c.vote.Voters {
@@ -217,7 +233,8 @@ func (e *election) reaches(c candidate) bool {
 	return c.votes+unknown >= threshold(len(e.shard.Members), len(c.vote.Voters))
 }
 
-// threshold is t, how many votes A-deliver a round at once in a shard of n members, of whom m may vote.
+// threshold returns t, the number of votes that A-deliver a round at once in a shard of n members
+// if m of them may vote.
 func threshold(n, m int) int {
 	c := n/2 + 1
 	return max(c, min(n-(c-1)/2, m))

@@ -6,8 +6,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// The exhaustive test of choose. A shard of N servers has a group of n, of which m are left to vote. Rounds 1 and 2 were not A-delivered when the group froze. Each voter is in one
-// of these states, by the voting rules:
+// ballotPaper is what one voter did, in the exhaustive test of choose. A shard of N servers has a
+// group of n, of which m are left to vote. Rounds 1 and 2 were not A-delivered when the group
+// froze. By the voting rules, each voter is in one of these states:
 type ballotPaper uint8
 
 const (
@@ -22,7 +23,8 @@ const (
 	papers
 )
 
-// value of a round in the test: 0 is none, 1 is U, 2 and 3 are two sets.
+// votes returns the value that the voter voted for in each round. 0 is none, 1 is U, 2 and 3 are
+// two sets.
 func (p ballotPaper) votes() (first, second int, confirmed bool) {
 	switch p {
 	case voteU:
@@ -51,7 +53,8 @@ func testRound(round order.Round, value int) TailRound {
 	return r
 }
 
-// oracle says which values of rounds 1 and 2 (0: none) the rules of delivery allow to have been A-delivered, counting all votes as they are: it knows what choose has to guess.
+// oracle returns the values of rounds 1 and 2 (0: none) that may have been A-delivered by the rules
+// of delivery. It counts all votes as they are, whereas choose sees only some of them.
 func oracle(all []ballotPaper, shard int) (delivered [2]int) {
 	c := shard/2 + 1
 	q := 0
@@ -79,7 +82,7 @@ func oracle(all []ballotPaper, shard int) (delivered [2]int) {
 		}
 	}
 	if delivered[1] != 0 && delivered[0] == 0 {
-		delivered[0] = 1 // rule 3: together with, and just before, the set that follows
+		delivered[0] = 1 // rule V2c: together with, and just before, the set that follows
 	}
 	if delivered[0] == 0 {
 		delivered[1] = 0
@@ -87,30 +90,37 @@ func oracle(all []ballotPaper, shard int) (delivered [2]int) {
 	return delivered
 }
 
-// possible tells whether the voting rules allow it: who confirms has seen c votes.
+// possible reports whether the voting rules allow these votes: a voter that confirms has seen c
+// votes.
 func possible(all []ballotPaper, shard int) bool {
 	var votes [papers]int
 	for _, paper := range all {
 		votes[paper]++
 	}
 	c := shard/2 + 1
-	return (votes[confirmR1] == 0 || votes[confirmR1]+votes[voteR1] >= c) && (votes[confirmUR] == 0 || votes[confirmUR]+votes[voteUR] >= c)
+	return (votes[confirmR1] == 0 || votes[confirmR1]+votes[voteR1] >= c) &&
+		(votes[confirmUR] == 0 || votes[confirmUR]+votes[voteUR] >= c)
 }
 
 func reportOf(paper ballotPaper, shard Membership, voters []order.ServerID) Report {
-	report := Report{Head: Head{Generation: 1}, Original: true, Run: NewRun(1, 0), Shard: shard, Membership: shard}
+	report := Report{Head: Head{Generation: 1}, Original: true, Run: NewRun(1, 0), Shard: shard,
+		Membership: shard}
 	first, second, confirmed := paper.votes()
 	if first != 0 {
-		report.Votes = append(report.Votes, Vote{TailRound: testRound(1, first), Voters: voters, Confirmed: confirmed && second == 0})
+		report.Votes = append(report.Votes, Vote{TailRound: testRound(1, first), Voters: voters,
+			Confirmed: confirmed && second == 0})
 	}
 	if second != 0 {
-		report.Votes = append(report.Votes, Vote{TailRound: testRound(2, second), Voters: voters, Confirmed: confirmed})
+		report.Votes = append(report.Votes, Vote{TailRound: testRound(2, second), Voters: voters,
+			Confirmed: confirmed})
 	}
 	return report
 }
 
-// sweep tries all votes of all groups of a shard, with all sets of servers that promise and remember; forgotten ones are as if they had not been asked, but for their head. It gives the first
-// case in which what was A-delivered is not chosen, or more than one value passes without a confirmation; nil if there is none, and the number of cases.
+// sweep tries all votes of all groups of a shard, with all sets of servers that promise and
+// remember. Forgetful servers are as if they had not been asked, except for their head. It returns
+// the first case in which an A-delivered value is not chosen, or more than one value passes without
+// a confirmation; nil if there is none. It also returns the number of cases.
 func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 	shard := Membership{Members: make([]order.ServerID, shardSize)}
 	for i := range shard.Members {
@@ -136,7 +146,7 @@ func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 					if ones(remember) < c {
 						continue
 					}
-					// Those who do not remember promise all the same in every second case.
+					// Servers that do not remember promise all the same in every second case.
 					for _, forgetfulToo := range []bool{false, true} {
 						var promises []Promised
 						for i := range shardSize {
@@ -146,7 +156,8 @@ func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 							}
 							switch {
 							case remember>>i&1 != 0:
-								promises = append(promises, Promised{order.ServerID(i), reports[i][paper]})
+								promises = append(promises, Promised{order.ServerID(i),
+									reports[i][paper]})
 							case forgetfulToo && i < m:
 								forgot := reports[i][blank]
 								forgot.Restarted = true
@@ -158,7 +169,9 @@ func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 						if !covers(tail, want) || passing(promises, shard) > 1 {
 							votes := append([]ballotPaper(nil), all...)
 							return func(t *testing.T) {
-								t.Errorf("N=%d m=%d votes %v remember %b: A-delivered %v, chosen %v, %d pass", shardSize, m, votes, remember, want, tail, passing(promises, shard))
+								t.Errorf("N=%d m=%d votes %v remember %b: A-delivered %v, "+
+									"chosen %v, %d pass", shardSize, m, votes, remember, want, tail,
+									passing(promises, shard))
 							}, cases
 						}
 						if !forgetfulToo && remember == 1<<shardSize-1 {
@@ -190,7 +203,7 @@ func covers(tail []TailRound, want [2]int) bool {
 	return true
 }
 
-// passing is how many values of round 1 pass by counting, or, where somebody confirmed, how many are confirmed.
+// passing returns how many values of round 1 pass by counting, or how many are confirmed if any is.
 func passing(promises []Promised, shard Membership) int {
 	e := election{shard: shard}
 	for _, p := range promises {
@@ -208,7 +221,8 @@ func passing(promises []Promised, shard Membership) int {
 			}
 			wanted.vote = votes[0]
 			wanted.votes++
-			wanted.confirmed = wanted.confirmed || votes[0].Confirmed || len(votes) > 1 && votes[1].Confirmed
+			wanted.confirmed = wanted.confirmed || votes[0].Confirmed || len(votes) > 1 &&
+				votes[1].Confirmed
 		}
 		if wanted.votes == 0 {
 			continue
@@ -248,7 +262,7 @@ func TestChooseTakesWhatMayHaveBeenDelivered(t *testing.T) {
 	}
 }
 
-// The sweep can fail: without the votes it does.
+// The sweep can fail: it does without the votes.
 func TestChooseWithoutVotesIsFound(t *testing.T) {
 	t.Parallel()
 	for _, shard := range []int{3, 4, 5} {
@@ -258,7 +272,7 @@ func TestChooseWithoutVotesIsFound(t *testing.T) {
 	}
 }
 
-// The fast threshold is what its words say, and no smaller one would do.
+// The fast threshold follows its definition, and no smaller one would do.
 func TestThreshold(t *testing.T) {
 	t.Parallel()
 	for n, q := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 5: 4, 6: 5, 7: 6, 8: 6, 9: 7} {

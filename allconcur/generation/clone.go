@@ -6,27 +6,30 @@ import (
 	"slices"
 )
 
-// Clone returns a synod in the same state that shares nothing with s that either changes. It is for
+// Clone returns a synod in the same state. It shares with s only what neither changes. It is for
 // searches.
 func (s *Synod) Clone() *Synod {
 	c := *s
 	c.held, c.linked = maps.Clone(s.held), maps.Clone(s.linked)
 	c.votes, c.seen = slices.Clone(s.votes), slices.Clone(s.seen)
-	c.holders, c.askedFor, c.asked = slices.Clone(s.holders), slices.Clone(s.askedFor), slices.Clone(s.asked)
+	c.holders, c.askedFor, c.asked = slices.Clone(s.holders), slices.Clone(s.askedFor),
+		slices.Clone(s.asked)
 	c.promises, c.accepted = slices.Clone(s.promises), slices.Clone(s.accepted)
 	c.out = slices.Clone(s.out)
 	return &c
 }
 
-// AppendState appends all that decides what the synod does next, but for Config and for what Ready
-// would give. Two synods of one Config that append the same bytes behave alike. It is for searches.
+// AppendState appends everything that determines what the synod does next, except for Config and
+// for what Ready would return. Two synods with the same Config that append the same bytes behave
+// alike. It is for searches.
 func (s *Synod) AppendState(b []byte) []byte {
 	b = append(b, s.state.Encode()...)
 	b = appendReport(b, s.report)
 	for _, flag := range []bool{s.remembers, s.stalled, s.givingUp, s.prompt, s.broken != nil} {
 		b = appendBool(b, flag)
 	}
-	for _, number := range []uint64{uint64(s.followed), uint64(s.empty), uint64(s.working), uint64(s.ended),
+	for _, number := range []uint64{uint64(s.followed), uint64(s.empty), uint64(s.working),
+		uint64(s.ended),
 		uint64(s.refused), uint64(s.phase), uint64(s.waited), uint64(s.askedSince)} {
 		b = binary.LittleEndian.AppendUint64(b, number)
 	}
@@ -50,7 +53,9 @@ func (s *Synod) AppendState(b []byte) []byte {
 	if s.phase == phaseAccepting {
 		b = appendDecision(b, &s.value)
 	}
-	ids := slices.SortedFunc(maps.Keys(s.held), func(a, b [32]byte) int { return slices.Compare(a[:], b[:]) })
+	ids := slices.SortedFunc(maps.Keys(s.held), func(a, b [32]byte) int {
+		return slices.Compare(a[:], b[:])
+	})
 	for _, id := range append(ids, s.askedFor...) {
 		b = append(b, id[:]...)
 	}

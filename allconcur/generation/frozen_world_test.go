@@ -16,13 +16,14 @@ import (
 // frozenSetting is a kind of shard whose engines are frozen at random.
 type frozenSetting struct {
 	engine string
-	// n servers of a shard form the group; degree is that of GS(n, degree), 0 for the complete digraph.
+	// n servers of a shard form the group. degree is that of GS(n, degree), 0 for the complete
+	// digraph.
 	n, shard, degree int
-	// eons has rounds change the shard.
+	// eons makes rounds change the shard.
 	eons bool
 }
 
-// frozenPlant is a bug to plant: in the engines, in choose, or in what a promise reports.
+// frozenPlant is a bug to plant: in the engines, in choose, or in the report of a promise.
 type frozenPlant struct {
 	engine        allconcur.Fault
 	choose        Fault
@@ -30,7 +31,7 @@ type frozenPlant struct {
 	dropVotes     bool
 }
 
-// What may be wrong with a schedule.
+// Errors that a schedule may end with.
 var (
 	errDisagree = errors.New("two servers A-deliver different rounds")
 	errLost     = errors.New("an A-delivered round is not in the base and the tail")
@@ -41,28 +42,30 @@ var (
 	errDisks    = errors.New("a majority has on disk what is behind the base")
 )
 
-// frozenOutcome is what came of one schedule.
+// frozenOutcome is the outcome of one schedule.
 type frozenOutcome struct {
-	// frozen tells that enough promised; beyond is how many rounds somebody A-delivered beyond the base, followed whether those were an unreliable one and a set.
+	// frozen says that enough servers promised. beyond is how many rounds some server A-delivered
+	// beyond the base. followed says that those were an unreliable round and a set.
 	frozen   bool
 	beyond   int
 	followed bool
 	eons     int
-	older    bool // somebody promised in an older run than the newest that is known
+	older    bool // a server promised in an older run than the newest one known
 	removed  bool
 	halted   bool
-	seen     int  // votes that others saw
+	seen     int  // votes that other servers saw
 	forced   bool // forgetful servers had to count
 }
 
-// frozenServer is one process, and what it holds of the chain.
+// frozenServer is one process and its chain.
 type frozenServer struct {
 	id     order.ServerID
 	engine *allconcur.Engine
 	run    Run
 	group  []order.ServerID // of the run, by place
-	shard  Membership       // that counts in the run
-	// membership is the newest on its chain; last is the run's transitional round, once known; remaining is the group less who was removed.
+	shard  Membership       // the membership that counts in the run
+	// membership is the newest on its chain. last is the run's transitional round, once known.
+	// remaining is the group without removed servers.
 	membership Membership
 	last       order.Round
 	remaining  []order.ServerID
@@ -76,7 +79,7 @@ type frozenServer struct {
 	promised   bool
 }
 
-// ballotKey tells the values of a round apart, but for what they hold.
+// ballotKey distinguishes the values of a round, without their contents.
 type ballotKey struct {
 	epoch    order.Epoch
 	reliable bool
@@ -101,11 +104,11 @@ type frozenWorld struct {
 	disks    []order.Round
 	forgot   int
 	out      frozenOutcome
-	// How often things happen, in ten thousand steps.
+	// The frequency of each event, in ten thousand steps.
 	mistrust, trust, toggle, crash int
 }
 
-// contentOf says what a round is, as a driver does, with indexes of the chain.
+// contentOf describes a round, as a driver does, with indexes of the chain.
 func contentOf(d order.Delivery, group []order.ServerID) TailRound {
 	value := TailRound{Round: d.Round, Epoch: d.Epoch, Removed: outside(d.Removed, group)}
 	var content []byte
@@ -124,7 +127,8 @@ func outside(places, group []order.ServerID) (ids []order.ServerID) {
 	return ids
 }
 
-// changed is the membership after a round, if that changes it: the first message that says so counts.
+// changed returns the membership after a round, if the round changes it: the first message with a
+// change counts.
 func changed(d order.Delivery, before Membership, most int) (Membership, bool) {
 	for _, m := range d.Messages {
 		after := Membership{Number: before.Number + 1, Members: slices.Clone(before.Members)}
@@ -136,7 +140,9 @@ func changed(d order.Delivery, before Membership, most int) (Membership, bool) {
 		case m.Payload[0] == '-':
 			out, err := strconv.Atoi(string(m.Payload[1:]))
 			if err == nil && before.Includes(order.ServerID(out)) && len(before.Members) > 2 {
-				after.Members = slices.DeleteFunc(after.Members, func(p order.ServerID) bool { return int(p) == out })
+				after.Members = slices.DeleteFunc(after.Members, func(p order.ServerID) bool {
+					return int(p) == out
+				})
 				return after, true
 			}
 		}
@@ -155,20 +161,24 @@ func newFrozenWorld(seed uint64, setting frozenSetting, plant frozenPlant) (*fro
 		first.Members = append(first.Members, order.ServerID(p))
 	}
 	for p := range most {
-		w.servers = append(w.servers, &frozenServer{id: order.ServerID(p), membership: first, shard: first})
+		w.servers = append(w.servers, &frozenServer{id: order.ServerID(p), membership: first,
+			shard: first})
 	}
-	w.channels, w.slow, w.disks, w.side = make([][]frozenFrame, most*most), make([]bool, most*most), make([]order.Round, most), make([]bool, most)
+	w.channels, w.slow, w.disks, w.side = make([][]frozenFrame, most*most), make([]bool, most*most),
+		make([]order.Round, most), make([]bool, most)
 	for p := range setting.n {
 		if err := w.start(w.servers[p], NewRun(1, 0), first.Members[:setting.n]); err != nil {
 			return nil, err
 		}
 	}
 	pick := func(of ...int) int { return of[w.rng.IntN(len(of))] }
-	w.mistrust, w.trust, w.toggle, w.crash = pick(3, 20, 100, 300), pick(0, 100, 300), pick(0, 20, 200), pick(0, 0, 10, 40)
+	w.mistrust, w.trust, w.toggle, w.crash = pick(3, 20, 100, 300), pick(0, 100, 300),
+		pick(0, 20, 200), pick(0, 0, 10, 40)
 	return w, nil
 }
 
-// start gives a server the engine of a run. A group that is no majority of its shard starts none.
+// start gives a server the engine of a run. It starts none for a group without a majority of its
+// shard.
 func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) error {
 	place := slices.Index(group, s.id)
 	n := len(group)
@@ -187,7 +197,8 @@ func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) er
 	s.suspected, s.voted = map[order.ServerID]bool{}, map[order.Round]ballotKey{}
 	shard := s.membership
 	s.engine, err = allconcur.New(allconcur.Config{
-		Engine: w.engine, Self: order.ServerID(place), Servers: n, Shard: len(shard.Members), Reliable: g, Generation: uint64(run), FirstRound: s.first,
+		Engine: w.engine, Self: order.ServerID(place), Servers: n, Shard: len(shard.Members),
+		Reliable: g, Generation: uint64(run), FirstRound: s.first,
 		Fault: w.plant.engine, Change: w.change(shard),
 	})
 	w.out.eons = max(w.out.eons, int(run.Eon()))
@@ -204,7 +215,7 @@ func (w *frozenWorld) change(shard Membership) func(order.Delivery) bool {
 	}
 }
 
-// pump takes what a server's engine has to say, and begins the next run where this one ended.
+// pump handles the output of a server's engine, and begins the next run if this one ended.
 func (w *frozenWorld) pump(s *frozenServer) error {
 	ready := s.engine.Ready()
 	for _, send := range ready.Sends {
@@ -216,7 +227,9 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 	for _, d := range ready.Deliveries {
 		value := contentOf(d, s.group)
 		s.delivered = append(s.delivered, value)
-		s.remaining = slices.DeleteFunc(s.remaining, func(p order.ServerID) bool { return slices.Contains(value.Removed, p) })
+		s.remaining = slices.DeleteFunc(s.remaining, func(p order.ServerID) bool {
+			return slices.Contains(value.Removed, p)
+		})
 		w.out.removed = w.out.removed || len(value.Removed) > 0
 		if after, changes := changed(d, s.shard, len(w.servers)); w.eons && changes && s.last == 0 {
 			s.membership, s.last = after, d.Round+2
@@ -228,7 +241,8 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 	if s.last == 0 || len(s.delivered) < int(s.last) {
 		return nil
 	}
-	// Who was in the group and is still a member goes on, with the one who joins if it runs.
+	// The servers of the group that are still members go on, together with the server that joins if
+	// it runs.
 	var group []order.ServerID
 	for _, p := range s.membership.Members {
 		if slices.Contains(s.remaining, p) || !s.shard.Includes(p) {
@@ -255,19 +269,21 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 	return w.pump(s)
 }
 
-// voteOnce holds the server's votes against its earlier ones.
+// voteOnce compares the server's votes with its earlier ones.
 func (s *frozenServer) voteOnce() error {
 	for _, v := range s.engine.Votes() {
 		key := ballotKey{v.Epoch, v.Reliable, len(v.Delivery.Messages)}
 		if before, voted := s.voted[v.Round]; voted && before != key {
-			return fmt.Errorf("%w: server %d, round %d, %+v and %+v", errTwice, s.id, v.Round, before, key)
+			return fmt.Errorf("%w: server %d, round %d, %+v and %+v", errTwice, s.id, v.Round,
+				before, key)
 		}
 		s.voted[v.Round] = key
 	}
 	return nil
 }
 
-// receive does a driver's work with a frame: those of later runs are kept, those of earlier ones dropped.
+// receive handles a frame as a driver does: it keeps frames of later runs, and drops those of
+// earlier ones.
 func (w *frozenWorld) receive(s *frozenServer, f frozenFrame) {
 	run, err := allconcur.FrameGeneration(f.frame)
 	if err != nil || s.engine == nil || Run(run) > s.run {
@@ -275,11 +291,11 @@ func (w *frozenWorld) receive(s *frozenServer, f frozenFrame) {
 		return
 	}
 	if from := slices.Index(s.group, f.from); from >= 0 && Run(run) == s.run {
-		_ = s.engine.Receive(order.ServerID(from), f.frame) // it may have halted
+		_ = s.engine.Receive(order.ServerID(from), f.frame) // the engine may have halted
 	}
 }
 
-// step lets one thing happen to one server.
+// step makes one event happen at one server.
 func (w *frozenWorld) step(number int, rough bool) error {
 	s, other := w.servers[w.rng.IntN(len(w.servers))], w.servers[w.rng.IntN(len(w.servers))]
 	if s.stopped || s.engine == nil {
@@ -298,9 +314,11 @@ func (w *frozenWorld) step(number int, rough bool) error {
 				return err
 			}
 		}
-	case (other.crashed && len(channel) == 0 || w.side[s.id] != w.side[other.id]) && !s.suspected[other.id] && kind%20 == 0:
+	case (other.crashed && len(channel) == 0 || w.side[s.id] != w.side[other.id]) &&
+		!s.suspected[other.id] && kind%20 == 0:
 		s.suspected[other.id] = true
-		_ = s.engine.Suspect(order.ServerID(place)) // it may be no predecessor, or this one may have halted
+		// It may be no predecessor, or this server may have halted.
+		_ = s.engine.Suspect(order.ServerID(place))
 	case kind < w.mistrust && !s.suspected[other.id]:
 		s.suspected[other.id] = true
 		_ = s.engine.Suspect(order.ServerID(place))
@@ -313,7 +331,8 @@ func (w *frozenWorld) step(number int, rough bool) error {
 		w.halt(s)
 		s.crashed = true
 		return nil
-	case len(channel) > 0 && (!w.slow[edge] && w.side[s.id] == w.side[other.id] || w.rng.IntN(60) == 0):
+	case len(channel) > 0 && (!w.slow[edge] && w.side[s.id] == w.side[other.id] ||
+		w.rng.IntN(60) == 0):
 		w.channels[edge] = channel[1:]
 		w.receive(s, channel[0])
 	}
@@ -330,7 +349,7 @@ func (w *frozenWorld) payload(s *frozenServer, number int) []byte {
 	return fmt.Appendf(nil, "m%d.%d", s.id, number)
 }
 
-// halt stops a server for good; the tails of what it sent are lost, in every third case.
+// halt stops a server for good. In every third case the last frames that it sent are lost.
 func (w *frozenWorld) halt(s *frozenServer) {
 	s.stopped = true
 	if w.rng.IntN(3) > 0 {
@@ -342,7 +361,8 @@ func (w *frozenWorld) halt(s *frozenServer) {
 	}
 }
 
-// promise freezes a server and has its report. One that forgets has what is on its disk.
+// promise freezes a server and collects its report. A server that forgets reports only what is on
+// its disk.
 func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 	r := Report{Original: true, Run: s.run, Shard: s.shard, Membership: s.membership}
 	if s.run == 0 {
@@ -352,8 +372,9 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 	if forgets && s.run != 0 {
 		r.Restarted = true
 		w.forgot++
-		head = max(int(s.first)-1, head-w.rng.IntN(3)) // it began the run with all before that on its disk
-		r.Shard, r.Membership = s.shard, s.shard       // at least that is on disk
+		// It began the run with everything before that on its disk.
+		head = max(int(s.first)-1, head-w.rng.IntN(3))
+		r.Shard, r.Membership = s.shard, s.shard // that much is on disk
 		if head == len(s.delivered) {
 			r.Membership = s.membership
 		}
@@ -372,11 +393,13 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 		for _, v := range s.engine.Votes() {
 			value := contentOf(v.Delivery, s.group)
 			value.Reliable = v.Reliable
-			vote := Vote{TailRound: value, Confirmed: v.Confirmed && !w.plant.dropConfirmed, Voters: outside(v.Members, s.group)}
+			vote := Vote{TailRound: value, Confirmed: v.Confirmed && !w.plant.dropConfirmed,
+				Voters: outside(v.Members, s.group)}
 			union := append(slices.Clone(value.Origins), value.Removed...)
 			slices.Sort(union)
 			if !slices.Equal(union, vote.Voters) {
-				return fmt.Errorf("%w: voters %v of round %d of %v without %v", errVoters, vote.Voters, v.Round, value.Origins, value.Removed)
+				return fmt.Errorf("%w: voters %v of round %d of %v without %v", errVoters,
+					vote.Voters, v.Round, value.Origins, value.Removed)
 			}
 			r.Votes = append(r.Votes, vote)
 		}
@@ -391,39 +414,43 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 	return nil
 }
 
-// known lists the votes of others that a server saw, and holds them against what these did.
+// known lists the votes of others that a server saw, and compares them with what these servers did.
 func (w *frozenWorld) known(s *frozenServer) (list []KnownVote, err error) {
 	for _, v := range s.engine.KnownVotes() {
-		k := KnownVote{Voter: s.group[v.Voter], Round: v.Round, Epoch: v.Epoch, Reliable: v.Reliable,
+		k := KnownVote{Voter: s.group[v.Voter], Round: v.Round, Epoch: v.Epoch,
+			Reliable:  v.Reliable,
 			Confirmed: v.Confirmed, Origins: outside(v.Origins, s.group)}
 		list = append(list, k)
 		w.out.seen++
 		voter := w.servers[k.Voter]
 		if voter.run != s.run {
-			continue // it began another since, which it does having A-delivered all of this one
+			continue // it has begun another run since, and so has A-delivered all of this one
 		}
 		if at := int(k.Round) - 1; at < len(voter.delivered) {
 			d := voter.delivered[at]
 			if d.Epoch != k.Epoch || !slices.Equal(d.Origins, k.Origins) {
-				return nil, fmt.Errorf("%w: server %d says %+v, and server %d A-delivers %+v", errSeen, s.id, k, k.Voter, d)
+				return nil, fmt.Errorf("%w: server %d says %+v, and server %d A-delivers %+v",
+					errSeen, s.id, k, k.Voter, d)
 			}
 			continue
 		}
 		if key := (ballotKey{k.Epoch, k.Reliable, len(k.Origins)}); voter.voted[k.Round] != key {
-			return nil, fmt.Errorf("%w: server %d says %+v, and server %d voted for %+v", errSeen, s.id, k, k.Voter,
+			return nil, fmt.Errorf("%w: server %d says %+v, and server %d voted for %+v", errSeen,
+				s.id, k, k.Voter,
 				voter.voted[k.Round])
 		}
 	}
 	return list, nil
 }
 
-// enough asks the proposer's own rule.
+// enough applies the proposer's own rule.
 func (w *frozenWorld) enough(remembering bool) bool {
 	v := furthestSurvey(w.promises, nil, w.plant.choose)
 	return v.enough(remembering)
 }
 
-// runFrozen is one schedule: a calm start, suspicions and crashes, then servers that promise one by one, the worst at the worst time, while the others go on.
+// runFrozen runs one schedule: a calm start, then suspicions and crashes. Then servers promise one
+// by one, the worst at the worst time, while the others go on.
 func runFrozen(seed uint64, setting frozenSetting, plant frozenPlant) (frozenOutcome, error) {
 	w, err := newFrozenWorld(seed, setting, plant)
 	if err != nil {
@@ -455,7 +482,8 @@ func runFrozen(seed uint64, setting frozenSetting, plant frozenPlant) (frozenOut
 	return w.out, w.judge()
 }
 
-// ripe says how much a server's votes may have made possible: 1 for a vote, 2 for two, 3 for one that it confirmed, 4 for both.
+// ripe returns how much a server's votes may have made possible: 1 for a vote, 2 for two votes, 3
+// for a confirmed one, 4 for both.
 func ripe(s *frozenServer) int {
 	if s.engine == nil {
 		return 0
@@ -471,7 +499,8 @@ func ripe(s *frozenServer) int {
 	return len(votes)
 }
 
-// freeze has servers promise until enough did: one after the other, as soon as its votes are ripe, or its time is over.
+// freeze makes servers promise, one after the other, until enough did. A server promises as soon as
+// its votes are ripe, or its time is over.
 func (w *frozenWorld) freeze(from int) error {
 	size := len(w.servers) * len(w.servers)
 	forgetful, want, deaf := w.rng.IntN(4) == 0, w.rng.IntN(5), w.rng.IntN(2) == 0
@@ -486,7 +515,8 @@ func (w *frozenWorld) freeze(from int) error {
 				w.slow[int(s.id)*len(w.servers)+p] = true
 			}
 		}
-		for patience := w.rng.IntN(20 * size); patience > 0 && !s.crashed && s.engine != nil && ripe(s) < want; patience-- {
+		for patience := w.rng.IntN(20 * size); patience > 0 && !s.crashed && s.engine != nil &&
+			ripe(s) < want; patience-- {
 			number++
 			if err := w.step(number, true); err != nil {
 				return err
@@ -495,7 +525,7 @@ func (w *frozenWorld) freeze(from int) error {
 		if s.crashed && w.rng.IntN(2) == 0 {
 			continue // it stays away
 		}
-		// A server that crashed comes back with nothing but its disk.
+		// A server that crashed comes back with only its disk.
 		if err := w.promise(s, s.crashed || forgetful && w.rng.IntN(2) == 0); err != nil {
 			return err
 		}
@@ -505,7 +535,7 @@ func (w *frozenWorld) freeze(from int) error {
 	return nil
 }
 
-// judge holds what anybody A-delivered against the others, and against what choose takes.
+// judge compares what any server A-delivered with the others, and with what choose takes.
 func (w *frozenWorld) judge() error {
 	for p, s := range w.servers {
 		for i, d := range s.delivered {
@@ -532,11 +562,12 @@ func (w *frozenWorld) judge() error {
 		for _, d := range s.delivered[min(len(s.delivered), int(base.Round)):] {
 			at := int(d.Round - base.Round - 1)
 			if at >= len(tail) {
-				return fmt.Errorf("%w: server %d, round %d, base %d, tail of %d", errLost, p, d.Round, base.Round, len(tail))
+				return fmt.Errorf("%w: server %d, round %d, base %d, tail of %d", errLost, p,
+					d.Round, base.Round, len(tail))
 			}
 			w.out.beyond = max(w.out.beyond, at+1)
 			value := tail[at]
-			value.Reliable = false // a delivery does not tell
+			value.Reliable = false // a delivery does not include it
 			if !d.Equal(value) {
 				return fmt.Errorf("%w: server %d, round %d", errReplaced, p, d.Round)
 			}
@@ -546,7 +577,8 @@ func (w *frozenWorld) judge() error {
 	return nil
 }
 
-// judgeDisks: what may be lost when too many forgot was not on the disks of a majority.
+// judgeDisks: rounds that may be lost because too many servers forgot were not on the disks of a
+// majority.
 func (w *frozenWorld) judgeDisks(base Head, shard Membership) error {
 	for p, s := range w.servers {
 		if !s.promised {

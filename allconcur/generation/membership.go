@@ -18,17 +18,18 @@ func (d DiskID) String() string { return hex.EncodeToString(d[:]) }
 func (d DiskID) compare(other DiskID) int { return slices.Compare(d[:], other[:]) }
 
 // Membership is the chain's list of members as of some block, with the disk that counts for each.
-// Numbers grow by one with each change. A change adds one member, takes one away, or names another
+// Numbers grow by one with each change. A change adds one member, removes one, or names another
 // disk for one.
 type Membership struct {
-	Number  uint64
-	Members []order.ServerID // ascending; indexes are the chain's and stay for ever
-	// Disks are the members' disks, in the order of Members; nil stands for zeros. Where the chain
-	// names no disk for a member, its disk is zero and its original disk counts.
+	Number uint64
+	// Members is ascending. It has the chain's indexes, which never change.
+	Members []order.ServerID
+	// Disks are the members' disks, in the order of Members; nil stands for zeros. If the chain
+	// names no disk for a member, the entry is zero and the member's original disk counts.
 	Disks []DiskID
 }
 
-// Quorum is the number of members that make a majority, written c.
+// Quorum returns the number of members in a majority, written c.
 func (m Membership) Quorum() int { return len(m.Members)/2 + 1 }
 
 // Includes reports whether server is a member.
@@ -46,10 +47,10 @@ func (m Membership) Disk(server order.ServerID) DiskID {
 	return m.Disks[i]
 }
 
-// Counts reports whether what a server has on a disk counts in majorities of m: the server is a
-// member, and the disk is the one that the chain names for it. Where the chain names none, the
-// disk has to be original: one that was made together with the member, and not in place of
-// another. A disk that does not count is a learner.
+// Counts reports whether a server's disk counts in majorities of m: the server is a member, and the
+// chain names this disk for it. If the chain names none, the disk has to be original, which means
+// that it was made together with the member and not as a replacement. A disk that does not count is
+// a learner.
 func (m Membership) Counts(server order.ServerID, disk DiskID, original bool) bool {
 	if !m.Includes(server) {
 		return false
@@ -67,8 +68,8 @@ func (m Membership) Equal(other Membership) bool {
 }
 
 // neighbour reports whether next is the membership after one change: a member joined or left, or
-// counts with another disk. Two that are numbered one after the other may also be of different branches
-// of the chain, and then further apart.
+// counts with another disk. Memberships with consecutive numbers may also be of different branches
+// of the chain, and differ in more than one change.
 func (m Membership) neighbour(next Membership) bool {
 	changes := 0
 	for _, server := range m.Members {

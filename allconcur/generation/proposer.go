@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Tick passes time: a node that does not work waits for its turn, the lowest first, and proposes. One whose engine stalls gives it up after a while.
+// Tick passes one tick. A node that does not work waits for its turn, in the order of the members,
+// and proposes. A node whose engine stalls gives it up after a while.
 func (s *Synod) Tick() {
 	s.askedSince++
 	if s.broken != nil || !s.report.Membership.Includes(s.config.Self) {
@@ -25,13 +26,17 @@ func (s *Synod) Tick() {
 	s.waited++
 	switch s.phase {
 	case phaseWaiting:
-		// The lowest goes first; each other waits a little longer, so that attempts do not meet.
+		// The lowest member goes first. Each other member waits a little longer, so that attempts
+		// do not collide.
 		turn := 1 + s.rank()
 		if s.highest != (Ballot{}) && s.highest.Proposer != s.config.Self && !s.prompt {
-			turn += s.config.Patience + 2*s.config.Grace // that attempt may take so long
+			// Another proposer's attempt may take this long.
+			turn += s.config.Patience + 2*s.config.Grace
 		}
 		if s.refused != 0 && !s.prompt {
-			turn += 4 * s.config.Patience // somebody works: following is the way, asking is to notice when that ends
+			// Another node works, so this node should follow it. It asks only to notice the end of
+			// that.
+			turn += 4 * s.config.Patience
 		}
 		if s.waited >= turn {
 			s.prepare()
@@ -49,13 +54,13 @@ func (s *Synod) Tick() {
 	}
 }
 
-// rank is this node's place among the members.
+// rank returns this node's place among the members.
 func (s *Synod) rank() int {
 	i, _ := slices.BinarySearch(s.report.Membership.Members, s.config.Self)
 	return i
 }
 
-// reset gives up the own attempt; after its turn's wait the node tries again with a higher ballot.
+// reset gives up the own attempt. After its turn's wait the node tries again with a higher ballot.
 func (s *Synod) reset() {
 	s.phase = phaseWaiting
 	s.waited = 0
@@ -68,15 +73,16 @@ func (s *Synod) prepare() {
 	s.reset()
 	s.prompt = false
 	s.phase = phasePreparing
-	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1, Proposer: s.config.Self,
-		Disk: s.state.Disk}
+	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1,
+		Proposer: s.config.Self,
+		Disk:     s.state.Disk}
 	s.ask(s.report)
 }
 
-// ask sends the own Prepare to the members that were not asked yet: those of every membership of
-// which a survey may ask for a majority, or wait for the memory. A server that left is among them
-// while its leave is not known to be durable. If it was not asked, and others were short of votes
-// that they remember, the proposer would wait for its promise for ever.
+// ask sends the own Prepare to the members that were not asked yet, of every membership that a
+// survey may need: for its majority, or for the votes that its members remember. A server that left
+// is among them while its leave is not known to be durable. If it was not asked and the others
+// remembered too few votes, the proposer would wait for its promise for ever.
 func (s *Synod) ask(report Report) {
 	var to []order.ServerID
 	memberships := []Membership{report.Membership, report.Shard}
@@ -93,28 +99,33 @@ func (s *Synod) ask(report Report) {
 		}
 	}
 	if len(to) > 0 {
-		s.broadcast(to, Message{Kind: KindPrepare, Generation: s.state.Instance, Ballot: s.ballot, Known: s.state.Decided, Regroup: s.inOrder()})
+		s.broadcast(to, Message{Kind: KindPrepare, Generation: s.state.Instance, Ballot: s.ballot,
+			Known: s.state.Decided, Regroup: s.inOrder()})
 	}
 }
 
-// inOrder tells whether this node saw the generation before the next one end in order.
+// inOrder reports whether this node saw the generation before the next one end in order.
 func (s *Synod) inOrder() bool { return s.ended != 0 && s.ended+1 == s.state.Instance }
 
 func (s *Synod) onPromise(from order.ServerID, m Message) {
-	if s.phase != phasePreparing || m.Generation != s.state.Instance || m.Ballot != s.ballot || m.Report.Head.Generation >= m.Generation {
+	if s.phase != phasePreparing || m.Generation != s.state.Instance || m.Ballot != s.ballot ||
+		m.Report.Head.Generation >= m.Generation {
 		return
 	}
-	at, found := slices.BinarySearchFunc(s.promises, from, func(p pending, server order.ServerID) int { return int(p.from) - int(server) })
+	at, found := slices.BinarySearchFunc(s.promises,
+		from, func(p pending, server order.ServerID) int {
+			return int(p.from) - int(server)
+		})
 	if found {
-		return // what was promised first stays: nothing changes at who promised
+		return // the first promise stands: a server that promised does not change
 	}
 	s.promises = slices.Insert(s.promises, at, pending{from: from, message: m})
 	s.ask(m.Report)
 	s.tryAccept()
 }
 
-// tryAccept proposes (phase 2a) once everyone promised, or enough did and the grace for the others
-// has passed.
+// tryAccept proposes (phase 2a) once all members promised, or enough did and the grace for the
+// others has passed.
 func (s *Synod) tryAccept() {
 	if s.phase != phasePreparing {
 		return
@@ -132,7 +143,7 @@ func (s *Synod) tryAccept() {
 		Value: &value, Holders: s.holdersOf(value)})
 }
 
-// survey looks at the promises of the own attempt.
+// survey examines the promises of the own attempt.
 func (s *Synod) survey() survey {
 	var reports []Promised
 	known := s.state.Decided
@@ -145,15 +156,15 @@ func (s *Synod) survey() survey {
 	return furthestSurvey(reports, known, s.config.Fault)
 }
 
-// mayPropose reports whether the promises suffice, and nobody else is worth waiting for.
+// mayPropose reports whether the promises suffice, and no other server is worth waiting for.
 //
-// Promises that suffice may come from too many servers that restarted, and so have forgotten their
-// votes. What those votes made possible is then known only by servers that did not restart. So the
-// proposer waits for as long as such a server may be among those that can be reached. It does not
-// wait for others: one that is gone for good would keep the shard from ever going on. Nor does it
-// wait for memory where a value is bound already: another proposer chose it. What disks had perhaps it
-// waits for even so. They may have had a change of the membership, after which another majority
-// accepts another value.
+// Promises that suffice may come from too many servers that restarted and so have forgotten their
+// votes. Then only servers that did not restart know what those votes made possible. The proposer
+// therefore waits while such a server may be among the reachable ones. It does not wait for others:
+// a server that is gone for good would keep the shard from ever going on. It does not wait for
+// memory either if a value is bound already, since another proposer chose that value. It still
+// waits for disks that perhaps had more. Such a disk may have had a change of the membership, and
+// after the change another majority may accept another value.
 func (s *Synod) mayPropose(v survey) bool {
 	if !v.enough(false) {
 		return false
@@ -173,13 +184,13 @@ func (s *Synod) mayPropose(v survey) bool {
 	}
 	grace := s.config.Grace
 	if s.state.Decided == nil {
-		grace *= 2 // a chain's first start: give everyone the time to come up
+		grace *= 2 // a chain's first start: give all members time to start
 	}
 	return s.waited >= grace
 }
 
-// endsBelowDurable reports whether what would be proposed leaves out a block that is known to be
-// durable. With enough promises it cannot, unless more disks forgot than the shard tolerates.
+// endsBelowDurable reports whether the value to be proposed leaves out a block that is known to be
+// durable. With enough promises it does not, unless more disks forgot than the shard tolerates.
 func (s *Synod) endsBelowDurable(v survey) bool {
 	base, tail := v.choose(s.state.Decided)
 	return base.Height+uint64(len(tail)) < v.durable
@@ -201,10 +212,11 @@ func (s *Synod) mayHearFrom(memberships []Membership) bool {
 	return false
 }
 
-// bound is the promise with the value that may have been decided: the one that was accepted in the
-// highest ballot. It is nil where none was accepted. What learners accepted binds nobody: the quorum
-// that chose a value and the one that promised now have a disk in common that counts. Without this, a
-// copy of an old disk might bind the shard to a base that no disk holds any more.
+// bound returns the promise with the value that may have been decided: the value accepted in the
+// highest ballot. It returns nil if no value was accepted. What learners accepted binds no
+// proposer: the quorum that chose a value and the present one have a disk in common that counts.
+// Without this rule, a copy of an old disk might bind the shard to a base that no disk holds any
+// more.
 func (s *Synod) bound(v *survey) *Message {
 	var bound *Message
 	for i := range s.promises {
@@ -214,7 +226,8 @@ func (s *Synod) bound(v *survey) *Message {
 			continue
 		}
 		lowest := s.config.Fault == FaultLowestAccepted
-		if bound == nil || !lowest && bound.Accepted.Less(p.Accepted) || lowest && p.Accepted.Less(bound.Accepted) {
+		if bound == nil || !lowest && bound.Accepted.Less(p.Accepted) || lowest &&
+			p.Accepted.Less(bound.Accepted) {
 			bound = p
 		}
 	}
@@ -224,16 +237,18 @@ func (s *Synod) bound(v *survey) *Message {
 	return bound
 }
 
-// neverChosen reports whether a value that was accepted can be left out although Paxos proposes it
-// again: nobody who promised holds its base, which a damaged disk may have had, and it was not chosen.
+// neverChosen reports whether an accepted value can be left out although Paxos would propose it
+// again. That is so if the value was not chosen and no server that promised holds its base, which a
+// damaged disk may have had.
 //
-// If a proposer had the value chosen, or still may, it needs a majority of some membership that this
-// one needs as well (see the package comment; this proposer goes on only if no disk had perhaps more,
-// so that the argument holds with damaged disks, too). The members of that majority accepted the
-// value. Whatever they accepted later is the same value, and they say what they accepted last. Those
-// that promised without having accepted it cannot do so any more in a lower ballot. So there is no
-// such majority where, of each membership, more of those promised than a majority leaves out. A
-// member that did not promise may have accepted, and so may one on a disk that does not count now.
+// Suppose a proposer had the value chosen, or still may. It needs a majority of some membership
+// that this proposer needs as well (see the package comment; this proposer goes on only if no disk
+// perhaps had more, so the argument holds with damaged disks too). The members of that majority
+// accepted the value. Anything they accepted later is the same value, and their promises report
+// what they accepted last. Servers that promised without having accepted it can no longer accept it
+// in a lower ballot. So there is no such majority if, in each membership, more members promised
+// without it than a majority leaves out. A member that did not promise may have accepted it, and so
+// may a member with a disk that does not count now.
 func (s *Synod) neverChosen(v *survey, value *Decision) bool {
 	for _, p := range s.promises {
 		head := p.message.Report.Head
@@ -258,8 +273,9 @@ func (s *Synod) neverChosen(v *survey, value *Decision) bool {
 	return len(v.memberships) > 0
 }
 
-// propose is the heart of Paxos: a value that may have been decided is proposed again. Where there is
-// none, it is the one that choose takes, with all members that promised and whose disks count.
+// propose is the core of Paxos: it proposes again a value that may have been decided. If there is
+// none, it proposes the point that choose determines, with all members that promised from disks
+// that count.
 func (s *Synod) propose(v survey) Decision {
 	if bound := s.bound(&v); bound != nil {
 		return *bound.Value
@@ -276,15 +292,18 @@ func (s *Synod) propose(v survey) Decision {
 	return fresh
 }
 
-// holdersOf lists who holds the base or the tail of a value, as far as the promises tell.
+// holdersOf lists the servers that hold the base or the tail of a value, according to the promises.
 func (s *Synod) holdersOf(d Decision) []order.ServerID {
 	var holders []order.ServerID
 	for _, p := range s.promises {
 		r := p.message.Report
-		voted := slices.ContainsFunc(r.Votes, func(v Vote) bool { return slices.ContainsFunc(d.Tail, v.Equal) })
+		voted := slices.ContainsFunc(r.Votes, func(v Vote) bool {
+			return slices.ContainsFunc(d.Tail, v.Equal)
+		})
 		based := r.Head.Generation == d.Base.Generation && r.Head.Height >= d.Base.Height
 		accepted := p.message.Value != nil && p.message.Value.Equal(d)
-		again := s.state.Decided != nil && s.state.Decided.Base == d.Base && len(d.Tail) > 0 && slices.Contains(s.holders, p.from)
+		again := s.state.Decided != nil && s.state.Decided.Base == d.Base && len(d.Tail) > 0 &&
+			slices.Contains(s.holders, p.from)
 		if voted || accepted || again || based && len(d.Tail) == 0 {
 			holders = append(holders, p.from)
 		}
@@ -311,11 +330,13 @@ func (s *Synod) onAccepted(from order.ServerID, m Message) {
 			holders = slices.Insert(holders, at, a.server)
 		}
 	}
-	s.broadcast(asked, Message{Kind: KindDecided, Generation: value.Generation, Value: &value, Holders: holders})
-	s.learn(value, s.holders) // a proposer that is no member any more, and was not asked, learns it, too
+	s.broadcast(asked, Message{Kind: KindDecided, Generation: value.Generation, Value: &value,
+		Holders: holders})
+	// A proposer that is no longer a member, and was not asked, learns it too.
+	s.learn(value, s.holders)
 }
 
-// countAccepted is how many members accepted whose disks count.
+// countAccepted returns the number of members that accepted with disks that count.
 func (s *Synod) countAccepted(m Membership) int {
 	var servers []order.ServerID
 	for _, a := range s.accepted {

@@ -82,7 +82,7 @@ func (w *world) flightOne(rough bool) {
 	k := w.random.IntN(len(w.flight))
 	f := w.flight[k]
 	if w.random.IntN(20) > 0 {
-		w.flight = slices.Delete(w.flight, k, k+1) // else it comes twice
+		w.flight = slices.Delete(w.flight, k, k+1) // otherwise it comes twice
 	}
 	lost := w.random.IntN(20) == 0 || rough && f.message.Kind == KindDecided && w.random.IntN(4) > 0
 	if n := w.nodes[f.to]; n.up && w.side[f.from] == w.side[f.to] && !lost {
@@ -91,7 +91,7 @@ func (w *world) flightOne(rough bool) {
 	}
 }
 
-// endInOrder makes a run's last round the furthest one that anybody has voted for: the round that holds the mark.
+// endInOrder makes a run's last round the furthest one with a vote: the round that holds the mark.
 func (w *world) endInOrder(n *simulated) {
 	g := w.runs[n.working]
 	if g == nil || g.last != 0 {
@@ -106,7 +106,7 @@ func (w *world) endInOrder(n *simulated) {
 	g.last, g.inOrder = last, true
 }
 
-// settle lets everyone run, or just a majority, with nothing lost, until the shard orders again.
+// settle lets all members run, or just a majority, without losses, until the shard orders again.
 func (w *world) settle() {
 	w.settling = true
 	clear(w.side)
@@ -155,8 +155,8 @@ func (w *world) settle() {
 	w.fail("the shard does not order again: %s", w)
 }
 
-// views lists all memberships that may need a majority: those that anybody has on disk, those before
-// changes that are not known to be durable, and those that count in somebody's last run.
+// views lists all memberships that may need a majority: those on any disk, those before changes
+// that are not known to be durable, and those that count in any node's last run.
 func (w *world) views() (list []Membership) {
 	for _, n := range w.nodes {
 		list = append(list, n.head.membership, n.stored.membership, n.disk.Shard)
@@ -167,7 +167,7 @@ func (w *world) views() (list []Membership) {
 	return list
 }
 
-// counting is how many members of a membership have a disk that counts.
+// counting returns how many members of a membership have a disk that counts.
 func (w *world) counting(m Membership) (count int) {
 	for _, s := range m.Members {
 		count += truth(w.nodes[s].counts(m))
@@ -175,20 +175,21 @@ func (w *world) counting(m Membership) (count int) {
 	return count
 }
 
-// repair brings old homes back where too few disks count.
+// repair brings back old homes if too few disks count.
 func (w *world) repair() {
 	for _, m := range w.views() {
 		for _, s := range m.Members {
 			n := w.nodes[s]
-			if w.counting(m) < m.Quorum() && n.attic != nil && !n.counts(m) && m.Counts(n.id, n.attic.disk.Disk, n.attic.original) {
+			if w.counting(m) < m.Quorum() && n.attic != nil && !n.counts(m) &&
+				m.Counts(n.id, n.attic.disk.Disk, n.attic.original) {
 				w.returns(n)
 			}
 		}
 	}
 }
 
-// enoughUp starts members until a majority of every membership that counts somewhere runs, on disks
-// that count: while the group changes over, several do.
+// enoughUp starts members until a majority of every membership that counts for any node runs, on
+// disks that count. While the group changes over, several memberships count.
 func (w *world) enoughUp() {
 	for _, m := range w.views() {
 		up := 0
@@ -205,36 +206,44 @@ func (w *world) enoughUp() {
 	}
 }
 
-// mayWait reports whether the shard may stand still: too few disks count in some membership, or some
-// node says that a block which nobody holds whole may be durable.
+// mayWait reports whether the shard may stand still: too few disks count in some membership, or
+// some node reports that a block may be durable which no disk holds whole.
 func (w *world) mayWait() bool {
 	for _, m := range w.views() {
 		if w.counting(m) < m.Quorum() {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.nodes, func(n *simulated) bool { return n.up && len(n.synod.Waiting().Perhaps) > 0 })
+	return slices.ContainsFunc(w.nodes, func(n *simulated) bool {
+		return n.up && len(n.synod.Waiting().Perhaps) > 0
+	})
 }
 
 func (w *world) String() string {
 	text := ""
 	for i, n := range w.nodes {
-		text += fmt.Sprintf("\n  node %d: disk %.8v, original %v, perhaps %v, durable %d, up %v, works in %x, activated %x, head %d/%d of %v, instance %d, votes %v", i, n.disk.Disk, n.original, n.perhaps, n.durable, n.up, n.working, n.disk.Activated, n.label, n.head.height, n.head.membership, n.disk.Instance, n.votes)
+		text += fmt.Sprintf("\n  node %d: disk %.8v, original %v, perhaps %v, durable %d, up "+
+			"%v, works in %x, activated %x, head %d/%d of %v, instance %d, votes %v",
+			i, n.disk.Disk, n.original, n.perhaps, n.durable, n.up, n.working, n.disk.Activated,
+			n.label, n.head.height, n.head.membership, n.disk.Instance, n.votes)
 		if d := n.disk.Decided; d != nil {
-			text += fmt.Sprintf(", decided %d from %d with %v", d.Generation, d.Base.Height, d.Members)
+			text += fmt.Sprintf(", decided %d from %d with %v", d.Generation, d.Base.Height,
+				d.Members)
 		}
 		if n.up {
-			text += fmt.Sprintf(", waits for %+v, phase %d, wants %v, left %v", n.synod.Waiting(), n.synod.phase, len(n.synod.Wanted()), n.members)
+			text += fmt.Sprintf(", waits for %+v, phase %d, wants %v, left %v", n.synod.Waiting(),
+				n.synod.phase, len(n.synod.Wanted()), n.members)
 		}
 	}
 	for _, run := range slices.Sorted(maps.Keys(w.runs)) {
 		g := w.runs[run]
-		text += fmt.Sprintf("\n  run %x: shard %v, members %v, from %d, last %d", run, g.shard, g.members, g.start.height, g.last)
+		text += fmt.Sprintf("\n  run %x: shard %v, members %v, from %d, last %d", run, g.shard,
+			g.members, g.start.height, g.last)
 	}
 	return text
 }
 
-// run plays one seed and gives what broke, "" for nothing.
+// run plays one seed and returns what broke, "" for nothing.
 func run(seed uint64, fault Fault) (broken string, w *world) {
 	w = newWorld(seed, 1+int(seed%5), fault)
 	defer func() {
@@ -276,11 +285,15 @@ func TestGenerationsUnderFaults(t *testing.T) {
 		if broken != "" {
 			t.Fatal(broken)
 		}
-		decisions, tails, eons, forgave, blocks = decisions+w.decisions, tails+w.tails, eons+w.eons, forgave+w.forgave, blocks+len(w.delivered)
-		admitted, returned, hurt, waits = admitted+w.admitted, returned+w.returned, hurt+w.hurt, waits+truth(w.waits)
+		decisions, tails, eons, forgave, blocks = decisions+w.decisions, tails+w.tails, eons+w.eons,
+			forgave+w.forgave, blocks+len(w.delivered)
+		admitted, returned, hurt, waits = admitted+w.admitted, returned+w.returned, hurt+w.hurt,
+			waits+truth(w.waits)
 	}
-	t.Logf("%d disks admitted, %d homes that came back, %d hurt, %d shards that wait", admitted, returned, hurt, waits)
-	t.Logf("%d generations, %d with a tail, %d after too many forgot, %d steps into a further eon, %d deliveries", decisions, tails, forgave, eons, blocks)
+	t.Logf("%d disks admitted, %d homes that came back, %d hurt, %d shards that wait", admitted,
+		returned, hurt, waits)
+	t.Logf("%d generations, %d with a tail, %d after too many forgot, %d steps into a further "+
+		"eon, %d deliveries", decisions, tails, forgave, eons, blocks)
 	if *replay < 0 && waits > int(seeds)/4 {
 		t.Error("too many shards wait at the end")
 	}
@@ -296,9 +309,12 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		t.Skip("it judges the test, not what is tested")
 	}
 	for name, fault := range map[string]Fault{
-		"a promise does not freeze": FaultPromiseDoesNotFreeze, "the tail is forgotten": FaultTailForgotten,
-		"a quorum is a minority": FaultMinorityQuorum, "a promise is not persisted": FaultPromiseNotPersisted,
-		"a lost disk is ignored": FaultLostDiskIgnored, "what a disk had perhaps is ignored": FaultPerhapsIgnored,
+		"a promise does not freeze":          FaultPromiseDoesNotFreeze,
+		"the tail is forgotten":              FaultTailForgotten,
+		"a quorum is a minority":             FaultMinorityQuorum,
+		"a promise is not persisted":         FaultPromiseNotPersisted,
+		"a lost disk is ignored":             FaultLostDiskIgnored,
+		"what a disk had perhaps is ignored": FaultPerhapsIgnored,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestReports: what a synod adds to the report of its node.
+// TestReports: a synod adds its own fields to the report of its node.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	m, shard := Membership{Members: members(3)}, Membership{Number: 1, Members: members(2)}
@@ -22,21 +22,24 @@ func TestReports(t *testing.T) {
 	if !s.report.Shard.Equal(m) || s.report.Restarted {
 		t.Errorf("of a new node: %+v", s.report)
 	}
-	state := State{Disk: DiskID{1}, Activated: NewRun(2, 0), Shard: shard, Start: Head{Generation: 1, Height: 5}, Decided: d, Instance: 2}
+	state := State{Disk: DiskID{1}, Activated: NewRun(2, 0), Shard: shard,
+		Start: Head{Generation: 1, Height: 5}, Decided: d, Instance: 2}
 	for _, c := range []struct {
 		height   uint64
 		followed Generation
 		want     Generation
 	}{{4, 0, 1}, {5, 0, 2}, {6, 0, 2}, {6, 9, 2}, {4, 2, 2}} {
-		if s, err = NewSynod(Config{Original: true, State: state, Grace: 1, Patience: 1, Report: head(c.height, c.followed)}); err != nil {
+		if s, err = NewSynod(Config{Original: true, State: state, Grace: 1, Patience: 1,
+			Report: head(c.height, c.followed)}); err != nil {
 			t.Fatal(err)
 		}
 		r := s.report
-		if r.Head.Generation != c.want || !r.Shard.Equal(shard) || !r.Restarted || r.Run != NewRun(2, 0) || r.Disk != state.Disk || !r.Original {
+		if r.Head.Generation != c.want || !r.Shard.Equal(shard) || !r.Restarted ||
+			r.Run != NewRun(2, 0) || r.Disk != state.Disk || !r.Original {
 			t.Errorf("after a restart, %+v: %+v", c, r)
 		}
 	}
-	// Votes of an engine of another process are not its own; its own stay until the next run.
+	// Votes of another process's engine are not its own. Its own stay until the next run.
 	votes, known := []Vote{{TailRound: TailRound{Round: 7}}}, []KnownVote{{Round: 7}}
 	stopped := head(6, 2)
 	stopped.Votes, stopped.Known = votes, known
@@ -49,7 +52,8 @@ func TestReports(t *testing.T) {
 		if s.report.Restarted || len(s.report.Votes)+len(s.report.Known) > 0 {
 			t.Errorf("while it works in run %d: %+v", run, s.report)
 		}
-		if want := Generation(1 + run.Eon()); s.state.Start.Generation != want || s.state.Start.Height != 6 {
+		if want := Generation(1 + run.Eon()); s.state.Start.Generation != want ||
+			s.state.Start.Height != 6 {
 			t.Errorf("run %d starts from %+v", run, s.state.Start)
 		}
 		s.Idle(stopped, 0)
@@ -60,7 +64,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestRunsThatMustNotStart are bugs of a driver.
+// TestRunsThatMustNotStart: each of these is a bug of a driver.
 func TestRunsThatMustNotStart(t *testing.T) {
 	t.Parallel()
 	shard := Membership{Members: members(3)}
@@ -70,9 +74,12 @@ func TestRunsThatMustNotStart(t *testing.T) {
 	}{
 		"an earlier one": {NewRun(1, 0), func(s *Synod) { s.Working(NewRun(1, 1), shard) }},
 		"a frozen one": {NewRun(1, 0), func(s *Synod) {
-			s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 1}, Known: s.Decided()})
+			s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 1},
+				Known: s.Decided()})
 		}},
-		"one before a decision":    {NewRun(1, 0), func(s *Synod) { s.Receive(0, Message{Kind: KindDecided, Value: next(Head{})}) }},
+		"one before a decision": {NewRun(1, 0), func(s *Synod) {
+			s.Receive(0, Message{Kind: KindDecided, Value: next(Head{})})
+		}},
 		"one whose is not known":   {NewRun(2, 0), func(*Synod) {}},
 		"one without any decision": {NewRun(1, 0), func(s *Synod) { s.state.Decided = nil }},
 	} {
@@ -89,7 +96,7 @@ func TestRunsThatMustNotStart(t *testing.T) {
 	}
 }
 
-// TestOnlyAWorkingEngineStalls: one that does not work waits for its turn all the same.
+// TestOnlyAWorkingEngineStalls: a node that does not work waits for its turn all the same.
 func TestOnlyAWorkingEngineStalls(t *testing.T) {
 	t.Parallel()
 	s, _ := settledSynod(t)
@@ -101,16 +108,17 @@ func TestOnlyAWorkingEngineStalls(t *testing.T) {
 	}
 }
 
-// TestFrozenRuns are those of generations before one that was promised, or decided.
+// TestFrozenRuns: runs of generations before a promised or decided one are frozen.
 func TestFrozenRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		state State
-		first Generation // that is not frozen
+		first Generation // the first generation that is not frozen
 	}{
-		"new":                         {State{}, 0},
-		"decided":                     {State{Decided: next(Head{}), Instance: 2}, 2},
-		"promised":                    {State{Decided: next(Head{}), Instance: 3, Promised: Ballot{Number: 1}}, 3},
+		"new":     {State{}, 0},
+		"decided": {State{Decided: next(Head{}), Instance: 2}, 2},
+		"promised": {State{Decided: next(Head{}), Instance: 3,
+			Promised: Ballot{Number: 1}}, 3},
 		"promised, and knows nothing": {State{Instance: 3, Promised: Ballot{Number: 1}}, 3},
 		"entered, without a promise":  {State{Decided: next(Head{}), Instance: 3}, 2},
 	} {
@@ -127,7 +135,8 @@ func TestFrozenRuns(t *testing.T) {
 func TestFetching(t *testing.T) {
 	t.Parallel()
 	s, _ := settledSynod(t)
-	d := next(Head{Generation: 1, Height: 12, Hash: [32]byte{12}}, TailRound{Round: 1, Content: [32]byte{1}}, TailRound{Round: 2, Content: [32]byte{2}})
+	d := next(Head{Generation: 1, Height: 12, Hash: [32]byte{12}},
+		TailRound{Round: 1, Content: [32]byte{1}}, TailRound{Round: 2, Content: [32]byte{2}})
 	for _, id := range [][32]byte{d.Base.Hash, {1}, {77}} {
 		s.held[id] = true
 	}
@@ -137,7 +146,8 @@ func TestFetching(t *testing.T) {
 	}
 	for i, want := range []int{1, 0, 0, 0, 0, 1, 0} {
 		fetch := s.Ready().Fetch
-		if len(fetch) != want || want == 1 && (fetch[0].ID() != [32]byte{2} || !slices.Equal(fetch[0].From, []order.ServerID{2, 0, 1})) {
+		if len(fetch) != want || want == 1 && (fetch[0].ID() != [32]byte{2} ||
+			!slices.Equal(fetch[0].From, []order.ServerID{2, 0, 1})) {
 			t.Errorf("after %d ticks it asks for %+v", i, fetch)
 		}
 		s.Tick()
@@ -146,7 +156,7 @@ func TestFetching(t *testing.T) {
 	if len(s.Wanted()) != 0 {
 		t.Errorf("wants %+v", s.Wanted())
 	}
-	// Who works, took part already, or has no seat wants nothing.
+	// A node that works, took part already, or has no seat wants nothing.
 	clear(s.held)
 	s.state.Activated = NewRun(1, 3)
 	if len(s.Wanted()) != 3 {
@@ -162,7 +172,8 @@ func TestFetching(t *testing.T) {
 	}
 }
 
-// TestLearnedDecisions end what was promised for their generation, and nothing for a later one.
+// TestLearnedDecisions: a decision ends what was promised for its generation, and nothing for a
+// later one.
 func TestLearnedDecisions(t *testing.T) {
 	t.Parallel()
 	for instance, kept := range map[Generation]bool{1: false, 2: false, 3: true} {
@@ -172,14 +183,15 @@ func TestLearnedDecisions(t *testing.T) {
 		if (s.state.Promised.Number == 4) != kept || s.state.Instance != max(2, instance) {
 			t.Errorf("a promise for generation %d: %+v", instance, s.state)
 		}
-		if ready := s.Ready(); !ready.MustSave || ready.Decided == nil || ready.State.Promised != s.state.Promised {
+		if ready := s.Ready(); !ready.MustSave || ready.Decided == nil ||
+			ready.State.Promised != s.state.Promised {
 			t.Errorf("not saved: %+v", ready)
 		}
 	}
 }
 
 // TestEmptyRounds: a promise counts the rounds after the last block only in the generation in which
-// the node executed them. In one that it followed they may have gone another way.
+// the node executed them. In a generation that it followed, they may have had another outcome.
 func TestEmptyRounds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -198,7 +210,8 @@ func TestEmptyRounds(t *testing.T) {
 	} {
 		s, first := settledSynod(t)
 		second := next(Head{Generation: 1, Height: 8, Round: 11})
-		s.state.Decided = map[Generation]*Decision{1: first, 2: second}[min(c.decided, max(1, c.worked))]
+		s.state.Decided = map[Generation]*Decision{1: first,
+			2: second}[min(c.decided, max(1, c.worked))]
 		if c.worked > 0 {
 			s.Working(NewRun(c.worked, 0), s.report.Membership)
 			s.Idle(s.report, 0)
@@ -208,11 +221,13 @@ func TestEmptyRounds(t *testing.T) {
 		report.Empty = 5
 		s.Report(report)
 		if c.decided == 2 {
-			s.Receive(0, Message{Kind: KindDecided, Value: second}) // the label changes without a report
+			// The label changes without a report.
+			s.Receive(0, Message{Kind: KindDecided, Value: second})
 		}
 		for range 2 {
 			if got := s.report.Head.Round; got != c.want || s.report.Empty != 0 {
-				t.Errorf("%s: round %d of generation %d, want %d", name, got, s.report.Head.Generation, c.want)
+				t.Errorf("%s: round %d of generation %d, want %d", name, got,
+					s.report.Head.Generation, c.want)
 			}
 			s.label()
 		}
@@ -229,8 +244,10 @@ func TestEmptyRounds(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	equal := func(a, b Waiting) bool {
-		return a.Missing == b.Missing && a.Memory == b.Memory && a.Durable == b.Durable && slices.Equal(a.Unreachable, b.Unreachable) &&
-			slices.Equal(a.Silent, b.Silent) && slices.Equal(a.Forgot, b.Forgot) && slices.Equal(a.Restarted, b.Restarted) && slices.Equal(a.Perhaps, b.Perhaps)
+		return a.Missing == b.Missing && a.Memory == b.Memory && a.Durable == b.Durable &&
+			slices.Equal(a.Unreachable, b.Unreachable) &&
+			slices.Equal(a.Silent, b.Silent) && slices.Equal(a.Forgot, b.Forgot) &&
+			slices.Equal(a.Restarted, b.Restarted) && slices.Equal(a.Perhaps, b.Perhaps)
 	}
 	list := func(servers ...order.ServerID) []order.ServerID { return servers }
 	s, first := settledSynod(t)
@@ -245,13 +262,15 @@ func TestWaiting(t *testing.T) {
 	}
 	for linked, want := range []Waiting{
 		{Missing: 3, Unreachable: list(0, 2, 3, 4, 5)}, {Missing: 2, Unreachable: list(2, 3, 4, 5)},
-		{Missing: 1, Unreachable: list(3, 4, 5)}, {Unreachable: list(4, 5)}, {Unreachable: list(5)}, {},
+		{Missing: 1, Unreachable: list(3, 4, 5)}, {Unreachable: list(4, 5)}, {Unreachable: list(5)},
+		{},
 	} {
 		waits("no attempt", want)
 		s.Linked([]order.ServerID{0, 2, 3, 4, 5, 6}[linked], true)
 	}
 	s.Linked(5, false)
-	s.waitsFor = Waiting{Memory: true, Silent: list(0), Forgot: list(2, 3), Restarted: list(3), Perhaps: list(3, 4)}
+	s.waitsFor = Waiting{Memory: true, Silent: list(0), Forgot: list(2, 3), Restarted: list(3),
+		Perhaps: list(3, 4)}
 	given := s.Waiting()
 	s.Restarted(5)
 	waits("a restart of one of which nothing was told", s.waitsFor)
@@ -275,20 +294,26 @@ func TestWaiting(t *testing.T) {
 		r := report
 		r.Disk, r.Shard = DiskID{byte(from + 1)}, r.Membership
 		change(&r)
-		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r, Known: first})
+		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r,
+			Known: first})
 	}
 	promise(0, func(r *Report) { r.Original = false })
-	waits("a learner", Waiting{Missing: 3, Forgot: list(0), Silent: list(2, 3, 4), Unreachable: list(5)})
+	waits("a learner", Waiting{Missing: 3, Forgot: list(0), Silent: list(2, 3, 4),
+		Unreachable: list(5)})
 	promise(2, func(r *Report) { r.Perhaps, r.Run = true, NewRun(1, 0) })
 	promise(3, func(*Report) {})
-	waits("a disk that had perhaps more", Waiting{Missing: 1, Forgot: list(0), Perhaps: list(2), Silent: list(4), Unreachable: list(5)})
+	waits("a disk that had perhaps more", Waiting{Missing: 1, Forgot: list(0), Perhaps: list(2),
+		Silent: list(4), Unreachable: list(5)})
 	s.Restarted(2)
-	waits("it restarted within the attempt", Waiting{Missing: 1, Forgot: list(0), Silent: list(2, 4), Unreachable: list(5)})
+	waits("it restarted within the attempt", Waiting{Missing: 1, Forgot: list(0),
+		Silent: list(2, 4), Unreachable: list(5)})
 	s.Tick()
-	waits("it restarted a tick ago", Waiting{Missing: 1, Forgot: list(0), Silent: list(2, 4), Unreachable: list(5)})
+	waits("it restarted a tick ago", Waiting{Missing: 1, Forgot: list(0), Silent: list(2, 4),
+		Unreachable: list(5)})
 	s.Restarted(0)
 	s.Restarted(3)
-	waits("a learner restarted, and one of which nothing was told", Waiting{Missing: 1, Silent: list(0, 2, 4), Unreachable: list(5)})
+	waits("a learner restarted, and one of which nothing was told",
+		Waiting{Missing: 1, Silent: list(0, 2, 4), Unreachable: list(5)})
 	promise(4, func(*Report) {})
 	waits("a majority had not, others may", Waiting{Silent: list(0, 2), Unreachable: list(5)})
 
@@ -300,26 +325,30 @@ func TestWaiting(t *testing.T) {
 	for _, from := range list(0, 2, 3) {
 		promise(from, func(r *Report) { r.Restarted = true })
 	}
-	waits("memory", Waiting{Memory: true, Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
+	waits("memory", Waiting{Memory: true, Restarted: list(0, 2, 3), Silent: list(4),
+		Unreachable: list(5)})
 	s.promises[0].message.Value, s.promises[2].message.Value = next(Head{}), next(Head{})
-	waits("a value that binds", Waiting{Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
+	waits("a value that binds", Waiting{Restarted: list(0, 2, 3), Silent: list(4),
+		Unreachable: list(5)})
 	s.promises[2].message.Report.Membership.Number = s.report.Membership.Number + 2
 	if got := s.Waiting().Changes; got != s.report.Membership.Number+2 {
 		t.Errorf("the newest membership that a promise told of is number %d", got)
 	}
 }
 
-// TestLearnersDoNotPropose, however long nobody else does.
+// TestLearnersDoNotPropose: a learner never proposes, however long no other server does.
 func TestLearnersDoNotPropose(t *testing.T) {
 	t.Parallel()
-	s, err := NewSynod(Config{Self: 1, Grace: 2, Patience: 5, State: State{Disk: DiskID{9}}, Report: Report{Membership: Membership{Members: members(3)}}})
+	s, err := NewSynod(Config{Self: 1, Grace: 2, Patience: 5, State: State{Disk: DiskID{9}},
+		Report: Report{Membership: Membership{Members: members(3)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.ticksUntil(phasePreparing); got != 200 || !s.Learner() {
 		t.Errorf("a learner proposes after %d ticks", got)
 	}
-	s, err = NewSynod(Config{Self: 3, Original: true, Grace: 2, Patience: 5, Report: Report{Membership: Membership{Members: members(3)}}})
+	s, err = NewSynod(Config{Self: 3, Original: true, Grace: 2, Patience: 5,
+		Report: Report{Membership: Membership{Members: members(3)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// searchNode is one home of a server, with frozen engines behind it. A server may have two: the one
+// searchNode is one home of a server, with a frozen engine. A server may have two homes: the one
 // that it lost, and the one that the chain admitted.
 type searchNode struct {
 	server   order.ServerID
@@ -18,13 +18,13 @@ type searchNode struct {
 	state    State // as it is on disk
 	report   Report
 	attempts int // how often it may still propose
-	// blocks are the hashes of the blocks that it holds, where that is judged: a node that accepts a
+	// blocks are the hashes of the blocks that it holds, if that is judged: a node that accepts a
 	// value holds its base.
 	blocks [][32]byte
 	synod  *Synod
 }
 
-// searchSetting is where a search begins: every node's engine is frozen.
+// searchSetting is the start of a search: every node's engine is frozen.
 type searchSetting struct {
 	nodes    []searchNode
 	restarts int
@@ -46,8 +46,8 @@ type searchWorld struct {
 	decided  *Decision
 }
 
-// search looks at all states that can be reached: a node proposes, a proposer stops waiting for more
-// promises, a message arrives, a node restarts, in whatever order.
+// search visits all reachable states: a node proposes, a proposer stops waiting for more promises,
+// a message arrives, a node restarts, in any order.
 type search struct {
 	setting  searchSetting
 	messages []searchMessage
@@ -67,14 +67,16 @@ func (x *search) newSynod(n *searchNode, report Report) *Synod {
 	return s
 }
 
-// run searches until all states are seen, or more than most, and returns what is broken.
+// run searches until all states are seen, or more than most. It returns the number of states, and
+// whether that is all.
 func (x *search) run() (states int, all bool) {
 	x.numbers, x.seen = map[string]int{}, map[[16]byte]bool{}
 	w := &searchWorld{nodes: slices.Clone(x.setting.nodes), restarts: x.setting.restarts}
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.synod = x.newSynod(n, n.report)
-		n.synod.remembers, n.synod.votes, n.synod.seen = n.state.Activated != 0, n.report.Votes, n.report.Known
+		n.synod.remembers, n.synod.votes, n.synod.seen = n.state.Activated != 0, n.report.Votes,
+			n.report.Known
 		n.synod.Report(n.report)
 	}
 	x.visit(w)
@@ -116,7 +118,8 @@ func (x *search) visit(w *searchWorld) {
 			})
 		}
 		if w.nodes[i].synod.phase == phasePreparing {
-			x.do(w, i, fmt.Sprintf("node %d waits no longer", i), func(w *searchWorld, n *searchNode) {
+			x.do(w, i, fmt.Sprintf("node %d waits no longer", i), func(w *searchWorld,
+				n *searchNode) {
 				n.synod.waited = 2
 				n.synod.tryAccept()
 				n.synod.waited = 0
@@ -135,7 +138,8 @@ func (x *search) visit(w *searchWorld) {
 		m := x.messages[number]
 		for i := range w.nodes {
 			if w.nodes[i].server == m.to {
-				text := fmt.Sprintf("node %d hears %d: kind %d, ballot %d", i, m.from, m.message.Kind, m.message.Ballot.Number)
+				text := fmt.Sprintf("node %d hears %d: kind %d, ballot %d", i, m.from,
+					m.message.Kind, m.message.Ballot.Number)
 				x.do(w, i, text, func(w *searchWorld, n *searchNode) {
 					w.flight = slices.Delete(w.flight, at, at+1)
 					n.synod.Receive(m.from, m.message)
@@ -163,7 +167,7 @@ func (x *search) do(w *searchWorld, i int, text string, step func(*searchWorld, 
 	}
 }
 
-// drain does what a synod wants done. What it wants to fetch can be had.
+// drain carries out what a synod wants. Everything that it wants to fetch is available.
 func (x *search) drain(w *searchWorld, n *searchNode) {
 	for more := true; more; {
 		ready := n.synod.Ready()
@@ -187,12 +191,13 @@ func (x *search) drain(w *searchWorld, n *searchNode) {
 	n.synod.askedFor = nil
 }
 
-// send puts a message in flight. Decisions and refusals are left out: they decide nothing.
+// send puts a message in flight. It leaves out decisions and refusals, which decide nothing.
 func (x *search) send(w *searchWorld, n *searchNode, e Envelope) {
 	if e.Message.Kind == KindDecided || e.Message.Kind == KindRefuse {
 		return
 	}
-	if v := n.state.AcceptedValue; e.Message.Kind == KindAccepted && n.blocks != nil && !slices.Contains(n.blocks, v.Base.Hash) {
+	if v := n.state.AcceptedValue; e.Message.Kind == KindAccepted && n.blocks != nil &&
+		!slices.Contains(n.blocks, v.Base.Hash) {
 		x.broken = fmt.Sprintf("node %d accepts %+v, and holds %x", n.server, *v, n.blocks)
 	}
 	key := fmt.Sprintf("%d %d %s", n.server, e.To, e.Message.Encode(nil))
@@ -207,8 +212,8 @@ func (x *search) send(w *searchWorld, n *searchNode, e Envelope) {
 	}
 }
 
-// judge holds a decision against the other, and against what was A-delivered: that is lost only if
-// servers restarted.
+// judge compares a decision with the other one, and with what was A-delivered. A round may be lost
+// only if servers restarted.
 func (x *search) judge(w *searchWorld, n *searchNode, d Decision) {
 	if w.decided != nil && !w.decided.Equal(d) {
 		x.broken = fmt.Sprintf("two decisions: %+v and %+v", *w.decided, d)
@@ -216,13 +221,15 @@ func (x *search) judge(w *searchWorld, n *searchNode, d Decision) {
 	w.decided = &d
 	for _, r := range x.setting.delivered {
 		at := int(r.Round) - int(d.Base.Round) - 1
-		if w.restarts == x.setting.restarts && at >= 0 && (at >= len(d.Tail) || !d.Tail[at].Equal(r)) {
+		if w.restarts == x.setting.restarts && at >= 0 &&
+			(at >= len(d.Tail) || !d.Tail[at].Equal(r)) {
 			x.broken = fmt.Sprintf("round %d was A-delivered, and is not in %+v", r.Round, d)
 		}
 	}
 }
 
-// votersSetting is a group of n whose servers all voted for round 9, which the last one A-delivered.
+// votersSetting is a group of n whose servers all voted for round 9, which the last one
+// A-delivered.
 func votersSetting(n, restarts int, attempts ...int) searchSetting {
 	shard := Membership{Members: members(n)}
 	value := testRound(9, 1)
@@ -233,11 +240,13 @@ func votersSetting(n, restarts int, attempts ...int) searchSetting {
 	setting := searchSetting{restarts: restarts, delivered: []TailRound{value}}
 	for i := range n {
 		node := searchNode{server: order.ServerID(i), original: true}
-		node.state = State{Disk: first.Disks[i], Activated: NewRun(1, 0), Shard: shard, Instance: 1, Decided: first}
+		node.state = State{Disk: first.Disks[i], Activated: NewRun(1, 0), Shard: shard, Instance: 1,
+			Decided: first}
 		node.report = Report{Head: Head{Generation: 1, Height: 8, Round: 8}, Membership: shard,
 			Votes: []Vote{{TailRound: value, Voters: shard.Members}}}
 		if i == n-1 {
-			node.report.Head, node.report.Votes = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9}}, nil
+			node.report.Head, node.report.Votes = Head{Generation: 1, Height: 9, Round: 9,
+				Hash: [32]byte{9}}, nil
 		}
 		if i < len(attempts) {
 			node.attempts = attempts[i]
@@ -247,8 +256,8 @@ func votersSetting(n, restarts int, attempts ...int) searchSetting {
 	return setting
 }
 
-// acceptedSetting is votersSetting(3), where an earlier ballot of server 0 was accepted by itself
-// alone: two more are a third ballot.
+// acceptedSetting is votersSetting(3) after server 0 alone accepted an earlier ballot of its own.
+// Two more attempts then make a third ballot.
 func acceptedSetting() searchSetting {
 	setting := votersSetting(3, 0, 1, 1)
 	n := &setting.nodes[0]
@@ -260,18 +269,21 @@ func acceptedSetting() searchSetting {
 	return setting
 }
 
-// eonSetting is a group of three that changes over: round 9 names server 2's new disk, and servers 0
-// and 1 A-delivered the transitional round 11. Server 1 and the new disk began the next eon; the old
-// disk of server 2 comes back. Where the change is durable server 1 knows it, and server 0 holds it;
-// else server 0 restarted before it had it on disk.
+// eonSetting is a group of three that changes over. Round 9 names server 2's new disk, and servers
+// 0 and 1 A-delivered the transitional round 11. Server 1 and the new disk began the next eon. The
+// old disk of server 2 comes back. If the change is durable, server 1 knows it, and server 0 holds
+// the change. Otherwise server 0 restarted before it had the change on disk.
 func eonSetting(durable bool) searchSetting {
 	before := Membership{Members: members(3)}
 	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
 	first := &Decision{Generation: 1, Members: before.Members, Disks: []DiskID{{1}, {2}, {3}}}
-	old, changed := Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}}, Head{Generation: 1, Height: 11, Round: 11, Hash: [32]byte{11}}
-	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, head Head, m Membership) searchNode {
-		n := searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: head, Membership: m},
-			state: State{Disk: disk, Activated: run, Shard: shard, Instance: 1, Decided: first}}
+	old, changed := Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}},
+		Head{Generation: 1, Height: 11, Round: 11, Hash: [32]byte{11}}
+	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, head Head,
+		m Membership) searchNode {
+		n := searchNode{server: server, original: disk != DiskID{33},
+			report: Report{Head: head, Membership: m},
+			state:  State{Disk: disk, Activated: run, Shard: shard, Instance: 1, Decided: first}}
 		if m.Number > 0 {
 			n.report.Former = []Former{{before, 9}}
 		}
@@ -284,31 +296,36 @@ func eonSetting(durable bool) searchSetting {
 		one.report.Durable, one.report.Former = 11, nil
 	}
 	zero.attempts, one.attempts = 1, 1
-	return searchSetting{nodes: []searchNode{zero, one, node(2, DiskID{3}, NewRun(1, 0), before, old, before),
+	return searchSetting{nodes: []searchNode{zero, one,
+		node(2, DiskID{3}, NewRun(1, 0), before, old, before),
 		node(2, DiskID{33}, NewRun(1, 1), after, changed, after)}}
 }
 
-// branchSetting is a group of three where generation 2 gave up block 9 of generation 1, which server 0
-// still has. It goes on from another block 8, in which 0 took no part.
+// branchSetting is a group of three in which generation 2 gave up block 9 of generation 1, which
+// server 0 still has. It goes on from another block 8, in which server 0 took no part.
 func branchSetting() searchSetting {
 	shard := Membership{Members: members(3)}
 	second := &Decision{Generation: 2, Members: shard.Members, Disks: []DiskID{{1}, {2}, {3}}}
 	setting := searchSetting{}
 	for i := range 3 {
-		node := searchNode{server: order.ServerID(i), original: true, blocks: [][32]byte{{2}}, attempts: i % 2}
-		node.state = State{Disk: second.Disks[i], Activated: NewRun(2, 0), Shard: shard, Instance: 2, Decided: second}
-		node.report = Report{Head: Head{Generation: 2, Height: 8, Round: 8, Hash: [32]byte{2}}, Membership: shard}
+		node := searchNode{server: order.ServerID(i), original: true, blocks: [][32]byte{{2}},
+			attempts: i % 2}
+		node.state = State{Disk: second.Disks[i], Activated: NewRun(2, 0), Shard: shard,
+			Instance: 2, Decided: second}
+		node.report = Report{Head: Head{Generation: 2, Height: 8, Round: 8, Hash: [32]byte{2}},
+			Membership: shard}
 		setting.nodes = append(setting.nodes, node)
 	}
 	zero := &setting.nodes[0]
 	zero.state.Activated = NewRun(1, 0)
-	zero.report.Head, zero.blocks = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{1}}, [][32]byte{{1}}
+	zero.report.Head, zero.blocks = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{1}},
+		[][32]byte{{1}}
 	return setting
 }
 
-// damagedSetting is a group of three in which block 9 names server 2's new disk. Servers 0 and 1 synced
-// it, and 0 knows that it is durable. Server 1 alone accepted a value with that base, and then its disk
-// lost the block. The old disk of server 2 comes back, which never had it.
+// damagedSetting is a group of three in which block 9 names server 2's new disk. Servers 0 and 1
+// synced it, and server 0 knows that it is durable. Server 1 alone accepted a value with that base,
+// and then its disk lost the block. The old disk of server 2, which never had it, comes back.
 func damagedSetting() searchSetting {
 	before := Membership{Members: members(3)}
 	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
@@ -316,10 +333,12 @@ func damagedSetting() searchSetting {
 	old := Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}}
 	changed := Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9}}
 	node := func(server order.ServerID, disk DiskID, run Run, head Head, m Membership) searchNode {
-		return searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: head, Membership: m},
-			state: State{Disk: disk, Activated: run, Shard: before, Instance: 1, Decided: first}}
+		return searchNode{server: server, original: disk != DiskID{33},
+			report: Report{Head: head, Membership: m},
+			state:  State{Disk: disk, Activated: run, Shard: before, Instance: 1, Decided: first}}
 	}
-	zero, one := node(0, DiskID{1}, NewRun(1, 0), changed, after), node(1, DiskID{2}, NewRun(1, 0), old, before)
+	zero, one := node(0, DiskID{1}, NewRun(1, 0), changed, after),
+		node(1, DiskID{2}, NewRun(1, 0), old, before)
 	zero.report.Durable = 9
 	one.report.Perhaps, one.report.PerhapsTo = true, 9
 	ballot := Ballot{Number: 1, Proposer: 1, Disk: DiskID{2}}
@@ -327,32 +346,39 @@ func damagedSetting() searchSetting {
 		n.state.Instance, n.state.Promised, n.attempts = 2, ballot, 1
 	}
 	one.state.Accepted = ballot
-	one.state.AcceptedValue = &Decision{Generation: 2, Base: changed, Members: members(2), Disks: first.Disks[:2]}
+	one.state.AcceptedValue = &Decision{Generation: 2, Base: changed, Members: members(2),
+		Disks: first.Disks[:2]}
 	fresh := node(2, DiskID{33}, 0, changed, after)
 	fresh.state.Shard = Membership{}
 	fresh.report.Former = []Former{{before, 9}}
-	return searchSetting{nodes: []searchNode{zero, one, node(2, DiskID{3}, NewRun(1, 0), old, before), fresh}}
+	return searchSetting{nodes: []searchNode{zero, one,
+		node(2, DiskID{3}, NewRun(1, 0), old, before), fresh}}
 }
 
-// abandonedSetting is a group of three of which no disk is damaged. Block 9 of generation 1, which names
-// server 2's new disk, is on server 1's disk and on the new one only, and was given up. Server 0 and the
-// old disk of server 2 went on from block 8 as generation 2, and made block 10 durable. Server 1 fetched
-// that while nobody ordered, so that its head is of generation 1 still. It alone accepted block 10 as the
-// base of generation 3. Where decided says so, generation 3 is decided with that base, and nobody works
-// in it.
+// abandonedSetting is a group of three without damaged disks. Block 9 of generation 1 names server
+// 2's new disk. It is only on server 1's disk and on the new one, and was given up. Server 0 and
+// the old disk of server 2 went on from block 8 as generation 2, and made block 10 durable. Server
+// 1 fetched that while no member ordered, so its head is still of generation 1. It alone accepted
+// block 10 as the base of generation 3. With decided, generation 3 is decided with that base, and
+// no member works in it.
 func abandonedSetting(decided bool) searchSetting {
 	before := Membership{Members: members(3)}
 	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
 	head := func(g Generation, height uint64, branch byte) Head {
-		return Head{Generation: g, Height: height, Round: order.Round(height), Hash: [32]byte{byte(height), branch}}
+		return Head{Generation: g, Height: height, Round: order.Round(height),
+			Hash: [32]byte{byte(height), branch}}
 	}
-	latest := &Decision{Generation: 2, Base: head(1, 8, 0), Members: []order.ServerID{0, 2}, Disks: []DiskID{{1}, {3}}}
+	latest := &Decision{Generation: 2, Base: head(1, 8, 0), Members: []order.ServerID{0, 2},
+		Disks: []DiskID{{1}, {3}}}
 	if decided {
-		latest = &Decision{Generation: 3, Base: head(2, 10, 2), Members: latest.Members, Disks: latest.Disks}
+		latest = &Decision{Generation: 3, Base: head(2, 10, 2), Members: latest.Members,
+			Disks: latest.Disks}
 	}
-	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, h Head, m Membership) searchNode {
-		return searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: h, Membership: m},
-			state: State{Disk: disk, Activated: run, Shard: shard, Instance: 3, Decided: latest}}
+	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, h Head,
+		m Membership) searchNode {
+		return searchNode{server: server, original: disk != DiskID{33},
+			report: Report{Head: h, Membership: m},
+			state:  State{Disk: disk, Activated: run, Shard: shard, Instance: 3, Decided: latest}}
 	}
 	zero := node(0, DiskID{1}, NewRun(2, 0), before, head(2, 10, 2), before)
 	one := node(1, DiskID{2}, NewRun(1, 0), before, head(1, 10, 2), before)
@@ -363,15 +389,16 @@ func abandonedSetting(decided bool) searchSetting {
 	if !decided {
 		one.state.Promised = Ballot{Number: 1, Proposer: 1, Disk: DiskID{2}}
 		two.state.Promised, one.state.Accepted = one.state.Promised, one.state.Promised
-		one.state.AcceptedValue = &Decision{Generation: 3, Base: head(2, 10, 2), Members: []order.ServerID{1, 2},
-			Disks: []DiskID{{2}, {3}}}
+		one.state.AcceptedValue = &Decision{Generation: 3, Base: head(2, 10, 2),
+			Members: []order.ServerID{1, 2},
+			Disks:   []DiskID{{2}, {3}}}
 	}
 	zero.attempts, one.attempts = 1, 1
 	return searchSetting{nodes: []searchNode{zero, one, two, fresh}}
 }
 
-// belowSetting is abandonedSetting(true), where server 1 has fetched no more than block 9. So no promise
-// of it and the new disk is at the decided base.
+// belowSetting is abandonedSetting(true) if server 1 has fetched no more than block 9. So neither
+// its promise nor that of the new disk is at the decided base.
 func belowSetting() searchSetting {
 	setting := abandonedSetting(true)
 	one := &setting.nodes[1].report
@@ -379,7 +406,7 @@ func belowSetting() searchSetting {
 	return setting
 }
 
-// twiceSetting is abandonedSetting(false), where the branch that goes on has the same change of the
+// twiceSetting is abandonedSetting(false) if the branch that goes on has the same change of the
 // membership at block 11, which is not durable. Server 1 holds that block.
 func twiceSetting() searchSetting {
 	setting := abandonedSetting(false)
@@ -391,8 +418,8 @@ func twiceSetting() searchSetting {
 	return setting
 }
 
-// TestSynodExhaustively looks at all that can happen to three acceptors, and much of what can happen
-// to four.
+// TestSynodExhaustively examines everything that can happen to three acceptors, and much of what
+// can happen to four.
 func TestSynodExhaustively(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -432,7 +459,7 @@ func TestSynodExhaustively(t *testing.T) {
 	}
 }
 
-// TestSearchFindsPlantedBugs proves that the search can say no.
+// TestSearchFindsPlantedBugs proves that the search can fail.
 func TestSearchFindsPlantedBugs(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -442,8 +469,10 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		setting searchSetting
 		fault   Fault
 	}{
-		"accept below the promise":             {votersSetting(3, 0, 1, 1), FaultAcceptBelowPromise},
-		"promise not persisted":                {votersSetting(3, 1, 1, 1), FaultPromiseNotPersisted},
+		"accept below the promise": {votersSetting(3, 0, 1, 1),
+			FaultAcceptBelowPromise},
+		"promise not persisted": {votersSetting(3, 1, 1, 1),
+			FaultPromiseNotPersisted},
 		"lowest accepted value":                {acceptedSetting(), FaultLowestAccepted},
 		"a chosen value is left out":           {votersSetting(3, 0, 0, 1, 1), FaultChosenLeftOut},
 		"what disks had, where one accepted":   {damagedSetting(), FaultBoundIgnoresPerhaps},

@@ -9,12 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestStories runs the traces in testdata/stories. After a change that is meant, rewrite them with -rewrite and read the difference.
+// TestStories runs the traces in testdata/stories. After an intended change, rewrite them with
+// -rewrite and read the difference.
 //
-//	choose shard=5          what a shard goes on from; one line a promise:
+//	choose shard=5          the point from which a shard goes on; one line for each promise:
 //	  0 round=7 run=1 [restarted] [votes=8:U,9:Rx] [confirmed] [voters=0,1,2]
 //
-// A vote is a round, and U or R with the name of a set. With confirmed, the last vote is.
+// A vote is a round, and U or R with the name of a set. With confirmed, the last vote is confirmed.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
@@ -33,7 +34,8 @@ func chooseStory(t *testing.T, d *datadriven.TestData) string {
 	var promises []Promised
 	for line := range strings.Lines(d.Input) {
 		fields := strings.Fields(line)
-		p := Promised{Report: Report{Head: Head{Generation: 1}, Original: true, Shard: shard, Membership: shard}}
+		p := Promised{Report: Report{Head: Head{Generation: 1}, Original: true, Shard: shard,
+			Membership: shard}}
 		scan(t, fields[0], "%d", &p.Server)
 		voters, votes, confirmed := shard.Members, "", false
 		for _, field := range fields[1:] {
@@ -78,7 +80,8 @@ func chooseStory(t *testing.T, d *datadriven.TestData) string {
 	base, tail := choose(promises, nil, FaultNone)
 	text := fmt.Sprintf("after round %d", base.Round)
 	for _, r := range tail {
-		text += fmt.Sprintf(", then %s as round %d", strings.TrimRight(string(r.Content[:]), "\x00"), r.Round)
+		text += fmt.Sprintf(", then %s as round %d",
+			strings.TrimRight(string(r.Content[:]), "\x00"), r.Round)
 	}
 	return text + "\n"
 }

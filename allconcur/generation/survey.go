@@ -7,64 +7,71 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Promised is one server's report, as a proposer has it.
+// Promised is one server's report, as a proposer received it.
 type Promised struct {
 	Server order.ServerID
 	Report Report
 }
 
-// survey is what promises show together: how far the chain got, and whose majorities it takes to
+// survey is what promises show together: how far the chain got, and which majorities are needed to
 // go on from there.
 //
 // # Which majorities
 //
-// Let H be the furthest head. It takes a majority of the membership at H, of each membership
-// before a change in H's chain that no promise knows to be durable, and of the membership that
-// counted in the newest run. Only disks that count under a membership count towards its majority.
-// A promise that knows of a durable height knows that of its own chain, which may be another branch
-// than H's. So it counts only where its chain has the change.
+// Let H be the furthest head. These majorities are needed: of the membership at H, of each
+// membership before a change in H's chain that no promise knows to be durable, and of the
+// membership that counted in the newest run. Only disks that count under a membership count towards
+// its majority. A promise that knows a durable height knows it of its own chain, which may be
+// another branch than H's. So the promise counts only if its chain has the change.
 //
-// Where a generation was decided and no head is of it, H is that generation's base, if a promise is at
-// it. All proposers of the next generation know that decision (a Prepare carries it) and go on from its
-// base, and blocks of earlier generations that are not in its chain are given up: they are not durable,
-// nor will be. So a change of the membership in such a block counts for nothing, and asking for its
-// majority might wait for a server whose join never took place. Without a promise at the base, or where
-// the decision has a tail, H is the furthest head even so: a change in the tail takes effect.
+// If a generation was decided and no head belongs to it, H is that generation's base, provided that
+// a promise is at the base. All proposers of the next generation know that decision (a Prepare
+// carries it) and go on from its base. Blocks of earlier generations that are not in the base's
+// chain are given up: they are not durable and never will be. A change of the membership in such a
+// block therefore counts for nothing, and asking for its majority might mean waiting for a server
+// whose join never took place. Without a promise at the base, or if the decision has a tail, H is
+// the furthest head even so: a change in the tail takes effect.
 //
-// One majority may be left out: that of the membership of the newest run, where it is the one right
-// before the membership at H. What was durable in that run is in H's chain all the same, and two
-// proposers meet (see the package comment). Two majorities before and after a member joined or left
-// share a disk. Where another disk was named for a member, they do once the old disk does not count:
-// it does not for blocks behind the change, which alone are in question (package shard sees to it).
-// Only votes are missed. They are treated like those of a server that restarted: the proposer waits for
-// members that it can reach.
+// One majority may be left out: that of the newest run's membership, if it is the one right before
+// the membership at H. What was durable in that run is in H's chain all the same, and two proposers
+// meet (see the package comment). Two majorities before and after a member joined or left share a
+// disk. If another disk was named for a member, they share one once the old disk does not count. It
+// does not count for blocks after the change, and only those are in question (package shard ensures
+// it). Only votes are missed. They are treated like those of a server that restarted: the proposer
+// waits for members that it can reach.
 //
 // # Learners
 //
-// A learner's disk counts under none of them. Its head is as good as any other's, since it holds
-// that much of the chain. But its head may ask for majorities that are not there, and without the
-// learner's promise nobody would ask for them. So furthestSurvey leaves such a promise out.
+// A learner's disk counts under none of these memberships. Its head is as good as any other, since
+// the learner holds that much of the chain. But its head may require majorities that are absent and
+// that would not be required without the learner's promise. So furthestSurvey leaves such a promise
+// out.
 type survey struct {
 	promises []Promised
-	decided  *Decision // the newest that is known
-	durable  uint64    // the highest height that any promise knows to be durable
-	fault    Fault
+	// decided is the newest known decision.
+	decided *Decision
+	// durable is the highest height that any promise knows to be durable.
+	durable uint64
+	fault   Fault
 
-	// head is the furthest.
+	// head is the furthest head.
 	head Head
-	// top is the promise whose chain says which memberships count: that of the furthest head, or one at
-	// the decided base.
+	// top is the index of the promise whose chain determines which memberships count: the one with
+	// the furthest head, or one at the decided base.
 	top int
-	// run is the newest in which a disk that counted took part, and shard what it counted with.
-	run         Run
-	shard       Membership
-	memberships []Membership // those of which a majority is needed
-	// remembering are those of which a majority is needed that knows its votes: memberships and shard.
+	// run is the newest run in which a disk that counted took part, and shard the membership that
+	// the run counted with.
+	run   Run
+	shard Membership
+	// memberships are those of which a majority is needed.
+	memberships []Membership
+	// remembering are the memberships of which a majority is needed that remembers its votes:
+	// memberships and shard.
 	remembering []Membership
 }
 
-// furthestSurvey looks at all promises but for those of learners that are further than all others
-// and keep them from being enough.
+// furthestSurvey surveys all promises, except those of learners whose heads are further than all
+// others and keep the promises from being enough.
 func furthestSurvey(promises []Promised, decided *Decision, fault Fault) survey {
 	all := newSurvey(promises, promises, decided, fault)
 	for v := all; len(v.promises) > 0; {
@@ -72,7 +79,7 @@ func furthestSurvey(promises []Promised, decided *Decision, fault Fault) survey 
 			return v
 		}
 		if !v.learner(v.promises[v.top]) {
-			return v // the learners' heads are not what it fails for
+			return v // the survey does not fail because of learners' heads
 		}
 		rest := slices.Delete(slices.Clone(v.promises), v.top, v.top+1)
 		v = newSurvey(rest, promises, decided, fault)
@@ -87,7 +94,7 @@ func durableHeight(promises []Promised) (height uint64) {
 	return height
 }
 
-// newSurvey looks at some of the promises. All of them tell what is durable.
+// newSurvey surveys some of the promises. Durable heights are taken from all of them.
 func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey {
 	v := survey{promises: promises, decided: decided, durable: durableHeight(all), fault: fault}
 	for i := range promises {
@@ -104,10 +111,11 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 		return v
 	}
 	if decided != nil && len(decided.Tail) == 0 && v.head.Generation < decided.Generation {
-		// choose goes on from the decided base. Another branch is given up, however far it got. (With
-		// a tail, a head above the base may be that of a server that executed the tail.)
+		// choose goes on from the decided base. Any other branch is given up, however far it got.
+		// With a tail, a head above the base may be that of a server that executed the tail.
 		based := slices.IndexFunc(promises, func(p Promised) bool {
-			return p.Report.Head.Height == decided.Base.Height && p.Report.Head.Hash == decided.Base.Hash
+			return p.Report.Head.Height == decided.Base.Height &&
+				p.Report.Head.Hash == decided.Base.Hash
 		})
 		if based >= 0 {
 			v.top = based
@@ -116,7 +124,9 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 	top := &promises[v.top].Report
 	v.require(top.Membership)
 	for i, former := range top.Former {
-		effective := slices.ContainsFunc(all, func(p Promised) bool { return p.Report.knowsEffective(top, i) })
+		effective := slices.ContainsFunc(all, func(p Promised) bool {
+			return p.Report.knowsEffective(top, i)
+		})
 		if fault == FaultDurableElsewhere {
 			effective = former.Until <= v.durable
 		}
@@ -144,15 +154,17 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 }
 
 // knowsEffective reports whether a node knows that the change after the i-th former membership of a
-// chain is durable: some height from the change on is, and the node's own chain has the change at or
-// below the height that it knows to be durable.
+// chain is durable. Some height from the change on is durable, and the node's own chain has the
+// change at or below the height that it knows to be durable.
 func (r *Report) knowsEffective(of *Report, i int) bool {
-	later := func(m Membership) bool { // than the i-th of that chain
+	// later reports whether m is a later membership of that chain than its i-th former one.
+	later := func(m Membership) bool {
 		return m.Equal(of.Membership) || slices.ContainsFunc(of.Former[i+1:], func(f Former) bool {
 			return m.Equal(f.Membership)
 		})
 	}
-	effective := r.Membership // the one at the height that it knows to be durable
+	// effective is the membership at the height that the node knows to be durable.
+	effective := r.Membership
 	at := slices.IndexFunc(r.Former, func(f Former) bool { return f.Until > r.Durable })
 	if at >= 0 {
 		effective = r.Former[at].Membership
@@ -166,7 +178,8 @@ func (v *survey) require(m Membership) {
 	}
 }
 
-// membership is the one at the furthest head.
+// membership returns the membership of the top promise, which is the one at the furthest head or
+// the decided base.
 func (v *survey) membership() Membership {
 	if len(v.promises) == 0 {
 		return Membership{}
@@ -182,10 +195,11 @@ func (v *survey) counts(m Membership, p Promised) bool {
 	return countsUnder(m, p.Server, p.Report.Disk, p.Report.Original, v.decided)
 }
 
-// countsUnder reports whether a disk counts under a membership, as Membership.Counts does. Where
-// the chain names no disk for a member but the newest decision does, another one does not count:
+// countsUnder reports whether a disk counts under a membership, as Membership.Counts does. If the
+// chain names no disk for a member but the newest decision does, a different disk does not count:
 // the member has lost what it stored.
-func countsUnder(m Membership, server order.ServerID, disk DiskID, original bool, d *Decision) bool {
+func countsUnder(m Membership, server order.ServerID, disk DiskID, original bool,
+	d *Decision) bool {
 	if !m.Counts(server, disk, original) {
 		return false
 	}
@@ -202,13 +216,13 @@ func (v *survey) remembers(p Promised) bool {
 	return !p.Report.Restarted || p.Report.Run != v.run
 }
 
-// enough reports whether a majority of each membership promised; remembering leaves out servers
-// that restarted since the newest run.
+// enough reports whether a majority of each membership promised. With remembering, servers that
+// restarted since the newest run do not count.
 func (v *survey) enough(remembering bool) bool {
 	return len(v.memberships) > 0 && v.missing(remembering) == 0
 }
 
-// missing is how many more promises it takes at least.
+// missing returns the least number of further promises that are needed.
 func (v *survey) missing(remembering bool) (most int) {
 	memberships := v.memberships
 	if remembering {
@@ -229,29 +243,31 @@ func (v *survey) count(m Membership, remembering bool) (count int) {
 	return count
 }
 
-// perhaps reports whether a durable block may be behind the furthest head, on a disk that does not
-// hold it whole any more.
+// perhaps reports whether a durable block may lie beyond the furthest head, on a disk that no
+// longer holds it whole.
 //
-// Let block b be durable, and behind the furthest head H. Take a membership of n members that is
-// asked, with majorities of c, and let A be those of its disks that b is durable by. A meets each
-// majority, so it has n - c + 1 disks or more. It is a majority where b became durable under this
-// membership. It may be less where b became durable under the one before or after: a run counts with
-// one membership to its end, and a change is effective once its block is on that many old disks
-// (shard.Durability).
+// Let block b be durable and beyond the furthest head H. Take a membership of n members that is
+// asked, with majorities of c, and let A be the set of its disks that make b durable. A meets each
+// majority, so it has at least n - c + 1 disks. A is a majority if b became durable under this
+// membership. A may be smaller if b became durable under the membership before or after: a run
+// counts with one membership to its end, and a change is effective once its block is on that many
+// old disks (shard.Durability).
 //
-// No promise comes from a disk of A that holds b whole: syncing b implies holding the chain up to b,
-// so that its head would be further than H (heads are compared by generation, and no generation was
-// decided that goes on from less than b). So a disk of A that promised had perhaps more than its
-// head, and more than H where it knows how much that was at most. All other disks that promised are
-// outside of A. So there is no such b where fewer than n - c + 1 disks are left for A: the disks that
-// did not promise, and n - c of those that had perhaps more. The others of these were torn by the
-// crash: no more than n - c disks may have damaged what they had announced, or the shard has lost
-// more disks than it tolerates. So a shard of one or two, and one whose members all promise, never
-// waits.
+// No promise comes from a disk of A that holds b whole. Syncing b implies holding the chain up to
+// b, so the head of that disk would be further than H. (Heads are compared by generation, and no
+// generation was decided that goes on from less than b.) So each promise from a disk of A reports
+// Perhaps: the disk perhaps had more than its head, and more than H if it knows how much that was
+// at most. All other disks that promised are outside of A.
 //
-// A disk that reports no Perhaps had nothing behind its own head, so nothing behind H. Where H is at
-// least as far as everything that a disk had perhaps, that disk has nothing to say about what is
-// behind H either, unless H is of a generation before the one in which that disk worked last.
+// Hence there is no such b if fewer than n - c + 1 disks are left for A. Those left are the disks
+// that did not promise, and at most n - c of the disks that perhaps had more. At most n - c disks
+// may have damaged blocks that they had announced, or the shard has lost more disks than it
+// tolerates. The other disks that perhaps had more were only torn by the crash. So a shard of one
+// or two, and a shard whose members all promise, never waits.
+//
+// A disk that reports no Perhaps had nothing beyond its own head, so nothing beyond H. If H is at
+// least as far as everything that a disk perhaps had, that disk proves nothing about blocks beyond
+// H either, unless H is of a generation before the one in which that disk last worked.
 func (v *survey) perhaps() bool {
 	if v.fault == FaultPerhapsIgnored {
 		return false
@@ -276,7 +292,7 @@ func (v *survey) perhaps() bool {
 	return false
 }
 
-// quorum is how many of a membership have to promise, or accept.
+// quorum returns how many members of a membership have to promise, or accept.
 func quorum(m Membership, fault Fault) int {
 	if fault == FaultMinorityQuorum {
 		return max(1, m.Quorum()-1)

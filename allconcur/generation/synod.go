@@ -8,25 +8,28 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrConfig says that a Config describes no synod.
+// ErrConfig says that a Config is not valid.
 var ErrConfig = errors.New("generation: wrong configuration")
 
-// ErrTwoDecisions says that two decisions for one generation are about: disks that hold promises were exchanged or edited, or there is a bug.
+// ErrTwoDecisions says that there are two decisions for one generation. Disks that hold promises
+// were exchanged or edited, or there is a bug.
 var ErrTwoDecisions = errors.New("generation: two decisions for one generation")
 
-// Config sets up a synod. Ticks are the driver's; a tenth of a second each is usual.
+// Config sets up a synod. Ticks are the driver's, usually a tenth of a second each.
 type Config struct {
 	Self order.ServerID
-	// State is what the disk holds; the zero value but for Disk on a new node.
+	// State is what the disk holds. On a new node it is the zero value except for Disk.
 	State State
-	// Original reports that the disk was made together with the member, by the command that made its
-	// home, and not in place of another disk that was lost or is not to be trusted.
+	// Original says that the disk was made together with the member, by the command that made its
+	// home, and not to replace a disk that was lost or is not to be trusted.
 	Original bool
 	// Report is what the node holds at the start; see Synod.Report.
 	Report Report
-	// Grace is how many ticks a proposer with enough promises waits for the others, so that they are members too.
+	// Grace is how many ticks a proposer with enough promises waits for the others, so that they
+	// become members too.
 	Grace int
-	// Patience is how many ticks a proposer waits for enough promises before it tries a higher ballot, and a stalled node before it leaves its group.
+	// Patience is how many ticks a proposer waits for enough promises before it tries a higher
+	// ballot, and how many a stalled node waits before it leaves its group.
 	Patience int
 	// Fault plants a bug; production leaves it FaultNone.
 	Fault Fault
@@ -35,12 +38,12 @@ type Config struct {
 type phase uint8
 
 const (
-	phaseWaiting   phase = iota // for somebody else's decision, or for the turn to propose
+	phaseWaiting   phase = iota // for another proposer's decision, or for the turn to propose
 	phasePreparing              // own Prepare is out
 	phaseAccepting              // own Accept is out
 )
 
-// acceptance is what one server said in phase 2b.
+// acceptance is one server's answer in phase 2b.
 type acceptance struct {
 	server   order.ServerID
 	disk     DiskID
@@ -50,47 +53,70 @@ type acceptance struct {
 type pending struct {
 	from    order.ServerID
 	message Message
-	// over says that the node that promised began a new process since. The promise holds, but what it
-	// tells of the disk and the memory may be so no more.
+	// over says that the node that promised has begun a new process since. The promise holds, but
+	// what it says of the disk and the memory may no longer be true.
 	over bool
 }
 
-// Synod is one node's part in deciding generations: acceptor always, proposer when its turn comes. It is a pure state machine; see the package comment.
+// Synod is one node's part in deciding generations. It is always an acceptor, and a proposer when
+// its turn comes. It is a pure state machine; see the package comment.
 type Synod struct {
 	config Config
 	state  State
 
-	report     Report
-	followed   Generation  // what the driver says that the head is of
-	empty      order.Round // of the generation in which this node worked, and counted in report
-	votes      []Vote      // of the engine that stopped last, as long as this process lives
-	seen       []KnownVote // those of others that it saw
-	remembers  bool        // this very process took part in state.Activated
-	working    Run         // in which the node's engine works; 0: none
-	stalled    bool        // the engine works, but gets nowhere
-	givingUp   bool        // it did so for too long
-	ended      Generation  // the generation that this node saw end in order; its successor may be prepared past working nodes
-	waiting    *pending    // a Prepare that ends our engine; it is answered when that has stopped
-	accepting  *pending    // an Accept whose contents are not all here yet
+	report Report
+	// followed is the generation of the head, according to the driver.
+	followed Generation
+	// empty are the empty rounds of the generation in which this node worked, counted in report.
+	empty order.Round
+	// votes are those of the engine that stopped last, as long as this process lives.
+	votes []Vote
+	// seen are votes of other servers that this engine saw.
+	seen []KnownVote
+	// remembers says that this very process took part in state.Activated.
+	remembers bool
+	// working is the run in which the node's engine works; 0 for none.
+	working Run
+	// stalled says that the engine works but makes no progress, givingUp that it has done so for
+	// too long.
+	stalled  bool
+	givingUp bool
+	// ended is the generation that this node saw end in order. Its successor may be prepared at
+	// nodes that still work.
+	ended Generation
+	// waiting is a Prepare that ends the own engine. It is answered when the engine has stopped.
+	waiting *pending
+	// accepting is an Accept whose contents are not all here yet.
+	accepting  *pending
 	holders    []order.ServerID
 	held       map[[32]byte]bool
 	askedFor   [][32]byte
 	askedSince int
 	linked     map[order.ServerID]bool
-	refused    Generation // the highest generation in which somebody said that it works
+	// refused is the highest generation in which another node said that it works.
+	refused Generation
 
-	prompt   bool // the engine has just stopped: whoever was proposing before did so for a group that still worked
-	phase    phase
-	ballot   Ballot // of the own attempt
-	waited   int    // ticks in this phase
-	asked    []order.ServerID
-	promises []pending // by server
-	surveyed survey    // of the own attempt: a majority of each of its memberships has to accept, too
+	// prompt says that the engine has just stopped. An earlier proposer had proposed for a group
+	// that still worked, so this node need not wait for it.
+	prompt bool
+	phase  phase
+	// ballot is that of the own attempt.
+	ballot Ballot
+	// waited is the number of ticks in this phase.
+	waited int
+	asked  []order.ServerID
+	// promises are ascending by server.
+	promises []pending
+	// surveyed is the survey of the own attempt. A majority of each of its memberships has to
+	// accept, too.
+	surveyed survey
 	accepted []acceptance
 	value    Decision
-	waitsFor Waiting // what the last own attempt was missing
+	// waitsFor is what the last own attempt lacked.
+	waitsFor Waiting
 
-	highest Ballot // highest ballot seen in this instance
+	// highest is the highest ballot seen in this instance.
+	highest Ballot
 
 	out     []Envelope
 	dirty   bool
@@ -98,22 +124,25 @@ type Synod struct {
 	broken  error
 }
 
-// NewSynod returns a node's synod, idle: it proposes as the ticks pass until the node works. It reports ErrConfig.
+// NewSynod returns a node's synod. It is idle: as ticks pass, it proposes until the node works.
+// NewSynod returns ErrConfig if the configuration is wrong.
 func NewSynod(config Config) (*Synod, error) {
 	if config.Grace < 1 || config.Patience < 1 {
-		return nil, fmt.Errorf("%w: grace %d and patience %d have to be at least one tick", ErrConfig,
-			config.Grace, config.Patience)
+		return nil, fmt.Errorf("%w: grace %d and patience %d have to be at least one tick",
+			ErrConfig, config.Grace, config.Patience)
 	}
 	if !config.Report.Membership.sound() {
-		return nil, fmt.Errorf("%w: the members are not in order, or not each has a disk", ErrConfig)
+		return nil, fmt.Errorf("%w: the members are not in order, or not every one has a disk",
+			ErrConfig)
 	}
-	s := &Synod{config: config, state: config.State, held: map[[32]byte]bool{}, linked: map[order.ServerID]bool{}}
+	s := &Synod{config: config, state: config.State, held: map[[32]byte]bool{},
+		linked: map[order.ServerID]bool{}}
 	s.Report(config.Report)
 	s.reset()
 	return s, nil
 }
 
-// Next is the generation that would be decided next, as far as this node knows.
+// Next returns the generation that would be decided next, as far as this node knows.
 func (s *Synod) Next() Generation {
 	if s.state.Decided == nil {
 		return 1
@@ -121,17 +150,19 @@ func (s *Synod) Next() Generation {
 	return s.state.Decided.Generation + 1
 }
 
-// Elsewhere is the highest generation in which another node said that it works; 0 if none did since the last decision.
+// Elsewhere returns the highest generation in which another node said that it works; 0 if none did
+// since the last decision.
 func (s *Synod) Elsewhere() Generation { return s.refused }
 
-// Err is not nil once what this node heard cannot be: it matches ErrTwoDecisions. The synod does nothing more.
+// Err returns an error that matches ErrTwoDecisions once the node received what cannot be. The
+// synod then does nothing more.
 func (s *Synod) Err() error { return s.broken }
 
-// Report tells what the node holds now: Head, Empty, Membership, Former, Durable, Perhaps and PerhapsTo.
-// The synod does not look at the rest: it knows Disk, Original, Run, Restarted and Shard, and has the
-// votes from Idle. What a node reports has to be on its disk, executed and synced: others will build
-// upon it after this node crashed. Call it before the node promises anything, and whenever these
-// changed while the node does not work.
+// Report sets what the node holds now: Head, Empty, Membership, Former, Durable, Perhaps and
+// PerhapsTo. The synod ignores the other fields: it knows Disk, Original, Run, Restarted and Shard,
+// and has the votes from Idle. What a node reports has to be executed and synced to its disk:
+// others build on it even after this node crashed. Call Report before the node promises anything,
+// and whenever these fields change while the node does not work.
 func (s *Synod) Report(report Report) {
 	report.Disk, report.Original = s.state.Disk, s.config.Original
 	report.Votes, report.Known = s.votes, s.seen
@@ -146,19 +177,23 @@ func (s *Synod) Report(report Report) {
 	s.label()
 }
 
-// Learner reports whether this node's disk counts in no majority, as far as the node's chain tells.
-// A learner follows and promises, but others do not count on it, and it does not propose.
+// Learner reports whether this node's disk counts in no majority, according to the node's own chain
+// and the latest decision. A learner follows and promises, but others do not count on it, and it
+// does not propose.
 func (s *Synod) Learner() bool {
-	return !countsUnder(s.report.Membership, s.config.Self, s.state.Disk, s.config.Original, s.state.Decided)
+	return !countsUnder(s.report.Membership, s.config.Self, s.state.Disk, s.config.Original,
+		s.state.Decided)
 }
 
-// label says of which generation the head is: of one that this node took part in, or that it followed
-// and knows the decision of. Without that it could be asked to promise for a generation that its own
-// head is of; the blocks are as good under an older name, since that generation is decided, and
-// begins where it begins. A head below the start of the node's last run, after a crash that damaged
-// the disk, is of the chain that this run went on from. In a generation that this node only followed,
-// the head's round is that of its last block, or of the base that it holds. The next generation would
-// leave out blocks of others if it was said to be later.
+// label sets the generation of the head: a generation that this node took part in, or one that it
+// followed and knows the decision of. Without this limit it could be asked to promise for a
+// generation that its own head belongs to. The blocks are as good under an older label, since that
+// generation is decided and its start is fixed.
+//
+// If a crash damaged the disk, the head may be below the start of the node's last run. It is then
+// of the chain that this run went on from. In a generation that this node only followed, the head's
+// round is that of its last block, or of the base that it holds. If it were labelled later, the
+// next generation would leave out blocks of others.
 func (s *Synod) label() {
 	label := s.state.Activated.Generation()
 	if s.report.Head.Height < s.state.Start.Height {
@@ -178,16 +213,23 @@ func (s *Synod) label() {
 	}
 }
 
-// Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
-// before the engine starts: from now on the node refuses to promise. It panics for a run that is Frozen, or of a
-// generation of which this node does not know the decision: these would be bugs of the driver. Who enters a generation in a later eon gets to know its decision as everyone does, by the ticks: whoever knows
-// it answers. It has to wait for that, since all who know it might fail then.
+// Working says that the node's engine is about to order in a run, the first of a generation or a
+// further eon, and that shard's majorities count. Ready asks to save this before the engine starts.
+// From now on the node refuses to promise.
+//
+// Working panics for a run that is Frozen, or of a generation whose decision this node does not
+// know. Both would be bugs of the driver. A node that enters a generation in a later eon learns its
+// decision as all nodes do, by ticks: any node that knows it answers. It has to wait for that,
+// because all nodes that know the decision might fail once it works.
 func (s *Synod) Working(run Run, shard Membership) {
 	if run < s.state.Activated || s.Frozen(run) {
-		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts after run %d, with a promise for generation %d", run, run.Generation(), s.state.Activated, s.state.Instance))
+		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts after "+
+			"run %d, with a promise for generation %d", run, run.Generation(), s.state.Activated,
+			s.state.Instance))
 	}
 	if s.state.Decided == nil || s.state.Decided.Generation < run.Generation() {
-		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts, and its decision is not known", run, run.Generation()))
+		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts, and "+
+			"its decision is not known", run, run.Generation()))
 	}
 	s.state.Activated, s.state.Shard, s.state.Start = run, shard, s.report.Head
 	s.state.Start.Generation = run.Generation()
@@ -205,11 +247,11 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.reset()
 }
 
-// Idle tells that the node's engine does not work: it halted, was frozen, never started, or its group
-// ended in order. The report's Votes and Known are those of the engine that was stopped; the synod
-// keeps them for as long as they matter. Nothing is delivered here until the next decision. Ended is
-// the generation, if it ended in order, so that its successor may be prepared at nodes that still
-// work; else 0.
+// Idle says that the node's engine does not work: it halted, was frozen, never started, or its
+// group ended in order. The report's Votes and Known are those of the engine that was stopped. The
+// synod keeps them for as long as they matter. The node delivers nothing until the next decision.
+// Ended is the generation if it ended in order, so that its successor may be prepared at nodes that
+// still work; otherwise 0.
 func (s *Synod) Idle(report Report, ended Generation) {
 	s.working, s.stalled, s.givingUp = 0, false, false
 	s.ended = max(s.ended, ended)
@@ -228,8 +270,9 @@ func (s *Synod) Idle(report Report, ended Generation) {
 	}
 }
 
-// Stalled tells whether the engine that works has made no progress for longer than the driver thinks right, its own message being out: then the node may be asked to leave its
-// group, or leaves it after a while (MustEnd). False takes that back.
+// Stalled says whether the working engine has made no progress for longer than the driver allows,
+// with its own message sent. If so, the node may be asked to leave its group, and leaves it by
+// itself after a while (MustEnd). False withdraws that.
 func (s *Synod) Stalled(stalled bool) {
 	if s.working == 0 || s.stalled == stalled {
 		return
@@ -243,31 +286,35 @@ func (s *Synod) Stalled(stalled bool) {
 	}
 }
 
-// MustEnd tells that the node has to stop its engine and to call Idle, which gives the promise that is asked for: a peer saw the generation end in order, or the
-// engine stalls and a peer wants to start anew, or it stalls for too long.
+// MustEnd reports whether the node has to stop its engine and call Idle, which then gives the
+// promise that was asked for. That is so if a peer saw the generation end in order, if the engine
+// stalls and a peer wants to start anew, or if the engine has stalled for too long.
 func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s.givingUp) }
 
-// Linked reports whether another node can be reached now, and can take part. A proposer that needs
-// servers which restarted waits for reachable ones that did not, for as long as there are any; and
-// after a group ended in order, it does not wait for those that cannot be reached.
+// Linked sets whether another node can be reached now and can take part. A proposer that needs
+// servers that restarted waits as long as it can reach servers that did not. After a group ended in
+// order, it does not wait for servers that cannot be reached.
 func (s *Synod) Linked(server order.ServerID, linked bool) { s.linked[server] = linked }
 
-// Frozen tells whether this node has promised a generation later than the run's, or knows that one was decided: its engine must not go on.
+// Frozen reports whether this node has promised a generation later than the run's, or knows that
+// one was decided. Its engine must not go on.
 func (s *Synod) Frozen(run Run) bool {
 	generation := run.Generation()
 	if s.config.Fault == FaultPromiseDoesNotFreeze {
 		return false
 	}
-	return s.state.Decided != nil && s.state.Decided.Generation > generation || s.state.Instance > generation && s.state.Promised != (Ballot{})
+	return s.state.Decided != nil && s.state.Decided.Generation > generation ||
+		s.state.Instance > generation && s.state.Promised != (Ballot{})
 }
 
-// Activated is the last run in which this node took part, 0 for none.
+// Activated returns the last run in which this node took part, 0 for none.
 func (s *Synod) Activated() Run { return s.state.Activated }
 
-// Decided is the latest decision that this node knows, nil for none.
+// Decided returns the latest decision that this node knows, nil for none.
 func (s *Synod) Decided() *Decision { return s.state.Decided }
 
-// Holds tells that something that Ready asked to fetch is on this node's disk now: Fetch.ID.
+// Holds says that something that Ready asked to fetch is now on this node's disk. The argument is
+// Fetch.ID.
 func (s *Synod) Holds(id [32]byte) {
 	s.held[id] = true
 	if s.accepting != nil && s.holdsAll(*s.accepting.message.Value) {
@@ -277,34 +324,39 @@ func (s *Synod) Holds(id [32]byte) {
 	}
 }
 
-// holdsBase reports whether the blocks up to a base are here: it is the head, or the head is further
-// in the chain of the same generation, or they were fetched. Another block that is as high is of
-// another branch.
+// holdsBase reports whether the blocks up to a base are here: the base is the head, or the head is
+// further in the chain of the same generation, or the blocks were fetched. Another block at the
+// same height is of another branch.
 func (s *Synod) holdsBase(base Head) bool {
 	head := s.report.Head
 	same := head.Generation == base.Generation || s.config.Fault == FaultBaseWithoutGeneration
-	return head.Hash == base.Hash && head.Height == base.Height || same && head.Height > base.Height ||
+	return head.Hash == base.Hash && head.Height == base.Height || same &&
+		head.Height > base.Height ||
 		s.held[base.Hash]
 }
 
 func (s *Synod) holdsAll(d Decision) bool {
-	return s.holdsBase(d.Base) && !slices.ContainsFunc(d.Tail, func(r TailRound) bool { return !s.held[r.Content] })
+	return s.holdsBase(d.Base) && !slices.ContainsFunc(d.Tail, func(r TailRound) bool {
+		return !s.held[r.Content]
+	})
 }
 
-// Wanted lists what this node needs on its disk, to accept a value or to take part in the generation that was decided. Ready gives the same now and then.
+// Wanted lists what this node needs on its disk to accept a value, or to take part in the decided
+// generation. Ready returns the same from time to time.
 func (s *Synod) Wanted() []Fetch {
 	var d *Decision
 	from := s.holders
 	switch {
 	case s.accepting != nil:
 		d, from = s.accepting.message.Value, s.accepting.message.Holders
-	case s.state.Decided != nil && s.working == 0 && s.state.Decided.Generation > s.state.Activated.Generation() &&
+	case s.state.Decided != nil && s.working == 0 &&
+		s.state.Decided.Generation > s.state.Activated.Generation() &&
 		s.state.Decided.Seats(s.config.Self, s.state.Disk):
 		d = s.state.Decided
 	default:
 		return nil
 	}
-	var servers []order.ServerID // each once
+	var servers []order.ServerID // without duplicates
 	for _, server := range append(slices.Clone(from), d.Members...) {
 		if !slices.Contains(servers, server) {
 			servers = append(servers, server)
@@ -336,7 +388,9 @@ func (s *Synod) Ready() Ready {
 	for _, w := range wanted {
 		ids = append(ids, w.ID())
 	}
-	news := slices.ContainsFunc(ids, func(id [32]byte) bool { return !slices.Contains(s.askedFor, id) })
+	news := slices.ContainsFunc(ids, func(id [32]byte) bool {
+		return !slices.Contains(s.askedFor, id)
+	})
 	if len(wanted) > 0 && (news || s.askedSince >= s.config.Patience) {
 		ready.Fetch, s.askedSince = wanted, 0
 	}
@@ -344,11 +398,12 @@ func (s *Synod) Ready() Ready {
 	return ready
 }
 
-// learn takes a decision: from the own attempt, or from whoever knows it.
+// learn takes a decision, from the own attempt or from any server that knows it.
 func (s *Synod) learn(d Decision, holders []order.ServerID) {
 	if s.state.Decided != nil && d.Generation <= s.state.Decided.Generation {
 		if d.Generation == s.state.Decided.Generation && !d.Equal(*s.state.Decided) {
-			s.broken = fmt.Errorf("%w: generation %d, from block %d and from block %d", ErrTwoDecisions, d.Generation, s.state.Decided.Base.Height, d.Base.Height)
+			s.broken = fmt.Errorf("%w: generation %d, from block %d and from block %d",
+				ErrTwoDecisions, d.Generation, s.state.Decided.Base.Height, d.Base.Height)
 		}
 		return
 	}
@@ -361,8 +416,11 @@ func (s *Synod) learn(d Decision, holders []order.ServerID) {
 		s.highest = Ballot{}
 		s.accepting = nil
 	}
-	for id := range s.held { // of the contents held, only this decision's are of use
-		if !slices.ContainsFunc(d.Tail, func(r TailRound) bool { return r.Content == id }) && id != d.Base.Hash {
+	// Of the contents held, only this decision's are of use.
+	for id := range s.held {
+		if !slices.ContainsFunc(d.Tail, func(r TailRound) bool {
+			return r.Content == id
+		}) && id != d.Base.Hash {
 			delete(s.held, id)
 		}
 	}

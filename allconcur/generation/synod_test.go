@@ -8,15 +8,16 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// settledSynod is server 1 of three, which knows the decision of generation 1 and has promised
+// settledSynod returns server 1 of three, which knows the decision of generation 1 and has promised
 // nothing since.
 func settledSynod(t *testing.T) (*Synod, *Decision) {
 	t.Helper()
 	disks := []DiskID{{1}, {2}, {3}}
 	first := &Decision{Generation: 1, Members: members(3), Disks: disks}
 	s, err := NewSynod(Config{Self: 1, Original: true, Grace: 2, Patience: 5,
-		State:  State{Disk: disks[1], Decided: first, Instance: 1},
-		Report: Report{Head: Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}}, Membership: Membership{Members: members(3)}}})
+		State: State{Disk: disks[1], Decided: first, Instance: 1},
+		Report: Report{Head: Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}},
+			Membership: Membership{Members: members(3)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,13 +25,14 @@ func settledSynod(t *testing.T) (*Synod, *Decision) {
 	return s, first
 }
 
-// next is a value for generation 2.
+// next returns a value for generation 2.
 func next(base Head, tail ...TailRound) *Decision {
-	return &Decision{Generation: 2, Base: base, Tail: tail, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}
+	return &Decision{Generation: 2, Base: base, Tail: tail, Members: members(3),
+		Disks: []DiskID{{1}, {2}, {3}}}
 }
 
-// answer gives the only message that a synod has for server 0, and whether State was to be saved.
-// It is of kind 0 where there is none.
+// answer returns the only message that a synod has for server 0, of kind 0 if there is none. It
+// also returns whether State was to be saved.
 func answer(t *testing.T, s *Synod) (Message, bool) {
 	t.Helper()
 	ready := s.Ready()
@@ -47,41 +49,49 @@ func answer(t *testing.T, s *Synod) (Message, bool) {
 	return Message{}, false
 }
 
-// TestMessagesThatMakeNoSense are dropped, and change nothing.
+// TestMessagesThatMakeNoSense: such messages are dropped, and change nothing.
 func TestMessagesThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	ballot := Ballot{Number: 7}
 	unsound := &Decision{Generation: 1}
 	for name, m := range map[string]Message{
-		"prepare of generation 0":              {Kind: KindPrepare, Ballot: ballot},
-		"prepare without the decision before":  {Kind: KindPrepare, Generation: 2, Ballot: ballot},
-		"prepare with an unsound one":          {Kind: KindPrepare, Generation: 2, Ballot: ballot, Known: unsound},
-		"prepare with one of another":          {Kind: KindPrepare, Generation: 3, Ballot: ballot, Known: &Decision{Generation: 1, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}},
-		"accept without a value":               {Kind: KindAccept, Generation: 2, Ballot: ballot},
-		"accept of an unsound value":           {Kind: KindAccept, Generation: 2, Ballot: ballot, Value: &Decision{Generation: 2}},
-		"accept of another generation's value": {Kind: KindAccept, Generation: 2, Ballot: ballot, Value: &Decision{Generation: 3, Members: members(1), Disks: []DiskID{{1}}}},
-		"accept of a later generation":         {Kind: KindAccept, Generation: 3, Ballot: ballot, Value: &Decision{Generation: 3, Members: members(1), Disks: []DiskID{{1}}}},
-		"nothing decided":                      {Kind: KindDecided, Generation: 2},
-		"unsound decision":                     {Kind: KindDecided, Generation: 2, Value: &Decision{Generation: 2}},
-		"promise to nobody":                    {Kind: KindPromise, Generation: 2},
-		"acceptance of nothing":                {Kind: KindAccepted, Generation: 2},
+		"prepare of generation 0":             {Kind: KindPrepare, Ballot: ballot},
+		"prepare without the decision before": {Kind: KindPrepare, Generation: 2, Ballot: ballot},
+		"prepare with an unsound one": {Kind: KindPrepare, Generation: 2, Ballot: ballot,
+			Known: unsound},
+		"prepare with one of another": {Kind: KindPrepare, Generation: 3, Ballot: ballot,
+			Known: &Decision{Generation: 1, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}},
+		"accept without a value": {Kind: KindAccept, Generation: 2, Ballot: ballot},
+		"accept of an unsound value": {Kind: KindAccept, Generation: 2, Ballot: ballot,
+			Value: &Decision{Generation: 2}},
+		"accept of another generation's value": {Kind: KindAccept, Generation: 2, Ballot: ballot,
+			Value: &Decision{Generation: 3, Members: members(1), Disks: []DiskID{{1}}}},
+		"accept of a later generation": {Kind: KindAccept, Generation: 3, Ballot: ballot,
+			Value: &Decision{Generation: 3, Members: members(1), Disks: []DiskID{{1}}}},
+		"nothing decided": {Kind: KindDecided, Generation: 2},
+		"unsound decision": {Kind: KindDecided, Generation: 2,
+			Value: &Decision{Generation: 2}},
+		"promise to nobody":     {Kind: KindPromise, Generation: 2},
+		"acceptance of nothing": {Kind: KindAccepted, Generation: 2},
 	} {
 		s, _ := settledSynod(t)
 		before := s.AppendState(nil)
 		s.Receive(0, m)
-		if a, save := answer(t, s); a.Kind != 0 || save || !slices.Equal(before, s.AppendState(nil)) || s.Err() != nil {
+		if a, save := answer(t, s); a.Kind != 0 || save ||
+			!slices.Equal(before, s.AppendState(nil)) || s.Err() != nil {
 			t.Errorf("%s: answer %+v, save %v, error %v", name, a, save, s.Err())
 		}
 	}
 }
 
-// TestTwoDecisions end a synod.
+// TestTwoDecisions: two decisions end a synod.
 func TestTwoDecisions(t *testing.T) {
 	t.Parallel()
 	s, first := settledSynod(t)
 	other := *first
 	other.Base.Height = 1
-	s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 1}, Known: &other})
+	s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 1},
+		Known: &other})
 	if a, _ := answer(t, s); a.Kind != 0 || !errors.Is(s.Err(), ErrTwoDecisions) {
 		t.Fatalf("answer %+v, error %v", a, s.Err())
 	}
@@ -94,14 +104,15 @@ func TestTwoDecisions(t *testing.T) {
 	}
 }
 
-// TestPromises: the highest ballot is promised, and no lower one after it. A generation that is
-// decided is answered with its decision.
+// TestPromises: the highest ballot is promised, and no lower one after it. A request for a decided
+// generation is answered with its decision.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	s, first := settledSynod(t)
 	prepare := func(number uint64, kind Kind, save bool) Message {
 		t.Helper()
-		s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: number}, Known: first})
+		s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: number},
+			Known: first})
 		a, saved := answer(t, s)
 		if a.Kind != kind || saved != save || a.Generation != 2 || a.Ballot.Number != number {
 			t.Errorf("ballot %d: answer %+v, save %v", number, a, saved)
@@ -115,7 +126,8 @@ func TestPromises(t *testing.T) {
 	}
 	prepare(3, KindPromise, true)
 	s.Receive(0, Message{Kind: KindPrepare, Generation: 1, Ballot: Ballot{Number: 9}})
-	if a, save := answer(t, s); a.Kind != KindDecided || a.Value == nil || !a.Value.Equal(*first) || save {
+	if a, save := answer(t, s); a.Kind != KindDecided || a.Value == nil || !a.Value.Equal(*first) ||
+		save {
 		t.Errorf("a settled generation: %+v, save %v", a, save)
 	}
 	s.Receive(0, Message{Kind: KindAccept, Generation: 1, Ballot: Ballot{Number: 9}, Value: first})
@@ -124,22 +136,25 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestAccepts: a value is accepted in the highest ballot that was promised, or a higher one, once
-// what it names is here, and never below a height that is known to be durable.
+// TestAccepts: a value is accepted in the highest promised ballot or a higher one, once everything
+// that it names is here, and never below a height that is known to be durable.
 func TestAccepts(t *testing.T) {
 	t.Parallel()
 	s, first := settledSynod(t)
 	head := s.report.Head
 	accept := func(number uint64, value *Decision) (Kind, bool) {
 		t.Helper()
-		s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: Ballot{Number: number}, Value: value})
+		s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: Ballot{Number: number},
+			Value: value})
 		a, save := answer(t, s)
-		if a.Kind == KindAccepted && (a.Disk != DiskID{2} || !a.Original || a.Ballot.Number != number) {
+		if a.Kind == KindAccepted && (a.Disk != DiskID{2} || !a.Original ||
+			a.Ballot.Number != number) {
 			t.Errorf("accepted as %+v", a)
 		}
 		return a.Kind, save
 	}
-	if kind, save := accept(4, next(head)); kind != KindAccepted || !save || s.state.Promised.Number != 4 || s.state.Accepted.Number != 4 {
+	if kind, save := accept(4, next(head)); kind != KindAccepted || !save ||
+		s.state.Promised.Number != 4 || s.state.Accepted.Number != 4 {
 		t.Errorf("answer %d, save %v, state %+v", kind, save, s.state)
 	}
 	if kind, save := accept(3, next(head)); kind != KindRefuse || save {
@@ -149,12 +164,14 @@ func TestAccepts(t *testing.T) {
 	if a, _ := answer(t, s); a.Kind != KindRefuse {
 		t.Errorf("a promise below what was accepted: %+v", a)
 	}
-	// The contents of a tail are fetched first; the promise is made before.
+	// The contents of a tail are fetched first. The promise is made before that.
 	round := TailRound{Round: 9, Content: [32]byte{99}}
-	if kind, save := accept(5, next(head, round)); kind != 0 || !save || s.state.Promised.Number != 5 || s.state.Accepted.Number != 4 {
+	if kind, save := accept(5, next(head, round)); kind != 0 || !save ||
+		s.state.Promised.Number != 5 || s.state.Accepted.Number != 4 {
 		t.Errorf("without the contents: answer %d, save %v, state %+v", kind, save, s.state)
 	}
-	if wanted := s.Wanted(); len(wanted) != 1 || wanted[0].ID() != round.Content || !slices.Equal(wanted[0].From, members(3)) {
+	if wanted := s.Wanted(); len(wanted) != 1 || wanted[0].ID() != round.Content ||
+		!slices.Equal(wanted[0].From, members(3)) {
 		t.Errorf("wants %+v", wanted)
 	}
 	s.Holds([32]byte{98})
@@ -165,7 +182,7 @@ func TestAccepts(t *testing.T) {
 	if a, save := answer(t, s); a.Kind != KindAccepted || !save || s.state.Accepted.Number != 5 {
 		t.Errorf("with the contents: answer %+v, save %v", a, save)
 	}
-	// What is durable is not given up: not block 9, which the tail holds, and not block 10.
+	// Durable blocks are not given up: neither block 9, which the tail holds, nor block 10.
 	report := s.report
 	report.Durable = 9
 	s.Report(report)
@@ -179,8 +196,8 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
-// TestBasesThatAreHeld: the own head, what is before it in the chain of its generation, and what was
-// fetched.
+// TestBasesThatAreHeld: a node holds its own head, earlier blocks of the chain of its generation,
+// and fetched blocks.
 func TestBasesThatAreHeld(t *testing.T) {
 	t.Parallel()
 	s, _ := settledSynod(t)
@@ -194,7 +211,8 @@ func TestBasesThatAreHeld(t *testing.T) {
 		{Head{Generation: 0, Height: 8, Hash: [32]byte{8}}, true},
 		{Head{Generation: 0, Height: 8, Hash: [32]byte{7}}, false},
 		{Head{Generation: 0, Height: 7, Hash: [32]byte{8}}, false},
-		{Head{Generation: 1, Height: 8}, false}, {Head{Generation: 1, Height: 7}, true}, // as high: by its hash
+		// At the same height the hash decides.
+		{Head{Generation: 1, Height: 8}, false}, {Head{Generation: 1, Height: 7}, true},
 		{Head{Generation: 1, Height: 9}, false}, {Head{Generation: 2, Height: 7}, false},
 	} {
 		if s.holdsBase(c.base) != c.held {
@@ -203,8 +221,8 @@ func TestBasesThatAreHeld(t *testing.T) {
 	}
 }
 
-// TestWorkingNodes refuse, unless the group ended in order, or gets nowhere. Then the engine stops
-// before anything is promised.
+// TestWorkingNodes: a working node refuses, unless the group ended in order or makes no progress.
+// In these cases the engine stops before anything is promised.
 func TestWorkingNodes(t *testing.T) {
 	t.Parallel()
 	shard := Membership{Members: members(3)}
@@ -228,9 +246,11 @@ func TestWorkingNodes(t *testing.T) {
 			known = next(Head{})
 		}
 		ballot := Ballot{Number: 1}
-		s.Receive(0, Message{Kind: KindPrepare, Generation: c.generation, Ballot: ballot, Known: known, Regroup: c.regroup})
+		s.Receive(0, Message{Kind: KindPrepare, Generation: c.generation, Ballot: ballot,
+			Known: known, Regroup: c.regroup})
 		a, _ := answer(t, s)
-		if a.Kind != c.answer || a.Kind == KindRefuse && a.Working != 1 || s.MustEnd() != c.ends || s.state.Promised != (Ballot{}) {
+		if a.Kind != c.answer || a.Kind == KindRefuse && a.Working != 1 || s.MustEnd() != c.ends ||
+			s.state.Promised != (Ballot{}) {
 			t.Errorf("%s: answer %+v, ends %v", c.name, a, s.MustEnd())
 		}
 		if c.name == "stalls" {
@@ -263,9 +283,11 @@ func TestWorkingNodes(t *testing.T) {
 		s.Working(NewRun(1, 0), shard)
 		s.Ready()
 		s.Stalled(stalled)
-		s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: Ballot{Number: 1}, Value: next(s.report.Head)})
+		s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: Ballot{Number: 1},
+			Value: next(s.report.Head)})
 		a, save := answer(t, s)
-		if want := map[bool]Kind{false: KindRefuse}[stalled]; a.Kind != want || save || s.state.AcceptedValue != nil {
+		if want := map[bool]Kind{false: KindRefuse}[stalled]; a.Kind != want || save ||
+			s.state.AcceptedValue != nil {
 			t.Errorf("a value, stalled %v: answer %+v, save %v", stalled, a, save)
 		}
 	}
@@ -297,7 +319,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("the second attempt has ballot %+v", s.ballot)
 	}
 
-	// Another server's attempt gets the time that it may take, from its last message.
+	// Another server's attempt gets the time that it may take, from its last message on.
 	other := Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 5}, Known: first}
 	s.Receive(0, other)
 	if s.phase != phaseWaiting {
@@ -310,12 +332,14 @@ func TestTurns(t *testing.T) {
 	other.Ballot.Number += 2
 	s.Receive(0, other)
 	s.Tick()
-	s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: other.Ballot, Value: next(Head{Generation: 1, Height: 9})})
+	s.Receive(0, Message{Kind: KindAccept, Generation: 2, Ballot: other.Ballot,
+		Value: next(Head{Generation: 1, Height: 9})})
 	turns("another's value", s, phasePreparing, 11)
 
-	// A higher ballot that somebody tells of ends the own attempt; a lower one, or one of another
-	// attempt, does not.
-	refuse := Message{Kind: KindRefuse, Generation: 2, Ballot: s.ballot, Accepted: Ballot{Number: 1}}
+	// A higher ballot in a refusal ends the own attempt. A lower one, or one of another attempt,
+	// does not.
+	refuse := Message{Kind: KindRefuse, Generation: 2, Ballot: s.ballot,
+		Accepted: Ballot{Number: 1}}
 	s.Receive(0, refuse)
 	refuse.Accepted, refuse.Ballot.Number = Ballot{Number: 90}, 1
 	s.Receive(0, refuse)
@@ -330,7 +354,7 @@ func TestTurns(t *testing.T) {
 		t.Error("a refusal does not end the attempt")
 	}
 
-	// Where somebody works, asking is only to notice when that ends.
+	// If another node works, this node asks only to notice the end of that.
 	s, _ = settledSynod(t)
 	s.Receive(0, Message{Kind: KindRefuse, Generation: 2, Working: 1})
 	turns("somebody works", s, phasePreparing, 22)
@@ -338,7 +362,8 @@ func TestTurns(t *testing.T) {
 		t.Errorf("somebody works in generation %d", s.Elsewhere())
 	}
 
-	// The own group stalls: this server gives it up after its patience, the ones before it sooner.
+	// The own group stalls. This server gives it up after its patience; the servers before it do so
+	// sooner.
 	s, _ = settledSynod(t)
 	s.Working(NewRun(1, 0), Membership{Members: members(3)})
 	for range 50 {
@@ -357,7 +382,7 @@ func TestTurns(t *testing.T) {
 		t.Error("the group gets on again, and the node leaves it")
 	}
 
-	// An engine that has just stopped: a server that was proposing did so for a group that still worked.
+	// The engine has just stopped. An earlier proposer proposed for a group that still worked.
 	s.highest = Ballot{Number: 3}
 	s.refused = 1
 	s.Idle(s.report, 1)
@@ -366,9 +391,9 @@ func TestTurns(t *testing.T) {
 	turns("somebody works", s, phasePreparing, 22)
 }
 
-// TestGrace: with enough promises a proposer waits for the others for a while, longer at a chain's
-// first start, and not at all once everybody promised, or where a group ended in order and the
-// others cannot be reached.
+// TestGrace: with enough promises a proposer waits for the others for a while, and longer at a
+// chain's first start. It does not wait once all have promised, or if a group ended in order and
+// the others cannot be reached.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -398,7 +423,8 @@ func TestGrace(t *testing.T) {
 		promise := func(from order.ServerID) {
 			r := report
 			r.Disk, r.Original, r.Shard = DiskID{byte(from + 1)}, true, r.Membership
-			s.Receive(from, Message{Kind: KindPromise, Generation: s.state.Instance, Ballot: s.ballot, Report: r, Known: first})
+			s.Receive(from, Message{Kind: KindPromise, Generation: s.state.Instance,
+				Ballot: s.ballot, Report: r, Known: first})
 		}
 		promise(0)
 		if c.all {
@@ -415,7 +441,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestPromisesThatDoNotCount: of another attempt, of a head that is not of an earlier generation,
+// TestPromisesThatDoNotCount: of another attempt, with a head that is not of an earlier generation,
 // and the second one of a server.
 func TestPromisesThatDoNotCount(t *testing.T) {
 	t.Parallel()
@@ -430,7 +456,8 @@ func TestPromisesThatDoNotCount(t *testing.T) {
 		s.ticksUntil(phasePreparing)
 		report := s.report
 		report.Disk = DiskID{1}
-		good := Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: report, Known: first}
+		good := Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: report,
+			Known: first}
 		bad := good
 		change(&bad)
 		s.Receive(0, bad)
@@ -441,15 +468,17 @@ func TestPromisesThatDoNotCount(t *testing.T) {
 		good.Report.Durable = 99
 		s.Receive(0, good)
 		if len(s.promises) != 2 || s.promises[0].message.Report.Durable != 0 {
-			t.Errorf("two promises of a server: %d, durable %d", len(s.promises), s.promises[0].message.Report.Durable)
+			t.Errorf("two promises of a server: %d, durable %d", len(s.promises),
+				s.promises[0].message.Report.Durable)
 		}
 	}
 }
 
-// TestConfig refuses what describes no synod.
+// TestConfig: a wrong configuration is refused.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	good := Config{Grace: 1, Patience: 1, Report: Report{Membership: Membership{Members: members(2)}}}
+	good := Config{Grace: 1, Patience: 1,
+		Report: Report{Membership: Membership{Members: members(2)}}}
 	if _, err := NewSynod(good); err != nil {
 		t.Error(err)
 	}
@@ -465,14 +494,15 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// shown is a promise as a proposer keeps it.
+// shown returns a promise as a proposer keeps it.
 func shown(server order.ServerID, m Membership, height uint64) pending {
-	return pending{from: server, message: Message{Kind: KindPromise, Report: Report{Head: Head{Generation: 1, Height: height, Round: order.Round(height)},
-		Disk: DiskID{byte(server + 1)}, Original: true, Shard: m, Membership: m}}}
+	return pending{from: server, message: Message{Kind: KindPromise,
+		Report: Report{Head: Head{Generation: 1, Height: height, Round: order.Round(height)},
+			Disk: DiskID{byte(server + 1)}, Original: true, Shard: m, Membership: m}}}
 }
 
-// TestNeverChosen: a value that one server accepted is left out where so many others of each membership
-// that is needed promised that no majority accepted it, and nobody holds its base.
+// TestNeverChosen: a value that one server accepted is left out if no server holds its base, and so
+// many others of each required membership promised that no majority accepted it.
 func TestNeverChosen(t *testing.T) {
 	t.Parallel()
 	m := Membership{Members: members(3)}
@@ -483,21 +513,34 @@ func TestNeverChosen(t *testing.T) {
 		never  bool
 	}{
 		"nothing taken away": {func(p []pending) []pending { return p }, true},
-		"two accepted":       {func(p []pending) []pending { p[1].message.Value = p[0].message.Value; return p }, false},
+		"two accepted": {func(p []pending) []pending {
+			p[1].message.Value = p[0].message.Value
+			return p
+		}, false},
 		"another value accepted": {func(p []pending) []pending {
 			p[1].message.Value = next(Head{})
 			return p
 		}, true},
-		"one did not promise":     {func(p []pending) []pending { return p[:2] }, false},
-		"another membership":      {func(p []pending) []pending { p[1].message.Report.Membership = other; return p }, true},
-		"another at the furthest": {func(p []pending) []pending { p[2].message.Report.Membership = other; return p }, true},
-		"a change":                {func(p []pending) []pending { p[1].message.Report.Former = []Former{{other, 99}}; return p }, true},
+		"one did not promise": {func(p []pending) []pending { return p[:2] }, false},
+		"another membership": {func(p []pending) []pending {
+			p[1].message.Report.Membership = other
+			return p
+		}, true},
+		"another at the furthest": {func(p []pending) []pending {
+			p[2].message.Report.Membership = other
+			return p
+		}, true},
+		"a change": {func(p []pending) []pending {
+			p[1].message.Report.Former = []Former{{other, 99}}
+			return p
+		}, true},
 		"a run that counted with another": {func(p []pending) []pending {
 			p[1].message.Report.Run, p[1].message.Report.Shard = 1, other
 			return p
 		}, true},
 		"a run that counted with two that did not promise": {func(p []pending) []pending {
-			p[1].message.Report.Run, p[1].message.Report.Shard = 1, Membership{Number: 7, Members: members(5)}
+			p[1].message.Report.Run, p[1].message.Report.Shard = 1,
+				Membership{Number: 7, Members: members(5)}
 			return p
 		}, false},
 		"a change of the furthest that may not be durable": {func(p []pending) []pending {
@@ -510,10 +553,22 @@ func TestNeverChosen(t *testing.T) {
 			p[0].message.Report.Shard = other
 			return p
 		}, true},
-		"a run that counted with this":      {func(p []pending) []pending { p[1].message.Report.Run = 1; return p }, true},
-		"no run, and another to count with": {func(p []pending) []pending { p[1].message.Report.Shard = Membership{}; return p }, true},
-		"a disk that does not count":        {func(p []pending) []pending { p[1].message.Report.Original = false; return p }, false},
-		"the base":                          {func(p []pending) []pending { p[1].message.Report.Head = base; return p }, false},
+		"a run that counted with this": {func(p []pending) []pending {
+			p[1].message.Report.Run = 1
+			return p
+		}, true},
+		"no run, and another to count with": {func(p []pending) []pending {
+			p[1].message.Report.Shard = Membership{}
+			return p
+		}, true},
+		"a disk that does not count": {func(p []pending) []pending {
+			p[1].message.Report.Original = false
+			return p
+		}, false},
+		"the base": {func(p []pending) []pending {
+			p[1].message.Report.Head = base
+			return p
+		}, false},
 		"the base, under an older name": {func(p []pending) []pending {
 			p[1].message.Report.Head = base
 			p[1].message.Report.Head.Generation = 0
@@ -523,13 +578,22 @@ func TestNeverChosen(t *testing.T) {
 			p[1].message.Report.Head = Head{Height: 9}
 			return p
 		}, true},
-		"more, in an older chain": {func(p []pending) []pending { p[1].message.Report.Head = Head{Height: 10}; return p }, true},
+		"more, in an older chain": {func(p []pending) []pending {
+			p[1].message.Report.Head = Head{Height: 10}
+			return p
+		}, true},
 		"the base's hash, at another height": {func(p []pending) []pending {
 			p[1].message.Report.Head = Head{Height: 3, Hash: base.Hash}
 			return p
 		}, true},
-		"a height of its chain": {func(p []pending) []pending { p[1].message.Report.Head = Head{Generation: 1, Height: 9}; return p }, false},
-		"a later one":           {func(p []pending) []pending { p[1].message.Report.Head = Head{Generation: 1, Height: 10}; return p }, false},
+		"a height of its chain": {func(p []pending) []pending {
+			p[1].message.Report.Head = Head{Generation: 1, Height: 9}
+			return p
+		}, false},
+		"a later one": {func(p []pending) []pending {
+			p[1].message.Report.Head = Head{Generation: 1, Height: 10}
+			return p
+		}, false},
 	} {
 		s, _ := settledSynod(t)
 		value := next(base)
@@ -542,8 +606,8 @@ func TestNeverChosen(t *testing.T) {
 	}
 }
 
-// TestLearnersBindNobody: what was accepted on a disk that counts binds a proposer, and what only a
-// learner accepted does not, in whatever ballot.
+// TestLearnersBindNobody: a value that was accepted on a disk that counts binds a proposer. A value
+// that only a learner accepted does not, in any ballot.
 func TestLearnersBindNobody(t *testing.T) {
 	t.Parallel()
 	m := Membership{Members: members(3)}
@@ -553,11 +617,12 @@ func TestLearnersBindNobody(t *testing.T) {
 		s.promises = []pending{shown(0, m, 5), shown(1, m, 5), shown(2, m, 5)}
 		for i := range 2 {
 			message := &s.promises[i].message
-			message.Value, message.Accepted = next(Head{Generation: 1, Height: uint64(i)}), Ballot{Number: uint64(i) + 1}
+			message.Value, message.Accepted = next(Head{Generation: 1, Height: uint64(i)}),
+				Ballot{Number: uint64(i) + 1}
 		}
 		s.promises[1].message.Value = next(base)
 		s.promises[1].message.Report.Original = original
-		s.promises = append(s.promises[:1:1], s.promises[1]) // two of three: nobody knows of all
+		s.promises = append(s.promises[:1:1], s.promises[1]) // two of three: none knows of all
 		v := s.survey()
 		if got := s.bound(&v); got == nil || got.Accepted.Number != bound {
 			t.Errorf("original %v: bound by %+v, want ballot %d", original, got, bound)
@@ -569,7 +634,7 @@ func TestLearnersBindNobody(t *testing.T) {
 	}
 }
 
-// TestHighestAcceptedValue is what binds a proposer.
+// TestHighestAcceptedValue: the value accepted in the highest ballot binds a proposer.
 func TestHighestAcceptedValue(t *testing.T) {
 	t.Parallel()
 	m := Membership{Members: members(5)}
@@ -578,25 +643,29 @@ func TestHighestAcceptedValue(t *testing.T) {
 		for i, ballot := range ballots {
 			p := shown(order.ServerID(i), m, 5)
 			if ballot > 0 {
-				p.message.Value, p.message.Accepted = next(Head{Generation: 1, Height: ballot}), Ballot{Number: ballot}
+				p.message.Value, p.message.Accepted = next(Head{Generation: 1, Height: ballot}),
+					Ballot{Number: ballot}
 			}
 			s.promises = append(s.promises, p)
 		}
 		v := s.survey()
-		if bound := s.bound(&v); bound == nil || bound.Accepted.Number != 3 || s.propose(v).Base.Height != 3 {
+		if bound := s.bound(&v); bound == nil || bound.Accepted.Number != 3 ||
+			s.propose(v).Base.Height != 3 {
 			t.Errorf("ballots %v: bound by %+v", ballots, bound)
 		}
 	}
 }
 
-// TestHolders are those that have the base, where there is no tail, or voted for a round of it, or
-// accepted the value, or held the tail of the decision that is gone on from again.
+// TestHolders: holders have the base (if there is no tail), voted for a round of the tail, accepted
+// the value, or held the tail of the decision that is followed again.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	m := Membership{Members: members(6)}
 	round := TailRound{Round: 6, Content: [32]byte{6}}
-	plain, tailed := next(Head{Generation: 1, Height: 5, Round: 5}), next(Head{Generation: 1, Height: 5, Round: 5}, round)
-	promises := []pending{shown(0, m, 4), shown(1, m, 5), shown(2, m, 6), shown(3, m, 5), shown(4, m, 5), shown(5, m, 9)}
+	plain, tailed := next(Head{Generation: 1, Height: 5, Round: 5}),
+		next(Head{Generation: 1, Height: 5, Round: 5}, round)
+	promises := []pending{shown(0, m, 4), shown(1, m, 5), shown(2, m, 6), shown(3, m, 5),
+		shown(4, m, 5), shown(5, m, 9)}
 	promises[3].message.Report.Votes = []Vote{{TailRound: TailRound{Round: 6}}, {TailRound: round}}
 	promises[4].message.Value = tailed
 	promises[5].message.Report.Head.Generation = 0
@@ -618,8 +687,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestDurableBlocksKeepAProposerWaiting: it proposes nothing that ends below one that somebody knows
-// of, or that may be behind what a disk shows.
+// TestDurableBlocksKeepAProposerWaiting: a proposer proposes nothing that ends below a block that
+// is known to be durable, or that may lie beyond what a disk shows.
 func TestDurableBlocksKeepAProposerWaiting(t *testing.T) {
 	t.Parallel()
 	s, first := settledSynod(t)
@@ -629,12 +698,14 @@ func TestDurableBlocksKeepAProposerWaiting(t *testing.T) {
 		r := report
 		r.Disk = DiskID{byte(from + 1)}
 		change(&r)
-		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r, Known: first})
+		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r,
+			Known: first})
 	}
 	promise(0, func(r *Report) { r.Perhaps, r.Run = true, NewRun(1, 0) })
 	for range 9 {
 		s.Tick()
-		if w := s.Waiting(); s.phase != phasePreparing || !slices.Equal(w.Perhaps, members(1)) || w.Durable != 0 || w.Missing != 0 {
+		if w := s.Waiting(); s.phase != phasePreparing || !slices.Equal(w.Perhaps, members(1)) ||
+			w.Durable != 0 || w.Missing != 0 {
 			t.Fatalf("phase %d, waits for %+v", s.phase, w)
 		}
 	}
@@ -648,7 +719,8 @@ func TestDurableBlocksKeepAProposerWaiting(t *testing.T) {
 	promise(0, func(r *Report) { r.Durable = 9 })
 	promise(2, func(*Report) {})
 	s.Tick()
-	if w := s.Waiting(); s.phase != phasePreparing || w.Durable != 9 || w.Memory || len(w.Perhaps) > 0 {
+	if w := s.Waiting(); s.phase != phasePreparing || w.Durable != 9 || w.Memory ||
+		len(w.Perhaps) > 0 {
 		t.Errorf("phase %d, waits for %+v", s.phase, w)
 	}
 
@@ -661,8 +733,8 @@ func TestDurableBlocksKeepAProposerWaiting(t *testing.T) {
 	}
 }
 
-// TestAcceptancesThatDoNotCount: of another generation or ballot. A majority of all memberships that
-// were asked for decides.
+// TestAcceptancesThatDoNotCount: of another generation or ballot. A majority of all required
+// memberships decides.
 func TestAcceptancesThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	s, first := settledSynod(t)
@@ -670,9 +742,11 @@ func TestAcceptancesThatDoNotCount(t *testing.T) {
 	s.ticksUntil(phasePreparing)
 	for _, from := range []order.ServerID{0, 2} {
 		report.Disk = DiskID{byte(from + 1)}
-		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: report, Known: first})
+		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: report,
+			Known: first})
 	}
-	good := Message{Kind: KindAccepted, Generation: 2, Ballot: s.ballot, Disk: DiskID{1}, Original: true}
+	good := Message{Kind: KindAccepted, Generation: 2, Ballot: s.ballot, Disk: DiskID{1},
+		Original: true}
 	for _, change := range []func(*Message){
 		func(m *Message) { m.Generation = 1 }, func(m *Message) { m.Generation = 3 },
 		func(m *Message) { m.Ballot.Number++ }, func(m *Message) { m.Disk = DiskID{7} },
@@ -687,10 +761,11 @@ func TestAcceptancesThatDoNotCount(t *testing.T) {
 	s.Ready()
 	s.Receive(0, good)
 	ready := s.Ready()
-	if s.Next() != 3 || ready.Decided == nil || len(ready.Messages) != 2 || !slices.Equal(ready.Messages[0].Message.Holders, members(2)) {
+	if s.Next() != 3 || ready.Decided == nil || len(ready.Messages) != 2 ||
+		!slices.Equal(ready.Messages[0].Message.Holders, members(2)) {
 		t.Fatalf("not decided: %+v", ready)
 	}
-	// One that works in an earlier generation is behind.
+	// A node that works in an earlier generation is behind.
 	s.Receive(0, Message{Kind: KindRefuse, Generation: 3, Working: 1})
 	if s.Elsewhere() != 0 {
 		t.Errorf("somebody works in generation %d", s.Elsewhere())

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestHeadsInOrder has heads that are each before all that follow.
+// TestHeadsInOrder: each of these heads is before all that follow it.
 func TestHeadsInOrder(t *testing.T) {
 	t.Parallel()
 	heads := []Head{
@@ -23,16 +23,21 @@ func TestHeadsInOrder(t *testing.T) {
 	}
 }
 
-// TestEqualValues changes one field at a time: what differs in any is another value.
+// TestEqualValues changes one field at a time: a difference in any field makes another value.
 func TestEqualValues(t *testing.T) {
 	t.Parallel()
 	round := func() TailRound {
-		return TailRound{Round: 3, Epoch: 2, Reliable: true, Origins: members(3), Removed: []order.ServerID{4}, Content: [32]byte{1}}
+		return TailRound{Round: 3, Epoch: 2, Reliable: true, Origins: members(3),
+			Removed: []order.ServerID{4}, Content: [32]byte{1}}
 	}
 	for name, change := range map[string]func(*TailRound){
 		"round": func(r *TailRound) { r.Round++ }, "epoch": func(r *TailRound) { r.Epoch++ },
-		"reliable": func(r *TailRound) { r.Reliable = false }, "origins": func(r *TailRound) { r.Origins = members(2) },
-		"removed": func(r *TailRound) { r.Removed = nil }, "content": func(r *TailRound) { r.Content[1]++ },
+		"reliable": func(r *TailRound) {
+			r.Reliable = false
+		}, "origins": func(r *TailRound) { r.Origins = members(2) },
+		"removed": func(r *TailRound) {
+			r.Removed = nil
+		}, "content": func(r *TailRound) { r.Content[1]++ },
 	} {
 		other := round()
 		change(&other)
@@ -40,16 +45,22 @@ func TestEqualValues(t *testing.T) {
 			t.Errorf("another %s: equal", name)
 		}
 		known := KnownVote{Round: 3, Epoch: 2, Reliable: true, Origins: members(3)}
-		if named := name != "removed" && name != "content"; known.isFor(other) == named || !known.isFor(round()) {
+		if named := name != "removed" && name != "content"; known.isFor(other) == named ||
+			!known.isFor(round()) {
 			t.Errorf("another %s: a known vote is for both, or for neither", name)
 		}
 	}
 	decision := func() Decision {
-		return Decision{Generation: 4, Base: Head{Generation: 3, Round: 2}, Tail: []TailRound{round()}, Members: members(2), Disks: []DiskID{{1}, {2}}}
+		return Decision{Generation: 4, Base: Head{Generation: 3, Round: 2},
+			Tail: []TailRound{round()}, Members: members(2), Disks: []DiskID{{1}, {2}}}
 	}
 	for name, change := range map[string]func(*Decision){
-		"generation": func(d *Decision) { d.Generation++ }, "base": func(d *Decision) { d.Base.Hash[3]++ },
-		"tail": func(d *Decision) { d.Tail[0].Epoch++ }, "members": func(d *Decision) { d.Members[1] = 7 },
+		"generation": func(d *Decision) {
+			d.Generation++
+		}, "base": func(d *Decision) { d.Base.Hash[3]++ },
+		"tail": func(d *Decision) {
+			d.Tail[0].Epoch++
+		}, "members": func(d *Decision) { d.Members[1] = 7 },
 		"disks": func(d *Decision) { d.Disks[1] = DiskID{3} },
 	} {
 		other := decision()
@@ -62,8 +73,12 @@ func TestEqualValues(t *testing.T) {
 		return Membership{Number: 3, Members: members(2), Disks: []DiskID{{}, {1}}}
 	}
 	for name, change := range map[string]func(*Membership){
-		"number": func(m *Membership) { m.Number++ }, "members": func(m *Membership) { m.Members = []order.ServerID{0, 2} },
-		"fewer": func(m *Membership) { m.Members = members(1) }, "disk": func(m *Membership) { m.Disks[1] = DiskID{2} },
+		"number": func(m *Membership) {
+			m.Number++
+		}, "members": func(m *Membership) { m.Members = []order.ServerID{0, 2} },
+		"fewer": func(m *Membership) {
+			m.Members = members(1)
+		}, "disk": func(m *Membership) { m.Disks[1] = DiskID{2} },
 		"another disk": func(m *Membership) { m.Disks[0] = DiskID{2} },
 	} {
 		other := membership()
@@ -72,7 +87,8 @@ func TestEqualValues(t *testing.T) {
 			t.Errorf("another %s: equal", name)
 		}
 	}
-	if !(Membership{Members: members(2)}).Equal(Membership{Members: members(2), Disks: make([]DiskID, 2)}) {
+	if !(Membership{Members: members(2)}).Equal(Membership{Members: members(2),
+		Disks: make([]DiskID, 2)}) {
 		t.Error("no disks and disks without names differ")
 	}
 }
@@ -81,16 +97,19 @@ func TestEqualValues(t *testing.T) {
 func TestSoundValues(t *testing.T) {
 	t.Parallel()
 	sound := func() Decision {
-		return Decision{Generation: 4, Base: Head{Generation: 3, Round: 2}, Members: members(3), Disks: make([]DiskID, 3),
-			Tail: []TailRound{{Round: 3, Origins: members(3), Removed: members(1)}, {Round: 4}}}
+		return Decision{Generation: 4, Base: Head{Generation: 3, Round: 2}, Members: members(3),
+			Disks: make([]DiskID, 3),
+			Tail:  []TailRound{{Round: 3, Origins: members(3), Removed: members(1)}, {Round: 4}}}
 	}
 	if d := sound(); !d.sound() || d.First() != 5 {
 		t.Fatalf("a sound decision is not, or begins with round %d", d.First())
 	}
 	descending := []order.ServerID{1, 0}
 	for name, change := range map[string]func(*Decision){
-		"no generation":        func(d *Decision) { d.Generation, d.Base.Generation = 0, 0 },
-		"base of generation 0": func(d *Decision) { d.Generation, d.Base.Generation = 0, ^Generation(0) },
+		"no generation": func(d *Decision) { d.Generation, d.Base.Generation = 0, 0 },
+		"base of generation 0": func(d *Decision) {
+			d.Generation, d.Base.Generation = 0, ^Generation(0)
+		},
 		"base of its own":      func(d *Decision) { d.Base.Generation = 4 },
 		"base of a later one":  func(d *Decision) { d.Base.Generation = 5 },
 		"no members":           func(d *Decision) { d.Members, d.Disks = nil, nil },
@@ -125,8 +144,8 @@ func TestSoundValues(t *testing.T) {
 	}
 }
 
-// TestGroupOfADecision leaves out members that are gone, and those whose disk does not count any
-// more. A seat is a member's, with the disk that promised.
+// TestGroupOfADecision: a group leaves out servers that are no longer members, and those whose disk
+// no longer counts. A seat belongs to a member with the disk that promised.
 func TestGroupOfADecision(t *testing.T) {
 	t.Parallel()
 	d := Decision{Members: members(4), Disks: []DiskID{{1}, {2}, {3}, {4}}}
@@ -145,10 +164,11 @@ func TestGroupOfADecision(t *testing.T) {
 	}
 }
 
-// TestBallotsInOrder has ballots that are each less than all that follow.
+// TestBallotsInOrder: each of these ballots is less than all that follow it.
 func TestBallotsInOrder(t *testing.T) {
 	t.Parallel()
-	ballots := []Ballot{{}, {1, 0, DiskID{}}, {1, 0, DiskID{1}}, {1, 1, DiskID{}}, {2, 0, DiskID{9}}, {2, 1, DiskID{0, 1}}}
+	ballots := []Ballot{{}, {1, 0, DiskID{}}, {1, 0, DiskID{1}}, {1, 1, DiskID{}},
+		{2, 0, DiskID{9}}, {2, 1, DiskID{0, 1}}}
 	for i, a := range ballots {
 		for j, b := range ballots {
 			if a.Less(b) != (i < j) {

@@ -6,35 +6,36 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Waiting says why no generation can be formed now. The lists are ascending, and name members of
-// the memberships that need a majority each. A server may be in several lists.
+// Waiting explains why no generation can be formed now. The lists are ascending, and name members
+// of the memberships that each need a majority. A server may be in several lists.
 type Waiting struct {
-	// Missing is how many more members have to promise at least, whose disks count.
+	// Missing is the least number of further members, with disks that count, that have to promise.
 	Missing int
-	// Unreachable have not promised, and cannot be reached.
+	// Unreachable have not promised and cannot be reached.
 	Unreachable []order.ServerID
 	// Silent have not promised, although they can be reached.
 	Silent []order.ServerID
 	// Forgot promised from disks that do not count: they lost what they stored, or may have.
 	Forgot []order.ServerID
-	// Restarted promised, but know none of their votes in the newest run any more.
+	// Restarted promised, but have forgotten their votes in the newest run.
 	Restarted []order.ServerID
-	// Memory reports that enough promised, but too many of them restarted: the proposer waits for
-	// the Silent ones.
+	// Memory says that enough promised, but too many of them restarted. The proposer waits for the
+	// Silent ones.
 	Memory bool
-	// Perhaps lists the members whose disks had perhaps more than any disk holds whole, where that
-	// keeps a generation from being formed: too few are known not to have had it.
+	// Perhaps lists the members whose disks perhaps had more than any disk holds whole. It is set
+	// only if that keeps a generation from being formed: too few disks are known not to have had
+	// it.
 	Perhaps []order.ServerID
-	// Durable is a height that some member knows to be durable and that is behind what the promises
-	// would go on from; 0 for none. More disks forgot than the shard tolerates.
+	// Durable is a height that some member knows to be durable, and that is beyond the point from
+	// which the promises would go on; 0 for none. More disks forgot than the shard tolerates.
 	Durable uint64
-	// Changes is the number of the newest membership that a promise told of. A server that the own
-	// chain does not have may have promised.
+	// Changes is the number of the newest membership in any promise. A server that is not in the
+	// own chain may have promised.
 	Changes uint64
 }
 
-// Waiting says what this node's latest attempt to form a generation was missing. Where there was none
-// since the last decision, it tells of the members that cannot be reached.
+// Waiting returns what this node's latest attempt to form a generation lacked. If there was none
+// since the last decision, it returns the members that cannot be reached.
 func (s *Synod) Waiting() Waiting {
 	if s.phase == phasePreparing {
 		return s.missing()
@@ -54,7 +55,7 @@ func (s *Synod) Waiting() Waiting {
 	return w
 }
 
-// relinked is what an attempt was missing, with the links as they are now.
+// relinked returns what an attempt lacked, with the links as they are now.
 func (s *Synod) relinked(w Waiting) Waiting {
 	without := slices.Concat(w.Unreachable, w.Silent)
 	slices.Sort(without)
@@ -69,8 +70,8 @@ func (s *Synod) relinked(w Waiting) Waiting {
 	return w
 }
 
-// Restarted says that another node began a new process. What its last promise told of its disk and its
-// memory may be over: Waiting does not repeat it before the node promises again.
+// Restarted says that another node began a new process. What its last promise said about its disk
+// and its memory may no longer be true: Waiting does not repeat it until the node promises again.
 func (s *Synod) Restarted(server order.ServerID) {
 	for i := range s.promises {
 		p := &s.promises[i]
@@ -90,8 +91,9 @@ func (s *Synod) Restarted(server order.ServerID) {
 	}
 }
 
-// missing says what keeps the own attempt from a proposal; the zero value if nothing but the grace
-// for others does. A promise counts although its node restarted since, but is not repeated.
+// missing returns what keeps the own attempt from a proposal. It returns the zero value if only the
+// grace for others does. A promise counts although its node restarted since, but Waiting does not
+// repeat what it said.
 func (s *Synod) missing() Waiting {
 	v := s.survey()
 	w := Waiting{Missing: max(0, v.missing(false))}
@@ -107,13 +109,15 @@ func (s *Synod) missing() Waiting {
 	perhaps := v.perhaps()
 	for _, server := range s.asked {
 		at := slices.IndexFunc(v.promises, func(p Promised) bool { return p.Server == server })
-		over := slices.ContainsFunc(s.promises, func(p pending) bool { return p.from == server && p.over })
+		over := slices.ContainsFunc(s.promises, func(p pending) bool {
+			return p.from == server && p.over
+		})
 		forgot := at >= 0 && v.learner(v.promises[at]) || at < 0 && s.promised(server)
 		restarted := at >= 0 && !forgot && !v.remembers(v.promises[at])
 		had := at >= 0 && !forgot && perhaps && v.promises[at].Report.hadPerhaps(v.head)
 		switch {
 		case over && (forgot || restarted || had) && s.linked[server]:
-			w.Silent = append(w.Silent, server) // until it promises again, as Restarted says
+			w.Silent = append(w.Silent, server) // until it promises again: see Restarted
 		case over && (forgot || restarted || had):
 			w.Unreachable = append(w.Unreachable, server)
 		case forgot:

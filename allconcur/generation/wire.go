@@ -9,25 +9,31 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrMessage says that bytes are no message, or no state, of the synod.
+// ErrMessage says that bytes are not a valid message or state of the synod.
 var ErrMessage = errors.New("generation: malformed synod message")
 
-// serversMax bounds the lists of servers that a decoder takes.
+// serversMax bounds the lists of servers that a decoder accepts.
 const serversMax = 1024
 
 // wireVersion is the first byte of a message, so that nodes of other versions drop it.
 const wireVersion = 2
 
-// The layout, all little-endian. A message is: version u8, kind u8, flags u8, generation u64, ballot,
-// working u64, accepted ballot, holders, then as the flags say disk and original u8, report, value,
-// known. A ballot is number u64, proposer u32, disk; a disk is 16 bytes; a head generation u64, height
-// u64, hash 32 bytes, round u64; servers are count u16, u32 each; a membership is number u64, servers,
-// count u16 (of the servers, or 0), disks; a round is round u64, epoch u64, reliable u8, origins,
-// removed, content 32 bytes; a vote is a round, confirmed u8, voters; a known vote is voter u32, round
-// u64, epoch u64, reliable u8, confirmed u8, origins; a report is head, disk, original u8, durable
-// u64, perhaps u8, perhaps-to u64, run u64, restarted u8, shard, membership, count u8, votes, count
-// u16, known votes, count u16, former memberships with their heights; a decision is generation u64,
-// head, count u8, rounds, members, disks.
+// The layout. All numbers are little-endian.
+//
+//	message     version u8, kind u8, flags u8, generation u64, ballot, working u64, accepted
+//	            ballot, holders; then as the flags say: disk and original u8, report, value, known
+//	ballot      number u64, proposer u32, disk
+//	disk        16 bytes
+//	head        generation u64, height u64, hash 32 bytes, round u64
+//	servers     count u16, u32 each
+//	membership  number u64, servers, count u16 (that of the servers, or 0), disks
+//	round       round u64, epoch u64, reliable u8, origins, removed, content 32 bytes
+//	vote        round, confirmed u8, voters
+//	known vote  voter u32, round u64, epoch u64, reliable u8, confirmed u8, origins
+//	report      head, disk, original u8, durable u64, perhaps u8, perhaps-to u64, run u64,
+//	            restarted u8, shard, membership, count u8, votes, count u16, known votes,
+//	            count u16, former memberships with their heights
+//	decision    generation u64, head, count u8, rounds, members, disks
 const (
 	flagRegroup = 1 << iota
 	flagValue
@@ -165,12 +171,13 @@ func (m Message) Encode(b []byte) []byte {
 	return b
 }
 
-// DecodeMessage reads a message; it takes exactly the bytes that Encode gives for one that makes sense, and reports ErrMessage for any others.
+// DecodeMessage decodes a message. It accepts exactly the bytes that Encode returns for valid
+// messages, and returns ErrMessage for any others.
 func DecodeMessage(b []byte) (Message, error) {
 	r := reader{bytes: b}
 	if version := r.u8(); version != wireVersion {
-		return Message{}, fmt.Errorf("%w: it is of version %d, this node speaks %d", ErrMessage, version,
-			wireVersion)
+		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d", ErrMessage,
+			version, wireVersion)
 	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
@@ -196,20 +203,22 @@ func DecodeMessage(b []byte) (Message, error) {
 		return Message{}, err
 	}
 	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
-		flags&flagReport != 0 != (m.Kind == KindPromise) || flags&flagDisk != 0 != (m.Kind == KindAccepted) {
+		flags&flagReport != 0 != (m.Kind == KindPromise) ||
+		flags&flagDisk != 0 != (m.Kind == KindAccepted) {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
 	}
 	return m, nil
 }
 
-// stateMagic begins the state's file and names its format. stateMagicV2 is the format before it: a
-// disk took 8 bytes there, which are the first ones of its 16 here; memberships and ballots named none.
+// stateMagic begins the state's file and names its format. stateMagicV2 is the previous format. In
+// it, a disk took 8 bytes, which are the first 8 of the 16 here, and memberships and ballots named
+// no disk.
 const (
 	stateMagic   = "ledgerd generation 3\n"
 	stateMagicV2 = "ledgerd generation 2\n"
 )
 
-// Encode gives the bytes of the state's file: magic, fields, CRC-32C.
+// Encode returns the bytes of the state's file: magic, fields, CRC-32C.
 func (s State) Encode() []byte {
 	b := []byte(stateMagic)
 	var flags byte
@@ -238,8 +247,9 @@ func (s State) Encode() []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// DecodeState reads the bytes of a state's file, none for a new node, whose state is the zero value. It
-// reports ErrMessage for any that Encode did not give, in this version or the one before.
+// DecodeState decodes the bytes of a state's file. No bytes decode to the zero value, the state of
+// a new node. It returns ErrMessage for bytes that are not from Encode, in this version or the
+// previous one.
 func DecodeState(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil
@@ -277,7 +287,8 @@ func DecodeState(b []byte) (State, error) {
 	return s, nil
 }
 
-// reader takes fixed fields off a slice; past the end it gives zeros, and it remembers that the bytes are short or make no sense.
+// reader takes fixed-size fields from a slice. Past the end it returns zeros. It records why the
+// bytes are short or not valid.
 type reader struct {
 	bytes  []byte
 	broken string
@@ -309,7 +320,7 @@ func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 func (r *reader) bool() bool {
 	value := r.u8()
 	if value > 1 {
-		r.fail("a truth is neither 0 nor 1")
+		r.fail("a boolean is neither 0 nor 1")
 	}
 	return value == 1
 }
@@ -331,7 +342,7 @@ func (r *reader) disk() (disk DiskID) {
 	return disk
 }
 
-// count is how many things of at least so many bytes follow.
+// count reads the number of elements that follow, of at least size bytes each.
 func (r *reader) count(size int) int {
 	count := int(r.u16())
 	if size*count > len(r.bytes) {
@@ -373,18 +384,19 @@ func (r *reader) membership() Membership {
 		m.Disks = append(m.Disks, r.disk())
 	}
 	if !m.sound() {
-		r.fail("not each member has a disk")
+		r.fail("not every member has a disk")
 	}
 	return m
 }
 
 func (r *reader) round() TailRound {
-	t := TailRound{Round: order.Round(r.u64()), Epoch: order.Epoch(r.u64()), Reliable: r.bool(), Origins: r.servers(), Removed: r.servers()}
+	t := TailRound{Round: order.Round(r.u64()), Epoch: order.Epoch(r.u64()), Reliable: r.bool(),
+		Origins: r.servers(), Removed: r.servers()}
 	copy(t.Content[:], r.take(len(t.Content)))
 	return t
 }
 
-// rounds is a count of rounds that a server may vote for, or a tail may have.
+// rounds reads the number of rounds that a server may vote for, or that a tail may have.
 func (r *reader) rounds() int {
 	count := int(r.u8())
 	if count > tailMax {
@@ -395,8 +407,9 @@ func (r *reader) rounds() int {
 }
 
 func (r *reader) report() Report {
-	p := Report{Head: r.head(), Disk: r.disk(), Original: r.bool(), Durable: r.u64(), Perhaps: r.bool(),
-		PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(), Shard: r.membership(),
+	p := Report{Head: r.head(), Disk: r.disk(), Original: r.bool(), Durable: r.u64(),
+		Perhaps: r.bool(), PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(),
+		Shard:      r.membership(),
 		Membership: r.membership()}
 	for i := range r.rounds() {
 		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
@@ -406,8 +419,10 @@ func (r *reader) report() Report {
 		p.Votes = append(p.Votes, v)
 	}
 	for range r.count(4 + 8 + 8 + 2 + 2) {
-		p.Known = append(p.Known, KnownVote{Voter: order.ServerID(r.u32()), Round: order.Round(r.u64()),
-			Epoch: order.Epoch(r.u64()), Reliable: r.bool(), Confirmed: r.bool(), Origins: r.servers()})
+		p.Known = append(p.Known, KnownVote{Voter: order.ServerID(r.u32()),
+			Round: order.Round(r.u64()),
+			Epoch: order.Epoch(r.u64()), Reliable: r.bool(), Confirmed: r.bool(),
+			Origins: r.servers()})
 	}
 	for range r.count(8 + 2 + 2 + 8) {
 		p.Former = append(p.Former, Former{Membership: r.membership(), Until: r.u64()})
@@ -425,7 +440,7 @@ func (r *reader) decision() *Decision {
 		d.Disks = append(d.Disks, r.disk())
 	}
 	if !d.sound() {
-		r.fail("a decision makes no sense")
+		r.fail("a decision is inconsistent")
 	}
 	return d
 }

@@ -9,23 +9,35 @@ import (
 )
 
 func exampleDecision() *Decision {
-	return &Decision{Generation: 3, Base: Head{Generation: 2, Height: 9, Round: 11}, Members: []order.ServerID{0, 2}, Disks: []DiskID{{5}, {6}},
-		Tail: []TailRound{{Round: 12, Epoch: 4, Origins: []order.ServerID{0, 1, 2}}, {Round: 13, Epoch: 5, Reliable: true, Origins: []order.ServerID{0, 2}, Removed: []order.ServerID{1}, Content: [32]byte{7}}}}
+	return &Decision{Generation: 3, Base: Head{Generation: 2, Height: 9, Round: 11},
+		Members: []order.ServerID{0, 2}, Disks: []DiskID{{5}, {6}},
+		Tail: []TailRound{{Round: 12, Epoch: 4, Origins: []order.ServerID{0, 1, 2}},
+			{Round: 13, Epoch: 5, Reliable: true, Origins: []order.ServerID{0, 2},
+				Removed: []order.ServerID{1}, Content: [32]byte{7}}}}
 }
 
 func exampleMessages() []Message {
 	d := exampleDecision()
 	shard := Membership{Number: 2, Members: []order.ServerID{0, 1, 2}}
-	report := Report{Head: d.Base, Run: NewRun(2, 1), Restarted: true, Shard: shard, Membership: Membership{Number: 3, Members: []order.ServerID{0, 1, 2, 5}},
-		Votes: []Vote{{TailRound: d.Tail[0], Voters: shard.Members}, {TailRound: d.Tail[1], Confirmed: true, Voters: shard.Members}},
-		Disk:  DiskID{6}, Original: true, Durable: 8, Perhaps: true, PerhapsTo: 12,
-		Known:  []KnownVote{{Voter: 1, Round: 12, Epoch: 4, Origins: shard.Members}, {Voter: 2, Round: 13, Epoch: 5, Reliable: true, Confirmed: true, Origins: []order.ServerID{0, 2}}},
-		Former: []Former{{Membership: Membership{Number: 2, Members: shard.Members, Disks: []DiskID{{5}, {}, {6}}}, Until: 9}}}
+	report := Report{Head: d.Base, Run: NewRun(2, 1), Restarted: true, Shard: shard,
+		Membership: Membership{Number: 3, Members: []order.ServerID{0, 1, 2, 5}},
+		Votes: []Vote{{TailRound: d.Tail[0], Voters: shard.Members},
+			{TailRound: d.Tail[1], Confirmed: true, Voters: shard.Members}},
+		Disk: DiskID{6}, Original: true, Durable: 8, Perhaps: true, PerhapsTo: 12,
+		Known: []KnownVote{{Voter: 1, Round: 12, Epoch: 4, Origins: shard.Members},
+			{Voter: 2, Round: 13, Epoch: 5, Reliable: true, Confirmed: true,
+				Origins: []order.ServerID{0, 2}}},
+		Former: []Former{{Membership: Membership{Number: 2, Members: shard.Members,
+			Disks: []DiskID{{5}, {}, {6}}}, Until: 9}}}
 	return []Message{
-		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Known: d, Regroup: true},
-		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: report, Accepted: Ballot{3, 0, DiskID{5}}, Value: d, Known: d},
-		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Value: d, Holders: []order.ServerID{0, 2}},
-		{Kind: KindAccepted, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Disk: DiskID{6}, Original: true},
+		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Known: d,
+			Regroup: true},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: report,
+			Accepted: Ballot{3, 0, DiskID{5}}, Value: d, Known: d},
+		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Value: d,
+			Holders: []order.ServerID{0, 2}},
+		{Kind: KindAccepted, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Disk: DiskID{6},
+			Original: true},
 		{Kind: KindRefuse, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Working: 3},
 	}
 }
@@ -51,7 +63,9 @@ func FuzzDecodeMessage(f *testing.F) {
 
 func FuzzDecodeState(f *testing.F) {
 	d := exampleDecision()
-	f.Add(State{Disk: DiskID{4}, Activated: NewRun(2, 3), Shard: Membership{Number: 1, Members: []order.ServerID{3}}, Instance: 3, Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d}.Encode())
+	f.Add(State{Disk: DiskID{4}, Activated: NewRun(2, 3),
+		Shard: Membership{Number: 1, Members: []order.ServerID{3}}, Instance: 3,
+		Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d}.Encode())
 	f.Add([]byte(stateMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(b)
@@ -61,7 +75,7 @@ func FuzzDecodeState(f *testing.F) {
 	})
 }
 
-// FuzzReceive feeds a synod whatever decodes: it must not panic.
+// FuzzReceive feeds a synod any message that decodes: it must not panic.
 func FuzzReceive(f *testing.F) {
 	for _, m := range exampleMessages() {
 		f.Add(uint32(1), m.Encode(nil))
@@ -71,7 +85,9 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := NewSynod(Config{Self: 0, Report: Report{Membership: Membership{Members: []order.ServerID{0, 1, 2}}}, Grace: 1, Patience: 1, Original: true})
+		s, err := NewSynod(Config{Self: 0,
+			Report: Report{Membership: Membership{Members: []order.ServerID{0, 1, 2}}}, Grace: 1,
+			Patience: 1, Original: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +99,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// What is cut short, or is longer than it says, is refused; no bytes at all are the state of a new node.
+// Input that is cut short, or longer than it says, is refused. No bytes at all are the state of a
+// new node.
 func TestDecodersAreStrict(t *testing.T) {
 	t.Parallel()
 	for _, m := range exampleMessages() {
@@ -115,7 +132,7 @@ func TestDecodersAreStrict(t *testing.T) {
 	}
 }
 
-// TestStateCutShort: of a state's file that is cut short nothing is read, wherever that is.
+// TestStateCutShort: a state's file that is cut short anywhere is refused.
 func TestStateCutShort(t *testing.T) {
 	t.Parallel()
 	whole := State{Disk: DiskID{1}, Instance: 1}.Encode()
@@ -126,20 +143,23 @@ func TestStateCutShort(t *testing.T) {
 	}
 }
 
-// TestRoundTrips: what is decoded is what was encoded, all of it.
+// TestRoundTrips: decoding returns exactly what was encoded.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	d := exampleDecision()
-	full := Message{Kind: KindAccepted, Generation: 3, Value: d, Known: d, Regroup: true, Original: true, Disk: DiskID{9}}
+	full := Message{Kind: KindAccepted, Generation: 3, Value: d, Known: d, Regroup: true,
+		Original: true, Disk: DiskID{9}}
 	for _, m := range append(exampleMessages(), full) {
 		if got, err := DecodeMessage(m.Encode(nil)); err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%+v comes back as %+v, %v", m, got, err)
 		}
 	}
 	for _, s := range []State{
-		{Disk: DiskID{4}, Activated: NewRun(2, 3), Instance: 3, Start: d.Base, Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d},
+		{Disk: DiskID{4}, Activated: NewRun(2, 3), Instance: 3, Start: d.Base,
+			Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d},
 		{Disk: DiskID{4}, Promised: Ballot{3, 1, DiskID{7}}, AcceptedValue: d},
-		{Disk: DiskID{4}, Shard: Membership{Number: 1, Members: []order.ServerID{3}, Disks: []DiskID{{8}}}, Decided: d},
+		{Disk: DiskID{4}, Shard: Membership{Number: 1, Members: []order.ServerID{3},
+			Disks: []DiskID{{8}}}, Decided: d},
 	} {
 		if got, err := DecodeState(s.Encode()); err != nil || !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v comes back as %+v, %v", s, got, err)
@@ -147,7 +167,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestMessagesOfNoKind: the kind, the flags and what goes with them have to fit.
+// TestMessagesOfNoKind: the kind, the flags and their fields have to match.
 func TestMessagesOfNoKind(t *testing.T) {
 	t.Parallel()
 	plain := Message{Kind: KindRefuse, Generation: 3}.Encode(nil)
@@ -165,8 +185,10 @@ func TestMessagesOfNoKind(t *testing.T) {
 	promise[1] = byte(KindPrepare)
 	for name, b := range map[string][]byte{
 		"before the first": change(KindPrepare-1, 0), "after the last": change(KindRefuse+1, 0),
-		"another flag": change(KindRefuse, flagsAll+1), "a promise without a report": change(KindPromise, 0),
-		"accepted, without a disk": change(KindAccepted, 0), "a refusal with a disk": accepted, "a prepare with a report": promise,
+		"another flag":               change(KindRefuse, flagsAll+1),
+		"a promise without a report": change(KindPromise, 0),
+		"accepted, without a disk":   change(KindAccepted, 0), "a refusal with a disk": accepted,
+		"a prepare with a report": promise,
 	} {
 		if _, err := DecodeMessage(b); !errors.Is(err, ErrMessage) {
 			t.Errorf("%s: %v", name, err)
@@ -174,7 +196,7 @@ func TestMessagesOfNoKind(t *testing.T) {
 	}
 }
 
-// TestListsAreBounded: of servers, and of the smallest state.
+// TestListsAreBounded: a list of servers is bounded, also by the bytes that are left.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	for count, fits := range map[int]bool{serversMax: true, serversMax + 1: false} {

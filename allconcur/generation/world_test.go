@@ -10,8 +10,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// world is a small chain with a synod and a model of an engine on every node. The model knows nothing of messages: servers vote, confirm and A-deliver whatever the voting rules allow, at any
-// time. Processes stop and start, and forget; synod messages are lost, doubled, delayed and reordered; the network is cut in two; members come and go.
+// world is a small chain with a synod and a model of an engine on every node. The model has no
+// messages: servers vote, confirm and A-deliver whatever the voting rules allow, at any time.
+// Processes stop and start, and forget. Synod messages are lost, doubled, delayed and reordered.
+// The network is cut in two. Members come and go.
 type world struct {
 	random    *rand.Rand
 	seed      uint64
@@ -24,19 +26,19 @@ type world struct {
 	blocks    map[[32]byte]*block
 	contents  map[[32]byte]content
 	runs      map[Run]*groupRun
-	delivered []*block // tips that were A-delivered somewhere
+	delivered []*block // tips that were A-delivered by some node
 	settling  bool
-	rounds    int // A-delivered since it settles
+	rounds    int // A-delivered since settle began
 	decisions int
 	tails     int
 	eons      int
 	forgave   int
 	genesis   *block
-	disks     int // made in place of others
+	disks     int // disks made to replace others
 	admitted  int
 	returned  int
 	hurt      int
-	waits     bool // for a tail that some had perhaps, or for disks: nobody may go on
+	waits     bool // for a tail that some disks perhaps had, or for disks: no member may go on
 }
 
 // block is one A-delivered round of the chain.
@@ -46,18 +48,19 @@ type block struct {
 	height     uint64
 	membership Membership
 	changed    uint64 // the height of the last change
-	// storedBy are those who had it on disk while they worked. That of others does not count: what they promised before may go on from less.
+	// storedBy are the disks that had the block while their nodes worked. Other disks do not count:
+	// what they promised before may go on from less.
 	storedBy []DiskID
 }
 
-// storedAt notes that a node that works has a block, and all before it, on disk.
+// storedAt records that a working node has a block, and all before it, on disk.
 func (b *block) storedAt(n *simulated) {
 	for ; b != nil && !slices.Contains(b.storedBy, n.disk.Disk); b = b.parent {
 		b.storedBy = append(b.storedBy, n.disk.Disk)
 	}
 }
 
-// common is the last block that two chains share.
+// common returns the last block that two chains share.
 func (b *block) common(other *block) *block {
 	for !other.has(b) {
 		b = b.parent
@@ -65,7 +68,7 @@ func (b *block) common(other *block) *block {
 	return b
 }
 
-// former lists the memberships before the changes behind a height.
+// former lists the memberships before the changes above a height.
 func (b *block) former(durable uint64) (list []Former) {
 	for ; b.parent != nil && b.height > durable; b = b.parent {
 		if b.membership.Number != b.parent.membership.Number {
@@ -83,18 +86,18 @@ type content struct {
 	change bool
 	id     [32]byte
 	out    []order.ServerID
-	// admit is a member whose disk the change names, if admits.
+	// admit is the member whose disk the change names, if admits.
 	admits bool
 	admit  order.ServerID
 	disk   DiskID
 }
 
-// groupRun is what all votes of a run are.
+// groupRun is what all votes of a run have in common.
 type groupRun struct {
 	shard    Membership
 	members  []order.ServerID
 	start    *block
-	last     order.Round // the run's last, 0 while it is not known
+	last     order.Round // the run's last, 0 while unknown
 	inOrder  bool        // the last round ends the generation, not just the eon
 	votes    map[[32]byte][]order.ServerID
 	confirms map[[32]byte][]order.ServerID
@@ -115,7 +118,7 @@ type simulated struct {
 	idle    int
 }
 
-// home is what a node has on disk.
+// home is the content of a node's disk.
 type home struct {
 	disk     State
 	original bool
@@ -123,7 +126,7 @@ type home struct {
 	side     map[[32]byte]bool // beside the chain
 	durable  uint64            // the height known to be durable
 	perhaps  bool              // there was perhaps more than stored
-	damaged  bool              // there was
+	damaged  bool              // there was in fact
 }
 
 type flying struct {
@@ -134,7 +137,9 @@ type flying struct {
 const worldNodes = 7
 
 func newWorld(seed uint64, servers int, fault Fault) *world {
-	w := &world{seed: seed, fault: fault, random: rand.New(rand.NewPCG(seed, 1)), decided: map[Generation]Decision{}, forgiven: map[Generation]bool{}, blocks: map[[32]byte]*block{},
+	w := &world{seed: seed, fault: fault, random: rand.New(rand.NewPCG(seed, 1)),
+		decided: map[Generation]Decision{}, forgiven: map[Generation]bool{},
+		blocks:   map[[32]byte]*block{},
 		contents: map[[32]byte]content{}, runs: map[Run]*groupRun{}, side: make([]int, worldNodes)}
 	genesis := &block{hash: sha256.Sum256([]byte("genesis"))}
 	for i := range servers {
@@ -143,7 +148,8 @@ func newWorld(seed uint64, servers int, fault Fault) *world {
 	w.blocks[genesis.hash], w.genesis = genesis, genesis
 	for i := range worldNodes {
 		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), head: genesis,
-			home: home{disk: State{Disk: DiskID{byte(i + 1)}}, original: true, stored: genesis, side: map[[32]byte]bool{}}})
+			home: home{disk: State{Disk: DiskID{byte(i + 1)}}, original: true, stored: genesis,
+				side: map[[32]byte]bool{}}})
 	}
 	return w
 }
@@ -151,7 +157,9 @@ func newWorld(seed uint64, servers int, fault Fault) *world {
 type violation string
 
 func (w *world) fail(format string, arguments ...any) {
-	panic(violation(fmt.Sprintf("seed %d: %s\nreplay: go test ./allconcur/generation -run TestGenerationsUnderFaults -args -seed %d", w.seed, fmt.Sprintf(format, arguments...), w.seed)))
+	panic(violation(fmt.Sprintf("seed %d: %s\nreplay: go test ./allconcur/generation -run "+
+		"TestGenerationsUnderFaults -args -seed %d", w.seed, fmt.Sprintf(format, arguments...),
+		w.seed)))
 }
 
 func (b *block) has(ancestor *block) bool {
@@ -161,8 +169,9 @@ func (b *block) has(ancestor *block) bool {
 	return b == ancestor
 }
 
-// content gives the value of a round of a kind, in its lineage.
-func (w *world) content(run Run, after [32]byte, round order.Round, kind int, members []order.ServerID) content {
+// content returns the value of a round of a kind, in its lineage.
+func (w *world) content(run Run, after [32]byte, round order.Round, kind int,
+	members []order.ServerID) content {
 	b := append(after[:], byte(kind))
 	b = binary.LittleEndian.AppendUint64(b, uint64(run))
 	b = binary.LittleEndian.AppendUint64(b, uint64(round))
@@ -198,7 +207,8 @@ func (w *world) apply(b *block, c content) *block {
 	if known := w.blocks[hash]; known != nil {
 		return known
 	}
-	next := &block{parent: b, hash: hash, height: b.height + 1, membership: b.membership, changed: b.changed}
+	next := &block{parent: b, hash: hash, height: b.height + 1, membership: b.membership,
+		changed: b.changed}
 	if c.change && (b.changed == 0 || next.height >= b.changed+3) {
 		next.changed = next.height
 		next.membership = w.change(b.membership, c, hash)
@@ -207,7 +217,7 @@ func (w *world) apply(b *block, c content) *block {
 	return next
 }
 
-// change is the membership after a change: another disk, another member, or one less.
+// change returns the membership after a change: another disk, another member, or one member less.
 func (w *world) change(m Membership, c content, hash [32]byte) Membership {
 	disks := map[order.ServerID]DiskID{}
 	for _, server := range m.Members {
@@ -233,8 +243,10 @@ func (w *world) change(m Membership, c content, hash [32]byte) Membership {
 }
 
 func (n *simulated) report() Report {
-	head := Head{Generation: n.label, Height: n.head.height, Hash: n.head.hash, Round: order.Round(n.head.height)}
-	return Report{Head: head, Membership: n.head.membership, Former: n.head.former(n.durable), Votes: n.votes,
+	head := Head{Generation: n.label, Height: n.head.height, Hash: n.head.hash,
+		Round: order.Round(n.head.height)}
+	return Report{Head: head, Membership: n.head.membership, Former: n.head.former(n.durable),
+		Votes:   n.votes,
 		Durable: n.durable, Perhaps: n.perhaps}
 }
 
@@ -243,12 +255,13 @@ func (w *world) loses(n *simulated) {
 	w.disks++
 	old := n.home
 	n.up, n.attic = false, &old
-	n.home = home{disk: State{Disk: DiskID{byte(n.id + 1), byte(w.disks), byte(w.disks >> 8)}}, stored: w.genesis,
-		side: map[[32]byte]bool{}}
+	n.home = home{disk: State{Disk: DiskID{byte(n.id + 1), byte(w.disks), byte(w.disks >> 8)}},
+		stored: w.genesis,
+		side:   map[[32]byte]bool{}}
 	n.head = w.genesis
 }
 
-// returns exchanges a member's home with the one that it had before.
+// returns exchanges a member's home for its previous one.
 func (w *world) returns(n *simulated) {
 	if n.attic == nil {
 		return
@@ -259,21 +272,22 @@ func (w *world) returns(n *simulated) {
 	n.head = n.stored
 }
 
-// crashes stops a process. Its disk had perhaps more than it holds whole then, and does not hold the
-// last block whole any more if that was hurt.
+// crashes stops a process. Its disk then perhaps had more than it holds whole. If it was damaged,
+// it no longer holds the last block whole.
 func (w *world) crashes(n *simulated) {
 	n.up = false
 	if w.random.IntN(8) > 0 || n.perhaps {
 		return
 	}
 	n.perhaps = true
-	if w.random.IntN(2) == 0 && n.stored.parent != nil && n.stored.height > n.durable && w.mayHurt(n) {
+	if w.random.IntN(2) == 0 && n.stored.parent != nil && n.stored.height > n.durable &&
+		w.mayHurt(n) {
 		w.hurt++
 		n.stored, n.damaged = n.stored.parent, true
 	}
 }
 
-// mayHurt reports whether another disk may be damaged: of each membership that may count, no more
+// mayHurt reports whether another disk may be damaged: in each membership that may count, no more
 // than the shard tolerates.
 func (w *world) mayHurt(n *simulated) bool {
 	for b := n.stored; b != nil; b = b.parent {
@@ -290,15 +304,16 @@ func (w *world) mayHurt(n *simulated) bool {
 	return true
 }
 
-// moves takes a node to another head. What it knows to be durable is never set aside.
+// moves takes a node to another head. Blocks that it knows to be durable are never set aside.
 func (w *world) moves(n *simulated, to *block) {
 	if kept := n.stored.common(to); kept.height < n.durable {
-		w.fail("node %d sets block %d aside, and knows block %d to be durable", n.id, kept.height+1, n.durable)
+		w.fail("node %d sets block %d aside, and knows block %d to be durable", n.id, kept.height+1,
+			n.durable)
 	}
 	n.head, n.stored = to, to
 }
 
-// learnsDurable lets a node know what is durable.
+// learnsDurable lets a node learn what is durable.
 func (w *world) learnsDurable(n *simulated) {
 	for b := n.stored; b.parent != nil && b.height > n.durable; b = b.parent {
 		if w.durable(b) {
@@ -314,7 +329,8 @@ func (w *world) start(i int) {
 	if n.damaged {
 		n.label = 0
 	}
-	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Original: n.original, Fault: w.fault})
+	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6,
+		Patience: 4, Original: n.original, Fault: w.fault})
 	if err != nil {
 		w.fail("%v", err)
 	}
@@ -330,11 +346,11 @@ func (w *world) start(i int) {
 
 // idleNow ends the engine's work, for good.
 func (w *world) idleNow(n *simulated, ended Generation) {
-	n.working, n.stored = 0, n.head // what is reported is on disk
+	n.working, n.stored = 0, n.head // reported blocks are on disk
 	n.synod.Idle(n.report(), ended)
 }
 
-// drain does what a node's synod wants done: save, send, fetch, adopt.
+// drain carries out what a node's synod wants: save, send, fetch, adopt.
 func (w *world) drain(i int) {
 	n := w.nodes[i]
 	if n.synod.MustEnd() {
@@ -356,7 +372,8 @@ func (w *world) drain(i int) {
 		if err != nil {
 			w.fail("message %+v does not survive its encoding: %v", envelope.Message, err)
 		}
-		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && n.synod.bound(&n.synod.surveyed) == nil && !n.synod.surveyed.enough(true) {
+		if message.Kind == KindAccept && n.synod.phase == phaseAccepting &&
+			n.synod.bound(&n.synod.surveyed) == nil && !n.synod.surveyed.enough(true) {
 			w.forgiven[message.Generation] = true
 		}
 		w.flight = append(w.flight, flying{n.id, envelope.To, message})
@@ -389,7 +406,9 @@ func (w *world) fetch(n *simulated, f Fetch) {
 		case f.Base != nil:
 			has = p.head.has(w.blocks[f.Base.Hash]) || p.side[f.ID()]
 		default:
-			has = p.side[f.ID()] || slices.ContainsFunc(p.votes, func(v Vote) bool { return v.Content == f.ID() })
+			has = p.side[f.ID()] || slices.ContainsFunc(p.votes, func(v Vote) bool {
+				return v.Content == f.ID()
+			})
 		}
 		if has {
 			n.side[f.ID()] = true
@@ -399,7 +418,7 @@ func (w *world) fetch(n *simulated, f Fetch) {
 	}
 }
 
-// judge looks at a decision that becomes known.
+// judge checks a decision that becomes known.
 func (w *world) judge(d Decision) {
 	if known, ok := w.decided[d.Generation]; ok {
 		if !known.Equal(d) {
@@ -413,18 +432,23 @@ func (w *world) judge(d Decision) {
 		w.tails++
 	}
 	tip := w.tip(d)
-	if w.forgiven[d.Generation] || len(d.Members) == 1 { // who is alone sends no Accept that shows it
+	// A single member sends no Accept that would show it.
+	if w.forgiven[d.Generation] || len(d.Members) == 1 {
 		w.forgave++
-		w.delivered = slices.DeleteFunc(w.delivered, func(b *block) bool { return !tip.has(b) && !w.durable(b) })
+		w.delivered = slices.DeleteFunc(w.delivered, func(b *block) bool {
+			return !tip.has(b) && !w.durable(b)
+		})
 	}
 	for _, b := range w.delivered {
 		if !tip.has(b) {
-			w.fail("generation %d goes on from height %d (%d rounds in its tail), but a block of height %d was A-delivered that it does not have", d.Generation, d.Base.Height, len(d.Tail), b.height)
+			w.fail("generation %d goes on from height %d (%d rounds in its tail), but a block "+
+				"of height %d was A-delivered that it does not have", d.Generation, d.Base.Height,
+				len(d.Tail), b.height)
 		}
 	}
 }
 
-// durable tells whether a majority of the members had the block on disk while they worked.
+// durable reports whether a majority of the members had the block on disk while they worked.
 func (w *world) durable(b *block) bool {
 	for _, m := range []Membership{b.membership, b.parent.membership} {
 		count := 0
@@ -444,7 +468,7 @@ func (w *world) durable(b *block) bool {
 	return true
 }
 
-// tip is the block after a decision's base and tail.
+// tip returns the block after a decision's base and tail.
 func (w *world) tip(d Decision) *block {
 	tip := w.blocks[d.Base.Hash]
 	for _, r := range d.Tail {
@@ -456,7 +480,9 @@ func (w *world) tip(d Decision) *block {
 // activate starts the engine of a decided generation once base and tail are here.
 func (w *world) activate(n *simulated) {
 	d := n.pending
-	if d == nil || n.working != 0 || !d.Seats(n.id, n.disk.Disk) || n.disk.Activated.Generation() >= d.Generation || n.synod.Frozen(NewRun(d.Generation, 0)) || len(n.synod.Wanted()) > 0 {
+	if d == nil || n.working != 0 || !d.Seats(n.id, n.disk.Disk) ||
+		n.disk.Activated.Generation() >= d.Generation || n.synod.Frozen(NewRun(d.Generation, 0)) ||
+		len(n.synod.Wanted()) > 0 {
 		return
 	}
 	tip := w.tip(*d)
@@ -472,11 +498,13 @@ func (w *world) activate(n *simulated) {
 func (w *world) begin(n *simulated, run Run, tip *block, members []order.ServerID) {
 	g := w.runs[run]
 	if g == nil {
-		g = &groupRun{shard: tip.membership, members: members, start: tip, votes: map[[32]byte][]order.ServerID{}, confirms: map[[32]byte][]order.ServerID{}}
+		g = &groupRun{shard: tip.membership, members: members, start: tip,
+			votes: map[[32]byte][]order.ServerID{}, confirms: map[[32]byte][]order.ServerID{}}
 		w.runs[run] = g
 	}
 	if g.start != tip || !slices.Equal(g.members, members) {
-		w.fail("run %d begins differently at server %d: %v at %d, %v at %d", run, n.id, g.members, g.start.height, members, tip.height)
+		w.fail("run %d begins differently at server %d: %v at %d, %v at %d", run, n.id, g.members,
+			g.start.height, members, tip.height)
 	}
 	w.moves(n, tip)
 	n.label, n.perhaps, n.damaged = run.Generation(), false, false
@@ -488,7 +516,7 @@ func (w *world) begin(n *simulated, run Run, tip *block, members []order.ServerI
 	tip.storedAt(n)
 }
 
-// engine does one step of a node's engine, of those that the rules of voting allow.
+// engine takes one step of a node's engine that the rules of voting allow.
 func (w *world) engine(n *simulated) {
 	g := w.runs[n.working]
 	if g == nil || n.synod.Frozen(n.working) {
@@ -512,7 +540,8 @@ func (w *world) engine(n *simulated) {
 }
 
 func (w *world) vote(n *simulated, g *groupRun, round order.Round) {
-	if g.last != 0 && round > g.last || !slices.Contains(n.members, n.id) || len(n.votes) > 0 && round != n.votes[0].Round+1 {
+	if g.last != 0 && round > g.last || !slices.Contains(n.members, n.id) || len(n.votes) > 0 &&
+		round != n.votes[0].Round+1 {
 		return
 	}
 	after := n.head.hash
@@ -527,12 +556,14 @@ func (w *world) vote(n *simulated, g *groupRun, round order.Round) {
 	if w.random.IntN(3) > 0 || w.settling { // go with the others
 		for other := 1; other <= 3; other++ {
 			o := w.content(n.working, after, round, other, n.members)
-			if len(g.votes[o.id]) > len(g.votes[c.id]) && (other > 1 || len(n.votes) == 0 && round != g.last) {
+			if len(g.votes[o.id]) > len(g.votes[c.id]) &&
+				(other > 1 || len(n.votes) == 0 && round != g.last) {
 				c = o
 			}
 		}
 	}
-	v := Vote{TailRound: TailRound{Round: round, Epoch: 1, Reliable: c.kind > 1, Content: c.id, Origins: slices.Clone(n.members), Removed: c.out}, Voters: slices.Clone(n.members)}
+	v := Vote{TailRound: TailRound{Round: round, Epoch: 1, Reliable: c.kind > 1, Content: c.id,
+		Origins: slices.Clone(n.members), Removed: c.out}, Voters: slices.Clone(n.members)}
 	if c.kind == 3 {
 		v.Origins = v.Origins[:len(v.Origins)-len(c.out)]
 	}
@@ -544,7 +575,8 @@ func (w *world) deliver(n *simulated, g *groupRun) {
 	for k := len(n.votes) - 1; k >= 0; k-- {
 		v := n.votes[k]
 		t := threshold(len(g.shard.Members), len(v.Voters))
-		if len(g.votes[v.Content]) < t && (!v.Reliable || len(g.confirms[v.Content]) < g.shard.Quorum()) {
+		if len(g.votes[v.Content]) < t && (!v.Reliable ||
+			len(g.confirms[v.Content]) < g.shard.Quorum()) {
 			continue
 		}
 		for _, d := range n.votes[:k+1] {
@@ -556,8 +588,11 @@ func (w *world) deliver(n *simulated, g *groupRun) {
 			if w.settling {
 				w.rounds++
 			}
-			n.members = slices.DeleteFunc(n.members, func(s order.ServerID) bool { return slices.Contains(c.out, s) })
-			if n.head.membership.Number != before.membership.Number && (g.last == 0 || g.last > d.Round+2) {
+			n.members = slices.DeleteFunc(n.members, func(s order.ServerID) bool {
+				return slices.Contains(c.out, s)
+			})
+			if n.head.membership.Number != before.membership.Number &&
+				(g.last == 0 || g.last > d.Round+2) {
 				g.last, g.inOrder = d.Round+2, false
 			}
 		}
@@ -574,7 +609,7 @@ func (w *world) deliver(n *simulated, g *groupRun) {
 	}
 }
 
-// ends takes a node over the end of its run, if that has come.
+// ends takes a node over the end of its run, if it has come.
 func (w *world) ends(n *simulated, g *groupRun) {
 	if g.last == 0 || order.Round(n.head.height) != g.last {
 		if !slices.Contains(n.members, n.id) {
@@ -597,7 +632,8 @@ func (w *world) ends(n *simulated, g *groupRun) {
 	w.begin(n, run, n.head, members)
 }
 
-// next is the group of the next eon: who is left, and is still a member, and who is a member newly.
+// next returns the group of the next eon: the remaining servers that are still members, and the new
+// members.
 func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
 	var members []order.ServerID
 	before := tip
@@ -605,17 +641,19 @@ func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
 		before = before.parent
 	}
 	for _, s := range tip.membership.Members {
-		if slices.Contains(left, s) || !before.membership.Includes(s) || before.membership.Disk(s) != tip.membership.Disk(s) {
+		if slices.Contains(left, s) || !before.membership.Includes(s) ||
+			before.membership.Disk(s) != tip.membership.Disk(s) {
 			members = append(members, s)
 		}
 	}
 	return members
 }
 
-// join lets a node that is newly a member enter its first eon.
+// join lets a new member enter its first eon.
 func (w *world) join(n *simulated) {
 	for run, g := range w.runs {
-		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated && n.working == 0 && !n.synod.Frozen(run) && n.synod.Next() == run.Generation()+1
+		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated &&
+			n.working == 0 && !n.synod.Frozen(run) && n.synod.Next() == run.Generation()+1
 		newly := fits && n.counts(g.shard) && (!slices.Contains(w.runs[run-1].members, n.id) ||
 			w.runs[run-1].shard.Disk(n.id) != g.shard.Disk(n.id))
 		if newly {
@@ -629,10 +667,12 @@ func (w *world) join(n *simulated) {
 // follow lets a node that does not work take the chain of one that does.
 func (w *world) follow(n *simulated) {
 	for _, p := range w.nodes {
-		if n.working == 0 && p.up && p.working != 0 && p.working.Generation() >= max(n.label, n.disk.Activated.Generation()) && w.side[p.id] == w.side[n.id] {
+		if n.working == 0 && p.up && p.working != 0 &&
+			p.working.Generation() >= max(n.label, n.disk.Activated.Generation()) &&
+			w.side[p.id] == w.side[n.id] {
 			if d := n.synod.Decided(); d == nil || d.Generation <= p.working.Generation() {
 				if p.head.height < n.head.height && n.head.has(p.head) {
-					return // it has to deliver that itself yet
+					return // it still has to deliver that itself
 				}
 				w.moves(n, p.head)
 				n.label, n.perhaps, n.damaged = p.working.Generation(), false, false

@@ -2,13 +2,13 @@ package turn
 
 import "fmt"
 
-// Fault is a bug to plant on purpose. The simulator and this room's tests show with it that they
-// can say no.
+// Fault is a bug that is planted on purpose. With it the simulator and this package's tests prove
+// that they find bugs.
 type Fault uint8
 
 // The faults.
 const (
-	// FaultNone is the machine as it should be.
+	// FaultNone is the correct machine.
 	FaultNone Fault = iota
 	// FaultDeliverFirst hands deliveries over before it sends.
 	FaultDeliverFirst
@@ -16,7 +16,7 @@ const (
 	FaultOpinionsFirst
 	// FaultSilencedTrusted trusts a silenced server again.
 	FaultSilencedTrusted
-	// FaultStaleFrames has a gate take frames of earlier runs for the running one's.
+	// FaultStaleFrames makes a gate take frames of earlier runs for frames of the running one.
 	FaultStaleFrames
 
 	faultEnd

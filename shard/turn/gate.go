@@ -7,44 +7,43 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// ErrRestarted says that a member came back in another life while its run goes on. It has forgotten
-// its rounds.
+// ErrRestarted says that a member came back in another life during its run. It has forgotten its
+// rounds.
 var ErrRestarted = errors.New("turn: it came back in another life")
 
 // Incarnation numbers the lives of one server's process. No life has the number 0.
 type Incarnation uint64
 
-// GateConfig says how much a gate keeps. A gate may hold one frame more than a bound of bytes says.
+// GateConfig bounds what a gate keeps. A gate may exceed a bound of bytes by one frame.
 type GateConfig struct {
-	// Frames and Bytes bound what was taken and waits for the next turn.
+	// Frames and Bytes bound the frames that were taken and wait for the next turn.
 	Frames, Bytes int
-	// Held bounds the frames of later runs that are held, for each sender; their bytes are bounded
-	// by Bytes.
+	// Held bounds the held frames of later runs, for each sender. Bytes bounds their bytes.
 	Held int
 	// Fault plants a bug. Production leaves it FaultNone.
 	Fault Fault
 }
 
-// Verdict is what becomes of a frame.
+// Verdict says what happens to a frame.
 type Verdict uint8
 
 // The verdicts.
 const (
-	// Dropped frames are of no use: of an earlier run, or of a sender of which nothing is taken.
+	// Dropped frames are of no use: they belong to an earlier run, or their sender is ignored.
 	Dropped Verdict = iota
-	// Taken frames are in the next turn.
+	// Taken frames go into the next turn.
 	Taken
-	// Held frames are of a later run and wait for it.
+	// Held frames belong to a later run and wait for it.
 	Held
-	// Refused frames show that their sender is in another life: it is silenced.
+	// Refused frames show that their sender is in another life. The sender is silenced.
 	Refused
 )
 
-// Gate decides whose frames are taken, and keeps them and the opinions for the next turn. It serves
-// a server for its whole life, run after run. Its methods are called one at a time.
+// Gate decides which frames are taken, and keeps them and the opinions for the next turn. It serves
+// a server for its whole life, run after run. Its methods must not be called concurrently.
 type Gate struct {
 	config GateConfig
-	// run is the last one activated; open tells that its engine runs.
+	// run is the last activated run; open says that its engine runs.
 	run      uint64
 	open     bool
 	closed   bool
@@ -57,18 +56,19 @@ type Gate struct {
 // Sender is what a gate knows of one server. It keeps its identity while the places of servers
 // change.
 type Sender struct {
-	// place is the one in the running group, -1 of a server that is not in it.
+	// place is its place in the running group, -1 if it is not in the group.
 	place int
-	// incarnation is that of the first frame in this run, 0 before.
+	// incarnation is that of its first frame in this run, 0 before that.
 	incarnation Incarnation
-	// silenced tells that its frames of this run are not wanted any more. It may begin a later run
-	// before this server does.
+	// silenced says that its frames of this run are dropped. It may begin a later run before this
+	// server does.
 	silenced bool
-	// banned tells that frames of later runs are not wanted, either: it sent what is no frame.
+	// banned says that its frames of later runs are dropped as well: it sent bytes that are no
+	// frame.
 	banned bool
-	// suspected tells what the last opinion on it was.
+	// suspected says that the last opinion on it was not Trust.
 	suspected bool
-	// held are frames of later runs, in the lane's order.
+	// held are its frames of later runs, in the lane's order.
 	held      []heldFrame
 	heldBytes int
 	early     earlySuspicion
@@ -80,14 +80,14 @@ type heldFrame struct {
 	frame       []byte
 }
 
-// earlySuspicion is what the detector says of a run that it watches already and that has yet to
-// begin here; run 0 stands for nothing.
+// earlySuspicion is the detector's suspicion in a run that it already monitors and that has yet to
+// begin here. Run 0 means none.
 type earlySuspicion struct {
 	run   uint64
 	cause error
 }
 
-// NewSender makes a sender that is in no group.
+// NewSender returns a sender that is in no group.
 func NewSender() *Sender { return &Sender{place: -1} }
 
 // Member reports whether the sender is in the running group.
@@ -95,23 +95,23 @@ func (s *Sender) Member() bool { return s.place >= 0 }
 
 func (s *Sender) releaseHeld() { s.held, s.heldBytes = nil, 0 }
 
-// NewGate makes a gate that no run has opened yet.
+// NewGate returns a gate with no open run.
 func NewGate(config GateConfig) *Gate { return &Gate{config: config} }
 
-// SetSenders replaces the senders. The place of a sender in the list is the name of its server.
+// SetSenders replaces the senders. The index of a sender in the list is the ID of its server.
 func (g *Gate) SetSenders(senders []*Sender) { g.senders = senders }
 
-// Sender is that of a server.
+// Sender returns the sender of a server.
 func (g *Gate) Sender(server order.ServerID) *Sender { return g.senders[server] }
 
-// Dismiss takes nothing more from a sender that is in the list no longer.
+// Dismiss drops everything more that comes from a sender that is no longer in the list.
 func (g *Gate) Dismiss(s *Sender) {
 	s.banned = true
 	s.releaseHeld()
 }
 
-// Full reports whether a frame has to wait for room: until Take, Activate, End, or the silence of
-// its sender.
+// Full reports whether a frame has to wait for room. It waits until Take, Activate, End, or until
+// its sender is silenced.
 func (g *Gate) Full(s *Sender, run uint64) bool {
 	switch {
 	case g.closed || s.banned:
@@ -158,7 +158,8 @@ func (g *Gate) take(s *Sender, incarnation Incarnation, frame []byte) Verdict {
 	return Taken
 }
 
-// Malformed takes note of bytes that are no frame of any run. It reports whether that is news.
+// Malformed records that a sender sent bytes that are no frame of any run. It reports whether that
+// is new.
 func (g *Gate) Malformed(s *Sender, cause error) bool {
 	if g.closed || s.banned {
 		return false
@@ -168,7 +169,7 @@ func (g *Gate) Malformed(s *Sender, cause error) bool {
 	return true
 }
 
-// gone drops whatever else comes from the sender in this run, and says so to the machine.
+// gone drops everything more from the sender in this run, and tells the machine.
 func (g *Gate) gone(s *Sender, cause error) {
 	s.silenced = true
 	g.note(s, Opinion{Kind: Gone, Cause: cause})
@@ -183,11 +184,11 @@ func (g *Gate) note(s *Sender, o Opinion) {
 	}
 }
 
-// Silence drops whatever else comes from a server in this run. The machine asks for it.
+// Silence drops everything more from a server in this run. The machine asks for it.
 func (g *Gate) Silence(server order.ServerID) { g.senders[server].silenced = true }
 
-// Suspect takes the detector's suspicion of a server that it does not suspect yet. That of a later
-// run waits for that run.
+// Suspect takes the detector's suspicion of a server. It does nothing if the server is suspected
+// already. A suspicion in a later run waits for that run.
 func (g *Gate) Suspect(run uint64, server order.ServerID, cause error) {
 	if int(server) >= len(g.senders) {
 		return
@@ -201,7 +202,7 @@ func (g *Gate) Suspect(run uint64, server order.ServerID, cause error) {
 	}
 }
 
-// Trust takes a suspicion back. The machine judges whether it may be.
+// Trust withdraws a suspicion. The machine decides whether that is allowed.
 func (g *Gate) Trust(run uint64, server order.ServerID) {
 	if int(server) >= len(g.senders) {
 		return
@@ -215,24 +216,24 @@ func (g *Gate) Trust(run uint64, server order.ServerID) {
 	}
 }
 
-// Waiting counts the frames that wait for the next turn.
+// Waiting returns the number of frames that wait for the next turn.
 func (g *Gate) Waiting() int { return len(g.frames) }
 
-// Opinions counts the opinions that wait for the next turn.
+// Opinions returns the number of opinions that wait for the next turn.
 func (g *Gate) Opinions() int { return len(g.opinions) }
 
-// Holds counts the frames of later runs that are held for a sender.
+// Holds returns the number of frames of later runs that are held for a sender.
 func (g *Gate) Holds(s *Sender) int { return len(s.held) }
 
-// Take gives everything that waits, in exchange for an empty slice to fill.
+// Take returns everything that waits, in exchange for an empty slice to fill.
 func (g *Gate) Take(empty []Arrival) ([]Arrival, []Opinion) {
 	frames, opinions := g.frames, g.opinions
 	g.frames, g.opinions, g.bytes = empty, nil, 0
 	return frames, opinions
 }
 
-// Activate begins a run with the frames that were held for it, and the suspicions. Members are the
-// servers of its group by their places in the list of senders.
+// Activate begins a run with the frames and suspicions that were held for it. Members are the
+// servers of its group, as indexes into the list of senders.
 func (g *Gate) Activate(run uint64, members []order.ServerID) {
 	g.run, g.open = run, true
 	g.clear()
@@ -257,7 +258,7 @@ func (g *Gate) Activate(run uint64, members []order.ServerID) {
 	}
 }
 
-// End drops what waits and what comes of the run.
+// End drops the frames that wait, and those of the run that come later.
 func (g *Gate) End() {
 	g.open = false
 	g.clear()

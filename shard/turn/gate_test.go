@@ -24,15 +24,15 @@ func newGate(config turn.GateConfig, servers, members int) (*turn.Gate, []*turn.
 	return g, senders
 }
 
-// TestGateIsBounded fills what waits for the next turn, and what is held for a later run, by number
-// and by bytes.
+// TestGateIsBounded fills a gate with frames for the next turn and frames held for a later run, by
+// number and by bytes.
 func TestGateIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		config turn.GateConfig
 		run    uint64
-		sizes  []int // of frames for which there is room; then there is none
+		sizes  []int // of frames for which there is room; after them there is none
 	}{
 		{"frames", turn.GateConfig{Frames: 2, Bytes: 10, Held: 1}, 5, []int{1, 1}},
 		{"bytes", turn.GateConfig{Frames: 9, Bytes: 10, Held: 1}, 5, []int{4, 6}},
@@ -77,7 +77,8 @@ func TestGateIsBounded(t *testing.T) {
 	}
 }
 
-// TestGateTakesOneRun has frames of the run before, of the running one and after the last.
+// TestGateTakesOneRun gives a gate frames of the previous run, of the running one, and after the
+// last one.
 func TestGateTakesOneRun(t *testing.T) {
 	t.Parallel()
 	config := turn.GateConfig{Frames: 9, Bytes: 10, Held: 9}
@@ -102,7 +103,7 @@ func TestGateTakesOneRun(t *testing.T) {
 	}
 }
 
-// TestGateNotesOpinions has opinions that are news, and others.
+// TestGateNotesOpinions gives a gate opinions that are new, and others.
 func TestGateNotesOpinions(t *testing.T) {
 	t.Parallel()
 	g, _ := newGate(turn.GateConfig{Frames: 9, Bytes: 10, Held: 9}, 3, 2)
@@ -119,10 +120,10 @@ func TestGateNotesOpinions(t *testing.T) {
 			}
 		}
 	}
-	g.Trust(5, 1) // nobody suspects it
+	g.Trust(5, 1) // not suspected
 	g.Suspect(4, 1, cause)
-	g.Suspect(5, 2, cause) // no member
-	g.Suspect(5, 3, cause) // no server
+	g.Suspect(5, 2, cause) // not a member
+	g.Suspect(5, 3, cause) // not a server
 	g.Trust(5, 3)
 	opinions()
 	g.Suspect(5, 1, cause)
@@ -132,7 +133,8 @@ func TestGateNotesOpinions(t *testing.T) {
 	opinions()
 	g.Trust(5, 1)
 	opinions(turn.Trust)
-	// What is said of a later run waits for it, through the runs between, unless it is taken back.
+	// An opinion on a later run waits for that run, through the runs between, unless it is
+	// withdrawn.
 	g.Suspect(7, 0, cause)
 	g.Suspect(7, 1, cause)
 	g.Trust(7, 0)

@@ -15,7 +15,7 @@ type Arrival struct {
 	Frame []byte
 }
 
-// Opinion is what is thought of a member.
+// Opinion is a judgement of a member.
 type Opinion struct {
 	// Server is the member's place in the group.
 	Server order.ServerID
@@ -31,17 +31,17 @@ type OpinionKind uint8
 const (
 	// Suspect is the detector's suspicion.
 	Suspect OpinionKind = iota
-	// Trust takes a suspicion back.
+	// Trust withdraws a suspicion.
 	Trust
-	// Gone says that frames of the member are missing for good: it sent what is no frame, or came
-	// back in another life.
+	// Gone says that frames of the member are missing for good: it sent bytes that are no frame, or
+	// came back in another life.
 	Gone
 )
 
 // Kind is the kind of an action.
 type Kind uint8
 
-// The kinds of action, in the order in which a turn gives them.
+// The kinds of action, in the order in which a turn returns them.
 const (
 	// Done ends the turn.
 	Done Kind = iota
@@ -57,43 +57,43 @@ const (
 	Lost
 	// Silenced says that nothing more is taken from Server in this run, because of Cause.
 	Silenced
-	// Send asks for Sends to be put on the lanes.
+	// Send asks the driver to put Sends on the lanes.
 	Send
-	// Removed says that a round, the only one in Deliveries, removes servers; the Deliver with that
-	// round follows. Nothing more is sent to them or taken from them. This server itself may be
-	// among them.
+	// Removed says that a round, the only one in Deliveries, removes servers. The Deliver with that
+	// round follows. Nothing more is sent to those servers or taken from them. This server itself
+	// may be among them.
 	Removed
-	// Deliver asks for Deliveries to be handed over.
+	// Deliver asks the driver to hand over Deliveries.
 	Deliver
 )
 
-// Action is one thing that a driver is to do.
+// Action is one thing for a driver to do.
 type Action struct {
 	Kind    Kind
 	Server  order.ServerID
 	Cause   error
 	Refused error
-	// Sends are the engine's, valid until the next call of any method of the machine.
+	// Sends belong to the engine and are valid until the next call of any method of the machine.
 	Sends []order.Send
-	// Deliveries are the caller's to keep and to change, those of a Removed only to look at. Nobody
-	// changes their payloads.
+	// Deliveries of a Deliver belong to the caller, which may keep and change them. Those of a
+	// Removed are read-only. Payloads are never changed.
 	Deliveries []order.Delivery
 }
 
-// Config makes a machine. Engine and Servers are needed.
+// Config sets up a machine. Engine and Servers are required.
 type Config struct {
-	// Engine is the engine of the run. The machine owns it: others may only look at its status.
+	// Engine is the engine of the run. The machine owns it: other code may only read its status.
 	Engine order.Broadcaster
-	// Self is this server's place in the group, of Servers members.
+	// Self is this server's place in the group, which has Servers members.
 	Self    order.ServerID
 	Servers int
-	// NoLinger asks for empty messages at once where they would follow a linger.
+	// NoLinger makes empty messages due at once where they would follow a linger.
 	NoLinger bool
 	// Fault plants a bug. Production leaves it FaultNone.
 	Fault Fault
 }
 
-// Machine decides what one server does in one run. Its methods are called one at a time; the
+// Machine decides what one server does in one run. Its methods must not be called concurrently. The
 // package comment has the loop.
 type Machine struct {
 	config Config
@@ -101,50 +101,54 @@ type Machine struct {
 	peers  []peer
 
 	// What is to be done in this turn: news first, then the rest by stages.
-	news       []Action
-	told       int // how many of the news were given
+	news []Action
+	// told is how many of the news were returned.
+	told       int
 	stage      stage
 	sends      []order.Send
 	deliveries []order.Delivery
-	removals   int // deliveries whose removals were told
+	// removals is how many of the deliveries had their removals announced.
+	removals int
 
-	// action is the one given last.
+	// action is the last one returned.
 	action Action
 
-	// moved tells that something happened since Moved was called last; again that another turn may
-	// find more to do.
+	// moved says that something happened since the last call of Moved. again says that another turn
+	// may find more to do.
 	moved, again bool
-	// lingering tells that a timer was asked for, lingered that it is over.
+	// lingering says that a timer was asked for, lingered that it has expired.
 	lingering, lingered bool
-	// ownUndelivered counts own batches that were A-broadcast and not A-delivered.
+	// ownUndelivered counts own batches that were A-broadcast and not yet A-delivered.
 	ownUndelivered int
-	// delivered is the epoch of the last delivery, epoch that of the last one that was looked at.
+	// delivered is the epoch of the last delivery, epoch the last one that finish has handled.
 	delivered, epoch order.Epoch
 	halted           string
-	untaken          bool // the deliveries given last were not taken
-	ended            bool
-	members          []order.ServerID // that are left when the eon is over
+	// untaken says that the last deliveries were refused.
+	untaken bool
+	ended   bool
+	// members are those left when the eon ended.
+	members []order.ServerID
 }
 
-// stage is how far a turn's actions were given.
+// stage says how many of a turn's actions were returned.
 type stage uint8
 
 const (
-	// collect takes what the engine wants done.
+	// collect asks the engine what to do.
 	collect stage = iota
-	// first and second are sending and delivering, in the order of the contract.
+	// first sends, second delivers (the reverse under FaultDeliverFirst).
 	first
 	second
-	// finish looks at what the delivery that was handed over has ended.
+	// finish checks what the delivered rounds have ended.
 	finish
 )
 
-// New makes the machine of a run.
+// New returns the machine of a run.
 func New(config Config) *Machine {
 	return &Machine{config: config, engine: config.Engine, peers: make([]peer, config.Servers)}
 }
 
-// Step takes what came since the last turn: all frames first, and then the opinions.
+// Step takes what came since the last turn: all frames first, then the opinions.
 func (m *Machine) Step(frames []Arrival, opinions []Opinion) {
 	if m.config.Fault == FaultOpinionsFirst {
 		m.weigh(opinions)
@@ -171,7 +175,7 @@ func (m *Machine) receive(frames []Arrival) {
 	}
 }
 
-// refused handles an error of Receive: only malformed frames give one, and engines that halted.
+// refused handles an error of Receive. Only malformed frames and halted engines cause one.
 func (m *Machine) refused(from order.ServerID, err error) {
 	if errors.Is(err, order.ErrHalted) {
 		m.Look()
@@ -180,8 +184,8 @@ func (m *Machine) refused(from order.ServerID, err error) {
 	m.silence(from, err)
 }
 
-// Next gives the next thing to do in this turn, which is valid until the next call. The caller has
-// done what the call before gave when it makes the next one.
+// Next returns the next action of this turn, valid until the next call. The caller must have
+// carried out an action before it asks for the next one.
 func (m *Machine) Next() *Action {
 	if m.told < len(m.news) {
 		return m.nextNews()
@@ -223,7 +227,7 @@ func (m *Machine) Next() *Action {
 	}
 }
 
-// nextNews gives the oldest news.
+// nextNews returns the oldest news.
 func (m *Machine) nextNews() *Action {
 	m.action = m.news[m.told]
 	if m.told++; m.told == len(m.news) {
@@ -233,7 +237,7 @@ func (m *Machine) nextNews() *Action {
 	return &m.action
 }
 
-// send makes an action of what is to be sent, if anything is.
+// send sets the action to Send, if there is anything to send.
 func (m *Machine) send() bool {
 	if len(m.sends) == 0 {
 		return false
@@ -243,8 +247,8 @@ func (m *Machine) send() bool {
 	return true
 }
 
-// deliver makes an action of each removal that the rounds hold, then of the rounds, and goes over
-// to the stage after them.
+// deliver sets the action: first one for each round that removes servers, then one for all the
+// rounds. After that it moves on to the next stage.
 func (m *Machine) deliver(after stage) bool {
 	for m.removals < len(m.deliveries) {
 		at := m.removals
@@ -266,7 +270,7 @@ func (m *Machine) deliver(after stage) bool {
 	return true
 }
 
-// keep copies deliveries, which are the engine's, for the caller.
+// keep copies deliveries, which belong to the engine, for the caller.
 func (m *Machine) keep(deliveries []order.Delivery) []order.Delivery {
 	if len(deliveries) == 0 {
 		return nil
@@ -292,7 +296,8 @@ func (m *Machine) keep(deliveries []order.Delivery) []order.Delivery {
 	return copies
 }
 
-// finish ends a turn. Only a reliable round ends an eon, which begins an epoch.
+// finish ends a turn. An eon ends only with a reliable round, which begins an epoch, so finish
+// looks at the engine only then.
 func (m *Machine) finish() {
 	if m.delivered != m.epoch && !m.untaken {
 		m.epoch = m.delivered
@@ -300,8 +305,8 @@ func (m *Machine) finish() {
 	}
 }
 
-// Look asks the engine whether it delivers no more. A driver calls it now and then, since an engine
-// may halt without an error.
+// Look checks whether the engine has halted or its eon is over. A driver calls it now and then,
+// since an engine may halt without an error.
 func (m *Machine) Look() {
 	switch status := m.engine.Status(); {
 	case status.Halted != "":
@@ -311,21 +316,22 @@ func (m *Machine) Look() {
 	}
 }
 
-// Halt ends the machine after this turn. The first reason stands.
+// Halt ends the machine after this turn. The first reason is kept.
 func (m *Machine) Halt(reason string) {
 	if m.halted == "" {
 		m.halted = reason
 	}
 }
 
-// Untaken says that the deliveries given last were not taken. The machine is over after this turn,
-// and its eon is not.
+// Untaken says that the last deliveries were refused. The machine is over after this turn, but its
+// eon is not.
 func (m *Machine) Untaken(cause error) {
 	m.ended, m.members, m.untaken = false, nil, true
 	m.Halt(fmt.Sprintf("deliveries not taken: %v", cause))
 }
 
-// Halted says why the machine ended, "" while it runs and where its eon is over.
+// Halted returns why the machine ended. It returns "" while the machine runs and if its eon is
+// over.
 func (m *Machine) Halted() string {
 	if m.ended {
 		return ""
@@ -333,7 +339,7 @@ func (m *Machine) Halted() string {
 	return m.halted
 }
 
-// Ended reports whether the eon is over, and which members of the group are left then, ascending.
+// Ended reports whether the eon is over, and returns the remaining members of the group, ascending.
 func (m *Machine) Ended() ([]order.ServerID, bool) { return m.members, m.ended }
 
 // Over reports whether there are no more turns.
@@ -346,7 +352,7 @@ func (m *Machine) Moved() bool {
 	return moved
 }
 
-// Again reports whether another turn may find more to do without any input: this server
+// Again reports whether another turn may find more to do without any input, because this server
 // A-broadcast, delivered or lost a member.
 func (m *Machine) Again() bool {
 	again := m.again
@@ -360,8 +366,8 @@ func (m *Machine) CanBroadcast() bool { return m.engine.CanBroadcast() }
 // Undelivered reports whether messages wait for a later round.
 func (m *Machine) Undelivered() bool { return m.engine.Undelivered() }
 
-// MayBroadcast reports whether a batch may be A-broadcast now: it is this server's turn, and too
-// much waits for no member.
+// MayBroadcast reports whether a batch may be A-broadcast now: the server has yet to A-broadcast in
+// this round, and does not hold its batches back for a crowded member.
 func (m *Machine) MayBroadcast() bool {
 	if !m.engine.CanBroadcast() {
 		return false
@@ -370,8 +376,8 @@ func (m *Machine) MayBroadcast() bool {
 	return !waits
 }
 
-// Broadcast A-broadcasts a batch or, where that is empty, an empty message if one is due. It
-// reports whether it did. Call it only where MayBroadcast holds. The engine keeps the batch.
+// Broadcast A-broadcasts a batch or, if the batch is empty, an empty message if one is due. It
+// reports whether it did. Call it only if MayBroadcast is true. The engine keeps the batch.
 func (m *Machine) Broadcast(batch []byte) bool {
 	if len(batch) == 0 && !m.emptyDue() {
 		return false
@@ -388,8 +394,7 @@ func (m *Machine) Broadcast(batch []byte) bool {
 	return true
 }
 
-// emptyDue reports whether an empty message is due now, and asks for the linger if one is due
-// later.
+// emptyDue reports whether an empty message is due now. If one is due later, it asks for a linger.
 func (m *Machine) emptyDue() bool {
 	switch {
 	case m.engine.Solicited():
@@ -405,7 +410,7 @@ func (m *Machine) emptyDue() bool {
 	return false
 }
 
-// LingerOver says that the timer rang. A timer of a linger that a message has ended has no effect.
+// LingerOver says that the timer expired. It has no effect if a message has ended the linger.
 func (m *Machine) LingerOver() {
 	if m.lingering {
 		m.lingering, m.lingered = false, true

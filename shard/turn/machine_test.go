@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// scripted is an engine that does as a test says.
+// scripted is an engine that follows a test's script.
 type scripted struct {
 	undelivered, solicited bool
 	status                 order.Status
@@ -39,13 +39,13 @@ func (s *scripted) Status() order.Status {
 	return s.status
 }
 
-// newScripted makes the machine of server 1 of four, over a scripted engine.
+// newScripted returns the machine of server 1 of four, over a scripted engine.
 func newScripted() (*turn.Machine, *scripted) {
 	engine := &scripted{}
 	return turn.New(turn.Config{Engine: engine, Self: 1, Servers: 4}), engine
 }
 
-// kinds gives a turn's actions.
+// kinds returns the kinds of a turn's actions.
 func kinds(m *turn.Machine) (list []turn.Kind) {
 	for do := m.Next(); do.Kind != turn.Done; do = m.Next() {
 		list = append(list, do.Kind)
@@ -53,14 +53,15 @@ func kinds(m *turn.Machine) (list []turn.Kind) {
 	return list
 }
 
-// deliver has the engine A-deliver a round in the next turn.
+// deliver makes the engine A-deliver a round in the next turn.
 func (s *scripted) deliver(epoch order.Epoch, messages ...order.Message) {
-	s.ready.Deliveries = append(s.ready.Deliveries, order.Delivery{Epoch: epoch, Messages: messages})
+	s.ready.Deliveries = append(s.ready.Deliveries,
+		order.Delivery{Epoch: epoch, Messages: messages})
 }
 
 // TestEmptyMessagesWaitForOwnBatches: while an own batch is not A-delivered, an empty message
-// follows at once, else after a linger. Only own batches count, not what others sent, and not the
-// own empty messages.
+// follows at once, otherwise after a linger. Messages of others and own empty messages do not
+// count.
 func TestEmptyMessagesWaitForOwnBatches(t *testing.T) {
 	t.Parallel()
 	m, engine := newScripted()
@@ -87,7 +88,8 @@ func TestEmptyMessagesWaitForOwnBatches(t *testing.T) {
 	}
 }
 
-// TestFramesBehindThoseOfASilencedServer are of use.
+// TestFramesBehindThoseOfASilencedServer: frames that follow those of a silenced server still
+// count.
 func TestFramesBehindThoseOfASilencedServer(t *testing.T) {
 	t.Parallel()
 	m, engine := newScripted()
@@ -98,7 +100,8 @@ func TestFramesBehindThoseOfASilencedServer(t *testing.T) {
 	}
 }
 
-// TestEngineThatHalted is seen wherever it may be noticed, and the first reason stands.
+// TestEngineThatHalted: a halted engine is noticed wherever that is possible, and the first reason
+// is kept.
 func TestEngineThatHalted(t *testing.T) {
 	t.Parallel()
 	for name, notice := range map[string]func(*turn.Machine, *scripted){
@@ -136,7 +139,7 @@ func TestEngineThatHalted(t *testing.T) {
 	}
 }
 
-// TestRemovedServers: nothing more is exchanged with any of them.
+// TestRemovedServers: nothing more is exchanged with a removed server.
 func TestRemovedServers(t *testing.T) {
 	t.Parallel()
 	m, engine := newScripted()
@@ -154,7 +157,8 @@ func TestRemovedServers(t *testing.T) {
 	}
 }
 
-// TestEonEnds with the delivery that begins an epoch, unless that was not taken.
+// TestEonEnds: an eon ends with the delivery that begins an epoch, unless that delivery was
+// refused.
 func TestEonEnds(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{true, false} {
@@ -173,14 +177,15 @@ func TestEonEnds(t *testing.T) {
 			}
 		}
 		members, ended := m.Ended()
-		if ended != taken || !m.Over() || (m.Halted() == "") != taken || taken && len(members) != 2 {
+		if ended != taken || !m.Over() || (m.Halted() == "") != taken || taken &&
+			len(members) != 2 {
 			t.Errorf("taken %v: ended %v with %v, halted: %q", taken, ended, members, m.Halted())
 		}
 	}
 }
 
-// TestWaitsForCrowdedMembers that nobody suspects: neither this server nor, as far as the engine
-// knows, another.
+// TestWaitsForCrowdedMembers: batches wait for a crowded member, unless this server or, as far as
+// the engine knows, another one suspects it.
 func TestWaitsForCrowdedMembers(t *testing.T) {
 	t.Parallel()
 	m, engine := newScripted()

@@ -7,17 +7,17 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// peer is what the machine knows of one member. In a run, lost and silenced are for good.
+// peer is what the machine knows of one member. Within a run, lost and silenced are final.
 type peer struct {
-	// lost tells that frames of ours never get there; silenced that nothing is taken from it.
+	// lost says that the member gets no more of our frames, silenced that nothing is taken from it.
 	lost, silenced bool
-	// suspected tells that the engine was told so.
+	// suspected says that the engine was told to suspect it.
 	suspected bool
-	// crowded tells that too much waits for it.
+	// crowded says that too many frames wait for it.
 	crowded bool
 }
 
-// weigh takes opinions in their order.
+// weigh handles opinions in their order.
 func (m *Machine) weigh(opinions []Opinion) {
 	for _, o := range opinions {
 		switch o.Kind {
@@ -31,7 +31,8 @@ func (m *Machine) weigh(opinions []Opinion) {
 	}
 }
 
-// suspect tells the engine, for which only a predecessor's suspicion counts.
+// suspect tells the engine to suspect a server. The engine counts only suspicions of its
+// predecessors.
 func (m *Machine) suspect(server order.ServerID, cause error) {
 	p := &m.peers[server]
 	if p.suspected || m.ended {
@@ -42,7 +43,7 @@ func (m *Machine) suspect(server order.ServerID, cause error) {
 	m.noteOpinion(Action{Kind: Suspected, Server: server, Cause: cause, Refused: refused})
 }
 
-// trust takes the suspicion of a member back, unless frames are missing between it and this server.
+// trust withdraws the suspicion of a member, unless frames are missing between it and this server.
 func (m *Machine) trust(server order.ServerID) {
 	p := &m.peers[server]
 	if !p.suspected || (p.lost || p.silenced) && m.config.Fault != FaultSilencedTrusted {
@@ -52,7 +53,7 @@ func (m *Machine) trust(server order.ServerID) {
 	m.noteOpinion(Action{Kind: Trusted, Server: server, Refused: m.engine.Trust(server)})
 }
 
-// noteOpinion notes that the engine was told an opinion. An engine that halted refuses it.
+// noteOpinion records that the engine was told an opinion. A halted engine refuses it.
 func (m *Machine) noteOpinion(news Action) {
 	m.news = append(m.news, news)
 	if errors.Is(news.Refused, order.ErrHalted) {
@@ -60,7 +61,7 @@ func (m *Machine) noteOpinion(news Action) {
 	}
 }
 
-// silence gives a member up in both directions.
+// silence gives up a member in both directions.
 func (m *Machine) silence(server order.ServerID, cause error) {
 	p := &m.peers[server]
 	if !p.silenced {
@@ -70,8 +71,9 @@ func (m *Machine) silence(server order.ServerID, cause error) {
 	m.Break(server, cause)
 }
 
-// Break says that the way to a member is broken, with frames that it never got. It is suspected for
-// the rest of the run. What comes from it is still of use. Break reports whether it is news.
+// Break says that the lane to a member is broken, with frames that the member never got. The member
+// is suspected for the rest of the run. Frames from it are still of use. Break reports whether this
+// is new.
 func (m *Machine) Break(server order.ServerID, cause error) bool {
 	p := &m.peers[server]
 	if p.lost {
@@ -84,8 +86,8 @@ func (m *Machine) Break(server order.ServerID, cause error) bool {
 	return true
 }
 
-// remove ends all exchange with members that a round removes. What is on their lanes stays there:
-// one that lives after all may learn from it that it was removed.
+// remove ends all exchange with members that a round removes. Frames already on their lanes stay
+// there: a removed member that is still alive may learn from them that it was removed.
 func (m *Machine) remove(servers []order.ServerID) {
 	for _, server := range servers {
 		if server == m.config.Self {
@@ -101,15 +103,15 @@ func (m *Machine) remove(servers []order.ServerID) {
 // Lost reports whether nothing more is sent to a member in this run.
 func (m *Machine) Lost(server order.ServerID) bool { return m.peers[server].lost }
 
-// Crowded says whether too much waits for a member.
+// Crowded sets whether too many frames wait for a member.
 func (m *Machine) Crowded(server order.ServerID, crowded bool) {
 	p := &m.peers[server]
 	p.crowded = crowded && !p.lost
 }
 
-// WaitsFor names a member for which this server holds its batches back: too much waits for it, and
-// nobody suspects it. A member that is suspected does not count: the agreement on its failure may
-// need our message.
+// WaitsFor returns a member for which this server holds its batches back: too many frames wait for
+// it, and no server suspects it. A suspected member does not count: the agreement on its failure
+// may need our message.
 func (m *Machine) WaitsFor() (order.ServerID, bool) {
 	var suspected []order.ServerID
 	for i := range m.peers {

@@ -13,24 +13,24 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// TestStories runs the transcripts in testdata/stories. After a change that is meant, rewrite them
-// with -rewrite and read the difference.
+// TestStories runs the transcripts in testdata/stories. After an intended change, rewrite them with
+// -rewrite and read the difference.
 //
 //	group servers=3 [engine=allconcur] [detector=eventual] [fault=deliver-first] [held=2]
 //	                                     a new group in run 1
 //	submit server=0 payload=a            a batch for the server's pool
-//	deliver from=0 to=1 [frames=2]       the next frames of a lane come to the gate, or all
-//	bytes from=0 to=1 hex=00             bytes that nobody should send
-//	suspect|trust server=1 of=0          what server 1's detector says
-//	cut server=0 of=1                    their connection breaks, what is under way is lost
-//	restart server=0                     its frames come with another incarnation from here on
+//	deliver from=0 to=1 [frames=2]       the next frames of a lane reach the gate; default all
+//	bytes from=0 to=1 hex=00             bytes that no server should send
+//	suspect|trust server=1 of=0          an opinion of server 1's detector
+//	cut server=0 of=1                    their connection breaks, frames under way are lost
+//	restart server=0                     its frames have another incarnation from here on
 //	crowd|room server=0 of=1             too much is parked for server 1, or no longer
-//	linger server=0                      the timer rings
+//	linger server=0                      the timer expires
 //	crash server=0                       with its next delivery
 //	activate server=0 run=2              the next run begins there
 //	turn server=0                        one turn
 //	flow                                 turns and deliveries until nothing moves
-//	settle                               the same, and timers ring
+//	settle                               the same, and timers expire
 func TestStories(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {

@@ -27,7 +27,7 @@ type world struct {
 	trace   strings.Builder
 }
 
-// server is one server of a world. A crashed one takes no more turns; crashing tells that it
+// server is one server of a world. A crashed server takes no more turns. crashing says that it
 // crashes with its next delivery.
 type server struct {
 	gate     *turn.Gate
@@ -36,7 +36,7 @@ type server struct {
 	lingers  bool
 	crashing bool
 	crashed  bool
-	// incarnations are those that a server's frames come with, by sender.
+	// incarnations are those of the frames that a server receives, by sender.
 	incarnations []turn.Incarnation
 }
 
@@ -91,7 +91,7 @@ func (w *world) say(format string, arguments ...any) {
 	fmt.Fprintf(&w.trace, format+"\n", arguments...)
 }
 
-// turn has a server take one turn, and reports whether anything happened.
+// turn makes a server take one turn, and reports whether anything happened.
 func (w *world) turn(id order.ServerID) bool {
 	s := w.servers[id]
 	if s.crashed || s.machine.Over() {
@@ -183,7 +183,7 @@ func describe(d order.Delivery) string {
 	return text.String()
 }
 
-// crash ends a server. What it put on its lanes arrives.
+// crash ends a server. Frames that it put on its lanes arrive.
 func (w *world) crash(id order.ServerID) {
 	if !w.servers[id].crashed {
 		w.servers[id].crashed = true
@@ -192,7 +192,7 @@ func (w *world) crash(id order.ServerID) {
 	}
 }
 
-// deliver hands the first frames of a lane to the receiver's gate, until one has to wait.
+// deliver gives the first frames of a lane to the receiver's gate, until a frame has to wait.
 func (w *world) deliver(from, to order.ServerID, frames int) {
 	for ; frames > 0 && len(w.lanes[from][to]) > 0; frames-- {
 		frame := w.lanes[from][to][0]
@@ -207,7 +207,7 @@ func (w *world) deliver(from, to order.ServerID, frames int) {
 	}
 }
 
-// admit hands a frame to a gate, as a driver does.
+// admit gives a frame to a gate, as a driver does.
 func (w *world) admit(from, to order.ServerID, frame []byte) string {
 	s := w.servers[to]
 	sender := s.gate.Sender(from)
@@ -225,7 +225,7 @@ func (w *world) admit(from, to order.ServerID, frame []byte) string {
 	return [...]string{"dropped", "taken", "held", "refused"}[verdict]
 }
 
-// cut breaks the connection of two servers: what is under way is lost, and lanes and detectors at
+// cut breaks the connection of two servers: frames under way are lost, and lanes and detectors at
 // both ends notice.
 func (w *world) cut(a, b order.ServerID) {
 	for _, pair := range [][2]order.ServerID{{a, b}, {b, a}} {
@@ -237,8 +237,8 @@ func (w *world) cut(a, b order.ServerID) {
 
 var errCut = fmt.Errorf("the connection broke")
 
-// flow takes turns and delivers until nothing moves, with lingers where they are asked for. It
-// reports whether it came to rest.
+// flow takes turns and delivers until nothing moves, with lingers if asked for. It reports whether
+// the group came to rest.
 func (w *world) flow(linger bool) bool {
 	for range 10_000 {
 		moved := false
@@ -271,9 +271,9 @@ func (w *world) lingers() bool {
 	return false
 }
 
-// TestRandomTurns runs hostile schedules, and catches what is planted: connections break, detectors
-// err and change their minds, inputs gather between turns, a server crashes amid a turn. Then all
-// come to rest.
+// TestRandomTurns runs hostile schedules and catches planted bugs: connections break, detectors err
+// and change their minds, inputs gather between turns, a server crashes during a turn. Then all
+// servers come to rest.
 func TestRandomTurns(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(500)
@@ -301,14 +301,14 @@ func TestRandomTurns(t *testing.T) {
 	}
 }
 
-// randomTurns runs one schedule and tells what it broke.
+// randomTurns runs one schedule and returns what it broke.
 func randomTurns(t testing.TB, seed uint64, fault turn.Fault) string {
 	random := rand.New(rand.NewPCG(seed, 1))
 	n := 3 + random.IntN(3)
 	config := allconcur.Config{
 		Servers: n, Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual,
 	}
-	// Under P there are crashes, and suspicions that come behind a crashed server's last frame.
+	// Under P there are crashes, and suspicions that come after a crashed server's last frame.
 	perfect := random.IntN(2) == 0
 	if perfect {
 		config.Detector = allconcur.DetectorPerfect
@@ -318,8 +318,8 @@ func randomTurns(t testing.TB, seed uint64, fault turn.Fault) string {
 	}
 	w := newWorld(t, config, fault, math.MaxInt)
 	pick := func() order.ServerID { return order.ServerID(random.IntN(n)) }
-	// Under ◇P one server errs about one other, and their connection breaks, perhaps. More of that
-	// would take a new generation.
+	// Under ◇P one server errs about another, and their connection may break. More than that would
+	// require a new generation.
 	victim, judge, cuts := pick(), pick(), 0
 	for step := range 60 * n {
 		a, b := pick(), pick()
@@ -355,7 +355,7 @@ func randomTurns(t testing.TB, seed uint64, fault turn.Fault) string {
 	return w.rest(victim)
 }
 
-// noticeCrash has the successors of a crashed server suspect it, once they have its last frame.
+// noticeCrash makes the successors of a crashed server suspect it, once they have its last frame.
 func (w *world) noticeCrash(victim order.ServerID) {
 	if !w.servers[victim].crashed {
 		return
@@ -367,8 +367,8 @@ func (w *world) noticeCrash(victim order.ServerID) {
 	}
 }
 
-// rest ends the misfortunes and judges. The detectors hear everybody again, those whose connection
-// broke, too.
+// rest ends the faults and judges. The detectors hear all servers again, including those whose
+// connection broke.
 func (w *world) rest(victim order.ServerID) string {
 	for a := range w.servers {
 		for b := range w.servers {
