@@ -302,6 +302,11 @@ var rooms = []room{
 		purpose: "tests that run the built program as an operator would, damage it and check " +
 			"what is left",
 	},
+	{folder: "examples",
+		purpose: "programs for readers: broadcast, a state machine, the Go client, seats, a game",
+		imports: []string{"digraph", "order", "allconcur", "rdmanet", "rdmanet/memory", "ledger",
+			"machine", "node/driver", "node/api/...", "client"},
+	},
 	{folder: "house",
 		purpose: "the rules of the house, as a test",
 	},

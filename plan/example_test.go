@@ -1,0 +1,33 @@
+package plan_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/plan"
+)
+
+// What to expect of 72 servers in one datacentre [Poke19, section 6.5].
+func ExampleMake() {
+	deployment, err := plan.DeploymentOf("dc")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("degree %d, diameter %d, survives %d failures\n", p.Degree, p.Diameter, p.Tolerated)
+	show := func(engine string, mode plan.Mode) {
+		fmt.Printf("%s: %v a round, %.0f thousand transactions a second\n", engine,
+			mode.Duration.Round(10*time.Microsecond), mode.Throughput/1000)
+	}
+	show("AllConcur+", p.Unreliable)
+	show("AllConcur", p.Eventual)
+	// Output:
+	// degree 5, diameter 4, survives 4 failures
+	// AllConcur+: 700µs a round, 412 thousand transactions a second
+	// AllConcur: 5.83ms a round, 49 thousand transactions a second
+}
