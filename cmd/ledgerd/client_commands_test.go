@@ -359,7 +359,7 @@ func TestRefusals(t *testing.T) {
 		{"block --limit -1", exitUsage, "above zero"},
 		{"status extra", exitUsage, "extra"},
 		{"status --every 1ms", exitUsage, "at least 100ms"},
-		{"status --node ftp://x", exitUsage, "no node's address"},
+		{"status --node ftp://x", exitUsage, "is not a node's address"},
 		{"status --timeout -1s", exitUsage, "--timeout"},
 		{"tx transfer", exitUsage, "two accounts and an amount"},
 		{"tx transfer acme:cash acme:vault 0", exitUsage, "above zero"},
