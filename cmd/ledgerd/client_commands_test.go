@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // outcome is the result of a command line.
@@ -307,9 +308,55 @@ func TestBlocksAndStatus(t *testing.T) {
 		"index name answered mode api_address member suspected ordered_height stored_height "+
 			"durable_height engine")
 	s.cluster.Node(0).SetMode(api.ModeHalted, "no majority")
-	if text := s.must("status %n"); !strings.Contains(text, "halted") ||
-		!strings.Contains(text, "node-0: no majority") || !strings.Contains(text, "unreachable") {
-		t.Error(text)
+	result := s.run("status %n")
+	if result.status != exitFailure || result.errs != "" {
+		t.Error(result)
+	}
+	for _, want := range []string{"halted", "node-0: no majority", "unreachable",
+		"survives no failure now: the asked node takes no transactions: no majority"} {
+		if !strings.Contains(result.out, want) {
+			t.Errorf("no %q in\n%s", want, result.out)
+		}
+	}
+	result = s.run("status --json %n")
+	if shown := object(t, result.out); result.status != exitFailure ||
+		shown["takes_writes"] != false || shown["survives_now"] != 0.0 {
+		t.Error(result)
+	}
+	if failure := object(t, result.errs); !strings.Contains(fmt.Sprint(failure["error"]),
+		"takes no transactions now: no majority") {
+		t.Error(failure)
+	}
+}
+
+// The number of failures that a ledger survives now depends on the members that order.
+func TestSurvivesNow(t *testing.T) {
+	t.Parallel()
+	const ordering, starting = ledgerdv1.NodeMode_NODE_MODE_ORDERING,
+		ledgerdv1.NodeMode_NODE_MODE_STARTING
+	for _, test := range []struct {
+		mode      ledgerdv1.NodeMode
+		readsOnly bool
+		suspected []uint32
+		members   []uint32
+		want      string
+	}{
+		{mode: ordering, members: []uint32{0, 1, 2, 3, 4}, want: "survives 2 failures"},
+		{mode: starting, members: []uint32{0, 1, 2, 3, 4}, want: "survives 2 failures"},
+		{mode: ordering, members: []uint32{0, 1, 2, 4},
+			want: "survives 1 failure now, of 2: 4 of 5 members order"},
+		{mode: ordering, members: []uint32{0, 1, 2, 4}, suspected: []uint32{4},
+			want: "survives 0 failures now, of 2: 3 of 5 members order"},
+		{mode: starting, readsOnly: true, want: "survives no failure now: the asked node takes " +
+			"no transactions: it is starting"},
+	} {
+		report := clusterReport{ToleratedFailures: 2, Nodes: make([]nodeReport, 5)}
+		report.judge(&ledgerdv1.NodeState{Mode: test.mode, ReadsOnly: test.readsOnly,
+			Engine: &ledgerdv1.EngineState{Members: test.members, Suspected: test.suspected}})
+		if got := report.survives(); got != test.want ||
+			report.TakesWrites != (report.failure() == nil) {
+			t.Errorf("%+v: %s", test, got)
+		}
 	}
 }
 

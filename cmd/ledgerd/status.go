@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -33,6 +34,14 @@ type clusterReport struct {
 	AccountsTotal     uint64       `json:"accounts_total"`
 	AskedNode         string       `json:"asked_node"` // the address of the node that reported this
 	Nodes             []nodeReport `json:"nodes"`
+	// TakesWrites reports whether the asked node takes transactions; if not, WritesReason says why.
+	TakesWrites  bool   `json:"takes_writes"`
+	WritesReason string `json:"writes_reason,omitempty"`
+	// OrderingNodes counts the members that order now, as the asked node sees it.
+	OrderingNodes uint32 `json:"ordering_nodes"`
+	// SurvivesNow is the number of nodes that may still fail while the others go on.
+	// ToleratedFailures is that number if all members order.
+	SurvivesNow uint32 `json:"survives_now"`
 }
 
 // nodeReport is a node in a clusterReport. Answered reports whether the node answered itself.
@@ -126,8 +135,15 @@ that is on this node's disk, and that is on the disks of a majority. ROUND is th
 ordering engine's epoch and round, r for a reliable and u for an unreliable one.
 AWAITED lists the nodes that the round still waits for: all of them if there is
 nothing to do. A node whose clock is more than 10 s from the clocks of a majority
-of the members says so, and dates no blocks. The exit status is 0 if the asked
-node answers, whatever it reports.
+of the members says so, and dates no blocks.
+
+The first lines show how many failures the ledger survives now. That is the number
+that its overlay tolerates, or a smaller one while members do not order: a majority
+of all members has to remain.
+
+The exit status is 0 if the asked node takes transactions. It is 1 if the asked
+node answers but takes no transactions, for example because it has no majority, and
+if no node answers. With --watch it is 0.
 
 A node that began with a snapshot shows its progress with the blocks before it,
 which it fetches from the others and executes again.
@@ -186,7 +202,57 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 		}
 		report.Nodes = append(report.Nodes, reportNode(member, states[i], failures[i]))
 	}
+	report.judge(cluster.GetNode())
 	return report, nil
+}
+
+// judge fills in whether the asked node takes transactions, and how many failures the ledger
+// survives now.
+func (r *clusterReport) judge(asked *ledgerdv1.NodeState) {
+	mode, engine := asked.GetMode(), asked.GetEngine()
+	// A node that starts takes transactions between two groups.
+	r.TakesWrites = !asked.GetReadsOnly() && (mode == ledgerdv1.NodeMode_NODE_MODE_ORDERING ||
+		mode == ledgerdv1.NodeMode_NODE_MODE_STARTING)
+	if !r.TakesWrites {
+		r.WritesReason = cmp.Or(asked.GetReason(), engine.GetHalted(), "it is "+modeName(mode))
+		return
+	}
+	for _, member := range engine.GetMembers() {
+		if !slices.Contains(engine.GetSuspected(), member) {
+			r.OrderingNodes++
+		}
+	}
+	if majority := uint32(len(r.Nodes)/2 + 1); r.OrderingNodes > majority {
+		r.SurvivesNow = min(r.ToleratedFailures, r.OrderingNodes-majority)
+	}
+}
+
+// failure returns an error if the asked node takes no transactions.
+func (r *clusterReport) failure() error {
+	if r.TakesWrites {
+		return nil
+	}
+	return &reportedError{fmt.Errorf("%s takes no transactions now: %s", r.AskedNode,
+		r.WritesReason)}
+}
+
+// survives states how many failures the ledger survives now, and why not more.
+func (r *clusterReport) survives() string {
+	switch {
+	case !r.TakesWrites:
+		return "survives no failure now: the asked node takes no transactions: " +
+			printable(r.WritesReason, 0)
+	case r.SurvivesNow < r.ToleratedFailures:
+		return fmt.Sprintf("survives %s now, of %d: %d of %d members order",
+			plural(int(r.SurvivesNow), "failure"), r.ToleratedFailures, r.OrderingNodes,
+			len(r.Nodes))
+	}
+	return "survives " + plural(int(r.SurvivesNow), "failure")
+}
+
+// modeName returns a node's mode as one word.
+func modeName(mode ledgerdv1.NodeMode) string {
+	return strings.ToLower(strings.TrimPrefix(mode.String(), "NODE_MODE_"))
 }
 
 // askMember asks one node for its state.
@@ -223,7 +289,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 	}
 	engine := state.GetEngine()
 	report.Answered = true
-	report.Mode = strings.ToLower(strings.TrimPrefix(state.GetMode().String(), "NODE_MODE_"))
+	report.Mode = modeName(state.GetMode())
 	report.Reason = state.GetReason()
 	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(),
 		state.GetStoredHeight(), state.GetDurableHeight()
@@ -289,8 +355,7 @@ func (r *clusterReport) write(out io.Writer) error {
 	}
 	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", printable(r.Chain, 0),
 		r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
-	overview.add("overlay", fmt.Sprintf("%s, which survives %s", r.Digraph,
-		plural(int(r.ToleratedFailures), "failure")))
+	overview.add("overlay", cmp.Or(r.Digraph, "none")+", which "+r.survives())
 	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"),
 		plural(int(r.AccountsTotal), "account")))
 	overview.add("asked", r.AskedNode)

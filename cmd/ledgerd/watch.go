@@ -52,10 +52,17 @@ func (o *watchOptions) run(command *cobra.Command,
 		if err != nil {
 			return err
 		}
+		write := shown.write
 		if o.json {
-			return writeJSON(out, shown)
+			write = func(out io.Writer) error { return writeJSON(out, shown) }
 		}
-		return shown.write(out)
+		if err := write(out); err != nil {
+			return err
+		}
+		if judged, can := shown.(interface{ failure() error }); can {
+			return judged.failure()
+		}
+		return nil
 	}
 	ticker := time.NewTicker(o.every)
 	defer ticker.Stop()
