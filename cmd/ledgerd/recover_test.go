@@ -96,7 +96,7 @@ func TestRecover(t *testing.T) {
 	refuses(
 		t,
 		exitFailure,
-		"no operator's",
+		"does not belong to an operator",
 		with("--confirm", "node-1", "--operator", filepath.Join(homes[0], home.KeyFile))...)
 	missing := ledgerd(
 		t,
