@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/client"
@@ -92,8 +95,15 @@ func newAccountOpenCommand() *cobra.Command {
 		Use:   "open ORGANISATION:NAME...",
 		Short: "Open accounts",
 		Long: `Open accounts, all or none. Their organisations sign, with the keys in the
-keyring. Opening an open account again in the same way changes nothing and
-succeeds.`,
+keyring.
+
+The command first asks a node which of the accounts are open. It leaves out those
+that are open already with the same --issuer and --alias. If none is left, it
+submits nothing and succeeds; no block is written, and --wait does not apply. It
+fails if an account is open with another --issuer or --alias.
+
+With --json, already_open lists the accounts that it left out. If none is left,
+state is "unchanged" and id is empty.`,
 		Example: `  ledgerd account open acme:cash acme:vault
   ledgerd account open acme:mint --issuer`,
 		Args: cobra.MinimumNArgs(1),
@@ -110,7 +120,7 @@ succeeds.`,
 				transaction.Openings = append(transaction.Openings,
 					ledger.Opening{Account: path, Issuer: issuer, Alias: alias})
 			}
-			return options.post(command, signersOf(&transaction), transaction)
+			return options.open(command, transaction)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -118,6 +128,127 @@ succeeds.`,
 	command.Flags().BoolVar(&issuer, "issuer", false, "let the balances go below zero")
 	command.Flags().StringVar(&alias, "alias", "", "another name, which exports show")
 	return command
+}
+
+// openReport is what ledgerd account open --json prints.
+type openReport struct {
+	statusReport
+	AlreadyOpen []openedReport `json:"already_open"`
+}
+
+// openedReport is an account that was open before the command ran.
+type openedReport struct {
+	Account      string `json:"account"`
+	OpenedHeight uint64 `json:"opened_height"`
+	Shard        uint32 `json:"shard,omitempty"` // the shard that holds the account
+}
+
+// stateUnchanged is the state in an openReport if there was nothing to submit.
+const stateUnchanged = "unchanged"
+
+// open submits the transaction, without the accounts that are open already, and prints the outcome.
+func (o *postOptions) open(command *cobra.Command, transaction ledger.Transaction) error {
+	level, err := parseLevel(o.wait)
+	if err != nil {
+		return err
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	report := openReport{}
+	transaction.Openings, report.AlreadyOpen, err = splitOpenings(ctx, nodes, transaction.Openings)
+	if err != nil {
+		return err
+	}
+	if len(transaction.Openings) == 0 {
+		report.State = stateUnchanged
+		return report.write(command.OutOrStdout(), o.json)
+	}
+	keys, err := o.load(signersOf(&transaction))
+	if err != nil {
+		return err
+	}
+	status, err := nodes.Post(ctx, keys, transaction, level)
+	if err != nil && len(status.GetWaitsFor()) == 0 {
+		return withWriters(err)
+	}
+	report.statusReport = reportStatus(status)
+	return errors.Join(report.write(command.OutOrStdout(), o.json), err)
+}
+
+// splitOpenings separates the openings that have to be submitted from the accounts that are open
+// already. An account that is open in another way is an error. The rule is the one by which the
+// ledger executes an opening.
+func splitOpenings(ctx context.Context, nodes *client.Client,
+	openings []ledger.Opening) (wanted []ledger.Opening, opened []openedReport, err error) {
+	opened = []openedReport{}
+	for _, opening := range openings {
+		account, err := nodes.Account(ctx, opening.Account)
+		if client.CodeOf(err) == connect.CodeNotFound {
+			wanted = append(wanted, opening)
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		found := openedReport{account.GetAccount(), account.GetOpenedHeight(), account.GetShard()}
+		if advice := opensOtherwise(opening, account); advice != "" {
+			return nil, nil, &hintedError{
+				fmt.Errorf("%s, in another way", found.text()),
+				advice + ", or open an account of another name",
+			}
+		}
+		opened = append(opened, found)
+	}
+	return wanted, opened, nil
+}
+
+// opensOtherwise returns how to match an account that is open in another way than the opening
+// requests. It returns "" if the account matches.
+func opensOtherwise(opening ledger.Opening, account *ledgerdv1.Account) string {
+	var advice []string
+	switch {
+	case account.GetIssuer() && !opening.Issuer:
+		advice = append(advice, "it is an issuer: give --issuer")
+	case !account.GetIssuer() && opening.Issuer:
+		advice = append(advice, "it is no issuer: leave --issuer out")
+	}
+	switch {
+	case account.GetAlias() == opening.Alias:
+	case account.GetAlias() == "":
+		advice = append(advice, "it has no alias: leave --alias out")
+	default:
+		advice = append(advice, fmt.Sprintf("its alias is %[1]q: give --alias %[1]q",
+			account.GetAlias()))
+	}
+	return strings.Join(advice, "; ")
+}
+
+// text states since when the account is open.
+func (r *openedReport) text() string {
+	text := fmt.Sprintf("%s is open already, since block %d", r.Account, r.OpenedHeight)
+	if r.Shard > 0 {
+		text += fmt.Sprintf(" of shard %d", r.Shard)
+	}
+	return text
+}
+
+// write prints the report and returns the failure of the transaction.
+func (r *openReport) write(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return errors.Join(writeJSON(out, r), r.failure())
+	}
+	for _, account := range r.AlreadyOpen {
+		if _, err := fmt.Fprintln(out, account.text()); err != nil {
+			return err
+		}
+	}
+	if r.State == stateUnchanged {
+		return nil
+	}
+	return writeStatus(out, false, r.statusReport)
 }
 
 // newAccountShowCommand returns the `ledgerd account show` command.

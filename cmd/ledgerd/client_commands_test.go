@@ -591,3 +591,68 @@ func TestFailuresAsJSON(t *testing.T) {
 		t.Error(failure)
 	}
 }
+
+// Opening an open account again succeeds and writes no block.
+func TestOpenAccountAgain(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 1)
+	s.bank()
+	s.must("account open acme:named --alias petty %n %k")
+	cash := s.object("account show acme:cash %n")["opened_height"]
+	height := func() float64 { return s.object("block head %n")["height"].(float64) }
+	before := height()
+	since := fmt.Sprintf("acme:cash is open already, since block %v\n", cash)
+	if text := s.must("account open acme:cash %n %k"); text != since {
+		t.Error(text)
+	}
+	// Nothing is submitted, so no key is needed.
+	if text := s.must("account open acme:cash acme:vault %n --keys=%d/empty"); strings.Count(text,
+		"is open already, since block ") != 2 {
+		t.Error(text)
+	}
+	s.must("account open acme:mint --issuer %n %k")
+	s.must("account open acme:named --alias petty %n %k")
+	again := s.object("account open acme:cash %n %k")
+	if opened := fmt.Sprint(again["already_open"]); again["state"] != "unchanged" ||
+		again["id"] != "" || opened != fmt.Sprintf("[map[account:acme:cash opened_height:%v]]",
+		cash) {
+		t.Error(again)
+	}
+	for _, test := range []struct{ line, want, next string }{
+		{"acme:cash --issuer", "acme:cash is open already, since block ",
+			"it is no issuer: leave --issuer out, or open an account of another name"},
+		{"acme:mint", "acme:mint is open already, since block ", "it is an issuer: give --issuer"},
+		{"acme:new acme:mint", "in another way", "give --issuer"},
+		{"acme:cash --alias till", "in another way", "it has no alias: leave --alias out"},
+		{"acme:named", "in another way", `its alias is "petty": give --alias "petty"`},
+		{"acme:mint --alias till", "in another way",
+			"it is an issuer: give --issuer; it has no alias: leave --alias out"},
+	} {
+		result := s.run("account open --json " + test.line + " %n %k")
+		failure := object(t, result.errs)
+		if result.status != exitFailure || result.out != "" ||
+			!strings.Contains(fmt.Sprint(failure["error"]), test.want) ||
+			!strings.Contains(fmt.Sprint(failure["next"]), test.next) {
+			t.Errorf("%s: %+v", test.line, result)
+		}
+	}
+	if now := height(); now != before {
+		t.Errorf("block %v, then %v", before, now)
+	}
+	if result := s.run("account show acme:new %n"); result.status != exitFailure {
+		t.Errorf("acme:new was opened: %+v", result)
+	}
+	if text := s.must("account open acme:new acme:cash %n %k"); !strings.HasPrefix(text, since) ||
+		!strings.Contains(text, "durable in block") {
+		t.Error(text)
+	}
+	opened := s.object("account open acme:newer acme:cash acme:vault %n %k")
+	wantKeys(t, opened, "id state height index already_open")
+	if left := opened["already_open"].([]any); opened["state"] != "durable" || len(left) != 2 {
+		t.Error(opened)
+	}
+	fresh := s.object("account open acme:newest %n %k")
+	if left, _ := fresh["already_open"].([]any); left == nil || len(left) != 0 {
+		t.Error(fresh)
+	}
+}
