@@ -60,10 +60,12 @@ talks to the other nodes on port P+2i+1, where P is the --base-port.
 
 With --run the nodes are run too, each as a process of its own. If a node crashes,
 it is started again. Its log is node.log in its home. An interrupt (Ctrl-C) stops
-all nodes in good order and leaves the folder as it is. If the folder has a ledger
-already, --run runs it, including nodes that joined it later with homes node-N in
-the folder (ledgerd cluster join). A node that was removed from the members is not
-started again, and its home may be removed.
+all nodes in good order and leaves the folder as it is. Meanwhile, ledgerd testnet
+stop and ledgerd testnet start stop and start a shard or single nodes.
+
+If the folder has a ledger already, --run runs it, including nodes that joined it
+later with homes node-N in the folder (ledgerd cluster join). A node that was
+removed from the members is not started again, and its home may be removed.
 
 With --shards the ledger is split: each shard has a chain of its own, kept by N
 nodes, and the organisations are spread over the shards. Node i belongs to shard
@@ -83,6 +85,10 @@ run in this one process, and end with it.`,
 
   # Three shards of four nodes each, shard 0 above the other two
   ledgerd testnet --dir wide --shards 3 --nodes 4 --run
+
+  # In another terminal: stop shard 2 while the others go on, and start it again
+  ledgerd testnet stop wide --shard 2
+  ledgerd testnet start wide --shard 2
 
   # Make them, and run each by itself
   ledgerd testnet --dir net --nodes 3 --base-port 30000
@@ -128,6 +134,7 @@ run in this one process, and end with it.`,
 			cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("testnet: no such flag: engine")
 	}
+	command.AddCommand(newTestnetStopCommand(), newTestnetStartCommand())
 	return command
 }
 
@@ -284,7 +291,19 @@ func nodeProcess() ([]string, error) {
 
 // supervise runs the nodes until ctx ends.
 func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, homes []*home.Home,
-	report testnetReport, made bool) error {
+	report testnetReport, made bool) (err error) {
+	kind := homes[0].Config.Fabric.Kind
+	var runner *testnet.Runner
+	if kind != fabric.Memory { // Then the nodes have no processes that could be stopped.
+		runner, err = testnet.Take(o.layout.Dir, homes)
+		if errors.Is(err, testnet.ErrRunning) {
+			return &hintedError{err, "end that one first"}
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, runner.Close()) }()
+	}
 	if err := testnet.CheckPorts(homes); err != nil {
 		advice := "stop what uses the port, or change it in the homes' config.toml"
 		if made {
@@ -311,7 +330,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	if missing := testnet.Missing(homes); len(missing) > 0 {
 		say("the homes of %s are not here: running the others", strings.Join(missing, ", "))
 	}
-	if kind := homes[0].Config.Fabric.Kind; kind == fabric.Memory {
+	if kind == fabric.Memory {
 		return o.embed(ctx, out, errs, say, homes, report)
 	} else if err := o.checkFabric(kind); err != nil {
 		return err
@@ -336,6 +355,9 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 				say("%s  is no member any more and is not started again: its home, %s, may be "+
 					"removed",
 					name, homes[event.Node].Dir)
+			case testnet.EventStopped:
+				say("%s  stopped; to start it: ledgerd testnet start %s --node %s", name,
+					o.layout.Dir, name)
 			}
 		}})
 	defer func() {
@@ -345,6 +367,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		processes.Stop(stopping)
 		say("all nodes have ended")
 	}()
+	runner.Serve(ctx, processes)
 	err = processes.Ready(ctx)
 	if err == nil {
 		err = awaitWrites(ctx, homes, processes, say)
@@ -355,7 +378,11 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	if err != nil {
 		return err
 	}
-	if err := o.ready(out, say, report, processes.Removed()); err != nil {
+	down := processes.Removed()
+	for i, held := range processes.Held() {
+		down[i] = down[i] || held
+	}
+	if err := o.ready(out, say, report, down); err != nil {
 		return err
 	}
 	select {
@@ -413,12 +440,13 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 	}
 }
 
-// ready prints the addresses of the nodes that take transactions.
+// ready prints the addresses of the nodes that take transactions. Nodes that are down were removed
+// or stopped.
 func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any),
-	report testnetReport, removed []bool) error {
+	report testnetReport, down []bool) error {
 	var running []homeReport
 	for i, node := range report.Nodes {
-		if !removed[i] {
+		if !down[i] {
 			running = append(running, node)
 		}
 	}
@@ -427,7 +455,7 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 		return writeJSON(out, report)
 	}
 	which := "all"
-	if len(running) < len(removed) {
+	if len(running) < len(down) {
 		which = "the other"
 	}
 	say("ready: %s %s run and take transactions\n", which, o.howMany(len(running), report))
@@ -461,7 +489,8 @@ const (
 )
 
 // awaitWrites waits until every node that is a member either orders or follows, and at least one
-// node of each shard orders. If that takes long, it reports the reason.
+// node of each shard orders. It waits for no nodes that an operator stopped meanwhile. If it takes
+// long, it reports the reason.
 func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Processes,
 	say func(format string, arguments ...any)) error {
 	ticker := time.NewTicker(writesPause)
@@ -489,7 +518,8 @@ func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Pro
 // waitsFor returns the reason why the nodes do not take transactions yet, or "" if they do.
 func waitsFor(ctx context.Context, homes []*home.Home,
 	processes *testnet.Processes) (waiting string) {
-	removed, urls := processes.Removed(), processes.URLs()
+	removed, held, urls := processes.Removed(), processes.Held(), processes.URLs()
+	stopped := map[ledger.ShardID]bool{}
 	ordering, members := map[ledger.ShardID]int{}, map[ledger.ShardID]int{}
 	for i, h := range homes {
 		shard := h.Genesis.Shard
@@ -497,6 +527,10 @@ func waitsFor(ctx context.Context, homes []*home.Home,
 			continue
 		}
 		members[shard]++
+		if held[i] {
+			stopped[shard] = true
+			continue
+		}
 		state := stateAt(ctx, urls[i])
 		switch state.GetMode() {
 		case ledgerdv1.NodeMode_NODE_MODE_ORDERING:
@@ -510,7 +544,7 @@ func waitsFor(ctx context.Context, homes []*home.Home,
 	}
 	for shard := range max(1, ledger.ShardID(len(homes[0].Genesis.Shards))) {
 		switch {
-		case waiting != "" || ordering[shard] > 0:
+		case waiting != "" || ordering[shard] > 0 || stopped[shard]:
 		case members[shard] == 0 && homes[0].Genesis.Sharded():
 			waiting = fmt.Sprintf("there is no node of shard %d", shard)
 		default:

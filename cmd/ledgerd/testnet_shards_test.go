@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -191,4 +192,132 @@ func TestDemoOfShards(t *testing.T) {
 	refuses(t, exitUsage, "at most 16", "demo", "--shards", "3", "--nodes", "6")
 	refuses(t, exitUsage, "--shards is 0", "demo", "--shards", "0")
 	refuses(t, exitUsage, "no shape", "demo", "--tree", "star")
+}
+
+// A shard of a running network, and a single node, are stopped and started while the others go on.
+func TestTestnetStopAndStart(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	dir, keys := filepath.Join(folder, "net"), filepath.Join(folder, "keys")
+	refuses(t, exitFailure, "there is no test network in", "testnet", "stop", dir)
+	refuses(t, exitUsage, "DIR is missing", "testnet", "stop")
+	refuses(t, exitUsage, "exclude each other", "testnet", "stop", dir, "--shard", "1", "--node",
+		"node-1")
+	net := begin(t, "testnet", "--dir", dir, "--shards", "2", "--nodes", "2", "--base-port",
+		strconv.Itoa(base), "--run")
+	net.out.await(t, `all 4 nodes in 2 shards run and take (transactions)`)
+	url := func(node int) string { return fmt.Sprintf("http://127.0.0.1:%d", base+2*node) }
+	pid := func(node string) string {
+		return net.out.await(t, node+`  started, process (\d+)`)
+	}
+	kept := pid("node-0")
+	here := []string{"--node", url(0), "--keys", keys}
+	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
+	do("org", "add", "acme", "--shard", "0")
+	do("account", "open", "acme:cash")
+
+	refuses(t, exitFailure, "there is no shard 7 in "+dir+": it has the shards 0 to 1", "testnet",
+		"stop", dir, "--shard", "7")
+	refuses(t, exitFailure, "it has node-0, node-1, node-2, node-3", "testnet", "stop", dir,
+		"--node", "node-9")
+	refuses(t, exitFailure, "end that one first", "testnet", "--dir", dir, "--run")
+
+	// Shard 1 stops, and shard 0 goes on.
+	text := must(t, "testnet", "stop", dir, "--shard", "1")
+	for _, node := range []string{"node-2", "node-3"} {
+		if !strings.Contains(text, node+"   stopped\n") {
+			t.Errorf("%s: %s", node, text)
+		}
+		net.out.await(t, node+`  (stopped); to start it`)
+	}
+	for _, home := range []string{"node-2", "node-3"} { // No process holds the stores.
+		must(t, "verify", "--home", filepath.Join(dir, home))
+	}
+	if o := ledgerd(t, "status", "--node", url(3), "--timeout", "1s"); o.status != exitFailure {
+		t.Errorf("a stopped node answers: %+v", o)
+	}
+	do("account", "open", "acme:vault")
+	again := object(t, must(t, "testnet", "stop", "--dir", dir, "--node", "node-2,node-3",
+		"--json"))
+	for _, each := range again["nodes"].([]any) {
+		node := each.(map[string]any)
+		if node["state"] != "stopped" || node["changed"] != false || node["shard"] != 1.0 {
+			t.Errorf("%v", node)
+		}
+	}
+
+	text = must(t, "testnet", "start", dir, "--shard", "1")
+	if !strings.Contains(text, "node-2   running at "+url(2)) ||
+		!strings.Contains(text, "node-3   running at "+url(3)) {
+		t.Error(text)
+	}
+	await(t, func() bool { return ledgerd(t, "status", "--node", url(2)).status == exitDone })
+
+	// One node stops. Its shard has no majority then, because it has two members.
+	one := object(t, must(t, "testnet", "stop", dir, "--node", "node-1", "--json"))
+	node := one["nodes"].([]any)[0].(map[string]any)
+	if one["dir"] != dir || node["name"] != "node-1" || node["state"] != "stopped" ||
+		node["changed"] != true || node["process"] != nil {
+		t.Errorf("%v", one)
+	}
+	await(t, func() bool {
+		o := ledgerd(t, "status", "--node", url(0))
+		return o.status == exitFailure && strings.Contains(o.out, "survives no failure now")
+	})
+	refuses(t, exitFailure, "after 1ms these nodes are not running yet: node-1 (", "testnet",
+		"start", dir, "--node", "node-1", "--timeout", "1ms")
+	must(t, "testnet", "start", dir) // the request of before holds as well
+	if text := must(t, "testnet", "start", dir); strings.Count(text, "running already") != 4 {
+		t.Error(text)
+	}
+	await(t, func() bool { return ledgerd(t, "status", "--node", url(0)).status == exitDone })
+	do("account", "open", "acme:later")
+
+	said := net.out.String()
+	if strings.Contains(said, "ended: ") || strings.Count(said, "node-0  started") != 1 ||
+		strings.Count(said, "node-2  started") != 2 || pid("node-0") != kept {
+		t.Errorf("the runner took a stop for a crash:\n%s", said)
+	}
+	net.end(t)
+	refuses(t, exitFailure, "no process runs the nodes of "+dir, "testnet", "start", dir)
+	for i := range 4 {
+		must(t, "verify", "--home", filepath.Join(dir, testnet.Name(i)))
+	}
+}
+
+// A killed runner leaves nothing that stops the next one, and no request outlives it.
+func TestTestnetStopAfterAKill(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "net")
+	var out written
+	net := exec.Command(os.Args[0], "testnet", "--dir", dir, "--nodes", "2", "--base-port",
+		strconv.Itoa(base), "--run")
+	net.Stdout = &out
+	if err := net.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = net.Process.Kill() }) // it may have ended
+	out.await(t, `all 2 nodes run and take (transactions)`)
+	must(t, "testnet", "stop", dir, "--node", "node-1")
+	if err := net.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = net.Wait() // it was killed
+	refuses(t, exitFailure, "run them with `ledgerd testnet --dir "+dir+" --run`", "testnet",
+		"start", dir, "--node", "node-1")
+	await(t, func() bool { // node-0 sees the end of its input.
+		return ledgerd(t, "verify", "--home", filepath.Join(dir, testnet.Name(0))).status ==
+			exitDone
+	})
+	again := begin(t, "testnet", "--dir", dir, "--run")
+	again.out.await(t, `all 2 nodes run and take (transactions)`)
+	again.end(t)
 }

@@ -14,6 +14,15 @@
 // A book of several shards has Layout.Shards times Layout.Nodes nodes. Node i is member i mod Nodes
 // of shard i / Nodes, with the genesis of that shard.
 //
+// A runner of processes lets other processes stop and start single nodes:
+//
+//	runner, err := testnet.Take(dir, homes)
+//	defer runner.Close()
+//	runner.Serve(ctx, processes)
+//
+//	status, err := testnet.Status(dir) // in another process
+//	err = testnet.Request(dir, "node-3", testnet.NodeStopped)
+//
 // What always holds:
 //
 //   - Make makes all homes or none, and does not touch a folder that holds a home.
@@ -22,6 +31,8 @@
 //     status says that its node is no longer a member is not started again.
 //   - No process is left when Stop returns. If this process is killed, the others see the end of
 //     their standard input and stop in good order.
+//   - Only the runner signals its processes. Requests and states are files in the network's folder.
+//     A runner holds the lock of that folder, so a killed runner leaves no wrong state behind.
 //   - All output of the processes goes to node.log in their homes. A log that is too large is set
 //     aside when its process starts.
 package testnet

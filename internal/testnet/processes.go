@@ -56,6 +56,7 @@ const (
 	EventEnded   EventKind = "ended"
 	EventError   EventKind = "error"   // the process wrote a line of that level
 	EventRemoved EventKind = "removed" // it ended for good: its node is no longer a member
+	EventStopped EventKind = "stopped" // it ended because of Hold, and waits for Release
 )
 
 // ProcessOptions describes how to run the processes.
@@ -101,6 +102,24 @@ type member struct {
 	url   string // of the ready process; empty while there is none
 	// removed is set once the node is no longer a member.
 	removed bool
+	// held is set while the node has to have no process. end stops the process that it has.
+	held bool
+	end  context.CancelFunc
+}
+
+// state returns the state of a node as commands see it.
+func (m *member) state() NodeState {
+	switch {
+	case m.removed:
+		return NodeRemoved
+	case m.held && m.pid != 0:
+		return NodeStopping
+	case m.held:
+		return NodeStopped
+	case m.url != "":
+		return NodeRunning
+	}
+	return NodeStarting
 }
 
 // Run starts a process for each home and returns at once. The processes run until Stop.
@@ -162,6 +181,33 @@ func (p *Processes) Removed() []bool {
 	return removed
 }
 
+// Hold asks a node's process to stop in good order, and starts none until Release. It returns at
+// once.
+func (p *Processes) Hold(node int) {
+	p.change(func() {
+		m := p.members[node]
+		m.held = true
+		if m.end != nil {
+			m.end()
+		}
+	})
+}
+
+// Release starts a process again for a node that Hold stopped. It returns at once. If the process
+// still stops, the next one starts after its end.
+func (p *Processes) Release(node int) { p.change(func() { p.members[node].held = false }) }
+
+// Held reports for each node whether Hold keeps it without a process.
+func (p *Processes) Held() []bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	held := make([]bool, len(p.members))
+	for i, m := range p.members {
+		held[i] = m.held
+	}
+	return held
+}
+
 // PIDs returns the ids of the processes, 0 for a node without a process.
 func (p *Processes) PIDs() []int {
 	p.mutex.Lock()
@@ -173,14 +219,14 @@ func (p *Processes) PIDs() []int {
 	return ids
 }
 
-// Ready waits until the APIs of all nodes answer, except those of removed nodes. The error wraps
-// ErrGaveUp, or is ctx's cause.
+// Ready waits until the APIs of all nodes answer, except those of removed and held nodes. The error
+// wraps ErrGaveUp, or is ctx's cause.
 func (p *Processes) Ready(ctx context.Context) error {
 	for {
 		p.mutex.Lock()
 		changed, err, ready := p.changed, p.err, true
 		for _, m := range p.members {
-			ready = ready && (m.url != "" || m.removed)
+			ready = ready && (m.url != "" || m.removed || m.held)
 		}
 		p.mutex.Unlock()
 		if err != nil || ready {
@@ -236,8 +282,12 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 	pause := p.options.RestartPause
 	everReady := false
 	for tries := 1; ; tries++ {
+		lifetime, allowed := p.awaitRelease(ctx, m)
+		if !allowed {
+			return
+		}
 		begun := time.Now()
-		ready, last, err := p.life(ctx, m)
+		ready, last, err := p.life(lifetime, m)
 		if ctx.Err() != nil {
 			return
 		}
@@ -248,6 +298,10 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 			return
 		}
 		everReady = everReady || ready
+		if lifetime.Err() != nil { // Hold ended it, so this is no crash.
+			tries, pause = 0, p.options.RestartPause
+			continue
+		}
 		if ready && time.Since(begun) >= steadyAfter {
 			pause = p.options.RestartPause
 		}
@@ -262,12 +316,47 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 			return
 		}
 		p.tell(m, EventEnded, "%v; it starts again in %v", err, pause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+		p.rest(lifetime, pause)
 		pause = min(2*pause, restartMost)
+	}
+}
+
+// awaitRelease waits while the node is held. It returns the context of the next process, which Hold
+// cancels, and reports whether a process may start at all.
+func (p *Processes) awaitRelease(ctx context.Context, m *member) (lifetime context.Context,
+	allowed bool) {
+	for told := false; ; {
+		p.mutex.Lock()
+		changed, held := p.changed, m.held
+		if m.end != nil {
+			m.end() // the last process has ended
+		}
+		lifetime, m.end = context.WithCancel(ctx)
+		p.mutex.Unlock()
+		if ctx.Err() != nil {
+			return nil, false
+		}
+		if !held {
+			return lifetime, true
+		}
+		if !told {
+			p.tell(m, EventStopped, "")
+			told = true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// rest waits for a pause, or until the context ends.
+func (p *Processes) rest(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

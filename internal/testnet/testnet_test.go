@@ -330,6 +330,117 @@ func TestProcessOfARemovedNodeIsNotStartedAgain(t *testing.T) {
 	}
 }
 
+// Hold stops a process for as long as nobody releases its node, and that is no crash.
+func TestHoldAndRelease(t *testing.T) {
+	t.Parallel()
+	processes, homes, seen := startRole(t, "good", ProcessOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := processes.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first := processes.PIDs()
+	for round := range 5 { // more often than a process that never comes up is tried
+		processes.Hold(1)
+		seen.wait(t, 1, EventStopped, round+1)
+		if now := processes.PIDs(); now[1] != 0 || now[0] != first[0] {
+			t.Errorf("processes %v, then %v", first, now)
+		}
+		if err := processes.Ready(ctx); err != nil {
+			t.Errorf("held: %v", err)
+		}
+		processes.Release(1)
+		seen.wait(t, 1, EventReady, round+2)
+	}
+	if held := processes.Held(); slices.Contains(held, true) || alive(first[1]) {
+		t.Errorf("held: %v", held)
+	}
+	// A release before the end starts the next process after it.
+	processes.Hold(2)
+	processes.Release(2)
+	seen.wait(t, 2, EventReady, 2)
+	if seen.count(1, EventEnded)+seen.count(2, EventEnded) != 0 {
+		t.Errorf("a stop was reported as a crash: %v", seen.seen)
+	}
+	processes.Hold(0)
+	seen.wait(t, 0, EventStopped, 1)
+	stopNow(t, processes)
+	if err := processes.Err(); err != nil {
+		t.Error(err)
+	}
+	if log, err := os.ReadFile(filepath.Join(homes[1].Dir, LogFile)); err != nil ||
+		strings.Count(string(log), "hello") != 6 {
+		t.Errorf("log %q, %v", log, err)
+	}
+}
+
+// One runner at a time runs a network. It forgets the requests to the runner before.
+func TestRunner(t *testing.T) {
+	t.Parallel()
+	if _, err := Status(t.TempDir()); !errors.Is(err, ErrForeign) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	processes, homes, seen := startRole(t, "good", ProcessOptions{})
+	dir := filepath.Dir(homes[0].Dir)
+	if _, err := Status(dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("nobody runs it: %v", err)
+	}
+	if err := Request(dir, Name(2), NodeStopped); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runner, err := Take(dir, homes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(dir, homes); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second runner: %v", err)
+	}
+	if _, err := Status(dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("a runner that does not serve yet: %v", err)
+	}
+	runner.Serve(t.Context(), processes)
+	states := func(wanted ...NodeState) {
+		t.Helper()
+		var found []NodeState
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+			5 * time.Millisecond) {
+			status, err := Status(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = nil
+			for _, node := range status.Nodes {
+				found = append(found, node.State)
+			}
+			if slices.Equal(found, wanted) {
+				return
+			}
+		}
+		t.Fatalf("%v, not %v", found, wanted)
+	}
+	states(NodeRunning, NodeRunning, NodeRunning)
+	if err := Request(dir, Name(1), NodeStopped); err != nil {
+		t.Fatal(err)
+	}
+	states(NodeRunning, NodeStopped, NodeRunning)
+	if err := Request(dir, Name(1), NodeRunning); err != nil {
+		t.Fatal(err)
+	}
+	states(NodeRunning, NodeRunning, NodeRunning)
+	if seen.count(2, EventStarted) != 1 || seen.count(1, EventStarted) != 2 {
+		t.Errorf("%v", seen.seen)
+	}
+	if err := runner.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Status(dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
 func TestDeafProcessesAreKilled(t *testing.T) {
 	t.Parallel()
 	processes, _, _ := startRole(t, "deaf", ProcessOptions{StopTime: 50 * time.Millisecond})
