@@ -48,7 +48,7 @@ const (
 	NodeStarting NodeState = "starting" // it has a process or will get one, and does not answer
 	NodeRunning  NodeState = "running"  // its API answers
 	NodeStopping NodeState = "stopping" // its process was asked to stop
-	NodeStopped  NodeState = "stopped"  // it has no process until somebody asks for one
+	NodeStopped  NodeState = "stopped"  // it has no process until a request for one
 	NodeRemoved  NodeState = "removed"  // it is no longer a member, and gets no process
 )
 
