@@ -462,7 +462,7 @@ func TestIterators(t *testing.T) {
 func TestSubscribeResumes(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
-	doors := []*apitest.Door{apitest.Serve(t, cluster.Node(0), api.Options{}),
+	doors := []*apitest.TestServer{apitest.Serve(t, cluster.Node(0), api.Options{}),
 		apitest.Serve(t, cluster.Node(1), api.Options{})}
 	c := newTestClient(t, doors[0].URL, doors[1].URL)
 	key := testKey(t, "acme")

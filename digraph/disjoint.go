@@ -35,11 +35,11 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 	if g.symmetric {
 		sources = 1
 	}
-	sourceClasses := alike(sources, g.successors)
+	sourceClasses := groupByNeighbours(sources, g.successors)
 	search := newDisjointSearch(g)
 	answered := make([]bool, len(sourceClasses))
 	bound := 0
-	for _, targets := range alike(g.order, g.predecessors) {
+	for _, targets := range groupByNeighbours(g.order, g.predecessors) {
 		clear(answered)
 		for _, t := range targets {
 			search.aimAt(t)
@@ -62,8 +62,8 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 	return bound, nil
 }
 
-// alike groups the vertices below n by equal lists of neighbours.
-func alike(n int, neighbours adjacency) [][]int {
+// groupByNeighbours groups the vertices below n by equal lists of neighbours.
+func groupByNeighbours(n int, neighbours adjacency) [][]int {
 	vertices := make([]int, n)
 	for v := range vertices {
 		vertices[v] = v

@@ -150,8 +150,8 @@ func TestPairsAlikeHaveEqualSums(t *testing.T) {
 	for _, size := range [][2]int{{6, 3}, {9, 3}, {11, 3}, {12, 3}, {18, 4}, {22, 4}, {30, 5}} {
 		g := mustGS(t, size[0], size[1])
 		search := newDisjointSearch(g)
-		for _, targets := range alike(g.Order(), g.predecessors) {
-			for _, sources := range alike(g.Order(), g.successors) {
+		for _, targets := range groupByNeighbours(g.Order(), g.predecessors) {
+			for _, sources := range groupByNeighbours(g.Order(), g.successors) {
 				first := 0
 				for _, target := range targets {
 					search.aimAt(target)

@@ -31,7 +31,7 @@ func GS(n, d int) (*Digraph, error) {
 	arcs := deBruijnWithoutLoops(m, d)
 	edges := lineDigraph(m, arcs)
 	if t > 0 {
-		edges = weave(edges, arcs, d, t)
+		edges = addRemainderVertices(edges, arcs, d, t)
 	}
 	return build(KindGS, n, edges)
 }
@@ -88,12 +88,12 @@ func lineDigraph(m int, arcs [][2]int) [][2]int {
 	return edges
 }
 
-// weave adds the vertices w_0 to w_{t-1}, 0 < t < d, to the line digraph of the arcs. X are the
-// arcs into vertex 0, and Y the arcs out of it. Each w_i replaces d-t+1 edges from X to Y: M_i, a
-// perfect matching of X_i with Y_i. It gets an edge from each vertex in X_i and to each vertex in
-// Y_i. The w vertices form a complete digraph among themselves, which brings every degree back to
-// d.
-func weave(edges, arcs [][2]int, d, t int) [][2]int {
+// addRemainderVertices adds the vertices w_0 to w_{t-1}, 0 < t < d, to the line digraph of the
+// arcs. X are the arcs into vertex 0, and Y the arcs out of it. Each w_i replaces d-t+1 edges from
+// X to Y: M_i, a perfect matching of X_i with Y_i. It gets an edge from each vertex in X_i and to
+// each vertex in Y_i. The w vertices form a complete digraph among themselves, which brings every
+// degree back to d.
+func addRemainderVertices(edges, arcs [][2]int, d, t int) [][2]int {
 	var x, y []int
 	for i, arc := range arcs {
 		if arc[1] == 0 {

@@ -227,7 +227,7 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	for i, body := range bundle.bodies {
-		if err := decodeClients(body, &bundle.transactions[i]); err != nil {
+		if err := decodeClientBody(body, &bundle.transactions[i]); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}
 		if bundle.transactions[i].Change != nil && count > 1 {

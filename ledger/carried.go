@@ -73,7 +73,7 @@ func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 		if !kept[place] {
 			continue
 		}
-		if err := decodeClients(body, &bundle.transactions[place]); err != nil {
+		if err := decodeClientBody(body, &bundle.transactions[place]); err != nil {
 			return nil, nil, fmt.Errorf("transaction %d: %w", place, err)
 		}
 		if bundle.transactions[place].Change != nil {
@@ -86,9 +86,9 @@ func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	return bundle, kept, nil
 }
 
-// decodeClients decodes the body of a transaction in a bundle: a client's or an operator's. It
+// decodeClientBody decodes the body of a transaction in a bundle: a client's or an operator's. It
 // refuses verdicts.
-func decodeClients(body []byte, transaction *Transaction) error {
+func decodeClientBody(body []byte, transaction *Transaction) error {
 	if err := decodeBody(body, transaction); err != nil {
 		return err
 	}

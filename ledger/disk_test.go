@@ -13,7 +13,7 @@ import (
 )
 
 // admit proposes a disk for the present membership.
-func (g *group) admit(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
+func (g *membershipState) admit(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
 	return ledgertest.Admit(signer, g.genesis, g.state.Membership(), index, ledgertest.Disk(disk),
 		g.parent.Header.Height)
 }
@@ -34,7 +34,7 @@ func disks(membership ledger.Membership) (all []int) {
 
 func TestDiskMap(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(3)
+	chain := newMembershipState(3)
 	operator := ledgertest.NewOperator(chain.genesis)
 	var first *ledger.Bundle
 	steps := []struct {
@@ -193,8 +193,8 @@ func checkDigest(fail func(string, ...any), state *ledger.State) {
 // genesis without a named disk has no entry.
 func TestDiskEntries(t *testing.T) {
 	t.Parallel()
-	named, plain := newGroup(3), newGroup(3)
-	for _, chain := range []*group{named, plain} {
+	named, plain := newMembershipState(3), newMembershipState(3)
+	for _, chain := range []*membershipState{named, plain} {
 		chain.block(1, ledgertest.NewOperator(chain.genesis).Join(ledgertest.Member(3)))
 	}
 	named.block(4, named.admit("node-0", 1, 1))
@@ -251,7 +251,7 @@ func TestDiskEntries(t *testing.T) {
 // proposals for one membership, only one changes it.
 func TestProposalsOfSeveralMembers(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(4)
+	chain := newMembershipState(4)
 	a, b := chain.admit("node-0", 2, 1), chain.admit("node-1", 2, 1)
 	if a.ID(0) != b.ID(0) || bytes.Equal(a.Encode(), b.Encode()) {
 		t.Error("two members at one head make two transactions")
@@ -290,7 +290,7 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 // it.
 func TestWhoAdmits(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(3)
+	chain := newMembershipState(3)
 	good := chain.admit("node-0", 1, 1)
 	signed := func(signatures ...ledger.Signature) *ledger.Bundle {
 		bundle, err := ledger.NewBundle(*good.Transaction(0))
@@ -339,7 +339,7 @@ func TestWhoAdmits(t *testing.T) {
 		{"an operator and a member", signed(by("operator"), by("node-2")), nil, true,
 			ledger.Applied},
 	} {
-		fresh := newGroup(3)
+		fresh := newMembershipState(3)
 		hash := fresh.genesis.Hash()
 		err := ledger.VerifyBundle(test.bundle, fresh.genesis, hash, fresh.state)
 		if !errors.Is(err, test.want) {
@@ -366,7 +366,7 @@ func TestWhoAdmits(t *testing.T) {
 
 func TestAdmitExpires(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(2)
+	chain := newMembershipState(2)
 	if last := chain.admit("node-0", 1, 1).Transaction(0).LastValid; last != ledger.AdmitLife {
 		t.Errorf("valid to %d", last)
 	}
@@ -478,7 +478,7 @@ func TestDiskText(t *testing.T) {
 // A member's entry of the state is bounded. MembershipAt finds each disk of a full entry.
 func TestTooManyDisks(t *testing.T) {
 	t.Parallel()
-	small, full := newGroup(2), newGroup(2)
+	small, full := newMembershipState(2), newMembershipState(2)
 	small.block(1, small.admit("node-0", 1, 1))
 	_ = small.state.Entries(func(key, value []byte) error {
 		// The entry ends with one disk: a count of 1 byte, the disk, and three numbers of 1 byte

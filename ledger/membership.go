@@ -386,17 +386,17 @@ func administrative(bundle []byte) bool {
 
 // signedByOperator reports whether an operator's key made one of the signatures, and it is good.
 func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool {
-	return signedWithout(root, signatures, genesis.IsOperator)
+	return signedByKeyWhere(root, signatures, genesis.IsOperator)
 }
 
 // signedByAny reports whether one of the signatures without organisation is good for its key.
 func signedByAny(root Hash, signatures []Signature) bool {
-	return signedWithout(root, signatures, func(PublicKey) bool { return true })
+	return signedByKeyWhere(root, signatures, func(PublicKey) bool { return true })
 }
 
-// signedWithout reports whether one of the signatures without organisation is good and its key
+// signedByKeyWhere reports whether one of the signatures without organisation is good and its key
 // satisfies may.
-func signedWithout(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
+func signedByKeyWhere(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
 	for i := range signatures {
 		signature := &signatures[i]
 		if signature.Organisation == Operator && may(signature.Key) &&

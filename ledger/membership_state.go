@@ -65,14 +65,15 @@ func (m *member) group(height Height) GroupMember {
 // newest is a height that no block exceeds.
 const newest Height = 1<<64 - 1
 
-// group is the part of the state about the members: all present and former ones, by index.
-type group struct {
+// membershipState is the part of the state about the members: all present and former ones, by
+// index.
+type membershipState struct {
 	members []*member
 	last    changePlace
 }
 
-func newGroup(genesis *Genesis) group {
-	var g group
+func newMembershipState(genesis *Genesis) membershipState {
+	var g membershipState
 	for i := range genesis.Members {
 		g.members = append(g.members, &member{Member: genesis.Members[i].copy(),
 			index: MemberIndex(i)})
@@ -81,7 +82,7 @@ func newGroup(genesis *Genesis) group {
 }
 
 // at returns the membership after the block at a height.
-func (g *group) at(height Height) Membership {
+func (g *membershipState) at(height Height) Membership {
 	membership := Membership{Members: make([]GroupMember, 0, len(g.members))}
 	var last changePlace
 	for _, each := range g.members {
@@ -173,8 +174,9 @@ func (s *State) changing() bool {
 
 // signedByMember reports whether a member that may admit a disk for the member with this index has
 // signed.
-func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signature) bool {
-	return signedWithout(root, signatures, func(key PublicKey) bool {
+func (g *membershipState) signedByMember(index MemberIndex, root Hash,
+	signatures []Signature) bool {
+	return signedByKeyWhere(root, signatures, func(key PublicKey) bool {
 		membership := g.at(newest)
 		return membership.MayAdmit(key, index)
 	})
@@ -182,7 +184,7 @@ func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signat
 
 // says reports whether a change repeats the present state: a join of a member that is present with
 // the same name, key and address, or an admission of the disk that counts.
-func (g *group) says(change *MembershipChange) bool {
+func (g *membershipState) says(change *MembershipChange) bool {
 	switch change.Kind {
 	case ChangeJoin:
 		return slices.ContainsFunc(g.members, func(each *member) bool {
@@ -197,7 +199,7 @@ func (g *group) says(change *MembershipChange) bool {
 }
 
 // present returns the present member with an index, or nil.
-func (g *group) present(index MemberIndex) *member {
+func (g *membershipState) present(index MemberIndex) *member {
 	if int(index) >= len(g.members) || g.members[index].left.number != 0 {
 		return nil
 	}
@@ -207,7 +209,7 @@ func (g *group) present(index MemberIndex) *member {
 // mayAdmit decides on a disk that does not count for the member at present. The member may have had
 // the disk before, because it is admitted only after it has fetched the data that it lacks, as any
 // other disk.
-func (g *group) mayAdmit(index MemberIndex, disk DiskID) Code {
+func (g *membershipState) mayAdmit(index MemberIndex, disk DiskID) Code {
 	admitting := g.present(index)
 	if admitting == nil {
 		return UnknownMember
@@ -224,7 +226,7 @@ func (g *group) mayAdmit(index MemberIndex, disk DiskID) Code {
 	return Applied
 }
 
-func (g *group) mayJoin(joining *Member) Code {
+func (g *membershipState) mayJoin(joining *Member) Code {
 	present := 0
 	for _, each := range g.members {
 		if bytes.Equal(each.Key, joining.Key) {
@@ -247,7 +249,7 @@ func (g *group) mayJoin(joining *Member) Code {
 	return Applied
 }
 
-func (g *group) mayLeave(index MemberIndex) Code {
+func (g *membershipState) mayLeave(index MemberIndex) Code {
 	if g.present(index) == nil {
 		return UnknownMember
 	}
@@ -332,7 +334,7 @@ func (r *reader) admissions() []admission {
 }
 
 // restore puts the entry of a member into the group. It reports whether there was one already.
-func (g *group) restore(key []byte, r *reader) (again bool, err error) {
+func (g *membershipState) restore(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}

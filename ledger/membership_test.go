@@ -13,20 +13,21 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// group is a chain whose members change. Each call of block makes a block in the given round.
-type group struct {
+// membershipState is a chain whose members change. Each call of block makes a block in the given
+// round.
+type membershipState struct {
 	genesis *ledger.Genesis
 	state   *ledger.State
 	parent  ledger.Parent
 }
 
-func newGroup(members int) *group {
+func newMembershipState(members int) *membershipState {
 	genesis := ledgertest.OperatedGenesis(members)
-	return &group{genesis: genesis, state: ledger.NewState(genesis),
+	return &membershipState{genesis: genesis, state: ledger.NewState(genesis),
 		parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
 }
 
-func (g *group) block(round ledger.Round, bundles ...*ledger.Bundle) *ledger.Block {
+func (g *membershipState) block(round ledger.Round, bundles ...*ledger.Bundle) *ledger.Block {
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 	block, _ := g.state.Execute(ledger.Seal(g.parent, 1, round,
 		[][]byte{ledgertest.Batch(5, bundles...)}, never))
@@ -34,7 +35,7 @@ func (g *group) block(round ledger.Round, bundles ...*ledger.Bundle) *ledger.Blo
 	return block
 }
 
-func (g *group) indexes() []ledger.MemberIndex {
+func (g *membershipState) indexes() []ledger.MemberIndex {
 	var indexes []ledger.MemberIndex
 	for _, member := range g.state.Membership().Members {
 		indexes = append(indexes, member.Index)
@@ -49,7 +50,7 @@ func TestMembershipChanges(t *testing.T) {
 		change(&member)
 		return member
 	}
-	chain := newGroup(3)
+	chain := newMembershipState(3)
 	operator := ledgertest.NewOperator(chain.genesis)
 	foreign := ledgertest.NewOperator(ledgertest.Genesis())
 	used := operator.Leave(2)
@@ -139,7 +140,7 @@ func TestMembershipChanges(t *testing.T) {
 // membership.
 func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(3)
+	chain := newMembershipState(3)
 	operator := ledgertest.NewOperator(chain.genesis)
 	forged, err := ledger.NewBundle(operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave,
 		Index: 1}))
@@ -274,7 +275,7 @@ func TestMembershipChangeIn(t *testing.T) {
 
 func TestMembershipJSON(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(2)
+	chain := newMembershipState(2)
 	operator := ledgertest.NewOperator(chain.genesis)
 	chain.block(4, operator.Join(ledgertest.Member(2)))
 	before := chain.state.Membership()
@@ -306,7 +307,7 @@ func TestMembershipJSON(t *testing.T) {
 func TestMembershipProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		chain := newGroup(rapid.IntRange(1, 6).Draw(t, "members"))
+		chain := newMembershipState(rapid.IntRange(1, 6).Draw(t, "members"))
 		operator := ledgertest.NewOperator(chain.genesis)
 		owner := map[ledger.MemberIndex]string{}
 		history := []ledger.Membership{chain.state.Membership()}
@@ -374,7 +375,7 @@ func TestMembershipProperties(t *testing.T) {
 
 // drawAdmit draws a bundle that names some disk for some member. Any member or the operator signs
 // it, and sometimes it is for an earlier membership.
-func drawAdmit(t *rapid.T, chain *group) *ledger.Bundle {
+func drawAdmit(t *rapid.T, chain *membershipState) *ledger.Bundle {
 	signer := "operator"
 	if i := rapid.IntRange(0, 10).Draw(t, "signer"); i < 10 {
 		signer = ledgertest.Member(i).Name
@@ -442,7 +443,7 @@ func TestExchangeInOneStepIsNotSafe(t *testing.T) {
 	}
 }
 
-func checkSnapshot(t *rapid.T, chain *group) {
+func checkSnapshot(t *rapid.T, chain *membershipState) {
 	restored := ledger.NewState(chain.genesis)
 	type entry struct{ key, value []byte }
 	var entries []entry
@@ -469,7 +470,7 @@ func checkSnapshot(t *rapid.T, chain *group) {
 	// The chain and its restored copy continue in the same way.
 	next := ledgertest.NewOperator(chain.genesis)
 	next.Stream = 1
-	copied := &group{genesis: chain.genesis, state: restored, parent: chain.parent}
+	copied := &membershipState{genesis: chain.genesis, state: restored, parent: chain.parent}
 	bundle := next.Join(ledgertest.Member(50))
 	round := chain.parent.Header.Round + 10
 	if chain.block(round, bundle).Hash != copied.block(round, bundle).Hash {

@@ -146,7 +146,7 @@ type State struct {
 	windows       map[windowKey]*window
 	records       map[RecordKey]*record
 	opened        uint64
-	group         group
+	group         membershipState
 
 	digest Digest
 
@@ -166,7 +166,7 @@ func NewState(genesis *Genesis) *State {
 		accounts:      make(map[AccountPath]*account),
 		organisations: make(map[OrganisationName]*organisation),
 		windows:       make(map[windowKey]*window), records: make(map[RecordKey]*record),
-		group: newGroup(genesis),
+		group: newMembershipState(genesis),
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()

@@ -19,13 +19,13 @@ import (
 // the other members of its shard.
 const acquaintancesFile = "shards.json"
 
-func (b *between) acquaintancesPath() string {
+func (b *crossShard) acquaintancesPath() string {
 	return filepath.Join(b.node.home.Dir, acquaintancesFile)
 }
 
 // recall loads the memberships known when the node ended into the directory. The node learns again
 // what it cannot read.
-func (b *between) recall() {
+func (b *crossShard) recall() {
 	changes, err := readAcquaintances(b.acquaintancesPath())
 	if err != nil {
 		b.node.logger.Warn("this node uses the members of other shards from the genesis until "+
@@ -52,7 +52,7 @@ func readAcquaintances(path string) (changes []shards.Change, err error) {
 }
 
 // remember writes the memberships of other shards to disk on every change, until the node ends.
-func (b *between) remember() {
+func (b *crossShard) remember() {
 	for {
 		changed := b.directory.Changed()
 		changes := b.directory.Changes()
@@ -72,7 +72,7 @@ func (b *between) remember() {
 	}
 }
 
-func (b *between) write(changes []shards.Change) error {
+func (b *crossShard) write(changes []shards.Change) error {
 	text, err := json.MarshalIndent(changes, "", "  ")
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func numbersOf(changes []shards.Change) (numbers [][2]uint64) {
 }
 
 // setOwn sets the members of this node's shard.
-func (b *between) setOwn(membership ledger.Membership) {
+func (b *crossShard) setOwn(membership ledger.Membership) {
 	if b == nil {
 		return
 	}
@@ -102,7 +102,7 @@ func (b *between) setOwn(membership ledger.Membership) {
 
 // tellMembers announces a change of this shard's members to the other shards as soon as the change
 // is durable. Before that it may be taken back, and the other shards would know wrong members.
-func (b *between) tellMembers(durable ledger.Height) {
+func (b *crossShard) tellMembers(durable ledger.Height) {
 	if height := b.untold.Load(); height > 0 && uint64(durable) >= height &&
 		b.untold.CompareAndSwap(height, 0) {
 		b.changed()

@@ -16,7 +16,7 @@ import (
 // or is useless, it starts with those of the genesis.
 func TestAcquaintances(t *testing.T) {
 	t.Parallel()
-	begin := func(dir string) *between {
+	begin := func(dir string) *crossShard {
 		n := &Node{home: &home.Home{Dir: dir, Genesis: ledgertest.ShardedGenesis(1, 0, 0, 0)},
 			logger: slog.New(slog.DiscardHandler)}
 		b, err := newBetween(n, "self")

@@ -19,8 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// betweenGroupsMax bounds how long a node admits writes while its group restarts.
-const betweenGroupsMax = 10 * time.Second
+// admitDuringRestartMax bounds how long a node admits writes while its group restarts.
+const admitDuringRestartMax = 10 * time.Second
 
 // callsPerSecond converts the configured number to the API's limit. 0 means the API's default.
 func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configured) }
@@ -81,7 +81,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 
 // refuses returns why this node takes no writes now, or nil if it does.
 func (n *Node) refuses() *api.Refusal {
-	mode, why, since := n.life.standing()
+	mode, why, since := n.life.modeStatus()
 	refusal := func(format string, arguments ...any) *api.Refusal {
 		return &api.Refusal{Code: api.RefusedNotWriting,
 			Reason:  "this node takes no writes now: " + fmt.Sprintf(format, arguments...),
@@ -94,7 +94,7 @@ func (n *Node) refuses() *api.Refusal {
 		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
 	case n.pipeline.Stalled() != "":
 		return refusal("%s", n.pipeline.Stalled())
-	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax &&
+	case mode == api.ModeOrdering || mode == api.ModeStarting && since < admitDuringRestartMax &&
 		n.life.view().Between:
 		return nil
 	}
@@ -245,7 +245,7 @@ func (n *Node) State() api.NodeState { return n.NodeState() }
 
 // NodeState implements api.Backend.
 func (n *Node) NodeState() api.NodeState {
-	mode, why, _ := n.life.standing()
+	mode, why, _ := n.life.modeStatus()
 	heights, _ := n.pipeline.Heights()
 	transactions, bytes := n.pool.Size()
 	figures := n.pipeline.Figures()
@@ -291,11 +291,11 @@ func (l *life) engineState() api.EngineState {
 	state := api.EngineState{Engine: l.node.home.Config.Ordering.Engine}
 	status, view := l.driver.Status(), l.view()
 	state.Generation = uint64(view.Decided)
-	if status.Group.Generation == 0 {
+	if status.Group.Run == 0 {
 		return state
 	}
 	engine := &status.Engine
-	state.Generation = uint64(generation.Run(status.Group.Generation).Generation())
+	state.Generation = uint64(generation.Run(status.Group.Run).Generation())
 	state.Epoch, state.Round = uint64(engine.Epoch), uint64(engine.Round)
 	state.Reliable, state.Halted = engine.Reliable, status.Halted
 	if view.Group == nil {

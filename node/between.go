@@ -27,14 +27,14 @@ import (
 var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several " +
 	"shards needs")
 
-// between connects a node to the other shards of its book: their members, the streams of the tree,
-// the verdicts on crossing transactions, and calls. It is nil in a book of one shard.
+// crossShard connects a node to the other shards of its book: their members, the streams of the
+// tree, the verdicts on crossing transactions, and calls. It is nil in a book of one shard.
 //
 //	directory  the members of all shards; the announcer keeps it up to date
 //	streams    from the parent shard into this node's batches, from the own chain to the children
 //	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
 //	calls      clients' calls to other shards, and calls of other shards to this node
-type between struct {
+type crossShard struct {
 	node      *Node
 	directory *shards.Directory
 	announcer *shards.Announcer
@@ -77,7 +77,7 @@ const announceGap = 250 * time.Millisecond
 
 // newBetween makes the directory. It returns nil for a book of one shard. The rest begins with
 // start.
-func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
+func newBetween(n *Node, self rdmanet.PeerID) (*crossShard, error) {
 	if !n.home.Genesis.Sharded() {
 		return nil, nil
 	}
@@ -86,7 +86,7 @@ func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 		return nil, err
 	}
 	directory.SetSelf(self)
-	b := &between{node: n, directory: directory, members: directory.Changed(),
+	b := &crossShard{node: n, directory: directory, members: directory.Changed(),
 		strays: make(chan *ledger.Bundle, straysMax)}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
@@ -95,7 +95,7 @@ func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 
 // addresses adds the other shards' members to those of the own shard. The fabric admits these peers
 // and finds them at these addresses.
-func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
+func (b *crossShard) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
 	if b == nil {
 		return own
 	}
@@ -117,7 +117,7 @@ func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]st
 
 // membersChanged reports whether any shard's members changed since it last reported a change. Only
 // one goroutine may call it.
-func (b *between) membersChanged() bool {
+func (b *crossShard) membersChanged() bool {
 	if b == nil {
 		return false
 	}
@@ -132,7 +132,7 @@ func (b *between) membersChanged() bool {
 
 // start begins the exchange with the other shards that feeds into blocks. It must run before
 // life.start, which makes blocks.
-func (b *between) start() (err error) {
+func (b *crossShard) start() (err error) {
 	n := b.node
 	regions, can := n.host.(rdmanet.RegionHost)
 	if !can {
@@ -174,7 +174,7 @@ func (b *between) start() (err error) {
 
 // serve begins to answer the other shards' calls, and to make calls. The life and the API's handler
 // must already run.
-func (b *between) serve(served http.Handler) (err error) {
+func (b *crossShard) serve(served http.Handler) (err error) {
 	n := b.node
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
 		shard, _, known := b.directory.Find(peer)
@@ -197,7 +197,7 @@ func (b *between) serve(served http.Handler) (err error) {
 }
 
 // close ends the exchange with the other shards. Closing again does nothing.
-func (b *between) close() {
+func (b *crossShard) close() {
 	if b == nil {
 		return
 	}
@@ -234,7 +234,8 @@ func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
 
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
 // it. The parent's stream gets the remaining room.
-func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
+func (b *crossShard) Propose(room int, use func(carried []ledger.Carried,
+	verdicts []ledger.Verdict)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
@@ -251,7 +252,7 @@ func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts 
 // verdictRoom returns how much of a batch's room verdicts may take. The largest entry of the stream
 // may need nearly all the room that clients' bundles leave. If the verdicts' share would keep that
 // entry out, verdicts get only the rest, every other time.
-func (b *between) verdictRoom(room int) int {
+func (b *crossShard) verdictRoom(room int) int {
 	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
 	if spare < 0 || spare >= share {
 		return share
@@ -274,25 +275,25 @@ func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 }
 
 // applied is called for each executed block.
-func (b *between) applied(block *ledger.Block) {
+func (b *crossShard) applied(block *ledger.Block) {
 	b.streams.Applied(block.Header.Height, b.node.pipeline.Store().Carried())
 	b.verdicts.Applied(block)
 	b.announcer.Soon()
 }
 
-func (b *between) durableTo(height ledger.Height) {
+func (b *crossShard) durableTo(height ledger.Height) {
 	b.streams.DurableTo(height)
 	b.verdicts.DurableTo(height)
 	b.tellMembers(height)
 }
 
-func (b *between) exchanged() {
+func (b *crossShard) exchanged() {
 	b.streams.Reset()
 	b.verdicts.Reset()
 }
 
 // misplaced queues a bundle that enters at another shard by now.
-func (b *between) misplaced(bundle *ledger.Bundle) {
+func (b *crossShard) misplaced(bundle *ledger.Bundle) {
 	select {
 	case b.strays <- bundle:
 	default:
@@ -303,7 +304,7 @@ func (b *between) misplaced(bundle *ledger.Bundle) {
 }
 
 // handOver sends strays to the shards where they enter.
-func (b *between) handOver() {
+func (b *crossShard) handOver() {
 	for {
 		select {
 		case <-b.context.Done():
@@ -320,7 +321,7 @@ func (b *between) handOver() {
 	}
 }
 
-func (b *between) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
+func (b *crossShard) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
 	ctx, cancel := context.WithTimeout(b.context, strayPatience)
 	defer cancel()
 	if entry == b.directory.Own() {
@@ -346,7 +347,7 @@ func (b *between) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error 
 
 // announcement returns this node's announcement to the other shards, and enters it in the
 // directory.
-func (b *between) announcement() shards.Announcement {
+func (b *crossShard) announcement() shards.Announcement {
 	n := b.node
 	opened := n.Store()
 	heights, _ := n.pipeline.Heights()
@@ -373,7 +374,7 @@ func (b *between) announcement() shards.Announcement {
 }
 
 // heard notes the announcement of a member of the own shard.
-func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
+func (b *crossShard) heard(from rdmanet.PeerID, a *shard.Announcement) {
 	if b == nil {
 		return
 	}
@@ -388,25 +389,25 @@ func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
 }
 
 // changed announces soon that this node's state changed.
-func (b *between) changed() {
+func (b *crossShard) changed() {
 	if b != nil && b.announcer != nil {
 		b.announcer.Soon()
 	}
 }
 
 // Own implements api.Shards.
-func (b *between) Own() ledger.ShardID { return b.directory.Own() }
+func (b *crossShard) Own() ledger.ShardID { return b.directory.Own() }
 
 // Tree implements api.Shards.
-func (b *between) Tree() *ledger.ShardTree { return b.directory.Tree() }
+func (b *crossShard) Tree() *ledger.ShardTree { return b.directory.Tree() }
 
 // Client implements api.Shards.
-func (b *between) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+func (b *crossShard) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
 	return b.clients[shard]
 }
 
 // States implements api.Shards.
-func (b *between) States() []api.ShardState {
+func (b *crossShard) States() []api.ShardState {
 	own := b.announcement() // of its own shard the node knows best itself
 	states := make([]api.ShardState, 0, b.directory.Tree().Shards())
 	for _, state := range b.directory.States() {

@@ -14,7 +14,7 @@ func TestVerdictsLeaveRoomForTheLargestEntry(t *testing.T) {
 	largest := ledger.CarriedSize(streams.EntryMax)
 	for _, room := range []int{0, largest - 1, largest, largest + 1, largest + largest/4,
 		2 * largest, 8 * largest} {
-		b := new(between)
+		b := new(crossShard)
 		fits, shares := false, false
 		for range 2 {
 			share := b.verdictRoom(room)

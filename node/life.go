@@ -98,7 +98,7 @@ func (l *life) start() error {
 	l.mu.Unlock()
 	l.driver, err = driver.New(driver.Config{
 		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
-		FrameGeneration: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
+		FrameRun: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
 		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
 		Lost: func(run uint64, server order.ServerID, cause error) {
 			l.detector.Lost(run, server, cause)
@@ -191,7 +191,7 @@ func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaste
 	genesis, chain := l.node.home.Genesis, l.node.Store().GenesisHash()
 	return allconcur.New(allconcur.Config{
 		Engine: config.Engine, Self: place, Servers: len(g.Members), Reliable: reliable,
-		Generation: g.Generation, FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
+		Generation: g.Run, FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
 		Detector: kind, Shard: g.Shard,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	})
@@ -286,8 +286,8 @@ func (l *life) step(input shard.Input) error {
 	return nil
 }
 
-// give queues an input for the machine. Messages are dropped if too many wait.
-func (l *life) give(input shard.Input, message bool) {
+// enqueue queues an input for the machine. Messages are dropped if too many wait.
+func (l *life) enqueue(input shard.Input, message bool) {
 	l.mu.Lock()
 	if !message || l.messages < messagesMax {
 		l.inputs = append(l.inputs, input)
@@ -307,7 +307,7 @@ func (l *life) wakeUp() {
 }
 
 // halt ends this node's part in the group for good.
-func (l *life) halt(err error) { l.give(shard.Failed{Err: err}, false) }
+func (l *life) halt(err error) { l.enqueue(shard.Failed{Err: err}, false) }
 
 // view returns the machine's view. Before the machine exists, only the mode and its reason are set.
 func (l *life) view() shard.View {
@@ -319,8 +319,8 @@ func (l *life) view() shard.View {
 	return l.machine.View()
 }
 
-// standing returns the mode, its reason, and how long the mode has lasted.
-func (l *life) standing() (mode api.NodeMode, why string, since time.Duration) {
+// modeStatus returns the mode, its reason, and how long the mode has lasted.
+func (l *life) modeStatus() (mode api.NodeMode, why string, since time.Duration) {
 	view := l.view()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,7 +337,7 @@ func (l *life) overlay() *digraph.Digraph {
 // nodeMode returns the node's mode.
 func (l *life) nodeMode() api.NodeMode { return api.NodeMode(l.view().Mode) }
 
-// isPeer returns the sender of a message as a server.
-func (l *life) isPeer(from rdmanet.Peer) (order.ServerID, bool) {
+// senderOf returns the sender of a message as a server.
+func (l *life) senderOf(from rdmanet.Peer) (order.ServerID, bool) {
 	return l.node.peers.server(from.ID)
 }

@@ -145,13 +145,13 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	if err := l.contents.clear(decided); err != nil {
 		l.node.logger.Warn("stored rounds that are in the chain could not be removed", "error", err)
 	}
-	l.node.pool.Again()
+	l.node.pool.Requeue()
 	watched := detector.Group{Generation: uint64(g.Run), Members: g.Members, Reliable: overlay}
 	if err := l.detector.Activate(watched); err != nil {
 		return err
 	}
 	err = l.driver.Activate(driver.Group{
-		Generation: uint64(g.Run), FirstRound: g.First, Members: g.Members, Shard: shardSize,
+		Run: uint64(g.Run), FirstRound: g.First, Members: g.Members, Shard: shardSize,
 	})
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (l *life) freezeEngine() {
 				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
 			})
 		}
-		l.give(shard.Settled{Report: report}, false)
+		l.enqueue(shard.Settled{Report: report}, false)
 	})
 }
 
@@ -227,18 +227,18 @@ func (l *life) fetchRound(e shard.FetchRound) {
 		content = fetched
 	}
 	if content == nil {
-		l.give(shard.RoundMissing{ID: e.ID}, false)
+		l.enqueue(shard.RoundMissing{ID: e.ID}, false)
 		return
 	}
 	err := l.contents.keep(content)
 	reason := l.node.cannotWrite(err)
 	switch {
 	case reason != "":
-		l.give(shard.RoundMissing{ID: e.ID, Reason: reason}, false)
+		l.enqueue(shard.RoundMissing{ID: e.ID, Reason: reason}, false)
 	case err != nil:
 		l.node.fail(err)
 	default:
-		l.give(shard.RoundHeld{ID: e.ID}, false)
+		l.enqueue(shard.RoundHeld{ID: e.ID}, false)
 	}
 }
 
@@ -248,11 +248,11 @@ func (l *life) setAside(e shard.SetAside) {
 	reason := l.node.cannotWrite(err)
 	switch {
 	case err == nil:
-		l.give(shard.WasSetAside{}, false)
+		l.enqueue(shard.WasSetAside{}, false)
 	case l.context.Err() != nil:
 	case reason != "":
 		l.node.logger.Error("blocks cannot be set aside; trying again", "error", err)
-		l.give(shard.WasSetAside{Reason: reason}, false)
+		l.enqueue(shard.WasSetAside{Reason: reason}, false)
 	default:
 		l.node.fail(err)
 	}
@@ -263,7 +263,7 @@ func (l *life) replay(e shard.Replay) {
 	for i := range e.Rounds {
 		content := l.contents.get(e.Rounds[i].Content)
 		if content == nil {
-			l.give(shard.Replayed{Failed: true}, false)
+			l.enqueue(shard.Replayed{Failed: true}, false)
 			return
 		}
 		round, err := decodeRound(content)
@@ -278,7 +278,7 @@ func (l *life) replay(e shard.Replay) {
 			return
 		}
 	}
-	l.give(shard.Replayed{}, false)
+	l.enqueue(shard.Replayed{}, false)
 }
 
 // mark gives a mark to the pool, to be ordered.

@@ -21,17 +21,17 @@ func (l *life) onLink(event rdmanet.PeerEvent) {
 	}
 	switch event.Kind {
 	case rdmanet.PeerConnected:
-		l.give(shard.Linked{Server: server, Up: true}, false)
+		l.enqueue(shard.Linked{Server: server, Up: true}, false)
 	case rdmanet.PeerRestarted:
-		l.give(shard.Linked{Server: server, Up: true, Restarted: true}, false)
+		l.enqueue(shard.Linked{Server: server, Up: true, Restarted: true}, false)
 	case rdmanet.PeerDisconnected, rdmanet.PeerUnreachable:
-		l.give(shard.Linked{Server: server}, false)
+		l.enqueue(shard.Linked{Server: server}, false)
 	}
 }
 
 // onAnnouncement is called on each announcement of a member.
 func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
-	server, known := l.isPeer(from)
+	server, known := l.senderOf(from)
 	if !known {
 		return
 	}
@@ -46,7 +46,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		l.node.pipeline.PeerStored(uint64(a.Group.Run), server, ledger.Height(a.Heights.Stored))
 	}
 	l.node.between.heard(from.ID, &a)
-	l.give(shard.AnnouncementReceived{From: server, Announcement: a}, true)
+	l.enqueue(shard.AnnouncementReceived{From: server, Announcement: a}, true)
 }
 
 // compareSettings logs once if a member is configured with another engine or detector.
@@ -67,7 +67,7 @@ func (l *life) compareSettings(server order.ServerID, its string) {
 }
 
 func (l *life) onSynod(from rdmanet.Peer, payload []byte) {
-	server, known := l.isPeer(from)
+	server, known := l.senderOf(from)
 	if !known {
 		return
 	}
@@ -76,11 +76,11 @@ func (l *life) onSynod(from rdmanet.Peer, payload []byte) {
 		l.node.logger.Error("message dropped", "peer", from, "error", err)
 		return
 	}
-	l.give(shard.SynodReceived{From: server, Message: message}, true)
+	l.enqueue(shard.SynodReceived{From: server, Message: message}, true)
 }
 
 func (l *life) onWish(from rdmanet.Peer, payload []byte) {
-	server, known := l.isPeer(from)
+	server, known := l.senderOf(from)
 	if !known {
 		return
 	}
@@ -89,7 +89,7 @@ func (l *life) onWish(from rdmanet.Peer, payload []byte) {
 		l.node.logger.Error("wish dropped", "peer", from, "error", err)
 		return
 	}
-	l.give(shard.WishReceived{From: server, Wish: wish}, true)
+	l.enqueue(shard.WishReceived{From: server, Wish: wish}, true)
 }
 
 // A stored message says up to which height a member's disk is synced in a run: two u64 numbers,
@@ -115,7 +115,7 @@ func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.He
 }
 
 func (l *life) onStored(from rdmanet.Peer, payload []byte) {
-	server, known := l.isPeer(from)
+	server, known := l.senderOf(from)
 	if !known {
 		return
 	}
@@ -129,7 +129,7 @@ func (l *life) onStored(from rdmanet.Peer, payload []byte) {
 
 // onHalted is called by the driver when an engine stops delivering.
 func (l *life) onHalted(g driver.Group, reason string) {
-	l.give(shard.EngineHalted{Run: generation.Run(g.Generation), Reason: reason}, false)
+	l.enqueue(shard.EngineHalted{Run: generation.Run(g.Run), Reason: reason}, false)
 }
 
 // onEnded is called by the driver when a run has ended in order. The machine gets the input after
@@ -139,7 +139,7 @@ func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 		if l.node.pipeline.Barrier(l.context) != nil {
 			return // the node stops
 		}
-		ended := shard.EonEnded{Run: generation.Run(g.Generation), Members: members}
+		ended := shard.EonEnded{Run: generation.Run(g.Run), Members: members}
 		marks := l.node.pipeline.Marks()
 		ended.Regroup = marks.Regroup
 		for _, e := range marks.Entrants {
@@ -150,7 +150,7 @@ func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 		for _, server := range marks.Benched {
 			ended.Benched = append(ended.Benched, order.ServerID(server))
 		}
-		l.give(ended, false)
+		l.enqueue(ended, false)
 	})
 }
 
@@ -163,7 +163,7 @@ func (l *life) diskNow() shard.Input {
 func (l *life) progressNow() shard.Input {
 	group := l.view().Group
 	status := l.driver.Status()
-	if group == nil || status.Group.Generation != uint64(group.Run) {
+	if group == nil || status.Group.Run != uint64(group.Run) {
 		return nil
 	}
 	progressed := shard.Progressed{

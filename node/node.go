@@ -66,7 +66,7 @@ type Node struct {
 	started  time.Time
 	time     *timekeeper
 	peers    peers
-	between  *between // nil in a book of one shard
+	between  *crossShard // nil in a book of one shard
 	host     rdmanet.Host
 	control  *control.Control
 	exchange *catchup.Exchange
@@ -376,7 +376,7 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
-	n.life.give(shard.Stopping{}, false)
+	n.life.enqueue(shard.Stopping{}, false)
 	n.between.changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()

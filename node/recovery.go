@@ -98,9 +98,9 @@ type Recovery struct {
 	replays []replay
 }
 
-// Word returns the word that an operator types to confirm: the name of the member from whose home
-// the shard continues.
-func (r *Recovery) Word() string { return r.From.Name }
+// ConfirmationWord returns the word that an operator types to confirm: the name of the member from
+// whose home the shard continues.
+func (r *Recovery) ConfirmationWord() string { return r.From.Name }
 
 // PlanRecovery examines what is left of a shard and changes nothing. It returns ErrRecovery if the
 // homes do not belong together, and the errors of Survey.
@@ -206,13 +206,13 @@ func (r *Recovery) further(stores []*store.Store, one, other int) (bool, error) 
 		return a.Head.Height > b.Head.Height, nil
 	}
 	return cmp.Or(
-		cmp.Compare(truth(a.Durable > common), truth(b.Durable > common)),
+		cmp.Compare(boolToInt(a.Durable > common), boolToInt(b.Durable > common)),
 		cmp.Compare(a.Activated, b.Activated),
 		cmp.Compare(a.Head.Height, b.Head.Height),
 	) > 0, nil
 }
 
-func truth(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -315,7 +315,7 @@ func (r *Recovery) propose() error {
 	if err := r.withoutBlocks(); err != nil {
 		return err
 	}
-	after, err := r.account()
+	after, err := r.applyOperatorInput()
 	if err != nil {
 		return err
 	}
@@ -367,8 +367,9 @@ func (r *Recovery) withoutBlocks() error {
 	return nil
 }
 
-// account applies the operator's word on each member, and returns the membership after that.
-func (r *Recovery) account() (generation.Membership, error) {
+// applyOperatorInput applies the operator's word on each member, and returns the membership after
+// that.
+func (r *Recovery) applyOperatorInput() (generation.Membership, error) {
 	after := generation.Membership{Number: r.Members.Number}
 	missing, counting := []string(nil), 0
 	for i := range r.Members.Members {
@@ -384,7 +385,8 @@ func (r *Recovery) account() (generation.Membership, error) {
 			r.options.Absent,
 			member.Name,
 		)
-		if said := truth(at >= 0) + truth(elsewhere) + truth(lost) + truth(absent); said > 1 {
+		if said := boolToInt(at >= 0) + boolToInt(elsewhere) + boolToInt(lost) +
+			boolToInt(absent); said > 1 {
 			return after, fmt.Errorf(
 				"%w: %s is named more than once: its home is at hand, on another machine, "+
 					"lost, or absent",
@@ -420,7 +422,7 @@ func (r *Recovery) account() (generation.Membership, error) {
 			r.Changes = append(r.Changes, change)
 			after.Number++
 		}
-		counting += truth(!absent)
+		counting += boolToInt(!absent)
 		after.Members = append(after.Members, order.ServerID(member.Index))
 		after.Disks = append(after.Disks, generation.DiskID(disk))
 	}
@@ -708,7 +710,7 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 		}
 	}
 	done.Head = opened.Head()
-	opened.KnowDurable(done.Head.Height)
+	opened.RecordDurable(done.Head.Height)
 	opened.SettleDoubt() // the shard continues from here, whatever else this disk perhaps announced
 	return synodMembership(opened.Membership()), nil
 }

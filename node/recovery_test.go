@@ -249,9 +249,10 @@ func TestRecovery(t *testing.T) {
 				}
 			}
 			r := s.plan(options, left...)
-			if r.Forms || r.Refused != nil || r.Word() != c.word || len(r.Changes) != c.marks {
+			if r.Forms || r.Refused != nil || r.ConfirmationWord() != c.word ||
+				len(r.Changes) != c.marks {
 				t.Fatalf("forms %v, refused %v, from %s, %d changes, waiting %+v", r.Forms,
-					r.Refused, r.Word(),
+					r.Refused, r.ConfirmationWord(),
 					len(r.Changes), r.Waiting)
 			}
 			operator := ledgertest.Key("operator")
@@ -387,8 +388,8 @@ func TestRecoveryIsRefused(t *testing.T) {
 	refused("two durable chains", "hold different blocks", r)
 	s.lose(func(h *home.Home) string { return h.Data() }, 1)
 	r = s.plan(node.RecoveryOptions{}, 0, 1, 2)
-	if _, err := r.Do(operator); err != nil || r.Word() != "node-2" {
-		t.Errorf("from %s: %v", r.Word(), err)
+	if _, err := r.Do(operator); err != nil || r.ConfirmationWord() != "node-2" {
+		t.Errorf("from %s: %v", r.ConfirmationWord(), err)
 	}
 }
 
@@ -500,8 +501,8 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 		if i := slices.IndexFunc(r.Homes, func(h node.RecoveryHome) bool {
 			return h.Forked
 		}); i != 2 ||
-			r.Word() != "node-1" {
-			t.Fatalf("home %d is forked, from %s", i, r.Word())
+			r.ConfirmationWord() != "node-1" {
+			t.Fatalf("home %d is forked, from %s", i, r.ConfirmationWord())
 		}
 		if _, err := r.Do(operator); err != nil {
 			t.Fatal(err)

@@ -217,7 +217,7 @@ func (s *shard) alone(i, blocks int, durable bool) {
 		}
 	}
 	if durable {
-		opened.KnowDurable(opened.Head().Height)
+		opened.RecordDurable(opened.Head().Height)
 	}
 	if err := opened.Close(); err != nil {
 		s.t.Fatal(err)

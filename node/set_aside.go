@@ -123,6 +123,6 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 			return err
 		}
 	}
-	fresh.TakeOver(old)
+	fresh.AdoptKnowledge(old)
 	return nil
 }

@@ -14,7 +14,7 @@ func judgePrefixOrder(h *History) *Violation {
 	earliest := 0
 	for p := range h.processes {
 		for q := range p {
-			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered,
+			if !h.binds(p) || !h.binds(q) || sharePrefix(h.processes[p].delivered,
 				h.processes[q].delivered) {
 				continue
 			}

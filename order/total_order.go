@@ -14,7 +14,7 @@ func judgeTotalOrder(h *History) *Violation {
 	earliest := 0
 	for p := range h.processes {
 		for q := range p {
-			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered,
+			if !h.binds(p) || !h.binds(q) || sharePrefix(h.processes[p].delivered,
 				h.processes[q].delivered) {
 				continue
 			}
@@ -49,6 +49,6 @@ func judgeTotalOrder(h *History) *Violation {
 	return &Violation{TotalOrder, evidence}
 }
 
-// aliased reports whether two sequences begin in the same memory. One is then a prefix of the
+// sharePrefix reports whether two sequences begin in the same memory. One is then a prefix of the
 // other, and no comparison is needed.
-func aliased(a, b []delivered) bool { return len(a) == 0 || len(b) == 0 || &a[0] == &b[0] }
+func sharePrefix(a, b []delivered) bool { return len(a) == 0 || len(b) == 0 || &a[0] == &b[0] }

@@ -64,12 +64,12 @@ func Inaccuracy(servers, degree int, heartbeat, timeout time.Duration,
 		}
 		allLate *= p
 	}
-	return oneOf(allLate, float64(servers)*float64(degree)), nil
+	return probabilityOfAny(allLate, float64(servers)*float64(degree)), nil
 }
 
-// oneOf returns the probability that at least one of count independent events happens,
+// probabilityOfAny returns the probability that at least one of count independent events happens,
 // 1-(1-p)^count. It is accurate even if p is so small that 1-p rounds to 1.
-func oneOf(p, count float64) float64 {
+func probabilityOfAny(p, count float64) float64 {
 	if p >= 1 {
 		if count == 0 {
 			return 0
@@ -92,7 +92,7 @@ func heartbeat(period time.Duration, wanted float64,
 		if err != nil {
 			return false, err
 		}
-		h.Wrong, h.WrongInPeriod = wrong, oneOf(wrong,
+		h.Wrong, h.WrongInPeriod = wrong, probabilityOfAny(wrong,
 			math.Max(1, float64(period)/float64(h.Period)))
 		if h.WrongInPeriod > wanted {
 			return false, nil
@@ -143,7 +143,8 @@ func heartbeats(servers, degree int, delay Delay, period time.Duration,
 	}
 	together, err = heartbeat(period, wanted, func(heartbeat, timeout time.Duration) (float64,
 		error) {
-		return oneOf(delay.Exceeds(timeout-heartbeat), float64(servers)*float64(degree)), nil
+		return probabilityOfAny(delay.Exceeds(timeout-heartbeat), float64(servers)*float64(degree)),
+			nil
 	})
 	return independent, together, err
 }

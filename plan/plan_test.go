@@ -256,8 +256,8 @@ func TestHeartbeats(t *testing.T) {
 			t.Fatalf("%v is not careful beside %v", together.Timeout, independent.Timeout)
 		}
 		if shorter := together.Period - time.Millisecond; shorter > 0 {
-			wrong := oneOf(delay.Exceeds(9*shorter), float64(n*d))
-			if oneOf(wrong, float64(24*time.Hour)/float64(shorter)) <= wanted {
+			wrong := probabilityOfAny(delay.Exceeds(9*shorter), float64(n*d))
+			if probabilityOfAny(wrong, float64(24*time.Hour)/float64(shorter)) <= wanted {
 				t.Fatalf("a timeout of %v would be enough", 10*shorter)
 			}
 		}

@@ -88,7 +88,7 @@ func (d *disturber) server() order.ServerID {
 func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID,
 	text string) {
 	at := between(0, d.span)(d.random)
-	while := awhile(d.random)
+	while := drawDuration(d.random)
 	if d.options.alone() {
 		while = []func(*rand.Rand) Instant{
 			between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond),
@@ -204,7 +204,7 @@ func (d *disturber) wait(kind Faults, text string) *disturbance {
 	at := between(0, d.span)(d.random)
 	d.plan = append(d.plan, disturbance{kind: kind, at: at,
 		patience: at + between(0, 15*second)(d.random),
-		while:    awhile(d.random), text: text})
+		while:    drawDuration(d.random), text: text})
 	return &d.plan[len(d.plan)-1]
 }
 

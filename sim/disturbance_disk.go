@@ -47,13 +47,13 @@ func (d *disturber) oldDisks() {
 		server := d.server()
 		r := d.wait(FaultDisk, fmt.Sprintf("%d %v", server, diskReplaced))
 		r.server, r.disk, r.at, r.patience, r.while = server, diskReplaced, at, at+10*second,
-			awhile(d.random)
+			drawDuration(d.random)
 		at += between(10*millisecond, 4*second)(d.random)
 	}
 	for range 1 + d.random.IntN(4) {
 		servers := d.some()
 		r := d.wait(FaultDisk, fmt.Sprintf("%v %v", servers, diskReturned))
-		r.servers, r.disk, r.while = servers, diskReturned, awhile(d.random)
+		r.servers, r.disk, r.while = servers, diskReturned, drawDuration(d.random)
 		r.at = between(0, at+3*second)(d.random)
 		r.patience = r.at + 12*second
 	}

@@ -23,9 +23,9 @@ const (
 	letterContent             // the answer to letterWant
 )
 
-// letter is a message between processes, other than a frame. Only the fields of its kind are set.
-// It never changes once it is sent.
-type letter struct {
+// peerMessage is a message between processes, other than a frame. Only the fields of its kind are
+// set. It never changes once it is sent.
+type peerMessage struct {
 	kind         letterKind
 	synod        generation.Message
 	announcement shard.Announcement
@@ -49,7 +49,7 @@ type letter struct {
 }
 
 // describeLetter describes a letter, or the frame of a run, in a trace.
-func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) string {
+func (s *simulation) describeLetter(l *peerMessage, r generation.Run, frame []byte) string {
 	if l == nil {
 		return fmt.Sprintf("run %v, %s", run(r), s.describe(frame))
 	}

@@ -156,7 +156,7 @@ func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, fr
 }
 
 // post puts a letter on a link. A cut link loses it.
-func (s *simulation) post(from, to order.ServerID, l *letter) {
+func (s *simulation) post(from, to order.ServerID, l *peerMessage) {
 	v := &s.servers[to]
 	if from == to || v.process == nil || s.network.link(from, to).cuts > 0 {
 		return
@@ -207,12 +207,12 @@ func (s *simulation) crashProcess(id order.ServerID) {
 		s.trace.say(s.now, "%d stays away", id)
 		return
 	}
-	s.comeBack(id, awhile(s.adversary))
+	s.comeBack(id, drawDuration(s.adversary))
 }
 
-// awhile draws how long a fault lasts in the life of a shard: for a moment, for less than any
+// drawDuration draws how long a fault lasts in the life of a shard: for a moment, for less than any
 // timeout, or for longer.
-func awhile(random *rand.Rand) Instant {
+func drawDuration(random *rand.Rand) Instant {
 	return []func(*rand.Rand) Instant{
 		between(1*millisecond, 60*millisecond), between(60*millisecond, 2*second),
 		between(2*second, 12*second),

@@ -126,7 +126,7 @@ func (s *simulation) meetMade(id order.ServerID) {
 		s.rejoin(d.server)
 		s.addNow(disturbance{kind: FaultPartition, links: s.apart(id, d.server),
 			text: fmt.Sprintf("%d alone with %d, which holds blocks that were given up", id,
-				d.server)}, awhile(s.life.olds))
+				d.server)}, drawDuration(s.life.olds))
 		return
 	}
 }

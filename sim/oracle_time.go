@@ -84,7 +84,7 @@ func (s *simulation) noteMembers(m *membership) {
 }
 
 // noteAge records the age of an announcement that is heard.
-func (s *simulation) noteAge(l *letter) { s.life.oldest = max(s.life.oldest, s.now-l.sent) }
+func (s *simulation) noteAge(l *peerMessage) { s.life.oldest = max(s.life.oldest, s.now-l.sent) }
 
 // judgeProposal judges the time that a server may propose.
 func (s *simulation) judgeProposal(p *process, v *clock.View) {

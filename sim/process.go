@@ -180,11 +180,11 @@ func (p *process) carryOut(effect shard.Effect) {
 		p.save(e.State)
 	case shard.SendSynod:
 		s.judgeSynod(p, &e.Message)
-		s.post(p.self, e.To, &letter{kind: letterSynod, synod: e.Message})
+		s.post(p.self, e.To, &peerMessage{kind: letterSynod, synod: e.Message})
 	case shard.Announce:
 		p.announce(e)
 	case shard.SendWish:
-		s.post(p.self, e.To, &letter{kind: letterWish, wish: e.Wish})
+		s.post(p.self, e.To, &peerMessage{kind: letterWish, wish: e.Wish})
 	case shard.Start:
 		p.start(&e.Group, e.Former)
 	case shard.Freeze:
@@ -233,7 +233,7 @@ func (p *process) announce(e shard.Announce) {
 		p.claim(e.Announcement.Heights.Stored)
 	}
 	e.Announcement.Clock = uint64(p.sim.timeOfDay(p.self))
-	l := &letter{kind: letterAnnounce, announcement: e.Announcement, sent: p.sim.now}
+	l := &peerMessage{kind: letterAnnounce, announcement: e.Announcement, sent: p.sim.now}
 	for to, up := range p.linked {
 		if up {
 			p.sim.post(p.self, order.ServerID(to), l)
@@ -267,7 +267,7 @@ func (p *process) timePasses() {
 }
 
 // receive handles a letter.
-func (p *process) receive(from order.ServerID, l *letter) {
+func (p *process) receive(from order.ServerID, l *peerMessage) {
 	switch l.kind {
 	case letterSynod:
 		p.step(shard.SynodReceived{From: from, Message: l.synod})

@@ -37,7 +37,7 @@ func (p *process) countMembers() {
 }
 
 // heardClock takes a member's announced time of day.
-func (p *process) heardClock(from order.ServerID, l *letter) {
+func (p *process) heardClock(from order.ServerID, l *peerMessage) {
 	p.countMembers()
 	p.sim.noteAge(l)
 	p.clocks.Heard(clock.MemberIndex(from), clock.Milliseconds(l.announcement.Clock),

@@ -109,7 +109,7 @@ func (p *process) synced(height uint64) {
 		return
 	}
 	p.claim(height)
-	l := &letter{kind: letterStored, run: p.group.Run, height: height}
+	l := &peerMessage{kind: letterStored, run: p.group.Run, height: height}
 	for _, to := range p.group.Members {
 		s.post(p.self, to, l)
 	}
@@ -123,7 +123,7 @@ func (p *process) beginStored(former []generation.Former) {
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {
 		for _, to := range p.group.Members {
-			p.sim.post(p.self, to, &letter{kind: letterStored, run: p.group.Run,
+			p.sim.post(p.self, to, &peerMessage{kind: letterStored, run: p.group.Run,
 				height: p.chain.stored})
 		}
 	}

@@ -54,7 +54,8 @@ func (p *process) askBlocks() {
 	q := p.asking.blocks
 	p.asking.number++
 	q.number, q.ticks = p.asking.number, 0
-	l := &letter{kind: letterAsk, number: q.number, height: q.fetch.Limit, blocks: p.chain.blocks}
+	l := &peerMessage{kind: letterAsk, number: q.number, height: q.fetch.Limit,
+		blocks: p.chain.blocks}
 	if source := &q.fetch.From[q.at]; !q.fetch.Vouches(source) {
 		l.hash = q.fetch.Base
 	}
@@ -67,13 +68,13 @@ func (p *process) fetched(answer shard.Fetched) {
 }
 
 // answerAsk sends the blocks that another server lacks, or reports where the chains part.
-func (p *process) answerAsk(from order.ServerID, l *letter) {
+func (p *process) answerAsk(from order.ServerID, l *peerMessage) {
 	own := p.chain.blocks
 	common := min(len(own), len(l.blocks)) - 1
 	for own[common] != l.blocks[common] {
 		common--
 	}
-	answer := &letter{kind: letterBlocks, number: l.number, common: uint64(common)}
+	answer := &peerMessage{kind: letterBlocks, number: l.number, common: uint64(common)}
 	wanted := l.hash != [32]byte{} // a base that this chain may not have
 	switch {
 	case wanted && (uint64(len(own)) <= l.height || own[l.height].hash != l.hash):
@@ -92,7 +93,7 @@ func (p *process) answerAsk(from order.ServerID, l *letter) {
 }
 
 // receiveBlocks handles an answer. The blocks are executed as far as the disk has room.
-func (p *process) receiveBlocks(from order.ServerID, l *letter) {
+func (p *process) receiveBlocks(from order.ServerID, l *peerMessage) {
 	q := p.asking.blocks
 	if q == nil || q.number != l.number || q.fetch.From[q.at].Server != from {
 		return
@@ -155,17 +156,17 @@ func (p *process) wantNext() {
 	}
 	p.asking.number++
 	q.number, q.ticks = p.asking.number, 0
-	p.sim.post(p.self, q.round.From[q.at], &letter{kind: letterWant, number: q.number,
+	p.sim.post(p.self, q.round.From[q.at], &peerMessage{kind: letterWant, number: q.number,
 		hash: q.round.ID})
 }
 
 // answerWant sends the content of a round.
-func (p *process) answerWant(from order.ServerID, l *letter) {
-	p.sim.post(p.self, from, &letter{kind: letterContent, number: l.number, hash: l.hash,
+func (p *process) answerWant(from order.ServerID, l *peerMessage) {
+	p.sim.post(p.self, from, &peerMessage{kind: letterContent, number: l.number, hash: l.hash,
 		content: p.find(l.hash)})
 }
 
-func (p *process) receiveContent(from order.ServerID, l *letter) {
+func (p *process) receiveContent(from order.ServerID, l *peerMessage) {
 	q := p.asking.rounds
 	if q == nil || q.number != l.number {
 		return

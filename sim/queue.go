@@ -48,7 +48,7 @@ type event struct {
 	number      int               // the planned crash of an arming; the number of a lingering
 	sum         uint32            // of an arrival: the frame's checksum when it was sent
 	frame       []byte            // of an arrival; the payload of a submission
-	letter      *letter           // of an arrival among members; nil for a frame
+	letter      *peerMessage      // of an arrival among members; nil for a frame
 	run         generation.Run    // of a frame among members
 	state       *generation.State // of a saving
 	incarnation int               // of a frame among members: the sender's process

@@ -311,7 +311,7 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))
 			cluster := apitest.NewCluster(t, apitest.Options{Nodes: 3})
-			doors := make([]*apitest.Door, 3)
+			doors := make([]*apitest.TestServer, 3)
 			urls := make([]string, 3)
 			for i := range doors {
 				doors[i] = apitest.Serve(t, cluster.Node(i), api.Options{})

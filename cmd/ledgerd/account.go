@@ -293,7 +293,7 @@ not arrived yet.`,
 				rows.add("issuer", "yes: its balances may go below zero")
 			}
 			if report.Alias != "" {
-				rows.add("alias", printable(report.Alias, 0))
+				rows.add("alias", sanitize(report.Alias, 0))
 			}
 			rows.add("opened", fmt.Sprintf("in block %d", report.OpenedHeight))
 			rows.add("as of", fmt.Sprintf("block %d", report.Height))
@@ -486,7 +486,7 @@ func (r *historyReport) row(rows *table, note string) {
 		}
 		if i == 0 {
 			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, change.Asset, r.TransactionID,
-				printable(note, 40))
+				sanitize(note, 40))
 		} else {
 			rows.add("", "", amount, change.Asset)
 		}

@@ -265,7 +265,7 @@ func (r *blockItemReport) what() string {
 	}
 	if r.Verdict != "" {
 		parts = append(parts, fmt.Sprintf("shard %d says %s of %s", r.VerdictShard,
-			printable(r.Verdict, 0), r.VerdictTransaction))
+			sanitize(r.Verdict, 0), r.VerdictTransaction))
 	}
 	if len(r.WaitsFor) > 0 {
 		parts = append(parts, "waits for "+client.ShardNames(r.WaitsFor))
@@ -284,7 +284,7 @@ func (r *blockItemReport) what() string {
 		parts = append(parts, plural(int(r.RecordCount), "record"))
 	}
 	if r.Note != "" {
-		parts = append(parts, printable(r.Note, 40))
+		parts = append(parts, sanitize(r.Note, 40))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -28,7 +28,7 @@ type outcome struct {
 type shell struct {
 	t       *testing.T
 	cluster *apitest.Cluster
-	doors   []*apitest.Door
+	doors   []*apitest.TestServer
 	folder  string
 }
 
@@ -524,7 +524,7 @@ func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"a\x1b[2Jb\nc": "a�[2Jb�c", "déjà": "déjà",
 		"123456789": "12345678…"} {
-		if shown := printable(text, 8); shown != want {
+		if shown := sanitize(text, 8); shown != want {
 			t.Errorf("%q is shown as %q", text, shown)
 		}
 	}

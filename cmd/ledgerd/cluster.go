@@ -93,8 +93,8 @@ func bindVia(command *cobra.Command, remote *remoteOptions) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// changing is the state of a command that changes the members, connected to a node.
-type changing struct {
+// membershipSession is the state of a command that changes the members, connected to a node.
+type membershipSession struct {
 	nodes      *client.Client
 	genesis    *ledger.Genesis
 	operator   client.Key
@@ -106,7 +106,7 @@ type changing struct {
 }
 
 // connect asks a node for the chain and its members, and reads the operator's key.
-func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx context.Context,
+func (o *changeOptions) connect(command *cobra.Command) (c *membershipSession, ctx context.Context,
 	done func(), err error) {
 	if o.operator == "" {
 		return nil, nil, nil, usagef("--operator is missing: name the file with an operator's " +
@@ -133,7 +133,7 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 			before()
 		}
 	}(done)
-	c = &changing{nodes: nodes, operator: client.Key{Organisation: ledger.Operator,
+	c = &membershipSession{nodes: nodes, operator: client.Key{Organisation: ledger.Operator,
 		Private: private}, progress: command.ErrOrStderr(), force: o.force}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
 		err = c.checkOperator(o.operator)
@@ -149,7 +149,7 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 }
 
 // shard returns the shard whose members change, or nil in a ledger of one shard.
-func (c *changing) shard() *ledger.ShardID {
+func (c *membershipSession) shard() *ledger.ShardID {
 	if !c.genesis.Sharded() {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (c *changing) shard() *ledger.ShardID {
 }
 
 // chain names the chain or shard in messages.
-func (c *changing) chain() string {
+func (c *membershipSession) chain() string {
 	if !c.genesis.Sharded() {
 		return "chain " + c.genesis.Chain
 	}
@@ -166,7 +166,7 @@ func (c *changing) chain() string {
 
 // otherShard returns an error if a home belongs to a node of a shard other than the one whose
 // members change, and nil otherwise.
-func (c *changing) otherShard(dir string, at *home.Home) error {
+func (c *membershipSession) otherShard(dir string, at *home.Home) error {
 	if at.Genesis.Book() != c.genesis.Book() || at.Genesis.Shard == c.genesis.Shard {
 		return nil
 	}
@@ -180,7 +180,7 @@ const elsewherePatience = 2 * time.Second
 
 // elsewhere returns the members of the other shards. They come from a shard's chain if one of its
 // nodes answers, otherwise from the genesis.
-func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Member {
+func (c *membershipSession) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Member {
 	if c.others != nil {
 		return c.others
 	}
@@ -205,7 +205,7 @@ func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Me
 }
 
 // findElsewhere finds a member of another shard.
-func (c *changing) findElsewhere(ctx context.Context,
+func (c *membershipSession) findElsewhere(ctx context.Context,
 	is func(*ledger.Member) bool) (shard ledger.ShardID, found *ledger.Member) {
 	others := c.elsewhere(ctx)
 	for i := range c.genesis.Shards {
@@ -219,7 +219,7 @@ func (c *changing) findElsewhere(ctx context.Context,
 	return 0, nil
 }
 
-func (c *changing) checkOperator(file string) error {
+func (c *membershipSession) checkOperator(file string) error {
 	if len(c.genesis.Operators) == 0 {
 		return fmt.Errorf("chain %s has no operators in its genesis: its members can never "+
 			"change; make a new chain (ledgerd init and ledgerd testnet make operators)",
@@ -237,19 +237,19 @@ func (c *changing) checkOperator(file string) error {
 }
 
 // refresh asks a node for the members.
-func (c *changing) refresh(ctx context.Context) (err error) {
+func (c *membershipSession) refresh(ctx context.Context) (err error) {
 	c.membership, c.cluster, err = c.nodes.Membership(ctx)
 	return err
 }
 
 // say reports progress to the user.
-func (c *changing) say(format string, arguments ...any) {
+func (c *membershipSession) say(format string, arguments ...any) {
 	// The change goes on even if the message cannot be written.
 	_, _ = fmt.Fprintf(c.progress, format+"\n", arguments...)
 }
 
 // running counts the members that answer, except those in but, which are to leave.
-func (c *changing) running(but ...ledger.MemberIndex) (count int) {
+func (c *membershipSession) running(but ...ledger.MemberIndex) (count int) {
 	for _, member := range c.cluster.GetMembers() {
 		if !isAway(member) && !slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
 			count++
@@ -267,7 +267,7 @@ func isAway(member *ledgerdv1.MemberState) bool {
 
 // absent returns the height up to which no member that answers has blocks. It ignores the members
 // in but, which are to leave.
-func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
+func (c *membershipSession) absent(but ...ledger.MemberIndex) (height uint64) {
 	first := true
 	for _, member := range c.cluster.GetMembers() {
 		if isAway(member) || slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
@@ -285,7 +285,7 @@ var errLastHolder = errors.New("blocks would be lost")
 
 // checkHolder refuses to remove a member that has, or may have, blocks that no other answering
 // member has. For a member that is away, --force gives these blocks up.
-func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
+func (c *membershipSession) checkHolder(leaving *ledger.GroupMember) error {
 	absent := c.absent(leaving.Index)
 	at := slices.IndexFunc(c.cluster.GetMembers(), func(member *ledgerdv1.MemberState) bool {
 		return ledger.MemberIndex(member.GetIndex()) == leaving.Index
@@ -312,15 +312,15 @@ func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
 		"or to give them up, use --force", errLastHolder, absent, leaving.Name)
 }
 
-// errTooFew means that the members left running would be no majority. errStands means that the
-// running members are no majority now.
+// errWouldLoseMajority means that the members left running would be no majority. errNoMajority
+// means that the running members are no majority now.
 var (
-	errTooFew = errors.New("the ledger would stop")
-	errStands = errors.New("the ledger stands still")
+	errWouldLoseMajority = errors.New("the ledger would stop")
+	errNoMajority        = errors.New("the ledger stands still")
 )
 
 // checkMajority refuses a change that leaves fewer running members than a majority, unless forced.
-func (c *changing) checkMajority(members, running int) error {
+func (c *membershipSession) checkMajority(members, running int) error {
 	need := members/2 + 1
 	if running >= need || c.force {
 		return nil
@@ -328,17 +328,18 @@ func (c *changing) checkMajority(members, running int) error {
 	if runs, takes := c.running(), c.membership.Majority(); runs < takes {
 		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and any change needs %d; "+
 			"start those that are away first (see ledgerd cluster status)",
-			errStands, plural(len(c.membership.Members), "member"), runs, c.nodes.Current(), takes)
+			errNoMajority, plural(len(c.membership.Members), "member"), runs, c.nodes.Current(),
+			takes)
 	}
 	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and "+
 		"the ledger needs %d; start those that are away first (see ledgerd cluster status), or "+
 		"use --force",
-		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)
+		errWouldLoseMajority, plural(members, "member"), running, c.nodes.Current(), need)
 }
 
 // checkJoin refuses another member while too few of the present ones run, as nodes do too. It
 // always allows a second member: two members need both.
-func (c *changing) checkJoin() error {
+func (c *membershipSession) checkJoin() error {
 	members := len(c.membership.Members)
 	if members == 1 {
 		return nil
@@ -346,8 +347,8 @@ func (c *changing) checkJoin() error {
 	return c.checkMajority(members+1, c.running())
 }
 
-// changed is an ordered change.
-type changed struct {
+// orderedChange is an ordered change.
+type orderedChange struct {
 	Height  uint64
 	ID      string
 	Durable bool
@@ -366,7 +367,8 @@ var refusals = map[string]string{
 }
 
 // order gets a change ordered, and waits up to durablePatience until it is durable.
-func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (changed, error) {
+func (c *membershipSession) order(ctx context.Context,
+	change ledger.MembershipChange) (orderedChange, error) {
 	told := false
 	for {
 		head := ledger.Height(c.cluster.GetNode().GetOrderedHeight())
@@ -374,9 +376,10 @@ func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (c
 		status, err := c.nodes.Post(ctx, []client.Key{c.operator}, transaction,
 			ledgerdv1.Level_LEVEL_ORDERED)
 		if err != nil {
-			return changed{}, fmt.Errorf("%w; the same command goes on with it", withWriters(err))
+			return orderedChange{}, fmt.Errorf("%w; the same command goes on with it",
+				withWriters(err))
 		}
-		result := changed{Height: status.GetHeight(), ID: status.GetIdHex()}
+		result := orderedChange{Height: status.GetHeight(), ID: status.GetIdHex()}
 		switch {
 		case status.GetReasonCode() == api.ReasonCode(ledger.MembershipChanging):
 			if !told {
@@ -384,14 +387,14 @@ func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (c
 				told = true
 			}
 			if err := sleep(ctx, changePause); err != nil {
-				return changed{}, err
+				return orderedChange{}, err
 			}
 			continue
 		case status.GetReasonCode() != "":
 			if hint := refusals[status.GetReasonCode()]; hint != "" {
-				return changed{}, fmt.Errorf("%s: %s", status.GetReason(), hint)
+				return orderedChange{}, fmt.Errorf("%s: %s", status.GetReason(), hint)
 			}
-			return changed{}, errors.New(status.GetReason())
+			return orderedChange{}, errors.New(status.GetReason())
 		}
 		result.Durable, err = c.awaitDurable(ctx, result.ID)
 		return result, err
@@ -410,7 +413,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 }
 
 // awaitDurable waits for durability, which may need a node that is only started later.
-func (c *changing) awaitDurable(ctx context.Context, id string) (bool, error) {
+func (c *membershipSession) awaitDurable(ctx context.Context, id string) (bool, error) {
 	hash, err := ledger.ParseHash(id)
 	if err != nil {
 		return false, fmt.Errorf("the node's answer: %w", err)
@@ -425,7 +428,7 @@ func (c *changing) awaitDurable(ctx context.Context, id string) (bool, error) {
 }
 
 // await asks a node for the members until they satisfy wanted.
-func (c *changing) await(ctx context.Context, wanted func(*ledger.Membership) bool) error {
+func (c *membershipSession) await(ctx context.Context, wanted func(*ledger.Membership) bool) error {
 	for {
 		if err := c.refresh(ctx); err != nil {
 			return err
@@ -440,7 +443,7 @@ func (c *changing) await(ctx context.Context, wanted func(*ledger.Membership) bo
 }
 
 // former returns the latest former member that satisfies is, or nil.
-func (c *changing) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.FormerMember {
+func (c *membershipSession) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.FormerMember {
 	former := c.cluster.GetFormer()
 	for i := len(former) - 1; i >= 0; i-- {
 		if is(former[i]) {
@@ -451,7 +454,7 @@ func (c *changing) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.Form
 }
 
 // memberNames returns the names of all members, for messages.
-func (c *changing) memberNames() string {
+func (c *membershipSession) memberNames() string {
 	var all []string
 	for i := range c.membership.Members {
 		all = append(all, c.membership.Members[i].Name)
@@ -490,11 +493,11 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 func (r *changeReport) String() string {
 	switch {
 	case r.Disk != "":
-		return fmt.Sprintf("member %d counts with disk %s", *r.Index, printable(r.Disk, 0))
+		return fmt.Sprintf("member %d counts with disk %s", *r.Index, sanitize(r.Disk, 0))
 	case r.Index != nil:
 		return fmt.Sprintf("member %d leaves", *r.Index)
 	}
-	return fmt.Sprintf("%s joins, at %s", printable(r.Name, 0), printable(r.Address, 0))
+	return fmt.Sprintf("%s joins, at %s", sanitize(r.Name, 0), sanitize(r.Address, 0))
 }
 
 // signerName names the signer of a transaction in messages. A signature of no organisation is an

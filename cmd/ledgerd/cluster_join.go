@@ -90,7 +90,7 @@ The --fabric has to be that of the other nodes.`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
 				return usagef("name the new node's home with --home, for example --home %s",
-					printable(arguments[0], 0))
+					sanitize(arguments[0], 0))
 			}
 			return nil
 		},
@@ -173,7 +173,7 @@ func (o *joinOptions) check() error {
 }
 
 // join makes the home, gets the change ordered, and records the member's index in the home.
-func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error) {
+func (o *joinOptions) join(ctx context.Context, c *membershipSession) (*joinReport, error) {
 	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
 		return nil, fmt.Errorf("%s keeps the chain with genesis %s, not %s: ask a node of the "+
 			"right chain with --via", c.nodes.Current(), hash, o.genesis)
@@ -226,7 +226,8 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 }
 
 // prepare makes the home, or continues with one that an earlier run made.
-func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, ledger.Member, error) {
+func (o *joinOptions) prepare(ctx context.Context, c *membershipSession) (*home.Home, ledger.Member,
+	error) {
 	at, err := o.unfinished(c)
 	if err != nil {
 		return nil, ledger.Member{}, err
@@ -278,7 +279,7 @@ func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, led
 }
 
 // unfinished returns the home that an earlier run made, or nil.
-func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
+func (o *joinOptions) unfinished(c *membershipSession) (*home.Home, error) {
 	if _, err := os.Stat(filepath.Join(o.home, home.ConfigFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -337,7 +338,7 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 // ports returns the port of the API; the next port is for the other nodes. Without --base-port, it
 // is the first of two ports that are free on this machine and that no known member uses. The search
 // starts after the ports of the members on the same host.
-func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
+func (o *joinOptions) ports(ctx context.Context, c *membershipSession) (int, error) {
 	if o.basePort != 0 {
 		return o.basePort, o.checkPorts(ctx, c, "")
 	}
@@ -367,7 +368,7 @@ func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 
 // checkPorts makes sure that no member and no program here uses the ports of --base-port. A member
 // that is to leave first does not count.
-func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving string) error {
+func (o *joinOptions) checkPorts(ctx context.Context, c *membershipSession, leaving string) error {
 	if o.basePort == 0 {
 		return nil
 	}
@@ -404,7 +405,7 @@ func isFree(port int) bool {
 	return listener.Close() == nil
 }
 
-func (r *joinReport) text(dir string, c *changing) string {
+func (r *joinReport) text(dir string, c *membershipSession) string {
 	text := fmt.Sprintf("%s is member %d of chain %s, admitted by block %d: %s now\n", r.Name,
 		r.Index, r.Chain, r.Height, thereAre(r.Members))
 	if r.AlreadyMember {

@@ -62,7 +62,7 @@ snapshots. They fetch these blocks, and ledgerd status shows their progress.`,
 			if len(arguments) == 1 {
 				if o.name != "" && o.name != arguments[0] {
 					return usagef("one node leaves at a time, and both %s and %s are named", o.name,
-						printable(arguments[0], 0))
+						sanitize(arguments[0], 0))
 				}
 				o.name = arguments[0]
 			}
@@ -75,7 +75,7 @@ snapshots. They fetch these blocks, and ledgerd status shows their progress.`,
 				return err
 			}
 			defer done()
-			who := leaver{name: o.name}
+			who := leavingMember{name: o.name}
 			if o.home != "" {
 				at, err := home.LoadJoining(o.home)
 				if err != nil {
@@ -105,14 +105,14 @@ snapshots. They fetch these blocks, and ledgerd status shows their progress.`,
 	return command
 }
 
-// leaver identifies the member that is to leave: by its public key if key is set, otherwise by
-// name.
-type leaver struct {
+// leavingMember identifies the member that is to leave: by its public key if key is set, otherwise
+// by name.
+type leavingMember struct {
 	name string
 	key  []byte
 }
 
-func (l *leaver) find(membership *ledger.Membership) (ledger.GroupMember, bool) {
+func (l *leavingMember) find(membership *ledger.Membership) (ledger.GroupMember, bool) {
 	if l.key != nil {
 		return membership.ByKey(l.key)
 	}
@@ -120,7 +120,7 @@ func (l *leaver) find(membership *ledger.Membership) (ledger.GroupMember, bool) 
 }
 
 // leave removes a member, unless it left before.
-func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) {
+func (c *membershipSession) leave(ctx context.Context, who leavingMember) (*leaveReport, error) {
 	member, present := who.find(&c.membership)
 	if !present {
 		left := c.former(func(former *ledgerdv1.FormerMember) bool {
@@ -254,9 +254,10 @@ command is interrupted, run it again: it goes on where it was.`,
 
 // replace lets one node leave and another join. If the new node is already a member with the name
 // of the old one, an earlier run did the replacement.
-func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*replaceReport,
+func (o *joinOptions) replace(ctx context.Context, c *membershipSession,
+	old string) (*replaceReport,
 	error) {
-	who := leaver{name: old}
+	who := leavingMember{name: old}
 	at, err := o.unfinished(c)
 	if err != nil {
 		return nil, err
@@ -270,7 +271,7 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 				return nil, fmt.Errorf("%s is the home of %s itself: choose a new --home", o.home,
 					old)
 			}
-			who = leaver{key: left.GetKey()}
+			who = leavingMember{key: left.GetKey()}
 		}
 	}
 	if _, taken := c.membership.ByName(o.name); taken && old != o.name && at == nil {

@@ -28,7 +28,7 @@ const confirmPatience = 10 * time.Second
 // fill fills the home with the current state of the ledger, from one node's snapshot of a block
 // that a majority of the members confirms. It returns the block's height, or 0 if the home has data
 // already.
-func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
+func (c *membershipSession) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
 	if _, err := os.Lstat(at.Data()); err == nil {
 		return 0, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -50,7 +50,7 @@ func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, erro
 // checkSource decides whether the new node begins with a snapshot. It has to if no member that
 // answers and stays has all blocks. checkSource also makes sure that some member can make a
 // snapshot.
-func (o *joinOptions) checkSource(ctx context.Context, c *changing,
+func (o *joinOptions) checkSource(ctx context.Context, c *membershipSession,
 	leaving ...ledger.MemberIndex) error {
 	if _, err := os.Lstat(filepath.Join(o.home, home.DataFolder)); err == nil {
 		return nil // The node began already.
@@ -73,7 +73,8 @@ func (o *joinOptions) checkSource(ctx context.Context, c *changing,
 
 // openSnapshot opens a snapshot from the first node that makes one. It tries the node asked so far,
 // then the members that answer, except those in but.
-func (c *changing) openSnapshot(ctx context.Context, but ...ledger.MemberIndex) (from io.Reader,
+func (c *membershipSession) openSnapshot(ctx context.Context,
+	but ...ledger.MemberIndex) (from io.Reader,
 	done func(), err error) {
 	addresses := []string{c.nodes.Current()}
 	for _, member := range c.cluster.GetMembers() {
@@ -129,7 +130,8 @@ func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done f
 
 // confirm asks the members whether the chain has a block, until a majority of them confirms it. The
 // new member, but, does not count.
-func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height ledger.Height,
+func (c *membershipSession) confirm(ctx context.Context, but ledger.MemberIndex,
+	height ledger.Height,
 	hash ledger.Hash) error {
 	addresses := slices.Clone(c.nodes.URLs())
 	others := 0

@@ -154,7 +154,7 @@ func (r *membershipReport) write(out io.Writer) error {
 		changes = fmt.Sprintf("%d, the last in block %d", r.MembershipNumber, r.MembershipHeight)
 	}
 	overview := table{}
-	name := printable(r.Chain, 0)
+	name := sanitize(r.Chain, 0)
 	if r.ShardCount > 1 {
 		name += fmt.Sprintf(", shard %d of %d", r.Shard, r.ShardCount)
 	}
@@ -187,9 +187,9 @@ func (r *membershipReport) write(out io.Writer) error {
 		if member.JoinedHeight > 0 {
 			since = fmt.Sprint(member.JoinedHeight)
 		}
-		rows.add(fmt.Sprint(member.Index), printable(member.Name, 0), member.State,
+		rows.add(fmt.Sprint(member.Index), sanitize(member.Name, 0), member.State,
 			fmt.Sprint(member.OrderedHeight), fmt.Sprint(member.StoredHeight), since,
-			printable(member.Address, 0))
+			sanitize(member.Address, 0))
 	}
 	return rows.write(out)
 }

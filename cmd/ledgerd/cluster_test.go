@@ -404,7 +404,7 @@ func TestClusterWithoutOperators(t *testing.T) {
 	genesis := ledgertest.OperatedGenesis(1)
 	genesis.Operators = nil
 	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
-	s.doors = []*apitest.Door{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
+	s.doors = []*apitest.TestServer{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
 	if result := s.run(s.via("join --home %d/a")); result.status != exitFailure ||
 		!strings.Contains(result.errs, "no operators") {
 		t.Errorf("%+v", result)
@@ -418,7 +418,7 @@ func TestRegistrationByOperator(t *testing.T) {
 	genesis := ledgertest.OperatedGenesis(1)
 	genesis.RegistrationByOperator = true
 	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
-	s.doors = []*apitest.Door{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
+	s.doors = []*apitest.TestServer{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
 	for line, says := range map[string]string{
 		"org add acme %n %k":                           "an operator has to sign",
 		"org add acme --operator %d/other.key %n %k":   "no operator's key",

@@ -84,7 +84,7 @@ func writeFabrics(out io.Writer, report fabricReport) error {
 			here = "no"
 			fmt.Fprintf(&text, "\n%s needs, on this machine:\n", provider.Kind)
 			for _, missing := range provider.Missing {
-				fmt.Fprintf(&text, "  - %s\n    %s\n", printable(missing.What, 0), missing.Remedy)
+				fmt.Fprintf(&text, "  - %s\n    %s\n", sanitize(missing.What, 0), missing.Remedy)
 			}
 		}
 		rows.add(string(provider.Kind), here, provider.About)
@@ -95,7 +95,7 @@ func writeFabrics(out io.Writer, report fabricReport) error {
 	switch {
 	case report.Trouble != "":
 		fmt.Fprintf(&text, "\nRDMA devices: they cannot be listed: %s\n",
-			printable(report.Trouble, 0))
+			sanitize(report.Trouble, 0))
 	case len(report.Devices) == 0:
 		text.WriteString("\nRDMA devices: none\n")
 	default:
@@ -107,15 +107,15 @@ func writeFabrics(out io.Writer, report fabricReport) error {
 		case device.File == "":
 			access = "no file to open it by"
 		case !device.Openable:
-			access = "this user may not open " + printable(device.File, 0)
+			access = "this user may not open " + sanitize(device.File, 0)
 		}
-		fmt.Fprintf(&text, "  %s: %s\n", printable(device.Name, 0), access)
+		fmt.Fprintf(&text, "  %s: %s\n", sanitize(device.Name, 0), access)
 		for _, port := range device.Ports {
-			fmt.Fprintf(&text, "    port %d: %s, %s, %s\n", port.Number, printable(port.State, 0),
-				printable(port.Link, 0), printable(port.Rate, 0))
+			fmt.Fprintf(&text, "    port %d: %s, %s, %s\n", port.Number, sanitize(port.State, 0),
+				sanitize(port.Link, 0), sanitize(port.Rate, 0))
 			for _, gid := range port.GIDs {
 				line := fmt.Sprintf("      GID %-3d %-39s  %-10s  %s", gid.Index, gid.Address,
-					printable(gid.Type, 0), printable(gid.Interface, 0))
+					sanitize(gid.Type, 0), sanitize(gid.Interface, 0))
 				text.WriteString(strings.TrimRight(line, " ") + "\n")
 			}
 		}

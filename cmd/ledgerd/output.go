@@ -126,9 +126,9 @@ func (t *table) write(out io.Writer) error {
 	return err
 }
 
-// printable makes text from elsewhere safe to print on a terminal: on one line, at most limit
+// sanitize makes text from elsewhere safe to print on a terminal: on one line, at most limit
 // characters long. A limit of 0 means none.
-func printable(text string, limit int) string {
+func sanitize(text string, limit int) string {
 	var clean strings.Builder
 	count := 0
 	for _, letter := range text {

@@ -60,28 +60,28 @@ func (h *hours) Set(text string) error {
 
 // planReport is what ledgerd plan --json prints.
 type planReport struct {
-	Servers          int        `json:"servers"`
-	Nines            int        `json:"nines"`
-	MTTFHours        float64    `json:"mttf_hours"`
-	PeriodHours      float64    `json:"period_hours"`
-	Deployment       string     `json:"deployment"`
-	Batch            int        `json:"batch"`
-	TransactionBytes int        `json:"transaction_bytes"`
-	Overlay          string     `json:"overlay"`
-	Degree           int        `json:"degree"`
-	Connectivity     int        `json:"connectivity"`
-	Diameter         int        `json:"diameter"`
-	FaultDiameter    int        `json:"fault_diameter_bound"`
-	Tolerated        int        `json:"tolerated_failures"`
-	Unreliability    float64    `json:"too_many_failures_probability"`
-	Meets            bool       `json:"target_met"`
-	Unreliable       planMode   `json:"unreliable"`
-	Reliable         planMode   `json:"reliable"`
-	Eventual         planMode   `json:"reliable_eventual"`
-	Failures         planFaults `json:"with_failures"`
-	Excess           planExcess `json:"beyond_fault_diameter"`
-	Heartbeat        planBeat   `json:"heartbeat"`
-	Careful          planBeat   `json:"heartbeat_careful"`
+	Servers          int           `json:"servers"`
+	Nines            int           `json:"nines"`
+	MTTFHours        float64       `json:"mttf_hours"`
+	PeriodHours      float64       `json:"period_hours"`
+	Deployment       string        `json:"deployment"`
+	Batch            int           `json:"batch"`
+	TransactionBytes int           `json:"transaction_bytes"`
+	Overlay          string        `json:"overlay"`
+	Degree           int           `json:"degree"`
+	Connectivity     int           `json:"connectivity"`
+	Diameter         int           `json:"diameter"`
+	FaultDiameter    int           `json:"fault_diameter_bound"`
+	Tolerated        int           `json:"tolerated_failures"`
+	Unreliability    float64       `json:"too_many_failures_probability"`
+	Meets            bool          `json:"target_met"`
+	Unreliable       planMode      `json:"unreliable"`
+	Reliable         planMode      `json:"reliable"`
+	Eventual         planMode      `json:"reliable_eventual"`
+	Failures         planFaults    `json:"with_failures"`
+	Excess           planExcess    `json:"beyond_fault_diameter"`
+	Heartbeat        planHeartbeat `json:"heartbeat"`
+	Careful          planHeartbeat `json:"heartbeat_careful"`
 }
 
 // planMode describes one mode in a report.
@@ -112,8 +112,8 @@ type planExcess struct {
 	Million float64 `json:"million_rounds_probability"`
 }
 
-// planBeat holds settings of the failure detector in a report.
-type planBeat struct {
+// planHeartbeat holds settings of the failure detector in a report.
+type planHeartbeat struct {
 	Period   float64 `json:"period_ms"`
 	Timeout  float64 `json:"timeout_ms"`
 	Accuracy float64 `json:"wanted_accuracy"`
@@ -286,8 +286,8 @@ func reportPlan(p plan.Plan) planReport {
 			Bound: string(m.Bound), Messages: m.Received,
 		}
 	}
-	beat := func(h plan.Heartbeat) planBeat {
-		return planBeat{Period: milliseconds(h.Period), Timeout: milliseconds(h.Timeout),
+	beat := func(h plan.Heartbeat) planHeartbeat {
+		return planHeartbeat{Period: milliseconds(h.Period), Timeout: milliseconds(h.Timeout),
 			Accuracy: p.Question.Accuracy, Wrong: h.WrongInPeriod}
 	}
 	q := p.Question

@@ -188,7 +188,7 @@ func (o *recoverOptions) run(command *cobra.Command) error {
 	}
 	confirmed := false
 	if !r.Forms && r.Refused == nil {
-		if confirmed, err = o.confirmed(command, r.Word()); err != nil {
+		if confirmed, err = o.confirmed(command, r.ConfirmationWord()); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (o *recoverOptions) read() (options node.RecoveryOptions, err error) {
 		if err != nil || name == "" || disk.IsZero() {
 			return options, usagef(
 				"--disk %s: want NAME=DISK, where the disk has 32 hex digits",
-				printable(text, 80),
+				sanitize(text, 80),
 			)
 		}
 		options.Disks[name] = disk
@@ -259,7 +259,7 @@ func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, e
 		return false, fmt.Errorf(
 			"the confirming word is %s, not %s: nothing was changed",
 			word,
-			printable(given, 80),
+			sanitize(given, 80),
 		)
 	}
 	return given == word, nil
@@ -303,7 +303,7 @@ func newRecoverReport(r *node.Recovery) *recoverReport {
 		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms,
 		Durable: r.Durable, Rounds: r.Rounds,
 		Lost: max(r.Seen, r.From.Head.Height) - r.From.Head.Height, Changes: r.Changes,
-		Word: r.Word(),
+		Word: r.ConfirmationWord(),
 	}
 	if report.Changes == nil {
 		report.Changes = []node.RecoveryChange{}
@@ -348,7 +348,7 @@ func (report *recoverReport) write(out io.Writer, r *node.Recovery) error {
 			disk = h.Disk.String()
 		}
 		if !h.Remembers {
-			remembers = "no: " + printable(h.Forgot, 120)
+			remembers = "no: " + sanitize(h.Forgot, 120)
 		}
 		rows.add(
 			h.Name,
@@ -368,7 +368,7 @@ func (report *recoverReport) write(out io.Writer, r *node.Recovery) error {
 	for i := range report.Homes {
 		h := &report.Homes[i]
 		if h.Perhaps != "" {
-			say("%s may have held more: %s.", h.Name, printable(h.Perhaps, 0))
+			say("%s may have held more: %s.", h.Name, sanitize(h.Perhaps, 0))
 		}
 		if h.ForkedAfter != nil {
 			say(

@@ -75,10 +75,10 @@ type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
-// toldError marks an error whose own text says how the command was interrupted.
-type toldError struct{ error }
+// interruptedError marks an error whose own text says how the command was interrupted.
+type interruptedError struct{ error }
 
-func (e *toldError) Unwrap() error { return e.error }
+func (e *interruptedError) Unwrap() error { return e.error }
 
 // reportedError marks a failure that the output of the command shows already. Without --json it is
 // not printed again.
@@ -112,7 +112,7 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 		switch {
 		case errors.Is(err, node.ErrRemoved):
 			status = exitRemoved
-		case ctx.Err() != nil && !errors.As(err, new(*toldError)):
+		case ctx.Err() != nil && !errors.As(err, new(*interruptedError)):
 			err = errors.New("interrupted")
 		}
 		if asJSON {
@@ -159,7 +159,7 @@ type failureReport struct {
 func writeFailure(errs io.Writer, err error, next string) {
 	report := failureReport{Error: sentence(err), Next: next}
 	if hinted := (*hintedError)(nil); errors.As(err, &hinted) {
-		report.Next = printable(hinted.hint, 0)
+		report.Next = sanitize(hinted.hint, 0)
 		report.Error = strings.Replace(report.Error, ": "+report.Next, "", 1)
 	}
 	_ = writeJSONLine(errs, report) // there is nowhere left to report it
@@ -175,7 +175,7 @@ func sentence(err error) string {
 	for _, prefix := range packagePrefixes {
 		text = strings.ReplaceAll(text, ": "+prefix, ": ")
 	}
-	return printable(strings.TrimPrefix(text, ": "), 0)
+	return sanitize(strings.TrimPrefix(text, ": "), 0)
 }
 
 // newRootCommand returns the `ledgerd` command.

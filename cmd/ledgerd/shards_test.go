@@ -15,7 +15,7 @@ import (
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
-	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.Door{book.Door(1)}}
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
 		s.must("keys create " + name + " %k")

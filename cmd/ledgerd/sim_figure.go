@@ -101,7 +101,7 @@ func (o figureOptions) run(ctx context.Context, number string, out, progress io.
 	finish()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &toldError{fmt.Errorf("interrupted: figure %s is not made", number)}
+		return &interruptedError{fmt.Errorf("interrupted: figure %s is not made", number)}
 	case err != nil:
 		return err
 	}

@@ -347,7 +347,8 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
 	case report.Failed > 0:
 		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
 	case report.Bound == "interrupt":
-		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d",
+		return &interruptedError{fmt.Errorf(
+			"interrupted after %d of %d seeds; go on with --seed %d",
 			report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
 	}
 	return nil

@@ -143,7 +143,7 @@ func (o *multicastSearchOptions) run(ctx context.Context, out io.Writer) error {
 	case result.Violation != nil:
 		return fmt.Errorf("%s is broken", result.Violation.Property)
 	case result.Bound == multicast.BoundInterrupt:
-		return &toldError{fmt.Errorf("interrupted after %d states", result.States)}
+		return &interruptedError{fmt.Errorf("interrupted after %d states", result.States)}
 	}
 	return nil
 }

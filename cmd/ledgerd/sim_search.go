@@ -276,7 +276,7 @@ func (o *searchOptions) run(ctx context.Context, out io.Writer, options search.O
 	case len(report.Violations) > 0:
 		return fmt.Errorf("%s is broken", report.Violations[0].Property)
 	case result.Bound == search.BoundInterrupt:
-		return &toldError{fmt.Errorf("interrupted after %d states", result.States)}
+		return &interruptedError{fmt.Errorf("interrupted after %d states", result.States)}
 	}
 	return nil
 }

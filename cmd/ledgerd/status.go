@@ -241,7 +241,7 @@ func (r *clusterReport) survives() string {
 	switch {
 	case !r.TakesWrites:
 		return "survives no failure now: the asked node takes no transactions: " +
-			printable(r.WritesReason, 0)
+			sanitize(r.WritesReason, 0)
 	case r.SurvivesNow < r.ToleratedFailures:
 		return fmt.Sprintf("survives %s now, of %d: %d of %d members order",
 			plural(int(r.SurvivesNow), "failure"), r.ToleratedFailures, r.OrderingNodes,
@@ -353,7 +353,7 @@ func (r *clusterReport) write(out io.Writer) error {
 	if r.ShardCount > 1 {
 		of = fmt.Sprintf(" of %d", r.ShardCount)
 	}
-	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", printable(r.Chain, 0),
+	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", sanitize(r.Chain, 0),
 		r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
 	overview.add("overlay", cmp.Or(r.Digraph, "none")+", which "+r.survives())
 	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"),
@@ -399,12 +399,12 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 			awaited = "all"
 		}
 	}
-	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight),
+	rows.add(sanitize(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight),
 		durable, rate, pool, round, awaited, suspected, n.APIAddress)
 	for i, text := range []string{n.Reason, n.Error, n.ClockWarning} {
 		if text != "" && (i == 0 || text != n.Reason) {
-			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0),
-				printable(text, 0)))
+			remarks = append(remarks, fmt.Sprintf("%s: %s", sanitize(n.Name, 0),
+				sanitize(text, 0)))
 		}
 	}
 	if n.Backfill != nil {
@@ -413,19 +413,19 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	if n.HeldUpMS > 0 {
 		remarks = append(remarks, fmt.Sprintf("%s: the rounds waited for it alone for %d of the "+
 			"last 3,000 ms",
-			printable(n.Name, 0), n.HeldUpMS))
+			sanitize(n.Name, 0), n.HeldUpMS))
 	}
 	if n.DiskLearner != "" {
 		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one "+
 			"before held: %s",
-			printable(n.Name, 0), printable(n.DiskLearner, 0)))
+			sanitize(n.Name, 0), sanitize(n.DiskLearner, 0)))
 	}
 	if n.ReadsOnly && n.Reason == "" {
 		remarks = append(remarks, n.Name+" takes no transactions for now")
 	}
 	if n.Engine != nil && n.Engine.Halted != "" && n.Engine.Halted != n.Reason {
 		remarks = append(remarks, fmt.Sprintf("%s orders no more: %s", n.Name,
-			printable(n.Engine.Halted, 0)))
+			sanitize(n.Engine.Halted, 0)))
 	}
 	return remarks
 }
@@ -438,11 +438,11 @@ func (b *backfillReport) text() string {
 		text = fmt.Sprintf("began with block %d: it fetches the blocks from %d to %d", b.Snapshot,
 			b.From, b.To)
 		if b.Source != "" {
-			text += " from " + printable(b.Source, 0)
+			text += " from " + sanitize(b.Source, 0)
 		}
 	}
 	if b.Reason != "" {
-		text += "; nothing comes now: " + printable(b.Reason, 0)
+		text += "; nothing comes now: " + sanitize(b.Reason, 0)
 	}
 	return text
 }
@@ -458,7 +458,7 @@ func names(indices []uint32, nodes []nodeReport) string {
 		if at := slices.IndexFunc(nodes, func(node nodeReport) bool {
 			return node.Index == index
 		}); at >= 0 {
-			name = printable(nodes[at].Name, 0)
+			name = sanitize(nodes[at].Name, 0)
 		}
 		found = append(found, name)
 	}

@@ -502,7 +502,7 @@ func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Pro
 			return nil
 		}
 		if time.Now().After(tell) {
-			say("not ready yet: %s", printable(waiting, 0))
+			say("not ready yet: %s", sanitize(waiting, 0))
 			tell = time.Now().Add(2 * writesPatience)
 		}
 		select {

@@ -213,7 +213,7 @@ func (r *testnetRequest) unknown(name string, names []string) error {
 		return fmt.Errorf("%s is no node that `ledgerd testnet --run` runs now: it joined later, "+
 			"so stop and start it by hand, or run the network again", name)
 	}
-	return fmt.Errorf("there is no node %s in %s: it has %s", printable(name, 0), r.dir,
+	return fmt.Errorf("there is no node %s in %s: it has %s", sanitize(name, 0), r.dir,
 		strings.Join(names, ", "))
 }
 

@@ -245,7 +245,7 @@ func (o *importOptions) report(command *cobra.Command, result importer.Result,
 			break
 		}
 		fmt.Fprintf(errs, "line %d failed (%s): %s\n", line.Line, line.Code,
-			printable(line.Reason, 300))
+			sanitize(line.Reason, 300))
 	}
 	switch {
 	case failure != nil && command.Context().Err() != nil:
@@ -277,7 +277,7 @@ func ended(failure error) error {
 	if failure == nil {
 		return nil
 	}
-	return &toldError{failure}
+	return &interruptedError{failure}
 }
 
 // importProgress shows the progress of an import: a bar on a terminal, a line now and then

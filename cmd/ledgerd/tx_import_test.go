@@ -19,7 +19,7 @@ import (
 func TestImportOverShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
-	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.Door{book.Door(2)}}
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(2)}}
 	var file strings.Builder
 	fmt.Fprintln(&file,
 		`{"postings":[{"account":"mint","amount":-7},{"account":"holder-1","amount":7}]}`)
@@ -62,7 +62,7 @@ func TestImportOverShards(t *testing.T) {
 
 	outcomes := map[entryLine]int{}
 	for shard, cluster := range []*apitest.Cluster{book.Shard(0), book.Shard(1), book.Shard(2)} {
-		s.doors = []*apitest.Door{book.Door(cluster.Genesis().Shard)}
+		s.doors = []*apitest.TestServer{book.Door(cluster.Genesis().Shard)}
 		asked := s.must("export --blocks %n")
 		var stored bytes.Buffer
 		if err := export(t.Context(), &stored, storeExporter{cluster.Node(0).Store()},
@@ -104,7 +104,7 @@ func TestImportOverShards(t *testing.T) {
 func TestExportWaiting(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0), api.Options{})
-	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.Door{book.Door(0)}}
+	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
 	for shard, name := range []string{"acme", "bank"} {
 		s.must("keys create " + name + " %k")
 		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))

@@ -286,7 +286,7 @@ func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.Organisati
 	if err != nil {
 		return err
 	}
-	report, err := signWithRing(bundle, ring, signers)
+	report, err := signWithKeyring(bundle, ring, signers)
 	if err != nil {
 		return err
 	}
@@ -316,8 +316,8 @@ func completeTransaction(ctx context.Context, nodes *client.Client,
 	return transaction.Validate()
 }
 
-// signWithRing adds the signatures of all signers whose keys are in the keyring.
-func signWithRing(bundle *ledger.Bundle, ring *client.Keyring,
+// signWithKeyring adds the signatures of all signers whose keys are in the keyring.
+func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
 	signers []ledger.OrganisationName) (signedReport, error) {
 	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
 	var signed []ledger.OrganisationName

@@ -100,7 +100,7 @@ that set it.`,
 				return writeJSON(command.OutOrStdout(), report)
 			}
 			if isTerminal(command.OutOrStdout()) {
-				_, err = fmt.Fprintln(command.OutOrStdout(), printable(string(value), 0))
+				_, err = fmt.Fprintln(command.OutOrStdout(), sanitize(string(value), 0))
 				return err
 			}
 			_, err = command.OutOrStdout().Write(value)

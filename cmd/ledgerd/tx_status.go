@@ -258,7 +258,7 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 		if text == "" {
 			return "-"
 		}
-		return printable(text, 0)
+		return sanitize(text, 0)
 	}
 	for _, place := range r.Places {
 		var remarks []string
@@ -271,7 +271,7 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 		if len(place.WaitsFor) > 0 {
 			remarks = append(remarks, "waiting for "+client.ShardNames(place.WaitsFor))
 		}
-		rows.add(fmt.Sprint(place.Shard), printable(place.State, 0), number(place.Height),
+		rows.add(fmt.Sprint(place.Shard), sanitize(place.State, 0), number(place.Height),
 			number(place.SettledHeight), word(place.Level), word(place.Verdict),
 			number(place.StreamNumber), strings.Join(remarks, ", "))
 	}
@@ -327,7 +327,7 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		rows.add("sets", fmt.Sprintf("%s (%s)", record.Key, plural(record.Bytes, "byte")))
 	}
 	if r.Note != nil {
-		rows.add("note", printable(fmt.Sprintf("%s", r.Note), 200))
+		rows.add("note", sanitize(fmt.Sprintf("%s", r.Note), 200))
 	}
 	if r.Proof != nil {
 		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s",

@@ -135,7 +135,7 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 		}
 	}
 	before := len(bundle.Signatures())
-	report, err := signWithRing(bundle, ring, signers)
+	report, err := signWithKeyring(bundle, ring, signers)
 	if err != nil {
 		return false, err
 	}

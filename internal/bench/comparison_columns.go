@@ -15,13 +15,13 @@ import (
 
 const (
 	hugeBytes = 1 << 20
-	// hugeTogether is the number of outstanding writes or reads of hugeBytes. smallOutstanding is
-	// the same for smallBytes.
-	hugeTogether     = 2
+	// hugeOutstanding is the number of outstanding writes or reads of hugeBytes. smallOutstanding
+	// is the same for smallBytes.
+	hugeOutstanding  = 2
 	smallOutstanding = 256
 	// comparedBytes is the size of the region for bulk writes and reads, and of the local memory
 	// for them.
-	comparedBytes  = hugeTogether * hugeBytes
+	comparedBytes  = hugeOutstanding * hugeBytes
 	comparedRegion = "compare"
 )
 
@@ -74,7 +74,7 @@ func newTCPColumn(ctx context.Context) (*comparisonColumn, error) {
 			return tcpBulk(ctx, from, received, source[:places*size], size, slice)
 		}
 	}
-	large, huge := bulk(largeBytes, writesTogether), bulk(hugeBytes, hugeTogether)
+	large, huge := bulk(largeBytes, writesOutstanding), bulk(hugeBytes, hugeOutstanding)
 	return &comparisonColumn{
 		name: BesideTCP,
 		rows: map[string]measurement{
@@ -152,7 +152,7 @@ func newMemcpyColumn() *comparisonColumn {
 			return float64(copied) / time.Since(begun).Seconds(), ctx.Err()
 		}
 	}
-	large, huge := bulk(largeBytes, writesTogether), bulk(hugeBytes, hugeTogether)
+	large, huge := bulk(largeBytes, writesOutstanding), bulk(hugeBytes, hugeOutstanding)
 	return &comparisonColumn{
 		name: BesideMemcpy,
 		rows: map[string]measurement{rowWrite64K: large, rowRead64K: large, rowWrite1M: huge,
@@ -214,7 +214,7 @@ func newFabricColumn(ctx context.Context, hosts FabricHosts) (_ *comparisonColum
 		rowRoundTrip: func(ctx context.Context, slice time.Duration) (float64, error) {
 			return medianOf(slice, func() error { _, err := m.ask(ctx, ask); return err })
 		},
-		rowFrames: frames(smallBytes, framesTogether, func(_, frames float64) float64 {
+		rowFrames: frames(smallBytes, framesPerCall, func(_, frames float64) float64 {
 			return frames
 		}),
 		rowLane64K: frames(largeBytes, 1, inBytes),

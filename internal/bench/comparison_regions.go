@@ -92,9 +92,9 @@ func (r *comparedRegions) measure(rows map[string]measurement) {
 			one.To = r.attachments[0] // another attachment after a revocation
 			return medianOf(slice, func() error { return r.do(ctx, one) })
 		}
-		rows[each.rate] = r.streamOf(each.kind, smallBytes, smallOutstanding, framesTogether, 1)
-		rows[each.large] = r.streamOf(each.kind, largeBytes, writesTogether, 1, largeBytes)
-		rows[each.huge] = r.streamOf(each.kind, hugeBytes, hugeTogether, 1, hugeBytes)
+		rows[each.rate] = r.streamOf(each.kind, smallBytes, smallOutstanding, framesPerCall, 1)
+		rows[each.large] = r.streamOf(each.kind, largeBytes, writesOutstanding, 1, largeBytes)
+		rows[each.huge] = r.streamOf(each.kind, hugeBytes, hugeOutstanding, 1, hugeBytes)
 	}
 	for targets := 1; targets <= len(r.attachments); targets++ {
 		rows[targetsRow(targets, false)] = r.targets(targets, false)

@@ -50,11 +50,11 @@ const (
 
 	smallBytes = 64
 	largeBytes = 64 << 10
-	// framesTogether is the number of small frames in one call.
-	framesTogether = 64
-	// writesTogether is the number of outstanding large writes or reads.
-	writesTogether = 16
-	regionBytes    = writesTogether * largeBytes
+	// framesPerCall is the number of small frames in one call.
+	framesPerCall = 64
+	// writesOutstanding is the number of outstanding large writes or reads.
+	writesOutstanding = 16
+	regionBytes       = writesOutstanding * largeBytes
 	// A stream asks the other side for its progress after every sendsTogether calls. At most
 	// groupsAhead answers may be outstanding, so that a slow fabric is not flooded.
 	sendsTogether = 16
@@ -264,7 +264,7 @@ func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneR
 
 	counted := make([]byte, smallBytes)
 	counted[0] = wantNone
-	together := make([][]byte, framesTogether)
+	together := make([][]byte, framesPerCall)
 	for i := range together {
 		together[i] = counted
 	}
@@ -345,7 +345,7 @@ func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost,
 		return r, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	queue, err := host.Queue(writesTogether)
+	queue, err := host.Queue(writesOutstanding)
 	if err != nil {
 		return r, err
 	}
@@ -364,7 +364,7 @@ func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost,
 		}
 		*each.p50, *each.p99 = float64(latency.Quantile(0.50))/1e3,
 			float64(latency.Quantile(0.99))/1e3
-		if *each.bytes, err = operate(ctx, queue, to, each.kind, largeBytes, writesTogether,
+		if *each.bytes, err = operate(ctx, queue, to, each.kind, largeBytes, writesOutstanding,
 			part, nil); err != nil {
 			return r, err
 		}

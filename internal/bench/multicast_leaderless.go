@@ -134,11 +134,11 @@ func (m *leaderlessMember) open(group []rdmanet.RegionHost, logger *slog.Logger)
 		Host: m.host, Self: m.name.Server, Peers: peers,
 		NewEngine: func(run driver.Group, place order.ServerID) (order.Broadcaster, error) {
 			return allconcur.New(allconcur.Config{Engine: allconcur.EngineAllConcurPlus,
-				Self: place, Servers: len(run.Members), Reliable: g, Generation: run.Generation,
+				Self: place, Servers: len(run.Members), Reliable: g, Generation: run.Run,
 				FirstRound: run.FirstRound, MaxPayload: leaderlessBatchMax})
 		},
-		FrameGeneration: allconcur.FrameGeneration,
-		Source:          m, Sink: m, MaxBatch: leaderlessBatchMax,
+		FrameRun: allconcur.FrameGeneration,
+		Source:   m, Sink: m, MaxBatch: leaderlessBatchMax,
 		Halted: func(_ driver.Group, reason string) {
 			m.deployment.fail(fmt.Errorf("%w: replica %v halted: %s", ErrServer, m.name, reason))
 		},
@@ -252,7 +252,7 @@ func (d *leaderlessDeployment) start() error {
 		(*leaderlessMember).expose,
 		(*leaderlessMember).attach,
 		func(m *leaderlessMember) error {
-			return m.driver.Activate(driver.Group{Generation: 1, FirstRound: 1, Members: members})
+			return m.driver.Activate(driver.Group{Run: 1, FirstRound: 1, Members: members})
 		},
 		(*leaderlessMember).run,
 	} {

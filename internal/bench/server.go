@@ -34,7 +34,7 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 		return nil, err
 	}
 	s := &server{host: host, workload: newWorkload(self, p.Batch, p.Size),
-		group: driver.Group{Generation: 1, FirstRound: 1}}
+		group: driver.Group{Run: 1, FirstRound: 1}}
 	for i := range peers {
 		s.group.Members = append(s.group.Members, order.ServerID(i))
 	}
@@ -43,12 +43,12 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 			return allconcur.New(allconcur.Config{
 				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g,
-				Generation: group.Generation, FirstRound: group.FirstRound,
+				Generation: group.Run, FirstRound: group.FirstRound,
 				MaxPayload: max(p.Batch*p.Size, 1024),
 			})
 		},
-		FrameGeneration: allconcur.FrameGeneration,
-		Source:          s.workload, Sink: s.workload,
+		FrameRun: allconcur.FrameGeneration,
+		Source:   s.workload, Sink: s.workload,
 		MaxBatch: p.Batch * p.Size,
 		Halted:   func(_ driver.Group, reason string) { s.halted.Store(&reason) },
 		Logger:   logger,

@@ -117,7 +117,7 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	if err := vacant(l.Dir); err != nil {
+	if err := checkVacant(l.Dir); err != nil {
 		return nil, err
 	}
 	keys, members := make([]ed25519.PrivateKey, l.all()), make([]ledger.Member, l.all())
@@ -184,8 +184,8 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	return genesis, genesis.Validate()
 }
 
-// vacant checks that a folder contains none of the files and folders that Make makes.
-func vacant(dir string) error {
+// checkVacant checks that a folder contains none of the files and folders that Make makes.
+func checkVacant(dir string) error {
 	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLayout, err)

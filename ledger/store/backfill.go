@@ -105,8 +105,8 @@ func (s *Store) beginTask() error {
 	return nil
 }
 
-// goOn returns an error if a task must stop: the store was closed, or ctx is done.
-func (s *Store) goOn(ctx context.Context) error {
+// checkRunning returns an error if a task must stop: the store was closed, or ctx is done.
+func (s *Store) checkRunning(ctx context.Context) error {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	if s.closed {
@@ -160,7 +160,7 @@ func (s *Store) Fill(first ledger.Height,
 func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
-	if err := s.goOn(context.Background()); err != nil {
+	if err := s.checkRunning(context.Background()); err != nil {
 		return 0, err
 	}
 	hash, err := s.hash(height)
@@ -294,7 +294,7 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 	defer s.tasks.Done()
 	state := ledger.NewState(s.genesis)
 	for height := ledger.Height(1); height <= last; height++ {
-		if err := s.goOn(ctx); err != nil {
+		if err := s.checkRunning(ctx); err != nil {
 			return err
 		}
 		if err := s.indexBlock(height, state, each); err != nil {

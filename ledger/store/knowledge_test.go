@@ -43,7 +43,7 @@ func grown(t *testing.T, blocks int, known ledger.Height) (dir string, book *boo
 	for range blocks {
 		book.apply(t, s, 3)
 	}
-	s.KnowDurable(known)
+	s.RecordDurable(known)
 	closeStore(t, s)
 	return dir, book, s.marker.last
 }
@@ -76,7 +76,7 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	s := open(t, dir, options)
 	b := newBook(5)
 	b.apply(t, s, 3)
-	s.KnowDurable(9)
+	s.RecordDurable(9)
 	if known := s.KnownDurable(); known != 1 {
 		t.Fatalf("known durable %d with one block", known)
 	}
@@ -96,8 +96,8 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	}
 	b.apply(t, s, 3)
 	b.apply(t, s, 3)
-	s.KnowDurable(2)
-	s.KnowDurable(1)
+	s.RecordDurable(2)
+	s.RecordDurable(1)
 	if known := persisted(); known != 1 {
 		t.Fatalf("%d is persisted before the sync, want 1", known)
 	}
@@ -114,14 +114,14 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	s.KnowDurable(3)
+	s.RecordDurable(3)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	if known := persisted(); known != 3 {
 		t.Fatalf("%d is persisted after a sync without new blocks, want 3", known)
 	}
-	s.KnowDurable(4)
+	s.RecordDurable(4)
 	closeStore(t, s)
 	s = open(t, dir, small())
 	if known := s.KnownDurable(); known != 4 {
@@ -150,7 +150,7 @@ func TestMarkerOfTheFirstVersion(t *testing.T) {
 			perhaps, why)
 	}
 	b.apply(t, s, 3)
-	s.KnowDurable(2)
+	s.RecordDurable(2)
 	closeStore(t, s)
 	if s = open(t, dir, small()); s.KnownDurable() != 2 || s.AppendedHeight() != 4 {
 		t.Fatalf("known %d at height %d", s.KnownDurable(), s.AppendedHeight())
@@ -219,14 +219,14 @@ func TestPerhaps(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.KnowDurable(4)
+			s.RecordDurable(4)
 			closeStore(t, s)
 			s = open(t, dir, small())
 			if perhaps, from, _ := s.Perhaps(); !perhaps || from != 5 {
 				t.Fatalf("after markers that are whole: perhaps %v from %d", perhaps, from)
 			}
 			// The lost group may have had more blocks than the one that is known to be durable.
-			s.KnowDurable(5)
+			s.RecordDurable(5)
 			closeStore(t, s)
 			s = open(t, dir, small())
 			if perhaps, from, _ := s.Perhaps(); !perhaps || from != 5 || s.KnownDurable() != 5 {
@@ -336,7 +336,7 @@ func TestTakeOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fresh.TakeOver(old)
+	fresh.AdoptKnowledge(old)
 	closeStore(t, fresh)
 	fresh = open(t, folder, small())
 	if perhaps, from, _ := fresh.Perhaps(); fresh.KnownDurable() != 4 || !perhaps || from != 7 {

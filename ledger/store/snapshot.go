@@ -64,7 +64,7 @@ type snapshotWriter struct {
 }
 
 // goOn returns an error if the writer must stop.
-func (w *snapshotWriter) goOn() error { return w.store.goOn(w.ctx) }
+func (w *snapshotWriter) goOn() error { return w.store.checkRunning(w.ctx) }
 
 func (w *snapshotWriter) write() error {
 	value, err := get(w.transaction, []byte{rowHead})

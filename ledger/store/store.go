@@ -162,10 +162,10 @@ func (s *Store) DurableHeight() ledger.Height {
 	return s.durable
 }
 
-// KnowDurable records that a majority of the shard's disks hold the chain up to height. The record
-// is in memory until the next Sync or Close writes it with the tip marker. A height above the head
-// counts as that of the head. A height below the known one changes nothing.
-func (s *Store) KnowDurable(height ledger.Height) {
+// RecordDurable records that a majority of the shard's disks hold the chain up to height. The
+// record is in memory until the next Sync or Close writes it with the tip marker. A height above
+// the head counts as that of the head. A height below the known one changes nothing.
+func (s *Store) RecordDurable(height ledger.Height) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.known = max(s.known, min(height, s.head.Header.Height))
@@ -220,14 +220,14 @@ func (s *Store) SettleDoubt() {
 	s.perhaps = 0
 }
 
-// TakeOver copies another store's knowledge of the disk to this store, which will replace it: the
-// known durable height and the doubt of Perhaps. Call it once this store has the blocks. The next
-// marker stores the knowledge.
-func (s *Store) TakeOver(from *Store) {
+// AdoptKnowledge copies another store's knowledge of the disk to this store, which will replace it:
+// the known durable height and the doubt of Perhaps. Call it once this store has the blocks. The
+// next marker stores the knowledge.
+func (s *Store) AdoptKnowledge(from *Store) {
 	from.mutex.RLock()
 	known, perhaps := from.known, from.perhaps
 	from.mutex.RUnlock()
-	s.KnowDurable(known)
+	s.RecordDurable(known)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if perhaps != 0 && (s.perhaps == 0 || perhaps < s.perhaps) {

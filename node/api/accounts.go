@@ -136,7 +136,7 @@ func (s *service) accountsEverywhere(ctx context.Context, others Shards,
 		ledger.OrganisationName(name).Validate() == nil {
 		shards = []ledger.ShardID{s.backend.Store().HomeShard(ledger.OrganisationName(name))}
 	}
-	pages, failures := sideBySide(ctx, s.options.MaxReadTime,
+	pages, failures := callAll(ctx, s.options.MaxReadTime,
 		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
 			error) {
 			if shard == others.Own() {

@@ -39,7 +39,7 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 	}
 	facts := blockFacts{bytes: uint64(len(block.Encode()))}
 	for i := range block.Entries {
-		if failedThere(block.Entries[i].Result.Code) {
+		if changedNothing(block.Entries[i].Result.Code) {
 			facts.failed++
 		}
 	}
@@ -155,7 +155,7 @@ func (s *service) GetBlock(ctx context.Context,
 // it.
 func (s *service) blockElsewhere(ctx context.Context, others Shards,
 	request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
-	found, failures := sideBySide(ctx, askTime, otherShards(others), func(ctx context.Context,
+	found, failures := callAll(ctx, askTime, otherShards(others), func(ctx context.Context,
 		shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
 		return others.Client(shard).GetBlock(ctx, connect.NewRequest(request))
 	})

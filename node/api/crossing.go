@@ -17,9 +17,9 @@ func shardNumbers(shards []ledger.ShardID) []uint32 {
 	return numbers
 }
 
-// failedThere reports whether a block's entry with this result code changed nothing. An entry that
-// a shard set aside or passed on may still take effect.
-func failedThere(code ledger.Code) bool {
+// changedNothing reports whether a block's entry with this result code changed nothing. An entry
+// that a shard set aside or passed on may still take effect.
+func changedNothing(code ledger.Code) bool {
 	switch code {
 	case ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released:
 		return false
@@ -43,7 +43,7 @@ func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 		}
 	}
 	switch {
-	case failedThere(entry.Result.Code):
+	case changedNothing(entry.Result.Code):
 		status.Outcome = OutcomeFailed
 	case entry.Result.Code == ledger.Relayed:
 		status.Outcome = OutcomeRelayed

@@ -22,7 +22,7 @@ import (
 type bank struct {
 	*testing.T
 	cluster *apitest.Cluster
-	door    *apitest.Door
+	door    *apitest.TestServer
 	client  ledgerdv1connect.LedgerServiceClient
 	key     ed25519.PrivateKey
 	manual  bool

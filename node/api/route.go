@@ -65,13 +65,13 @@ func passOn[Request, Answer any](ctx context.Context, s *service, shard ledger.S
 	defer cancel()
 	answer, err := method(s.backend.Shards().Client(shard), bounded, connect.NewRequest(message))
 	if err != nil {
-		return nil, elsewhereError(ctx, shard, err)
+		return nil, forwardError(ctx, shard, err)
 	}
 	return connect.NewResponse(answer.Msg), nil
 }
 
-// elsewhereError converts the error of a call to another shard to this node's answer.
-func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *connect.Error {
+// forwardError converts the error of a call to another shard to this node's answer.
+func forwardError(ctx context.Context, shard ledger.ShardID, err error) *connect.Error {
 	if failed := contextError(ctx); failed != nil {
 		return failed
 	}
@@ -111,9 +111,9 @@ func unanswered(err error) bool {
 	return false
 }
 
-// sideBySide calls shards at the same time, bounded by limit, and returns when all have answered or
+// callAll calls shards at the same time, bounded by limit, and returns when all have answered or
 // failed. The answers are in the order of the shards.
-func sideBySide[Answer any](ctx context.Context, limit time.Duration, shards []ledger.ShardID,
+func callAll[Answer any](ctx context.Context, limit time.Duration, shards []ledger.ShardID,
 	ask func(ctx context.Context, shard ledger.ShardID) (Answer, error)) ([]Answer, []error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

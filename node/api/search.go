@@ -78,7 +78,7 @@ func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1
 func (s *service) searchElsewhere(ctx context.Context, others Shards,
 	request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
 	shards := otherShards(others)
-	told, failures := sideBySide(ctx, askTime, shards, func(ctx context.Context,
+	told, failures := callAll(ctx, askTime, shards, func(ctx context.Context,
 		shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
 		return others.Client(shard).Search(ctx, connect.NewRequest(request))
 	})

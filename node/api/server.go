@@ -23,7 +23,7 @@ type Server struct {
 	handler   http.Handler
 	forwarded http.Handler
 	server    *http.Server
-	unused    unused
+	unused    idleConnections
 	limits    *limits
 	metrics   *metrics
 	stopping  context.Context // ended by Shutdown, which ends the streams

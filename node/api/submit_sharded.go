@@ -169,7 +169,7 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 // again.
 func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
 	if ctx.Err() == nil && !unanswered(err) {
-		return elsewhereError(ctx, entry, err)
+		return forwardError(ctx, entry, err)
 	}
 	failure := retryable(connect.CodeUnavailable,
 		fmt.Errorf("shard %d, where the bundle enters, does not answer: submit it again", entry),

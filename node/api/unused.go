@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// unused holds the connections that have carried no call yet. Browsers open such connections ahead
-// of need. http.Server.Shutdown waits five seconds for each of them; closing them at once harms no
-// caller.
-type unused struct {
+// idleConnections holds the connections that have carried no call yet. Browsers open such
+// connections ahead of need. http.Server.Shutdown waits five seconds for each of them; closing them
+// at once harms no caller.
+type idleConnections struct {
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}
 	closing     bool
 }
 
 // state implements http.Server.ConnState.
-func (u *unused) state(connection net.Conn, state http.ConnState) {
+func (u *idleConnections) state(connection net.Conn, state http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if state != http.StateNew {
@@ -34,7 +34,7 @@ func (u *unused) state(connection net.Conn, state http.ConnState) {
 }
 
 // close closes these connections, and those that are accepted later.
-func (u *unused) close() {
+func (u *idleConnections) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closing = true

@@ -220,7 +220,7 @@ func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, mi
 	level Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
-	answers, _ := sideBySide(ctx, findPause, shards, func(ctx context.Context,
+	answers, _ := callAll(ctx, findPause, shards, func(ctx context.Context,
 		shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
 		if shard == others.Own() {
 			return s.waitHere(ctx, wanted, LevelAdmitted), nil

@@ -14,19 +14,19 @@ import (
 // sightings holds the answers of the shards about one transaction.
 type sightings struct {
 	id    ledger.Hash
-	asked map[ledger.ShardID]sighting
+	asked map[ledger.ShardID]shardAnswer
 }
 
-// sighting is one shard's answer: the transaction as the shard knows it, or nil if the shard does
-// not know it or, if silent, did not answer.
-type sighting struct {
+// shardAnswer is one shard's answer: the transaction as the shard knows it, or nil if the shard
+// does not know it or, if silent, did not answer.
+type shardAnswer struct {
 	transaction *ledgerdv1.Transaction
 	silent      bool
 }
 
 // place returns the transaction's place in the chain of the shard that answered, or nil if it is
 // not there.
-func (f sighting) place() *ledgerdv1.ShardPlace {
+func (f shardAnswer) place() *ledgerdv1.ShardPlace {
 	if places := f.transaction.GetPlaces(); len(places) > 0 {
 		return places[0]
 	}
@@ -40,8 +40,8 @@ func (s *service) wherever(ctx context.Context, others Shards,
 	if err != nil || status.Outcome == OutcomePending {
 		return here, err // a transaction in the mempool here enters here
 	}
-	found := &sightings{id: status.ID, asked: make(map[ledger.ShardID]sighting)}
-	found.asked[others.Own()] = sighting{transaction: here}
+	found := &sightings{id: status.ID, asked: make(map[ledger.ShardID]shardAnswer)}
+	found.asked[others.Own()] = shardAnswer{transaction: here}
 	if !status.InBlock() {
 		if to, known := s.sent.of(status.ID); known {
 			s.ask(ctx, others, found, to.entry, to.home)
@@ -67,7 +67,7 @@ func (s *service) ask(ctx context.Context, others Shards, found *sightings,
 			wanted = append(wanted, shard)
 		}
 	}
-	answers, failures := sideBySide(ctx, askTime,
+	answers, failures := callAll(ctx, askTime,
 		wanted, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.Transaction, error) {
 			answer, err := others.Client(shard).GetTransaction(ctx,
 				connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: found.id[:]}))
@@ -77,7 +77,7 @@ func (s *service) ask(ctx context.Context, others Shards, found *sightings,
 			return answer.Msg.GetTransaction(), nil
 		})
 	for i, shard := range wanted {
-		found.asked[shard] = sighting{transaction: answers[i], silent: failures[i] != nil &&
+		found.asked[shard] = shardAnswer{transaction: answers[i], silent: failures[i] != nil &&
 			connect.CodeOf(failures[i]) != connect.CodeNotFound}
 	}
 }

@@ -90,7 +90,7 @@ type attempt struct {
 	doubted  bool
 	state    state
 	answer   *answer
-	body     gathering
+	body     bodyBuffer
 	reserved int
 	err      error
 }
@@ -250,7 +250,7 @@ func (k *call) look(now time.Time) found {
 		case silent >= a.patience:
 			result.open++
 			a.doubted = true
-			c.noteDoubt(a.peer)
+			c.recordSuspect(a.peer)
 		default:
 			result.open++
 			result.wait = max(result.wait, a.patience-silent)
@@ -456,7 +456,7 @@ func (c *Calls) answered(from rdmanet.Peer, answer *answer) {
 		}
 		a.reserved = answer.total
 	}
-	a.answer, a.body = answer, gather(answer.total, answer.body)
+	a.answer, a.body = answer, newBodyBuffer(answer.total, answer.body)
 	c.answeredIfComplete(a)
 }
 
@@ -510,7 +510,7 @@ func (c *Calls) lost(peer rdmanet.PeerID, id uint64, err error) {
 // lose is lost for a caller that holds the lock.
 func (c *Calls) lose(a *attempt, err error) {
 	a.err = err
-	c.noteDoubt(a.peer)
+	c.recordSuspect(a.peer)
 	c.over(a, stateLost)
 }
 
@@ -518,7 +518,7 @@ func (c *Calls) lose(a *attempt, err error) {
 func (c *Calls) doubt(peer rdmanet.PeerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteDoubt(peer)
+	c.recordSuspect(peer)
 	for _, a := range c.open {
 		if a.peer == peer {
 			a.doubted = true
@@ -527,8 +527,8 @@ func (c *Calls) doubt(peer rdmanet.PeerID) {
 	}
 }
 
-// noteDoubt records that a member did not answer. The caller holds the lock.
-func (c *Calls) noteDoubt(peer rdmanet.PeerID) {
+// recordSuspect records that a member did not answer. The caller holds the lock.
+func (c *Calls) recordSuspect(peer rdmanet.PeerID) {
 	if _, known := c.doubted[peer]; known || len(c.doubted) < doubtedMax {
 		c.doubted[peer] = time.Now()
 	}

@@ -31,7 +31,7 @@ type serving struct {
 	key     servingKey
 	from    rdmanet.Peer
 	request *request
-	body    gathering
+	body    bodyBuffer
 	arrived chan struct{} // closed when the body is complete
 	cancel  context.CancelFunc
 	signAt  time.Time
@@ -53,7 +53,7 @@ func (c *Calls) accept(from rdmanet.Peer, r *request) {
 		c.refuse(from, r.id)
 		return
 	}
-	if s.body = gather(r.total, r.body); s.body.complete() {
+	if s.body = newBodyBuffer(r.total, r.body); s.body.complete() {
 		if r.total <= copyMax {
 			s.body.bytes = slices.Clone(s.body.bytes)
 		}

@@ -333,24 +333,24 @@ func validValue(value string) bool {
 	return true
 }
 
-// gathering is a body that arrives in pieces.
-type gathering struct {
+// bodyBuffer is a body that arrives in pieces.
+type bodyBuffer struct {
 	total int
 	bytes []byte
 }
 
-// gather begins with the first piece. A body that is complete at once is not copied.
-func gather(total int, first []byte) gathering {
+// newBodyBuffer begins with the first piece. A body that is complete at once is not copied.
+func newBodyBuffer(total int, first []byte) bodyBuffer {
 	if len(first) == total {
-		return gathering{total: total, bytes: first}
+		return bodyBuffer{total: total, bytes: first}
 	}
-	return gathering{total: total, bytes: append(make([]byte, 0, total), first...)}
+	return bodyBuffer{total: total, bytes: append(make([]byte, 0, total), first...)}
 }
 
-func (g *gathering) complete() bool { return len(g.bytes) == g.total }
+func (g *bodyBuffer) complete() bool { return len(g.bytes) == g.total }
 
 // add appends a piece, which must follow the previous one.
-func (g *gathering) add(p part) error {
+func (g *bodyBuffer) add(p part) error {
 	if p.offset != len(g.bytes) || len(p.bytes) > g.total-len(g.bytes) {
 		return fmt.Errorf("%w: a part of %d bytes at %d, %d of %d are here", errFrame, len(p.bytes),
 			p.offset, len(g.bytes), g.total)

@@ -30,9 +30,9 @@ func TestFramesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		header, body := headerOf(t), rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "body")
 		piece := rapid.IntRange(1, 100).Draw(t, "piece")
-		var collected gathering
+		var collected bodyBuffer
 		collect := func(frames [][]byte, total int, first []byte) {
-			collected = gather(total, first)
+			collected = newBodyBuffer(total, first)
 			for _, frame := range frames[1:] {
 				p, err := decodePart(frame)
 				if err == nil {
@@ -78,7 +78,7 @@ func TestPartsMustFollow(t *testing.T) {
 		"a gap": {offset: 3, bytes: []byte{1}}, "again": {offset: 1, bytes: []byte{1}},
 		"too much": {offset: 2, bytes: []byte{1, 2, 3, 4}},
 	} {
-		g := gather(5, []byte{1, 2})
+		g := newBodyBuffer(5, []byte{1, 2})
 		if err := g.add(p); !errors.Is(err, errFrame) || len(g.bytes) != 2 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -288,16 +288,16 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	config := options.driver
 	config.Host, config.Self, config.Peers = host, self, c.peers
 	config.Source, config.Sink = n.pool, n.book
-	config.FrameGeneration = allconcur.FrameGeneration
+	config.FrameRun = allconcur.FrameGeneration
 	config.NewEngine = func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place,
 			Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
-			Generation: group.Generation, FirstRound: group.FirstRound,
+			Generation: group.Run, FirstRound: group.FirstRound,
 			MaxPayload: max(options.payload, 1024), Change: options.change})
 	}
 	config.Ended = func(group driver.Group, members []order.ServerID) {
 		n.mu.Lock()
-		n.ended = append(n.ended, fmt.Sprintf("run %d: %v", group.Generation, members))
+		n.ended = append(n.ended, fmt.Sprintf("run %d: %v", group.Run, members))
 		n.mu.Unlock()
 		if options.ended != nil {
 			options.ended(self, group)
@@ -372,7 +372,7 @@ func (c *cluster) activateFrom(generation uint64, first order.Round, at []int,
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		group := driver.Group{Generation: generation, FirstRound: first, Members: members}
+		group := driver.Group{Run: generation, FirstRound: first, Members: members}
 		if err := c.nodes[i].driver.Activate(group); err != nil {
 			c.t.Fatal(err)
 		}

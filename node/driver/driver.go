@@ -58,10 +58,10 @@ type Sink interface {
 
 // Group is the group of a run.
 type Group struct {
-	// Generation is the number of the run. It starts at 1 and grows with each engine that this
+	// Run is the number of the run. It starts at 1 and grows with each engine that this
 	// shard ever had. A node computes it from the numbers of a generation and of an eon in it:
 	// generation<<16 | eon.
-	Generation uint64
+	Run uint64
 	// FirstRound is the first round of the engine.
 	FirstRound order.Round
 	// Members are the members' places in Config.Peers, ascending. Inside the engine a member is its
@@ -97,11 +97,11 @@ type Config struct {
 	Peers []rdmanet.PeerID
 	// NewEngine makes the engine of a group in which this server has the given place.
 	NewEngine func(group Group, place order.ServerID) (order.Broadcaster, error)
-	// FrameGeneration reads the generation from a frame's header. An error means that the bytes are
+	// FrameRun reads the generation from a frame's header. An error means that the bytes are
 	// not a frame.
-	FrameGeneration func(frame []byte) (uint64, error)
-	Source          Source
-	Sink            Sink
+	FrameRun func(frame []byte) (uint64, error)
+	Source   Source
+	Sink     Sink
 	// Linger is how long this server waits, with nothing to send, before it A-broadcasts an empty
 	// message so that other servers' messages are delivered. Zero means DefaultLinger, a negative
 	// value means no wait.
@@ -144,7 +144,7 @@ type Config struct {
 // withDefaults fills in zero values and returns ErrConfig for values that cannot work.
 func (c Config) withDefaults() (Config, error) {
 	switch {
-	case c.Host == nil, c.NewEngine == nil, c.FrameGeneration == nil, c.Source == nil,
+	case c.Host == nil, c.NewEngine == nil, c.FrameRun == nil, c.Source == nil,
 		c.Sink == nil:
 		return c, fmt.Errorf("%w: Host, NewEngine, FrameGeneration, Source and Sink are needed",
 			ErrConfig)
@@ -248,7 +248,7 @@ func (d *Driver) Activate(group Group) error {
 	group.Members = slices.Clone(group.Members)
 	engine, err := d.config.NewEngine(group, place)
 	if err != nil {
-		return fmt.Errorf("driver: engine of run %d: %w", group.Generation, err)
+		return fmt.Errorf("driver: engine of run %d: %w", group.Run, err)
 	}
 	d.freeze()
 	defer d.bid()
@@ -270,9 +270,9 @@ func (d *Driver) Activate(group Group) error {
 
 // check returns this server's place in a group, or an error if the group cannot be activated.
 func (d *Driver) check(group Group) (order.ServerID, error) {
-	if d.current != nil && group.Generation <= d.current.group.Generation {
-		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, group.Generation,
-			d.current.group.Generation)
+	if d.current != nil && group.Run <= d.current.group.Run {
+		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, group.Run,
+			d.current.group.Run)
 	}
 	for i, member := range group.Members {
 		if int(member) >= len(d.peers) || d.peers[member] == "" || i > 0 &&

@@ -216,7 +216,7 @@ func TestGenerations(t *testing.T) {
 		}
 		eventually(t, "its status", func() bool {
 			status := c.nodes[i].driver.Status()
-			return status.Group.Generation == 4 && slices.Equal(status.Engine.Members, members)
+			return status.Group.Run == 4 && slices.Equal(status.Engine.Members, members)
 		})
 	}
 	c.sameBooks([]int{0, 2, 3}, 5)

@@ -33,12 +33,12 @@ func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) 
 	next := func(self order.ServerID, group driver.Group) {
 		<-ready
 		n := c.nodes[self]
-		eon := int(group.Generation&0xffff) + 1
+		eon := int(group.Run&0xffff) + 1
 		if eon >= len(plan) || !slices.Contains(plan[eon], self) {
 			n.detector.Deactivate()
 			return
 		}
-		c.activateFrom(group.Generation+1, n.driver.Status().Engine.Round+1, []int{int(self)},
+		c.activateFrom(group.Run+1, n.driver.Status().Engine.Round+1, []int{int(self)},
 			plan[eon]...)
 	}
 	options := clusterOptions{engine: test.engine, servers: servers, memory: test.memory,
@@ -79,7 +79,7 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 			eventually(t, fmt.Sprintf("server %d begins eon %d", i, eon), func() bool {
 				status := c.nodes[i].driver.Status()
 				first = max(first, status.Group.FirstRound)
-				return status.Group.Generation == run+uint64(eon)
+				return status.Group.Run == run+uint64(eon)
 			})
 		}
 		if slices.Contains(plan[eon-1], 3) && !slices.Contains(plan[eon], 3) {
@@ -234,7 +234,7 @@ func TestEndedRunIsSentToItsEnd(t *testing.T) {
 	c.sameBooks(c.all(), 31)
 	for i, n := range c.nodes {
 		eventually(t, "its status", func() bool {
-			return n.driver.Status().Group.Generation == 1<<16+1
+			return n.driver.Status().Group.Run == 1<<16+1
 		})
 		if ends := n.ends(); len(ends) != 1 {
 			t.Errorf("server %d: %q", i, ends)
@@ -262,7 +262,7 @@ func TestPeersThatComeAndGo(t *testing.T) {
 	}
 	p := c.peers
 	known(p[0], p[1], p[2])
-	if err := c.nodes[0].driver.Activate(driver.Group{Generation: 1,
+	if err := c.nodes[0].driver.Activate(driver.Group{Run: 1,
 		Members: []order.ServerID{0, 3}}); err == nil {
 		t.Fatal("a group with nobody in it")
 	}

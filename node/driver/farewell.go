@@ -39,7 +39,7 @@ func (d *Driver) part(r *running) {
 		if len(box.queue) == 0 || box.lost {
 			continue
 		}
-		f := &farewell{run: r.group.Generation, member: member, lane: box.lane, bytes: box.bytes,
+		f := &farewell{run: r.group.Run, member: member, lane: box.lane, bytes: box.bytes,
 			queue: box.queue}
 		box.queue, box.bytes = nil, 0
 		d.farewells = append(d.farewells, f)

@@ -103,7 +103,7 @@ func farewellRig(t *testing.T, frames int, change func(*Config)) (*rig,
 	}
 	r.engine.ready.Deliveries = []order.Delivery{{Epoch: 1, Round: 1}}
 	r.engine.ended = true
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 2, 3}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1, 2, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	get(t, ended)
@@ -133,18 +133,18 @@ func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(*rig) error{
 		"beside the next run": func(r *rig) error {
-			return r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}})
+			return r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1, 2}})
 		},
 		"beside the one after the next": func(r *rig) error {
-			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err !=
+			if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1, 2}}); err !=
 				nil {
 				return err
 			}
-			return r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1}})
+			return r.Activate(Group{Run: 3, Members: []order.ServerID{0, 1}})
 		},
 		"without a next run": func(r *rig) error { r.Freeze(); r.Freeze(); return nil },
 		"although the next run does not begin": func(r *rig) error {
-			if r.Activate(Group{Generation: 2, Members: []order.ServerID{1, 2}}) == nil {
+			if r.Activate(Group{Run: 2, Members: []order.ServerID{1, 2}}) == nil {
 				return fmt.Errorf("a run without this server begins")
 			}
 			r.Freeze()
@@ -177,12 +177,12 @@ func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 func TestWhoEntersAgainGetsTheEndOfItsRunFirst(t *testing.T) {
 	t.Parallel()
 	r, lanes := farewellRig(t, 5, nil)
-	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err != nil {
+	if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	r.Freeze()
 	r.engine.ready.Sends = []order.Send{{To: []order.ServerID{2}, Frame: frameOf(3, "beginning")}}
-	if err := r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1, 3}}); err != nil {
+	if err := r.Activate(Group{Run: 3, Members: []order.ServerID{0, 1, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	if r.bidding() != 0 {
@@ -210,7 +210,7 @@ func TestFarewellsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, lanes := farewellRig(t, 5, test.change)
-			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err !=
+			if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1, 2}}); err !=
 				nil {
 				t.Fatal(err)
 			}
@@ -219,7 +219,7 @@ func TestFarewellsAreBounded(t *testing.T) {
 			}
 			waitFor(t, "the farewell's end", func() bool { return r.bidding() == 0 })
 			close(lanes["d"].wide)
-			if err := r.Activate(Group{Generation: 3,
+			if err := r.Activate(Group{Run: 3,
 				Members: []order.ServerID{0, 1, 2, 3}}); err != nil && name != "closed" {
 				t.Fatal(err)
 			}

@@ -33,7 +33,7 @@ func newInbox(config Config) (*inbox, error) {
 		gate: turn.NewGate(turn.GateConfig{
 			Frames: config.InboxFrames, Bytes: config.InboxBytes, Held: config.HeldFrames,
 		}),
-		runOf:  config.FrameGeneration,
+		runOf:  config.FrameRun,
 		logger: config.Logger,
 		wake:   make(chan struct{}, 1),
 	}
@@ -166,7 +166,7 @@ func (in *inbox) take(empty []turn.Arrival) ([]turn.Arrival, []turn.Opinion) {
 func (in *inbox) activate(group Group) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.gate.Activate(group.Generation, group.Members)
+	in.gate.Activate(group.Run, group.Members)
 	if in.gate.Waiting() > 0 {
 		in.signal()
 	}

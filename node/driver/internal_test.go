@@ -157,7 +157,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	config := Config{
 		Host: r.host, Self: 0, Peers: []rdmanet.PeerID{"a", "b", "c", "d"},
 		NewEngine: func(Group, order.ServerID) (order.Broadcaster, error) { return r.engine, nil },
-		FrameGeneration: func(frame []byte) (uint64, error) {
+		FrameRun: func(frame []byte) (uint64, error) {
 			if len(frame) < 8 {
 				return 0, order.ErrFrame
 			}
@@ -221,7 +221,7 @@ func TestLingerForOthersMessages(t *testing.T) {
 			r := newRig(t, func(c *Config) { c.Linger = test.linger })
 			r.engine.can, r.engine.undelivered, r.engine.solicited = true, true, test.solicited
 			begun := time.Now()
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err !=
+			if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1}}); err !=
 				nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestMalformedFramesSilenceTheirSender(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			r.engine.frameError = test.err
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 3}}); err !=
+			if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1, 3}}); err !=
 				nil {
 				t.Fatal(err)
 			}
@@ -277,7 +277,7 @@ func TestMalformedFramesSilenceTheirSender(t *testing.T) {
 func TestNewIncarnationIsTheFailureOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "first life")})
@@ -295,7 +295,7 @@ func TestNewIncarnationIsTheFailureOfTheOldOne(t *testing.T) {
 func TestBrokenLane(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the lanes", func() bool { return len(r.host.lanes) == 2 })
@@ -322,7 +322,7 @@ func TestHalts(t *testing.T) {
 	t.Run("the engine does", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, nil)
-		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+		if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1}}); err != nil {
 			t.Fatal(err)
 		}
 		r.engine.mu.Lock()
@@ -338,7 +338,7 @@ func TestHalts(t *testing.T) {
 		r.engine.mu.Lock()
 		r.engine.halted = ""
 		r.engine.mu.Unlock()
-		if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1}}); err != nil {
+		if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1}}); err != nil {
 			t.Errorf("the next generation: %v", err)
 		}
 	})
@@ -350,7 +350,7 @@ func TestHalts(t *testing.T) {
 			})
 		})
 		r.engine.ready.Deliveries = []order.Delivery{{Round: 1}}
-		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+		if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if reason := get(t, r.halted); reason != "deliveries not taken: the disk is gone" {
@@ -378,7 +378,7 @@ func TestTooMuchIsParked(t *testing.T) {
 					order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
 			}
 			r.config.Host = &fullHost{quietHost: r.host}
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err !=
+			if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1}}); err !=
 				nil {
 				t.Fatal(err)
 			}
@@ -442,7 +442,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 		Removed: []order.ServerID{0}}}
 	r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1},
 		Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 3}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
@@ -469,7 +469,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 func TestHeldFramesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.HeldFrames = 4 })
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	returned := make(chan struct{})
@@ -487,14 +487,14 @@ func TestHeldFramesAreBounded(t *testing.T) {
 		defer r.inbox.mu.Unlock()
 		return r.inbox.gate.Holds(r.inbox.senders[1]) == 4
 	})
-	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1}}); err != nil {
+	if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the second generation's", func() bool {
 		received := r.engine.received()
 		return len(received) > 0 && received[len(received)-1] == "1: 49"
 	})
-	if err := r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1}}); err != nil {
+	if err := r.Activate(Group{Run: 3, Members: []order.ServerID{0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	get(t, returned)
@@ -533,7 +533,7 @@ func TestCloseLetsReceiversGo(t *testing.T) {
 	})
 	r.Close()
 	get(t, returned)
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0}}); !errors.Is(err,
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0}}); !errors.Is(err,
 		ErrClosed) {
 		t.Errorf("activate after close: %v", err)
 	}
@@ -542,17 +542,17 @@ func TestCloseLetsReceiversGo(t *testing.T) {
 func TestGroupsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	if err := r.Activate(Group{Generation: 5, Members: []order.ServerID{0, 2}}); err != nil {
+	if err := r.Activate(Group{Run: 5, Members: []order.ServerID{0, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, group := range []Group{
-		{Generation: 5, Members: []order.ServerID{0, 2}},
-		{Generation: 4, Members: []order.ServerID{0, 2}},
-		{Generation: 6},
-		{Generation: 6, Members: []order.ServerID{1, 2}},
-		{Generation: 6, Members: []order.ServerID{2, 0}},
-		{Generation: 6, Members: []order.ServerID{0, 0}},
-		{Generation: 6, Members: []order.ServerID{0, 4}},
+		{Run: 5, Members: []order.ServerID{0, 2}},
+		{Run: 4, Members: []order.ServerID{0, 2}},
+		{Run: 6},
+		{Run: 6, Members: []order.ServerID{1, 2}},
+		{Run: 6, Members: []order.ServerID{2, 0}},
+		{Run: 6, Members: []order.ServerID{0, 0}},
+		{Run: 6, Members: []order.ServerID{0, 4}},
 	} {
 		if err := r.Activate(group); !errors.Is(err, ErrGroup) {
 			t.Errorf("%+v: %v, want ErrGroup", group, err)
@@ -579,7 +579,7 @@ func TestGroupsThatCannotBe(t *testing.T) {
 func relayed(t testing.TB) (*rig, *running, func(frames [][]byte)) {
 	r := newRig(t, nil)
 	engine := &relayEngine{to: []order.ServerID{1, 2}}
-	run, err := newRunning(r.Driver, Group{Generation: 1, Members: []order.ServerID{0, 1, 2}},
+	run, err := newRunning(r.Driver, Group{Run: 1, Members: []order.ServerID{0, 1, 2}},
 		0, engine)
 	if err != nil {
 		t.Fatal(err)
@@ -647,7 +647,7 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	config := Config{
 		Peers: []rdmanet.PeerID{"a", "b"}, InboxFrames: 10, InboxBytes: 1000, HeldFrames: 10,
 		Logger: slog.New(slog.DiscardHandler),
-		FrameGeneration: func(frame []byte) (uint64, error) {
+		FrameRun: func(frame []byte) (uint64, error) {
 			return binary.LittleEndian.Uint64(frame), nil
 		},
 	}
@@ -658,11 +658,11 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.activate(Group{Generation: 1, Members: []order.ServerID{0, 1}})
+	in.activate(Group{Run: 1, Members: []order.ServerID{0, 1}})
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(2, "early")})
 	in.silence(1)
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(1, "lost"), frame(2, "later")})
-	in.activate(Group{Generation: 2, Members: []order.ServerID{0, 1}})
+	in.activate(Group{Run: 2, Members: []order.ServerID{0, 1}})
 	frames, suspicions := in.take(nil)
 	if len(frames) != 2 || string(frames[0].Frame[8:]) != "early" ||
 		string(frames[1].Frame[8:]) != "later" || len(suspicions) != 0 {
@@ -679,7 +679,7 @@ func TestSuspicionsAndTrust(t *testing.T) {
 	r.Suspect(1, 2, errors.New("early, and a mistake"))
 	r.Trust(1, 2)
 	r.Suspect(2, 2, errors.New("of a later run"))
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 2, 3}}); err != nil {
+	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 2, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	seen := func(suspected, trusted int) func() bool {
@@ -706,7 +706,7 @@ func TestSuspicionsAndTrust(t *testing.T) {
 	r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{[]byte("x")})
 	get(t, r.lost)
 	r.Trust(1, 3)
-	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 2, 3}}); err != nil {
+	if err := r.Activate(Group{Run: 2, Members: []order.ServerID{0, 2, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the suspicion of the later run", seen(3, 1))

@@ -77,7 +77,7 @@ func (r *running) flush() {
 			r.sendQueue(server, box)
 		}
 		if len(box.queue) > r.parkedMax+box.inherited {
-			r.lose(server, fmt.Errorf("%w: %d frames", errBehind, len(box.queue)))
+			r.giveUpMember(server, fmt.Errorf("%w: %d frames", errBehind, len(box.queue)))
 		}
 	}
 	r.touched = r.touched[:0]
@@ -94,7 +94,7 @@ func (r *running) sendQueue(server order.ServerID, box *outbox) {
 		}
 		switch {
 		case err != nil:
-			r.lose(server, err)
+			r.giveUpMember(server, err)
 			return
 		case !sent:
 			r.park(server, box, frames)
@@ -154,7 +154,7 @@ func (r *running) unpark(done unparked) {
 	case done.err != nil && r.ctx.Err() != nil:
 		return // the frames stay in the queue
 	case done.err != nil:
-		r.lose(done.server, done.err)
+		r.giveUpMember(done.server, done.err)
 		return
 	}
 	bytes := 0
@@ -197,20 +197,20 @@ func (r *running) withheld() bool {
 			r.patience.set(left, r.inbox.signal)
 			return true
 		}
-		r.lose(server, fmt.Errorf("%w: %d bytes", errBehind, box.bytes))
+		r.giveUpMember(server, fmt.Errorf("%w: %d bytes", errBehind, box.bytes))
 	}
 }
 
-// lose gives up sending to a member in this run: its lane broke and lost frames. Frames from it are
-// still taken.
-func (r *running) lose(server order.ServerID, cause error) {
+// giveUpMember gives up sending to a member in this run: its lane broke and lost frames. Frames
+// from it are still taken.
+func (r *running) giveUpMember(server order.ServerID, cause error) {
 	box := &r.outboxes[server]
 	if box.lost || errors.Is(cause, context.Canceled) {
 		return
 	}
-	r.abandon(box)
+	r.closeLane(box)
 	if _, ended := r.turn.Ended(); ended {
-		r.config.Logger.Warn("a member does not get the end of a run", "run", r.group.Generation,
+		r.config.Logger.Warn("a member does not get the end of a run", "run", r.group.Run,
 			"member", r.group.Members[server], "cause", cause)
 		return
 	}
@@ -225,13 +225,13 @@ func (r *running) probe() {
 			continue
 		}
 		if _, err := box.lane.TrySend(); err != nil {
-			r.lose(order.ServerID(i), err)
+			r.giveUpMember(order.ServerID(i), err)
 		}
 	}
 }
 
-// abandon stops sending to a member in this run. The next run takes a fresh lane.
-func (r *running) abandon(box *outbox) {
+// closeLane stops sending to a member in this run. The next run takes a fresh lane.
+func (r *running) closeLane(box *outbox) {
 	if box.lost {
 		return
 	}

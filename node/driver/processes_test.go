@@ -150,10 +150,10 @@ func serveProcess(input io.Reader, output io.Writer) error {
 	var failures *detector.Detector
 	rounds, err := driver.New(driver.Config{
 		Host: host, Self: who.Self, Peers: peers, Source: source, Sink: out,
-		FrameGeneration: allconcur.FrameGeneration, Logger: logger,
+		FrameRun: allconcur.FrameGeneration, Logger: logger,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 			return allconcur.New(allconcur.Config{Engine: who.Engine, Self: place,
-				Servers: len(group.Members), Reliable: g, Generation: group.Generation,
+				Servers: len(group.Members), Reliable: g, Generation: group.Run,
 				FirstRound: group.FirstRound, MaxPayload: 1024})
 		},
 		Lost: func(generation uint64, server order.ServerID, cause error) {
@@ -183,7 +183,7 @@ func serveProcess(input io.Reader, output io.Writer) error {
 		Reliable: g}); err != nil {
 		return err
 	}
-	if err := rounds.Activate(driver.Group{Generation: 1, FirstRound: 1,
+	if err := rounds.Activate(driver.Group{Run: 1, FirstRound: 1,
 		Members: members}); err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (r *running) live() {
 // reports whether it is over.
 func (r *running) members() ([]order.ServerID, bool) {
 	members, ended := r.turn.Ended()
-	return r.outside(members), ended
+	return r.peerPlaces(members), ended
 }
 
 // run drives the engine to its end. It returns the reason why the engine halted, or "" if it was
@@ -147,11 +147,11 @@ func (r *running) run() string {
 	r.halted = r.turn.Halted()
 	switch members, ended := r.members(); {
 	case ended:
-		r.config.Logger.Info("the eon is over", "run", r.group.Generation, "members", members)
+		r.config.Logger.Info("the eon is over", "run", r.group.Run, "members", members)
 	case r.ctx.Err() != nil:
 		r.halted = ""
 	default:
-		r.config.Logger.Error("the engine halted", "run", r.group.Generation, "reason", r.halted)
+		r.config.Logger.Error("the engine halted", "run", r.group.Run, "reason", r.halted)
 	}
 	r.inbox.end()
 	r.linger.stop()
@@ -227,18 +227,18 @@ func (r *running) carryOut(do *turn.Action) {
 // changed carries out the machine's decision about one member.
 func (r *running) changed(do *turn.Action) {
 	member := r.group.Members[do.Server]
-	logger := r.config.Logger.With("run", r.group.Generation, "member", member)
+	logger := r.config.Logger.With("run", r.group.Run, "member", member)
 	switch do.Kind {
 	case turn.Silenced:
 		r.inbox.silence(member)
 		logger.Error("frames of a member are missing: nothing more is taken from it in this run",
 			"cause", do.Cause)
 	case turn.Lost:
-		r.abandon(&r.outboxes[do.Server])
+		r.closeLane(&r.outboxes[do.Server])
 		cause := causeOf(do.Cause)
 		logger.Warn("a member is lost to this run", "cause", cause)
 		if r.config.Lost != nil {
-			r.config.Lost(r.group.Generation, member, cause)
+			r.config.Lost(r.group.Run, member, cause)
 		}
 	case turn.Suspected, turn.Trusted:
 		switch {
@@ -253,8 +253,9 @@ func (r *running) changed(do *turn.Action) {
 	}
 }
 
-// rename changes the servers of deliveries to places in Config.Peers, and counts the messages.
-func (r *running) rename(deliveries []order.Delivery) {
+// toPeerPlaces changes the servers of deliveries to places in Config.Peers, and counts the
+// messages.
+func (r *running) toPeerPlaces(deliveries []order.Delivery) {
 	for i := range deliveries {
 		delivery := &deliveries[i]
 		for k := range delivery.Messages {
@@ -265,13 +266,13 @@ func (r *running) rename(deliveries []order.Delivery) {
 			}
 			message.Origin = r.group.Members[message.Origin]
 		}
-		delivery.Removed = r.outside(delivery.Removed)
+		delivery.Removed = r.peerPlaces(delivery.Removed)
 	}
 	r.traffic.Rounds += uint64(len(deliveries))
 }
 
-// outside converts places in the group to places in Config.Peers, in the same order. It copies.
-func (r *running) outside(places []order.ServerID) []order.ServerID {
+// peerPlaces converts places in the group to places in Config.Peers, in the same order. It copies.
+func (r *running) peerPlaces(places []order.ServerID) []order.ServerID {
 	if len(places) == 0 {
 		return nil
 	}
@@ -286,7 +287,7 @@ func (r *running) outside(places []order.ServerID) []order.ServerID {
 
 // deliver passes rounds to the Sink, and waits for it.
 func (r *running) deliver(deliveries []order.Delivery) {
-	r.rename(deliveries)
+	r.toPeerPlaces(deliveries)
 	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
 		r.untaken = deliveries
 		r.turn.Untaken(err)
@@ -296,8 +297,8 @@ func (r *running) deliver(deliveries []order.Delivery) {
 // removed ends all exchange with servers that left the group. Frames already on their lanes stay
 // there.
 func (r *running) removed(delivery order.Delivery) {
-	servers := r.outside(delivery.Removed)
-	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Generation,
+	servers := r.peerPlaces(delivery.Removed)
+	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Run,
 		"round", delivery.Round, "servers", servers)
 	for _, place := range delivery.Removed {
 		if place == r.place {
@@ -305,14 +306,14 @@ func (r *running) removed(delivery order.Delivery) {
 		}
 		box := &r.outboxes[place]
 		if box.parked {
-			r.abandon(box)
+			r.closeLane(box)
 		}
 		box.lost = true
 		box.queue, box.bytes = nil, 0
 		r.inbox.silence(r.group.Members[place])
 	}
 	if r.config.Removed != nil {
-		r.config.Removed(r.group.Generation, servers)
+		r.config.Removed(r.group.Run, servers)
 	}
 }
 

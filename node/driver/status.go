@@ -89,9 +89,9 @@ func (r *running) publish() {
 	if judge, can := r.engine.(interface{ OutsideMajority() bool }); can {
 		status.OutsideMajority = judge.OutsideMajority()
 	}
-	status.Engine.Members = r.outside(status.Engine.Members)
-	status.Engine.Suspected = r.outside(status.Engine.Suspected)
-	status.Engine.Awaited = r.outside(status.Engine.Awaited)
+	status.Engine.Members = r.peerPlaces(status.Engine.Members)
+	status.Engine.Suspected = r.peerPlaces(status.Engine.Suspected)
+	status.Engine.Awaited = r.peerPlaces(status.Engine.Awaited)
 	for place := range r.outboxes {
 		box := &r.outboxes[place]
 		if box.lost {
@@ -133,12 +133,12 @@ func (r *running) remains() Remains {
 	remains.Votes = v.Votes()
 	for i := range remains.Known {
 		vote := &remains.Known[i]
-		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.outside(vote.Origins)
+		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.peerPlaces(vote.Origins)
 	}
 	for i := range remains.Votes {
 		vote := &remains.Votes[i]
-		vote.Members = r.outside(vote.Members)
-		vote.Delivery.Removed = r.outside(vote.Delivery.Removed)
+		vote.Members = r.peerPlaces(vote.Members)
+		vote.Delivery.Removed = r.peerPlaces(vote.Delivery.Removed)
 		for k := range vote.Delivery.Messages {
 			message := &vote.Delivery.Messages[k]
 			message.Origin = r.group.Members[message.Origin]

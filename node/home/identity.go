@@ -192,29 +192,29 @@ func (n *fileName) differs(now fileName) string {
 	return ""
 }
 
-// sight is the result of reading one identity file.
-type sight struct {
+// identityFile is the result of reading one identity file.
+type identityFile struct {
 	record record
 	found  bool
 	wrong  string // why a file that exists does not count
 }
 
-func lookForRecord(path string, at place) (s sight, err error) {
+func lookForRecord(path string, at place) (s identityFile, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return sight{}, nil
+		return identityFile{}, nil
 	}
 	if err != nil {
-		return sight{}, err
+		return identityFile{}, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	text, err := io.ReadAll(io.LimitReader(file, identityMax))
 	if err != nil {
-		return sight{}, fmt.Errorf("read %s: %w", path, err)
+		return identityFile{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	name, err := nameOf(file)
 	if err != nil {
-		return sight{}, err
+		return identityFile{}, err
 	}
 	s.found = true
 	s.record, err = decodeRecord(text)
@@ -233,7 +233,7 @@ func lookForRecord(path string, at place) (s sight, err error) {
 
 // found holds the files and facts from which judge decides whether a disk remembers.
 type found struct {
-	home, data sight
+	home, data identityFile
 	blocks     bool // the data folder holds a ledger store
 	promises   bool
 }

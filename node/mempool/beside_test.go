@@ -194,15 +194,15 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	bundles, _ := taken(t, p, 1<<20)
 	some := block(1, taken1)
 	some.Entries = append(some.Entries, ledger.Entry{ID: part.ID(1)})
-	p.Again() // the group restarted; the round comes all the same
+	p.Requeue() // the group restarted; the round comes all the same
 	p.Applied(some)
-	p.Ordered(append(bundles, []byte("of another node"), encoded1))
+	p.HandOverUnplaced(append(bundles, []byte("of another node"), encoded1))
 	if transactions, size := p.Size(); len(handed) != 2 || transactions != 0 || size != 0 ||
 		len(p.prints) != 0 {
 		t.Fatalf("%d handed over, %d transactions and %d bytes stay", len(handed), transactions,
 			size)
 	}
-	if p.Ordered(bundles); len(handed) != 2 {
+	if p.HandOverUnplaced(bundles); len(handed) != 2 {
 		t.Error("handed over twice")
 	}
 	if got, _ := taken(t, p, 1<<20); got != nil {

@@ -364,10 +364,10 @@ func (p *Pool) remember(id ledger.Hash, lastValid ledger.Height) {
 	}
 }
 
-// Again puts all bundles under way back to the front, in their old order: the group restarted, and
-// undelivered rounds are void. Transactions that were delivered after all are dropped as duplicates
-// when the block is sealed.
-func (p *Pool) Again() {
+// Requeue puts all bundles under way back to the front, in their old order: the group restarted,
+// and undelivered rounds are void. Transactions that were delivered after all are dropped as
+// duplicates when the block is sealed.
+func (p *Pool) Requeue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = 0
@@ -377,9 +377,9 @@ func (p *Pool) Again() {
 	}
 }
 
-// Ordered gets the bundles of an executed batch of this node, after Applied got the block. Bundles
-// that no block took leave the pool and go to Config.Misplaced.
-func (p *Pool) Ordered(bundles [][]byte) {
+// HandOverUnplaced gets the bundles of an executed batch of this node, after Applied got the block.
+// Bundles that no block took leave the pool and go to Config.Misplaced.
+func (p *Pool) HandOverUnplaced(bundles [][]byte) {
 	if p.prints == nil {
 		return
 	}

@@ -79,7 +79,7 @@ func TestBundleStaysUntilItIsInABlock(t *testing.T) {
 	if got, _ := taken(t, p, 1<<20); got != nil {
 		t.Fatal("a bundle under way was taken again")
 	}
-	p.Again()
+	p.Requeue()
 	if got, _ := taken(t, p, 1<<20); len(got) != 1 {
 		t.Fatal("after the group started anew the bundle did not leave again")
 	}
@@ -92,7 +92,7 @@ func TestBundleStaysUntilItIsInABlock(t *testing.T) {
 	if transactions, bytes := p.Size(); transactions != 0 || bytes != 0 || p.Pending(b.ID(0)) {
 		t.Fatalf("%d transactions and %d bytes are left", transactions, bytes)
 	}
-	p.Again()
+	p.Requeue()
 	if got, _ := taken(t, p, 1<<20); got != nil {
 		t.Fatal("what is in a block was taken again")
 	}
@@ -141,7 +141,7 @@ func TestExpiredIsDroppedAndRemembered(t *testing.T) {
 	if !p.Pending(under.ID(0)) {
 		t.Fatal("what is under way may still be delivered")
 	}
-	p.Again()
+	p.Requeue()
 	p.Applied(block(6))
 	if _, ok := p.Expired(under.ID(0)); !ok {
 		t.Fatal("not expired after its round was void")
@@ -242,7 +242,7 @@ func TestPoolAgainstModel(t *testing.T) {
 				p.Applied(block(height, underWay[:count]...))
 				underWay = underWay[count:]
 			case 4:
-				p.Again()
+				p.Requeue()
 				waiting, underWay = append(append([]*ledger.Bundle{}, underWay...), waiting...), nil
 			}
 			transactions, bytes := p.Size()

@@ -6,8 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// telling calls the hooks in order. A nil telling calls nothing.
-type telling struct {
+// hookCaller calls the hooks in order. A nil telling calls nothing.
+type hookCaller struct {
 	hooks *Config
 
 	mu      sync.Mutex
@@ -15,14 +15,14 @@ type telling struct {
 	durable ledger.Height // of the last call of DurableTo
 }
 
-func newTelling(hooks *Config, head ledger.Height) *telling {
+func newTelling(hooks *Config, head ledger.Height) *hookCaller {
 	if hooks.Applied == nil && hooks.DurableTo == nil && hooks.Exchanged == nil {
 		return nil
 	}
-	return &telling{hooks: hooks, head: head}
+	return &hookCaller{hooks: hooks, head: head}
 }
 
-func (t *telling) applied(block *ledger.Block) {
+func (t *hookCaller) applied(block *ledger.Block) {
 	if t == nil {
 		return
 	}
@@ -36,7 +36,7 @@ func (t *telling) applied(block *ledger.Block) {
 
 // durableTo reads the height with the lock held. So it never reports a height of a chain that was
 // set aside after exchanged was called.
-func (t *telling) durableTo(height func() ledger.Height) {
+func (t *hookCaller) durableTo(height func() ledger.Height) {
 	if t == nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (t *telling) durableTo(height func() ledger.Height) {
 	}
 }
 
-func (t *telling) exchanged(heights func() (head, durable ledger.Height)) {
+func (t *hookCaller) exchanged(heights func() (head, durable ledger.Height)) {
 	if t == nil {
 		return
 	}

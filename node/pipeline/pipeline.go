@@ -101,8 +101,8 @@ type Pipeline struct {
 	fail     sync.Once
 	stalled  atomic.Pointer[string] // why execution waits; nil if it does not
 	total    atomic.Uint64
-	syncing  sync.Mutex // held while the disk is synced, and while another store is put in
-	telling  *telling   // nil without hooks
+	syncing  sync.Mutex  // held while the disk is synced, and while another store is put in
+	telling  *hookCaller // nil without hooks
 
 	mu        sync.Mutex
 	run       Run
@@ -334,7 +334,7 @@ func (p *Pipeline) failed(err error) {
 func (p *Pipeline) handle(w work) error {
 	if w.block != nil {
 		p.stopCounting()
-		if err := p.patiently(func() error { return p.store().Append(w.block) }); err != nil {
+		if err := p.retryOnFullDisk(func() error { return p.store().Append(w.block) }); err != nil {
 			return err
 		}
 		p.executed(order.Round(w.block.Header.Round), mempool.Marks{})
@@ -372,7 +372,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		if len(batch) == 0 {
 			continue
 		}
-		bundles, err := p.alarm(message.Origin, batch)
+		bundles, err := p.checkFork(message.Origin, batch)
 		if err != nil {
 			return err
 		}
@@ -383,7 +383,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	}
 	if len(batches) > 0 {
 		var block *ledger.Block
-		err := p.patiently(func() (err error) {
+		err := p.retryOnFullDisk(func() (err error) {
 			block, err = p.store().Apply(epoch, ledger.Round(delivery.Round), batches)
 			return err
 		})
@@ -394,7 +394,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 			p.applied(block)
 			p.settleBlock(block)
 		}
-		p.config.Pool.Ordered(own)
+		p.config.Pool.HandOverUnplaced(own)
 	}
 	p.executed(delivery.Round, marked)
 	return nil
@@ -410,9 +410,9 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
 }
 
-// alarm compares the block that a batch's sender had executed with ours. It returns the batch's
+// checkFork compares the block that a batch's sender had executed with ours. It returns the batch's
 // bundles, or ErrFork.
-func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
+func (p *Pipeline) checkFork(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
 	batch, err := ledger.DecodeBatch(encoded)
 	if err != nil {
 		return nil, nil // sealing drops it, at every node
@@ -432,8 +432,8 @@ func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byt
 	return batch.Bundles, nil
 }
 
-// patiently repeats an attempt that fails on a full disk, until there is space.
-func (p *Pipeline) patiently(attempt func() error) error {
+// retryOnFullDisk repeats an attempt that fails on a full disk, until there is space.
+func (p *Pipeline) retryOnFullDisk(attempt func() error) error {
 	for {
 		err := attempt()
 		if !errors.Is(err, store.ErrDiskFull) {
@@ -540,7 +540,8 @@ func (p *Pipeline) syncStore() (synced, error) {
 	defer p.syncing.Unlock()
 	opened := p.store()
 	if heights := p.progress.now(); heights.Durable > opened.KnownDurable() {
-		opened.KnowDurable(heights.Durable) // blocks that were ahead of the head may be here by now
+		// blocks that were ahead of the head may be here by now
+		opened.RecordDurable(heights.Durable)
 	}
 	if err := opened.Sync(); err != nil {
 		return synced{}, err
@@ -617,7 +618,7 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 		h.Durable = max(h.Durable, height)
 	})
 	if advanced {
-		p.store().KnowDurable(height) // the next sync writes it
+		p.store().RecordDurable(height) // the next sync writes it
 		p.meter.madeDurable(height)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// Lately is how long a member's announcement is current.
-const Lately = 5 * time.Second
+// ReportLifetime is how long a member's announcement is current.
+const ReportLifetime = 5 * time.Second
 
 // ErrOneShard means that a book has one shard and does not need this package.
 var ErrOneShard = errors.New("shards: the book has one shard")
@@ -259,7 +259,7 @@ func (d *Directory) Lost(peer rdmanet.PeerID) {
 
 // lately reports whether the announcement is still current.
 func (h heard) lately(now time.Time) bool {
-	return !h.at.IsZero() && !h.lost && now.Sub(h.at) <= Lately
+	return !h.at.IsZero() && !h.lost && now.Sub(h.at) <= ReportLifetime
 }
 
 // Candidates returns the members of a shard to ask, in this order: members with a current

@@ -149,7 +149,7 @@ func TestCandidatesAreInOrderOfUse(t *testing.T) {
 	if len(d.heard) != 3 {
 		t.Errorf("%d were heard", len(d.heard))
 	}
-	now = now.Add(Lately + 1)
+	now = now.Add(ReportLifetime + 1)
 	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeHalted}, now)
 	if got := d.Candidates(1); got[0] != peerOf(t, 3) {
 		t.Errorf("who is heard again comes first, not %v", got)
@@ -186,7 +186,7 @@ func TestStates(t *testing.T) {
 		s.Members[1].APIAddress != "http://x" || !s.Members[1].Lately || s.Members[2].Lately {
 		t.Errorf("shard 1: %+v", s)
 	}
-	now = now.Add(Lately + 1)
+	now = now.Add(ReportLifetime + 1)
 	if s := d.States()[2]; s.Mode != ModeSilent || s.Carried != 5 || s.Heard.IsZero() {
 		t.Errorf("a shard that went silent: %+v", s)
 	}

@@ -27,7 +27,7 @@ type incoming struct {
 
 // ask is the last ask of a writer.
 type ask struct {
-	letter
+	received
 	waits bool // it is not answered yet
 }
 
@@ -89,7 +89,7 @@ func (in *incoming) end() {
 }
 
 // asked handles a writer's ask.
-func (in *incoming) asked(l letter) {
+func (in *incoming) asked(l received) {
 	r, known := (*in.s.roles.Load())[l.from.ID]
 	if !known || r.out != nil {
 		return
@@ -99,7 +99,7 @@ func (in *incoming) asked(l letter) {
 		l.from.Incarnation == last.from.Incarnation && l.message.attempt < last.message.attempt) {
 		return // the writer has made a newer ask since
 	}
-	in.asks[r.index] = &ask{letter: l, waits: true}
+	in.asks[r.index] = &ask{received: l, waits: true}
 }
 
 // step advances the stream from the parent.

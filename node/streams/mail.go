@@ -6,8 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// letter is a message with its sender's peer and incarnation.
-type letter struct {
+// received is a message with its sender's peer and incarnation.
+type received struct {
 	from    rdmanet.Peer
 	message message
 }
@@ -21,7 +21,7 @@ type mail struct {
 // contents of the mail. Of each kind and peer only the last letter is kept, so the mail is bounded
 // by the members and by the operations that the loop itself started.
 type contents struct {
-	asks, offers, feedbacks map[rdmanet.PeerID]letter
+	asks, offers, feedbacks map[rdmanet.PeerID]received
 	restarted               map[rdmanet.PeerID]rdmanet.Incarnation
 	connected               map[rdmanet.PeerID]bool
 	attached                []*attaching
@@ -30,15 +30,15 @@ type contents struct {
 }
 
 // put stores a letter under its sender.
-func put(into *map[rdmanet.PeerID]letter, l letter) {
+func put(into *map[rdmanet.PeerID]received, l received) {
 	if *into == nil {
-		*into = map[rdmanet.PeerID]letter{}
+		*into = map[rdmanet.PeerID]received{}
 	}
 	(*into)[l.from.ID] = l
 }
 
 // deliver stores a message.
-func (m *mail) deliver(l letter) {
+func (m *mail) deliver(l received) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch l.message.kind {

@@ -20,7 +20,7 @@ type outlet struct {
 	next    time.Time // when to ask for it next
 	// wanted is the accepted offer, of kind 0 if there is none. Its attachment is in progress in
 	// attaching, or in use in connection.
-	wanted     letter
+	wanted     received
 	attaching  *attaching
 	connection *connection
 	ended      bool
@@ -29,7 +29,7 @@ type outlet struct {
 // attaching is an attempt to connect to a ring; attachment and err are its result.
 type attaching struct {
 	outlet     *outlet
-	offer      letter
+	offer      received
 	cancel     context.CancelFunc
 	attachment rdmanet.Attachment
 	err        error
@@ -101,7 +101,7 @@ func maxTime(a, b time.Time) time.Time {
 // lost ends the attempt and starts another.
 func (o *outlet) lost(now time.Time) {
 	o.disconnect()
-	o.wanted = letter{}
+	o.wanted = received{}
 	o.attempt = o.of.s.number()
 	o.next = maxTime(now, o.asked.Add(o.of.s.config.AskEvery))
 	o.of.s.by(o.next)
@@ -141,7 +141,7 @@ func (o *outlet) restarted(incarnation rdmanet.Incarnation, now time.Time) {
 }
 
 // offered handles an offer.
-func (o *outlet) offered(l letter, now time.Time) {
+func (o *outlet) offered(l received, now time.Time) {
 	if l.message.attempt != o.attempt || l.from.Incarnation < o.wanted.from.Incarnation {
 		return
 	}
@@ -215,7 +215,7 @@ func (o *outlet) attached(a *attaching, now time.Time) {
 }
 
 // feedback handles a carrier's feedback.
-func (o *outlet) feedback(l letter) {
+func (o *outlet) feedback(l received) {
 	o.of.s.mu.Lock()
 	defer o.of.s.mu.Unlock()
 	if o.connection != nil && o.connection.attachment.Peer() != l.from {

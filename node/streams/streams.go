@@ -346,7 +346,7 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 			"child", m.child)
 		return
 	}
-	s.mail.deliver(letter{from: from, message: m})
+	s.mail.deliver(received{from: from, message: m})
 	s.ring()
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Hanger is implemented by a Fabric that can stop a member's program while its host lives.
-type Hanger interface {
+// ProgramStopper is implemented by a Fabric that can stop a member's program while its host lives.
+type ProgramStopper interface {
 	// Hang stops the program of member i until Resume. Only the provider itself keeps working
 	// there.
 	Hang(i int)

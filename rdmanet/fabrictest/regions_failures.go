@@ -545,7 +545,7 @@ func checkHangingProgram(ctx context.Context, f Fabric) error {
 // checkHangingMember: while the fabric makes a member hang, its memory can be read and written, or
 // operations on it end. The member works again when it resumes.
 func checkHangingMember(ctx context.Context, f Fabric) error {
-	hanger, ok := f.(Hanger)
+	hanger, ok := f.(ProgramStopper)
 	if !ok {
 		return errSkip
 	}

@@ -60,20 +60,20 @@ func readTicket(r io.Reader) (t ticket, err error) {
 	return t, nil
 }
 
-// ticketOffice tracks the tickets that were issued and not yet shown. Each ticket admits one
+// ticketRegistry tracks the tickets that were issued and not yet shown. Each ticket admits one
 // connection.
-type ticketOffice struct {
+type ticketRegistry struct {
 	mu   sync.Mutex
 	open map[[ticketBytes]byte]chan *net.TCPConn
 }
 
-func newTicketOffice() *ticketOffice {
-	return &ticketOffice{open: make(map[[ticketBytes]byte]chan *net.TCPConn)}
+func newTicketOffice() *ticketRegistry {
+	return &ticketRegistry{open: make(map[[ticketBytes]byte]chan *net.TCPConn)}
 }
 
 // issue makes a ticket. The connection that shows it arrives on the channel. The caller must
 // finally call cancel, which closes a connection that was not taken.
-func (o *ticketOffice) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn, cancel func()) {
+func (o *ticketRegistry) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn, cancel func()) {
 	_, _ = rand.Read(t.token[:]) // it never fails
 	if !trusted {
 		_, _ = rand.Read(t.secret[:])
@@ -97,7 +97,7 @@ func (o *ticketOffice) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn,
 
 // redeem passes the connection to the goroutine that waits for the token's ticket. It returns false
 // if there is none.
-func (o *ticketOffice) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
+func (o *ticketRegistry) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	arrived, ok := o.open[token]

@@ -62,7 +62,7 @@ type Host struct {
 	lanes  *lane.Lanes
 
 	trusted bool
-	tickets *ticketOffice
+	tickets *ticketRegistry
 
 	// One-sided memory: this host's regions and its links to those of others.
 	regions    *regions
@@ -150,7 +150,7 @@ func New(options Options) (*Host, error) {
 
 // newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and the connection gater.
 func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater,
-	tickets *ticketOffice, membersMax int) (libp2phost.Host, error) {
+	tickets *ticketRegistry, membersMax int) (libp2phost.Host, error) {
 	resources, err := newResourceManager(membersMax)
 	if err != nil {
 		return nil, err
@@ -304,12 +304,12 @@ func (h *Host) restarted(peer rdmanet.Peer) {
 func (h *Host) connected(_ network.Network, conn network.Conn) {
 	from := rdmanet.PeerID(conn.RemotePeer().String())
 	h.regions.connected(from)
-	h.lanes.Hurry(from)
+	h.lanes.ReconnectNow(from)
 }
 
 // heardLately reports whether the peer gave a sign of life on any lane within half the mend
 // timeout.
-func (h *Host) heardLately(id rdmanet.PeerID) bool { return h.lanes.HeardLately(id) }
+func (h *Host) heardLately(id rdmanet.PeerID) bool { return h.lanes.HeardRecently(id) }
 
 // Sever closes the connections to a peer, as a broken network would. Lanes are mended if the peer
 // is still there. It is meant for tests and for operators who doubt a connection.

@@ -36,11 +36,11 @@ const (
 type sharedTransport struct {
 	*tcp.TcpTransport
 	upgrader transport.Upgrader
-	tickets  *ticketOffice
+	tickets  *ticketRegistry
 }
 
 // newSharedTransport returns a constructor for libp2p.Transport.
-func newSharedTransport(tickets *ticketOffice) any {
+func newSharedTransport(tickets *ticketRegistry) any {
 	return func(upgrader transport.Upgrader, resources network.ResourceManager,
 		shared *tcpreuse.ConnMgr) (*sharedTransport, error) {
 		plain, err := tcp.NewTCPTransport(upgrader, resources, shared, tcp.DisableReuseport(),
@@ -78,7 +78,7 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 type port struct {
 	manet.Listener
 	plain    net.Listener // the listener below it
-	tickets  *ticketOffice
+	tickets  *ticketRegistry
 	patience time.Duration // identifyTimeout
 	libp2p   chan manet.Conn
 	closed   chan struct{}
@@ -101,7 +101,7 @@ func (n *newcomer) expel() {
 	n.Close()
 }
 
-func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice,
+func newPort(listener manet.Listener, plain net.Listener, tickets *ticketRegistry,
 	patience time.Duration) *port {
 	p := &port{Listener: listener, plain: plain, tickets: tickets, patience: patience,
 		libp2p: make(chan manet.Conn), closed: make(chan struct{})}

@@ -280,7 +280,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 	case rdmanet.PeerRestarted:
 		h.restarted(peer)
 	case rdmanet.PeerConnected:
-		h.lanes.Hurry(peer.ID)
+		h.lanes.ReconnectNow(peer.ID)
 	case rdmanet.PeerRefused:
 		event.Lane = ""
 	}

@@ -49,7 +49,7 @@ type fabric struct {
 }
 
 var _ interface {
-	fabrictest.Hanger
+	fabrictest.ProgramStopper
 	fabrictest.Slow
 } = (*fabric)(nil)
 
@@ -172,13 +172,13 @@ func (h *host) silence(peer rdmanet.PeerID) {
 	}
 }
 
-// Hang implements fabrictest.Hanger. Goroutines that need the device's completions wait, as all of
-// a stopped process would. The device keeps working by itself.
+// Hang implements fabrictest.ProgramStopper. Goroutines that need the device's completions wait, as
+// all of a stopped process would. The device keeps working by itself.
 func (f *fabric) Hang(i int) {
 	f.Host(i).engine.polling.Lock()
 }
 
-// Resume implements fabrictest.Hanger.
+// Resume implements fabrictest.ProgramStopper.
 func (f *fabric) Resume(i int) {
 	f.Host(i).engine.polling.Unlock()
 }

@@ -47,8 +47,8 @@ const (
 	programName   = "ledgerd"
 	// outputShown limits how much of the end of a failed program's output is shown, in bytes.
 	outputShown = 16 << 10
-	// tellingMax limits the number of lines shown that explain a failure.
-	tellingMax = 60
+	// failureLinesMax limits the number of lines shown that explain a failure.
+	failureLinesMax = 60
 )
 
 // environment is the environment of all programs in the guest.
@@ -220,16 +220,16 @@ func prepare(ctx context.Context, cache, folder string, chosen []step, tell func
 	return f.kernel, nil
 }
 
-// telling matches the lines in which tests and crashes explain a failure.
-var telling = regexp.MustCompile(
+// failureLines matches the lines in which tests and crashes explain a failure.
+var failureLines = regexp.MustCompile(
 	`(?m)^\s*(\S+\.go:\d+: |--- FAIL|panic: |fatal error: |WARNING: DATA RACE|testing: ).*$`)
 
 // showFailure prints a failed program's explanation and the end of its output.
 func showFailure(to io.Writer, name string, output []byte) {
-	if said := telling.FindAll(output, -1); len(said) > 0 {
+	if said := failureLines.FindAll(output, -1); len(said) > 0 {
 		// Ignore errors, as for all output.
 		_, _ = fmt.Fprintf(to, "\n--- why %s failed\n%s\n", name,
-			bytes.Join(said[:min(len(said), tellingMax)], []byte("\n")))
+			bytes.Join(said[:min(len(said), failureLinesMax)], []byte("\n")))
 	}
 	_, _ = fmt.Fprintf(to, "\n--- the end of the output of %s\n%s\n", name,
 		output[max(0, len(output)-outputShown):])

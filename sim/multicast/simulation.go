@@ -29,7 +29,7 @@ type simulation struct {
 	plan    plan
 	world   *World
 	history *order.History
-	stage   *seeded
+	stage   *randomStage
 	form    Form
 	pace    *rand.Rand
 	oracle  oracle
@@ -85,7 +85,7 @@ func Run(options Options) (Result, error) {
 	deployment := &s.plan.deployment
 	s.history = order.NewHistory(deployment.Sizes...)
 	s.world = newWorld(deployment, newTrace(options.Trace))
-	s.stage = &seeded{
+	s.stage = &randomStage{
 		network: fabric.New(fabric.Options{Seed: options.Seed, Delay: p.weather.delay,
 			OperationTimeout: deployment.OperationTimeout}),
 		random: stream(options.Seed, stageStream), delay: p.weather.delay,

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// seeded is a stage in virtual time: memory of package fabric, and links with delays that a seed
-// draws.
-type seeded struct {
+// randomStage is a stage in virtual time: memory of package fabric, and links with delays that a
+// seed draws.
+type randomStage struct {
 	network *fabric.Network
 	random  *rand.Rand
 	delay   time.Duration // the longest way of a letter, except for one in 16
@@ -26,11 +26,13 @@ type link struct {
 	due     int           // letters that would have arrived if the link were not cut
 }
 
-func (s *seeded) now() time.Duration { return s.network.Now() }
+func (s *randomStage) now() time.Duration { return s.network.Now() }
 
-func (s *seeded) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return s.network.Start(id) }
+func (s *randomStage) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
+	return s.network.Start(id)
+}
 
-func (s *seeded) carry(from, to int, letter Letter) {
+func (s *randomStage) carry(from, to int, letter Letter) {
 	l := s.links[[2]int{from, to}]
 	if l == nil {
 		l = &link{}
@@ -52,7 +54,7 @@ func (s *seeded) carry(from, to int, letter Letter) {
 }
 
 // take delivers the first letter of a link, unless a crash lost it.
-func (s *seeded) take(from, to int, l *link) {
+func (s *randomStage) take(from, to int, l *link) {
 	if len(l.letters) == 0 {
 		return
 	}
@@ -63,7 +65,7 @@ func (s *seeded) take(from, to int, l *link) {
 
 // crash ends a host, and loses some of what the process sent last: a tail of the letters under way
 // on each link.
-func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
+func (s *randomStage) crash(process int, id rdmanet.PeerID, ends int) {
 	s.network.Crash(id)
 	for to := range ends {
 		if l := s.links[[2]int{process, to}]; l != nil && len(l.letters) > 0 {
@@ -73,12 +75,12 @@ func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
 }
 
 // cut makes a wire hold everything, and mend lets it go on.
-func (s *seeded) cut(a, b int, idA, idB rdmanet.PeerID) {
+func (s *randomStage) cut(a, b int, idA, idB rdmanet.PeerID) {
 	s.cuts[wire(a, b)] = true
 	s.network.Cut(idA, idB)
 }
 
-func (s *seeded) mend(a, b int, idA, idB rdmanet.PeerID) {
+func (s *randomStage) mend(a, b int, idA, idB rdmanet.PeerID) {
 	delete(s.cuts, wire(a, b))
 	s.network.Mend(idA, idB)
 	for _, ends := range [][2]int{{a, b}, {b, a}} {

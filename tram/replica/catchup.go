@@ -44,7 +44,7 @@ func (r *Replica) campaign() bool {
 		if m.server == r.self.Server || m.excluded {
 			continue
 		}
-		busy = r.ask(&m.petition) || busy
+		busy = r.ask(&m.permissionRequest) || busy
 		if m.state == petitionReads && m.begun && m.waits == 0 && !m.known {
 			r.readMore(m)
 		}
@@ -79,7 +79,7 @@ func (r *Replica) begins() {
 	clear(r.staged.indexes)
 	r.options.note("asks for permissions under timestamp %d of server %d", r.counter, r.self.Server)
 	for _, m := range r.members {
-		r.retire(&m.petition)
+		r.retire(&m.permissionRequest)
 		m.acked, m.begun, m.known, m.held = 0, false, false, nil
 		m.taken = max(m.taken, r.floor)
 	}
@@ -95,7 +95,7 @@ func (r *Replica) readMember(m *member) {
 		r.wiring.read(&m.link, postTaken, headTaken)
 		return
 	}
-	r.lose(&m.petition)
+	r.lose(&m.permissionRequest)
 }
 
 // begin records how far the member has taken its log. The entries up to there are settled.

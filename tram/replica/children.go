@@ -24,7 +24,7 @@ type child struct {
 
 // receiver is a replica of a child, and the way to its buffer.
 type receiver struct {
-	petition
+	permissionRequest
 	child *child
 	next  uint64 // the number to write there next
 	taken uint64 // the last number that the receiver has taken
@@ -87,7 +87,7 @@ func (r *Replica) handOn() bool {
 			continue
 		}
 		for _, v := range c.receivers {
-			busy = r.ask(&v.petition) || busy
+			busy = r.ask(&v.permissionRequest) || busy
 			if r.role != leading {
 				return true
 			}
@@ -155,7 +155,7 @@ func (r *Replica) give(v *receiver, h header) {
 func (r *Replica) receiverCompleted(v *receiver, p post, err error) {
 	if err != nil {
 		r.options.note("loses process %d: %v", v.process, err)
-		r.lose(&v.petition)
+		r.lose(&v.permissionRequest)
 		return
 	}
 	switch p.kind {

@@ -14,7 +14,7 @@ import (
 type Client struct {
 	options Options
 	self    order.Replica
-	wiring  *wiring
+	wiring  *fabricLinks
 	streams []*stream // by group, nil before the first message
 	failed  error
 }

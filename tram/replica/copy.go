@@ -191,8 +191,8 @@ func sameCount(count *int, in, other []int) *int {
 }
 
 // copy returns a wiring with links and counts of its own.
-func (w *wiring) copy(moved func(*link) *link, count func(*int) *int) *wiring {
-	own := &wiring{queue: w.queue, now: w.now, posts: make([]post, len(w.posts)),
+func (w *fabricLinks) copy(moved func(*link) *link, count func(*int) *int) *fabricLinks {
+	own := &fabricLinks{queue: w.queue, now: w.now, posts: make([]post, len(w.posts)),
 		free: slices.Clone(w.free), done: w.done, lent: w.lent, wants: slices.Clone(w.wants),
 		number: w.number}
 	for tag, p := range w.posts {
@@ -218,7 +218,7 @@ func (w *wiring) copy(moved func(*link) *link, count func(*int) *int) *wiring {
 }
 
 // redirect makes the reads that are not posted yet lead into this process's memory.
-func (w *wiring) redirect(into func(post) []byte) {
+func (w *fabricLinks) redirect(into func(post) []byte) {
 	for i := range w.batch {
 		o := &w.batch[i]
 		if p := w.posts[o.Tag]; o.Kind == rdmanet.OperationRead && p.life == p.link.life {
@@ -228,7 +228,7 @@ func (w *wiring) redirect(into func(post) []byte) {
 }
 
 // reads calls each for every read under way.
-func (w *wiring) reads(into func(post) []byte, each func(tag uint64, into []byte)) {
+func (w *fabricLinks) reads(into func(post) []byte, each func(tag uint64, into []byte)) {
 	for tag, p := range w.posts {
 		if p.link == nil || p.life != p.link.life {
 			continue
@@ -239,7 +239,7 @@ func (w *wiring) reads(into func(post) []byte, each func(tag uint64, into []byte
 	}
 }
 
-func (w *wiring) awaits(tag uint64) bool {
+func (w *fabricLinks) awaits(tag uint64) bool {
 	p := w.posts[tag]
 	switch {
 	case p.link == nil:

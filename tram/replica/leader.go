@@ -12,7 +12,7 @@ import (
 
 // member is a server of this replica's group, and the way to its log.
 type member struct {
-	petition
+	permissionRequest
 	server   order.ServerID
 	excluded bool
 
@@ -241,7 +241,7 @@ func (r *Replica) memberCompleted(m *member, p post, err error) {
 
 // loseMember ends the way to a member's log. What was read there no longer counts.
 func (r *Replica) loseMember(m *member) {
-	r.lose(&m.petition)
+	r.lose(&m.permissionRequest)
 	wasKnown := m.known
 	m.begun, m.known, m.held = false, false, nil
 	if wasKnown && r.role == fetching {

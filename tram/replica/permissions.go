@@ -22,8 +22,9 @@ const (
 	petitionWorks
 )
 
-// petition is this replica's way to another member's log, or to its buffer at a child's replica.
-type petition struct {
+// permissionRequest is this replica's way to another member's log, or to its buffer at a child's
+// replica.
+type permissionRequest struct {
 	link
 	process int
 	state   petitionState
@@ -31,14 +32,14 @@ type petition struct {
 	until   time.Duration
 }
 
-func (p *petition) String() string {
+func (p *permissionRequest) String() string {
 	names := [...]string{"idle", "asked", "attaches", "reads", "works"}
 	return fmt.Sprintf("%s at request %d", names[p.state], p.request)
 }
 
 // lose ends a petition's link and makes it ask again after a while. After an error, writes may
 // still be under way, and only a new grant stops them.
-func (r *Replica) lose(p *petition) {
+func (r *Replica) lose(p *permissionRequest) {
 	r.wiring.detach(&p.link)
 	p.state = petitionIdle
 	p.since = r.wiring.now + r.options.longer(p.tries)
@@ -46,14 +47,14 @@ func (r *Replica) lose(p *petition) {
 }
 
 // retire ends a petition's link for good, or until this replica leads again.
-func (r *Replica) retire(p *petition) {
+func (r *Replica) retire(p *permissionRequest) {
 	r.wiring.detach(&p.link)
 	p.state, p.request, p.tries, p.since = petitionIdle, 0, 0, 0
 }
 
 // ask moves a petition on until it is granted [TRAM, Algorithm 3]. It reports whether there was
 // anything to do. All petitions are asked at once, because each has a link of its own.
-func (r *Replica) ask(p *petition) bool {
+func (r *Replica) ask(p *permissionRequest) bool {
 	now := r.wiring.now
 	b := r.boards[p.process]
 	switch p.state {
@@ -188,11 +189,11 @@ func (r *Replica) stepDown(why string) {
 	r.scanned = r.applied
 	r.fetches, r.missing = nil, 0
 	for _, m := range r.members {
-		r.retire(&m.petition)
+		r.retire(&m.permissionRequest)
 	}
 	for _, c := range r.children {
 		for _, v := range c.receivers {
-			r.retire(&v.petition)
+			r.retire(&v.permissionRequest)
 		}
 	}
 	r.notLead = r.wiring.now + r.options.longer(r.failures)

@@ -23,7 +23,7 @@ const (
 type Replica struct {
 	options Options
 	self    order.Replica
-	wiring  *wiring
+	wiring  *fabricLinks
 	ways    ways
 	halted  string
 	closed  bool
@@ -240,7 +240,7 @@ func (r *Replica) Exclude(server order.ServerID) {
 func (r *Replica) exclude(m *member) {
 	r.options.note("excludes server %d", m.server)
 	m.excluded = true
-	r.retire(&m.petition)
+	r.retire(&m.permissionRequest)
 	m.known = false
 	r.boards[m.process].put(rowHalt, 1)
 	if r.role == fetching {
@@ -329,7 +329,7 @@ func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err err
 	case l.member != nil && err != nil:
 		r.loseMember(l.member)
 	case l.receiver != nil && err != nil:
-		r.lose(&l.receiver.petition)
+		r.lose(&l.receiver.permissionRequest)
 	case l.member != nil:
 		r.readMember(l.member)
 	case l.receiver != nil:
@@ -449,7 +449,8 @@ func (r *Replica) String() string {
 		s.Ordered, s.End, s.Taken, r.Outstanding())
 	for _, m := range r.members {
 		if r.role != following && m.server != r.self.Server {
-			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server, m.petition.String(),
+			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server,
+				m.permissionRequest.String(),
 				m.acked, m.taken)
 		}
 	}
@@ -457,7 +458,7 @@ func (r *Replica) String() string {
 		text += fmt.Sprintf("; child %d took %d of %d", c.group, c.taken, c.out)
 		for _, v := range c.receivers {
 			if r.role == leading {
-				text += fmt.Sprintf(" (%s, next %d)", v.petition.String(), v.next)
+				text += fmt.Sprintf(" (%s, next %d)", v.permissionRequest.String(), v.next)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (f *facts) board(b *board) {
 	f.numbers(b.posted[:]...)
 }
 
-func (f *facts) petition(p *petition) {
+func (f *facts) petition(p *permissionRequest) {
 	f.link(&p.link)
 	f.numbers(uint64(p.state), p.request)
 	if p.state == petitionAsked {
@@ -91,7 +91,7 @@ func (f *facts) post(p post) {
 }
 
 // batch appends the operations that the next flush posts.
-func (f *facts) batch(w *wiring) {
+func (f *facts) batch(w *fabricLinks) {
 	f.number(uint64(len(w.batch)))
 	for _, o := range w.batch {
 		f.post(w.posts[o.Tag])
@@ -149,7 +149,7 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.number(uint64(x.member.server))
 	}
 	for _, m := range r.members {
-		f.petition(&m.petition)
+		f.petition(&m.permissionRequest)
 		f.truth(m.excluded)
 		f.number(m.taken)
 		if r.role == following {
@@ -168,7 +168,7 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.numbers(c.out, c.taken, c.first, uint64(len(c.indexes)))
 		f.numbers(c.indexes...)
 		for _, v := range c.receivers {
-			f.petition(&v.petition)
+			f.petition(&v.permissionRequest)
 			f.number(v.taken)
 			if r.role == leading {
 				f.number(v.next)
@@ -192,7 +192,7 @@ func (r *Replica) AppendOperation(state []byte, tag uint64) []byte {
 	return r.wiring.appendOperation(state, tag)
 }
 
-func (w *wiring) appendOperation(state []byte, tag uint64) []byte {
+func (w *fabricLinks) appendOperation(state []byte, tag uint64) []byte {
 	f := facts{b: state}
 	f.post(w.posts[tag])
 	return f.b

@@ -60,8 +60,8 @@ type post struct {
 	lent   *int // counts the posts whose bytes lie in memory that is reused once the count is 0
 }
 
-// wiring is a process's connection to the fabric: its attachments and its queue.
-type wiring struct {
+// fabricLinks is a process's connection to the fabric: its attachments and its queue.
+type fabricLinks struct {
 	queue   rdmanet.Queue
 	now     time.Duration
 	posts   []post
@@ -76,13 +76,14 @@ type wiring struct {
 	number  uint64 // of the last want
 }
 
-func newWiring(host rdmanet.RegionHost, depth int) (*wiring, error) {
+func newWiring(host rdmanet.RegionHost, depth int) (*fabricLinks, error) {
 	depth = min(depth, rdmanet.QueueDepthMax)
 	queue, err := host.Queue(depth)
 	if err != nil {
 		return nil, fmt.Errorf("make a completion queue: %w", err)
 	}
-	w := &wiring{queue: queue, posts: make([]post, depth), done: make([]rdmanet.Completion, 64)}
+	w := &fabricLinks{queue: queue, posts: make([]post, depth),
+		done: make([]rdmanet.Completion, 64)}
 	for i := range depth {
 		w.free = append(w.free, uint32(depth-1-i))
 	}
@@ -90,7 +91,7 @@ func newWiring(host rdmanet.RegionHost, depth int) (*wiring, error) {
 }
 
 // attach asks the driver to attach a link.
-func (w *wiring) attach(l *link) {
+func (w *fabricLinks) attach(l *link) {
 	w.number++
 	l.want = w.number
 	w.waiting = append(w.waiting, l)
@@ -98,14 +99,14 @@ func (w *wiring) attach(l *link) {
 }
 
 // wanted returns the attachments to make, each once.
-func (w *wiring) wanted() []Want {
+func (w *fabricLinks) wanted() []Want {
 	w.handed, w.wants = w.wants, w.handed[:0]
 	return w.handed
 }
 
 // attached takes the driver's answer. It returns the link that it is for, or nil if no link waits
 // for it any more.
-func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
+func (w *fabricLinks) attached(number uint64, attachment rdmanet.Attachment) *link {
 	at := slices.IndexFunc(w.waiting, func(l *link) bool { return l.want == number })
 	if at < 0 {
 		if attachment != nil {
@@ -123,7 +124,7 @@ func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
 }
 
 // detach ends a link's life: its attachment, and any wait for one.
-func (w *wiring) detach(l *link) {
+func (w *fabricLinks) detach(l *link) {
 	if l.want != 0 {
 		w.waiting = slices.DeleteFunc(w.waiting, func(other *link) bool { return other == l })
 		l.want = 0
@@ -136,10 +137,10 @@ func (w *wiring) detach(l *link) {
 }
 
 // room reports whether the given number of operations can be posted.
-func (w *wiring) room(operations int) bool { return len(w.free) >= operations }
+func (w *fabricLinks) room(operations int) bool { return len(w.free) >= operations }
 
 // post puts an operation into the batch. The caller has checked room.
-func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdmanet.Operation) {
+func (w *fabricLinks) post(l *link, k kind, number uint64, lent *int, operation rdmanet.Operation) {
 	tag := w.free[len(w.free)-1]
 	w.free = w.free[:len(w.free)-1]
 	if lent != nil && len(operation.Bytes) > rdmanet.InlineMax {
@@ -155,14 +156,14 @@ func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdman
 }
 
 // read posts a read of a word into the link's own memory.
-func (w *wiring) read(l *link, k kind, offset int) {
+func (w *fabricLinks) read(l *link, k kind, offset int) {
 	l.reading = true
 	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset,
 		Bytes: l.word[:]})
 }
 
 // inline returns zeroed bytes for a write of up to rdmanet.InlineMax, valid until flush.
-func (w *wiring) inline(size int) []byte {
+func (w *fabricLinks) inline(size int) []byte {
 	if len(w.short)+size > cap(w.short) {
 		// the batch keeps the old memory
 		w.short = make([]byte, 0, 2*cap(w.short)+8*rdmanet.InlineMax)
@@ -175,7 +176,7 @@ func (w *wiring) inline(size int) []byte {
 }
 
 // flush posts the batch, to all targets together [TRAM, section 3].
-func (w *wiring) flush() error {
+func (w *fabricLinks) flush() error {
 	if len(w.batch) == 0 {
 		return nil
 	}
@@ -190,7 +191,7 @@ func (w *wiring) flush() error {
 
 // take handles the next completions, for posts of the links' present lives. It reports whether
 // there were any.
-func (w *wiring) take(handle func(post, error)) bool {
+func (w *fabricLinks) take(handle func(post, error)) bool {
 	any := false
 	for {
 		count := w.queue.Poll(w.done)
@@ -216,7 +217,7 @@ func (w *wiring) take(handle func(post, error)) bool {
 }
 
 // release returns a tag. The tags in use are low, so its place is near the end.
-func (w *wiring) release(tag uint32) {
+func (w *fabricLinks) release(tag uint32) {
 	at := len(w.free)
 	for at > 0 && w.free[at-1] < tag {
 		at--
@@ -243,7 +244,7 @@ func putWord(b []byte, value uint64) { binary.NativeEndian.PutUint64(b, value) }
 func getWord(b *[word]byte) uint64 { return binary.NativeEndian.Uint64(b[:]) }
 
 // drive writes the words that are not written yet. It reports whether there was anything to do.
-func (w *wiring) drive(b *board) bool {
+func (w *fabricLinks) drive(b *board) bool {
 	if b.words == b.posted {
 		return false
 	}
@@ -268,7 +269,7 @@ func (w *wiring) drive(b *board) bool {
 }
 
 // lost ends a board's link. All words are written again after a while.
-func (w *wiring) lost(b *board, patience time.Duration) {
+func (w *fabricLinks) lost(b *board, patience time.Duration) {
 	w.detach(&b.link)
 	b.posted = [rowSize / word]uint64{}
 	b.since = w.now + patience

@@ -52,7 +52,7 @@ func Start[A Application](engine string, applications []A) (g *Group, err error)
 	}()
 	network := memory.NewNetwork()
 	var peers []rdmanet.PeerID
-	run := driver.Group{Generation: 1, FirstRound: 1}
+	run := driver.Group{Run: 1, FirstRound: 1}
 	for i := range servers {
 		peers = append(peers, rdmanet.PeerID(fmt.Sprintf("server-%d", i)))
 		run.Members = append(run.Members, order.ServerID(i))
@@ -66,10 +66,10 @@ func Start[A Application](engine string, applications []A) (g *Group, err error)
 		d, err := driver.New(driver.Config{
 			Host: host, Self: order.ServerID(i), Peers: peers,
 			Source: application, Sink: application,
-			FrameGeneration: allconcur.FrameGeneration,
+			FrameRun: allconcur.FrameGeneration,
 			NewEngine: func(run driver.Group, self order.ServerID) (order.Broadcaster, error) {
 				return allconcur.New(allconcur.Config{Engine: engine, Self: self,
-					Servers: len(run.Members), Reliable: overlay, Generation: run.Generation,
+					Servers: len(run.Members), Reliable: overlay, Generation: run.Run,
 					FirstRound: run.FirstRound})
 			},
 			Halted: func(_ driver.Group, reason string) {

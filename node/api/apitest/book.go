@@ -23,7 +23,7 @@ import (
 type Book struct {
 	clusters []*Cluster
 	tree     *ledger.ShardTree
-	doors    []*Door
+	doors    []*TestServer
 
 	mutex  sync.Mutex
 	silent map[ledger.ShardID]bool
@@ -57,7 +57,7 @@ func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 func (b *Book) Shard(shard ledger.ShardID) *Cluster { return b.clusters[shard] }
 
 // Door returns the API of a shard's first node.
-func (b *Book) Door(shard ledger.ShardID) *Door { return b.doors[shard] }
+func (b *Book) Door(shard ledger.ShardID) *TestServer { return b.doors[shard] }
 
 // Silence makes a shard's nodes stop answering the other shards' calls, or answer again.
 func (b *Book) Silence(shard ledger.ShardID, silent bool) {

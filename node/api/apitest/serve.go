@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// Door is an API server on a free port of the loopback.
-type Door struct {
+// TestServer is an API server on a free port of the loopback.
+type TestServer struct {
 	URL    string
 	Server *api.Server
 
@@ -21,7 +21,7 @@ type Door struct {
 }
 
 // Serve serves a backend until Close or the end of the test.
-func Serve(tb testing.TB, backend api.Backend, options api.Options) *Door {
+func Serve(tb testing.TB, backend api.Backend, options api.Options) *TestServer {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +31,8 @@ func Serve(tb testing.TB, backend api.Backend, options api.Options) *Door {
 }
 
 // ServeOn is Serve with the caller's listener.
-func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options api.Options) *Door {
+func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend,
+	options api.Options) *TestServer {
 	tb.Helper()
 	server, err := api.New(backend, options)
 	if err != nil {
@@ -41,7 +42,7 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options 
 	if options.CertificateFile != "" {
 		scheme = "https://"
 	}
-	door := &Door{URL: scheme + listener.Addr().String(), Server: server,
+	door := &TestServer{URL: scheme + listener.Addr().String(), Server: server,
 		served: make(chan error, 1), tb: tb}
 	go func() { door.served <- server.Serve(listener) }()
 	tb.Cleanup(door.Close)
@@ -49,7 +50,7 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options 
 }
 
 // Close stops the server. It cuts off running calls after a moment.
-func (d *Door) Close() {
+func (d *TestServer) Close() {
 	d.stop.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()

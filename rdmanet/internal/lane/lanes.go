@@ -256,16 +256,16 @@ func (l *Lanes) Sever(peer rdmanet.PeerID) {
 	}
 }
 
-// Hurry makes the lanes to a peer that are pausing between attempts connect at once.
-func (l *Lanes) Hurry(peer rdmanet.PeerID) {
+// ReconnectNow makes the lanes to a peer that are pausing between attempts connect at once.
+func (l *Lanes) ReconnectNow(peer rdmanet.PeerID) {
 	for _, s := range l.to(peer) {
 		s.hurry()
 	}
 }
 
-// HeardLately reports whether the peer gave a sign of life within half the mend timeout on any lane
-// to it.
-func (l *Lanes) HeardLately(peer rdmanet.PeerID) bool {
+// HeardRecently reports whether the peer gave a sign of life within half the mend timeout on any
+// lane to it.
+func (l *Lanes) HeardRecently(peer rdmanet.PeerID) bool {
 	since := time.Now().Add(-l.config.MendTimeout / 2).UnixNano()
 	return slices.ContainsFunc(l.to(peer), func(s *Sender) bool { return s.heard.Load() > since })
 }
