@@ -128,7 +128,7 @@ test.describe("states that a healthy cluster does not show", () => {
     const node = await FakeNode.start({ blocks: 10, everyMs: 4 });
     try {
       await page.goto(`${node.url}/blocks`);
-      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(800);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(300);
       expect((await heightsOf(page)).length).toBe(50);
       expect(await page.evaluate(() => document.querySelectorAll("*").length)).toBeLessThan(1_500);
     } finally {
