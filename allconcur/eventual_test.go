@@ -304,7 +304,7 @@ func (c *chaos) judgeVotes(shard int) error {
 func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*order.Delivery,
 	error) {
 	type candidate struct {
-		vote      Vote
+		vote      order.Vote
 		count     int
 		confirmed bool
 	}

@@ -33,27 +33,10 @@ import (
 // N - c for both values in turn. Then 2t ≤ c + 2(N - c), so t ≤ N - c/2; and t = m votes for one
 // value leave none for another. A change of the generation builds on that.
 
-// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the
-// one value of it that it voted for.
-type Vote struct {
-	Round order.Round
-	Epoch order.Epoch
-	// Reliable is true for a decided set, false for a complete unreliable round.
-	Reliable bool
-	// Confirmed says that this server knows that a majority of the shard voted alike, and said so:
-	// for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
-	Confirmed bool
-	// Members are the servers of the group when the round ran, the possible voters, by their places
-	// in the group, ascending.
-	Members []order.ServerID
-	// Delivery is what this server A-delivers if the round is A-delivered.
-	Delivery order.Delivery
-}
-
 // Votes lists this server's votes for rounds that it has not A-delivered, at most two, by ascending
 // round. It allocates.
-func (e *Engine) Votes() []Vote {
-	var votes []Vote
+func (e *Engine) Votes() []order.Vote {
+	var votes []order.Vote
 	if e.older.filled {
 		votes = append(votes, e.voteFor(e.older))
 	}
@@ -63,10 +46,11 @@ func (e *Engine) Votes() []Vote {
 	return votes
 }
 
-func (e *Engine) voteFor(set *roundSet) Vote {
+func (e *Engine) voteFor(set *roundSet) order.Vote {
 	members := e.members.appendTo(nil)
-	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: e.confirmed,
-		Members: members}
+	vote := order.Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable,
+		Confirmed: e.confirmed,
+		Members:   members}
 	vote.Delivery = order.Delivery{Epoch: set.epoch, Round: set.round}
 	for _, p := range members {
 		if set.present.has(p) {
@@ -79,21 +63,6 @@ func (e *Engine) voteFor(set *roundSet) Vote {
 	return vote
 }
 
-// KnownVote is a vote of another server that this server saw, for a round that this server has not
-// A-delivered. It does not include contents: this server need not hold them.
-type KnownVote struct {
-	// Voter is the server that voted.
-	Voter order.ServerID
-	Round order.Round
-	Epoch order.Epoch
-	// Reliable and Confirmed are those of the voter's Vote.
-	Reliable  bool
-	Confirmed bool
-	// Origins are the servers whose messages the value has, ascending. Together with the state they
-	// determine its contents, because a server A-broadcasts one message in a state.
-	Origins []order.ServerID
-}
-
 // KnownVotes lists the votes of other servers that this server knows, for rounds that it has not
 // A-delivered, by ascending round, then voter. It is for a server that stopped: it allocates, and
 // nothing is kept for it while the engine runs. There are none under P, and none for unreliable
@@ -102,8 +71,8 @@ type KnownVote struct {
 // A server whose message of the current state arrived voted for the unreliable round that waits for
 // its majority, since it entered that state (deliverStable counts the same). So did a server that
 // voted for a set in the current state. Its confirmation of the set confirms that round, too.
-func (e *Engine) KnownVotes() []KnownVote {
-	var known []KnownVote
+func (e *Engine) KnownVotes() []order.KnownVote {
+	var known []order.KnownVote
 	if e.ballots == nil {
 		return nil
 	}
@@ -120,7 +89,7 @@ func (e *Engine) KnownVotes() []KnownVote {
 			if p == e.self {
 				continue
 			}
-			known = append(known, KnownVote{Voter: p, Round: b.round, Epoch: b.epoch,
+			known = append(known, order.KnownVote{Voter: p, Round: b.round, Epoch: b.epoch,
 				Reliable:  true,
 				Confirmed: s.confirmers.has(p), Origins: s.origins.appendTo(nil)})
 		}
@@ -129,7 +98,7 @@ func (e *Engine) KnownVotes() []KnownVote {
 }
 
 // knownUnreliable lists the votes of others for the unreliable round that waits for its majority.
-func (e *Engine) knownUnreliable() (known []KnownVote) {
+func (e *Engine) knownUnreliable() (known []order.KnownVote) {
 	b := e.ballots[e.round%ballotsKept]
 	following := e.reliable && b.filled && b.epoch == e.epoch && b.round == e.round
 	origins := e.older.present.appendTo(nil)
@@ -139,7 +108,8 @@ func (e *Engine) knownUnreliable() (known []KnownVote) {
 			voted, confirmed = true, b.ofOrigin(p).confirmers.has(p)
 		}
 		if voted && p != e.self {
-			known = append(known, KnownVote{Voter: p, Round: e.older.round, Epoch: e.older.epoch,
+			known = append(known, order.KnownVote{Voter: p, Round: e.older.round,
+				Epoch:     e.older.epoch,
 				Confirmed: confirmed, Origins: origins})
 		}
 	}

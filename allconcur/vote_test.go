@@ -48,7 +48,7 @@ func TestKnownVotes(t *testing.T) {
 	e.voted(t, phaseDecided, 3, 3, 4, all)
 	e.voted(t, phaseDecided, 4, 4, 4, all) // too far ahead
 	five := []order.ServerID{0, 1, 2, 3, 4}
-	want := []KnownVote{
+	want := []order.KnownVote{
 		{Voter: 1, Round: 1, Epoch: 1, Reliable: true, Origins: five},
 		{Voter: 2, Round: 1, Epoch: 1, Reliable: true, Confirmed: true, Origins: five},
 		{Voter: 3, Round: 2, Epoch: 2, Reliable: true, Origins: []order.ServerID{1, 3}},
@@ -89,7 +89,7 @@ func TestKnownVotes(t *testing.T) {
 	}
 	must(t, e.Receive(2, encodeMessage(kindUnreliable, 0, 1, 3, 2, nil)))
 	must(t, e.Broadcast(nil))
-	want = []KnownVote{{Voter: 2, Round: 1, Epoch: 1, Origins: five}}
+	want = []order.KnownVote{{Voter: 2, Round: 1, Epoch: 1, Origins: five}}
 	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
 		t.Errorf("knows %+v", got)
 	}
@@ -97,13 +97,13 @@ func TestKnownVotes(t *testing.T) {
 	must(t, e.Suspect(4))
 	e.voted(t, phaseConfirmed, 2, 2, 1, setOf(0, 1, 2, 3))
 	e.voted(t, phaseDecided, 2, 2, 3, setOf(0, 1, 2, 3))
-	var first []KnownVote
+	var first []order.KnownVote
 	for _, k := range e.KnownVotes() {
 		if !k.Reliable {
 			first = append(first, k)
 		}
 	}
-	want = []KnownVote{{Voter: 1, Round: 1, Epoch: 1, Confirmed: true, Origins: five},
+	want = []order.KnownVote{{Voter: 1, Round: 1, Epoch: 1, Confirmed: true, Origins: five},
 		{Voter: 3, Round: 1, Epoch: 1, Origins: five}}
 	if !reflect.DeepEqual(first, want) {
 		t.Errorf("knows %+v", first)

@@ -225,7 +225,7 @@ var rooms = []room{
 	{folder: "node/driver",
 		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
 			"shard/turn",
-		imports: []string{"order", "allconcur", "rdmanet", "shard/turn"},
+		imports: []string{"order", "rdmanet", "shard/turn"},
 	},
 	{folder: "node/mempool",
 		purpose: "holds what the node admitted until a block has it",

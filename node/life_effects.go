@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/control"
@@ -196,7 +195,7 @@ func (l *life) freezeEngine() {
 
 // vote converts an engine's vote for the synod. The contents of the round stay on this node, for a
 // member that will need them.
-func (l *life) vote(v *allconcur.Vote) generation.Vote {
+func (l *life) vote(v *order.Vote) generation.Vote {
 	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Epoch)
 	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members,
 		TailRound: generation.TailRound{

@@ -157,7 +157,7 @@ func (p *process) freeze() {
 
 // vote converts an engine's vote to the chain's numbers. It keeps the content here for servers that
 // need it.
-func (p *process) vote(v allconcur.Vote) generation.Vote {
+func (p *process) vote(v order.Vote) generation.Vote {
 	c := p.content(v.Delivery)
 	vote := generation.Vote{Confirmed: v.Confirmed, TailRound: generation.TailRound{
 		Round: v.Round, Epoch: c.epoch, Reliable: v.Reliable, Removed: c.removed, Content: c.hash(),
@@ -173,7 +173,7 @@ func (p *process) vote(v allconcur.Vote) generation.Vote {
 }
 
 // knownVote converts a known vote of another server to the chain's numbers.
-func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
+func (p *process) knownVote(k order.KnownVote) generation.KnownVote {
 	known := generation.KnownVote{
 		Voter: p.group.Members[k.Voter], Round: k.Round, Epoch: p.baseEpoch + k.Epoch,
 		Reliable: k.Reliable, Confirmed: k.Confirmed,

@@ -489,7 +489,7 @@ func ripe(s *frozenServer) int {
 		return 0
 	}
 	votes := s.engine.Votes()
-	confirmed := slices.ContainsFunc(votes, func(v allconcur.Vote) bool { return v.Confirmed })
+	confirmed := slices.ContainsFunc(votes, func(v order.Vote) bool { return v.Confirmed })
 	switch {
 	case confirmed && len(votes) == 2:
 		return 4

@@ -70,7 +70,7 @@ func (h Head) Before(other Head) bool {
 	return h.Height < other.Height
 }
 
-// Vote is a server's vote, in its last run, for what a round may become. allconcur.Vote is the same
+// Vote is a server's vote, in its last run, for what a round may become. order.Vote is the same
 // with places in the group instead of the chain's indexes.
 type Vote struct {
 	TailRound
@@ -102,7 +102,7 @@ func (r TailRound) Equal(other TailRound) bool {
 		slices.Equal(r.Origins, other.Origins) && slices.Equal(r.Removed, other.Removed)
 }
 
-// KnownVote is a server's vote for a value that another server's engine saw. allconcur.KnownVote is
+// KnownVote is a server's vote for a value that another server's engine saw. order.KnownVote is
 // the same with places in the group. It does not name the content, which the state and the origins
 // determine.
 type KnownVote struct {

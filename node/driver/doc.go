@@ -14,13 +14,13 @@
 // of a generation of the group.
 //
 //	d, err := driver.New(driver.Config{Host: host, Self: self, Peers: peers, NewEngine: newEngine,
-//		FrameGeneration: allconcur.FrameGeneration, Source: pool, Sink: pipeline,
+//		FrameRun: allconcur.FrameGeneration, Source: pool, Sink: pipeline,
 //		Ended: func(group driver.Group, members []order.ServerID) { ... }})
-//	err = d.Activate(driver.Group{Generation: 7 << 16, FirstRound: 1, Members: members, Shard: 5})
+//	err = d.Activate(driver.Group{Run: 7 << 16, FirstRound: 1, Members: members, Shard: 5})
 //	...                     // rounds run; the detector calls d.Suspect and d.Trust
 //	                        // Ended: the eon is over, the Sink got all rounds
 //	err = d.SetPeers(peers) // a server joined
-//	err = d.Activate(driver.Group{Generation: 7<<16 + 1,
+//	err = d.Activate(driver.Group{Run: 7<<16 + 1,
 //		FirstRound: d.Status().Engine.Round + 1, Members: others, Shard: 6})
 //	...
 //	remains := d.Freeze()   // the Sink gets nothing more; remains: what may have been A-delivered

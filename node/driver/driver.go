@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -76,10 +75,10 @@ type Group struct {
 type Remains struct {
 	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two.
 	// Servers are places in Config.Peers.
-	Votes []allconcur.Vote
+	Votes []order.Vote
 	// Known are the votes of others that the engine saw for such rounds. Servers are places in
 	// Config.Peers.
-	Known []allconcur.KnownVote
+	Known []order.KnownVote
 	// Untaken are rounds that the engine A-delivered, for good, and that the Sink no longer took.
 	// The caller that froze the run must pass them on, after the rounds that the Sink took.
 	Untaken []order.Delivery

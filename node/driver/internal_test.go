@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -30,7 +29,7 @@ type scripted struct {
 	frames      []string
 	suspected   []order.ServerID
 	ready       order.Ready
-	votes       []allconcur.Vote
+	votes       []order.Vote
 	trusted     []order.ServerID
 }
 
@@ -68,7 +67,7 @@ func (s *scripted) Trust(server order.ServerID) error {
 	return nil
 }
 
-func (s *scripted) Votes() []allconcur.Vote { defer s.lock()(); return s.votes }
+func (s *scripted) Votes() []order.Vote { defer s.lock()(); return s.votes }
 
 func (s *scripted) Ready() order.Ready {
 	defer s.lock()()
@@ -440,7 +439,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 	})
 	r.engine.ready.Deliveries = []order.Delivery{{Round: 1, Messages: []order.Message{{Origin: 1}},
 		Removed: []order.ServerID{0}}}
-	r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1},
+	r.engine.votes = []order.Vote{{Round: 2, Members: []order.ServerID{0, 1},
 		Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
 	if err := r.Activate(Group{Run: 1, Members: []order.ServerID{0, 3}}); err != nil {
 		t.Fatal(err)
@@ -455,7 +454,7 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 			remains.Votes[0].Delivery.Messages[0].Origin != 3 {
 			t.Errorf("votes: %+v", remains.Votes)
 		}
-		r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1},
+		r.engine.votes = []order.Vote{{Round: 2, Members: []order.ServerID{0, 1},
 			Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
 	}
 	select {

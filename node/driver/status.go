@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -115,10 +114,10 @@ func (r *running) publishEnd() {
 
 // voter is an engine that returns its votes: for rounds that it has not A-delivered itself, but may
 // have enabled others to A-deliver.
-type voter interface{ Votes() []allconcur.Vote }
+type voter interface{ Votes() []order.Vote }
 
 // witness is an engine that saw the votes of others.
-type witness interface{ KnownVotes() []allconcur.KnownVote }
+type witness interface{ KnownVotes() []order.KnownVote }
 
 // remains returns what the run leaves behind. The run's goroutine must have ended.
 func (r *running) remains() Remains {

@@ -20,7 +20,7 @@ func TestTrustHasToBeMutual(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: 500 * time.Millisecond}).(*fabric)
+	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: 3 * time.Second}).(*fabric)
 	var hosts [2]rdmanet.Host
 	for i := range hosts {
 		f.trusted = i == 0

@@ -1,0 +1,33 @@
+package order
+
+// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the
+// one value of it that it voted for.
+type Vote struct {
+	Round Round
+	Epoch Epoch
+	// Reliable is true for a decided set, false for a complete unreliable round.
+	Reliable bool
+	// Confirmed says that this server knows that a majority of the shard voted alike, and said so:
+	// for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
+	Confirmed bool
+	// Members are the servers of the group when the round ran, the possible voters, by their places
+	// in the group, ascending.
+	Members []ServerID
+	// Delivery is what this server A-delivers if the round is A-delivered.
+	Delivery Delivery
+}
+
+// KnownVote is a vote of another server that this server saw, for a round that this server has not
+// A-delivered. It does not include contents: this server need not hold them.
+type KnownVote struct {
+	// Voter is the server that voted.
+	Voter ServerID
+	Round Round
+	Epoch Epoch
+	// Reliable and Confirmed are those of the voter's Vote.
+	Reliable  bool
+	Confirmed bool
+	// Origins are the servers whose messages the value has, ascending. Together with the state they
+	// determine its contents, because a server A-broadcasts one message in a state.
+	Origins []ServerID
+}
