@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -70,13 +71,7 @@ func (a Amount) Sign() int {
 
 // Compare returns -1, 0 or 1 if a is less than, equal to or greater than b.
 func (a Amount) Compare(b Amount) int {
-	switch {
-	case a == b:
-		return 0
-	case a.high < b.high || (a.high == b.high && a.low < b.low):
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(a.high, b.high), cmp.Compare(a.low, b.low))
 }
 
 // Int64 returns a as an int64 and whether it fits.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -32,7 +33,7 @@ type peer struct {
 // peer returns the entry of a server, and creates it if there is none.
 func (m *Member) peer(server order.ServerID) *peer {
 	at, found := slices.BinarySearchFunc(m.peers, server, func(p peer, server order.ServerID) int {
-		return int(p.server) - int(server)
+		return cmp.Compare(p.server, server)
 	})
 	if !found {
 		m.peers = slices.Insert(m.peers, at, peer{server: server})

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -112,10 +113,8 @@ func (s *Synod) onPromise(from order.ServerID, m Message) {
 		m.Report.Head.Generation >= m.Generation {
 		return
 	}
-	at, found := slices.BinarySearchFunc(s.promises,
-		from, func(p pending, server order.ServerID) int {
-			return int(p.from) - int(server)
-		})
+	at, found := slices.BinarySearchFunc(s.promises, from,
+		func(p pending, server order.ServerID) int { return cmp.Compare(p.from, server) })
 	if found {
 		return // the first promise stands: a server that promised does not change
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -172,13 +173,8 @@ func (c *code) mutants() (list []*mutant) {
 		})
 	}
 	slices.SortStableFunc(list, func(a, b *mutant) int {
-		if by := strings.Compare(a.file, b.file); by != 0 {
-			return by
-		}
-		if a.line != b.line {
-			return a.line - b.line
-		}
-		return a.column - b.column
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line),
+			cmp.Compare(a.column, b.column))
 	})
 	counts := map[place]int{}
 	for i, m := range list {

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,10 +63,7 @@ func (s scenario) compare(t scenario) int {
 }
 
 func compareSuspicions(a, b suspicion) int {
-	if a.owner != b.owner {
-		return a.owner - b.owner
-	}
-	return a.target - b.target
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.target, b.target))
 }
 
 // renamed returns the scenario with other names for the servers.
