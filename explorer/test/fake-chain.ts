@@ -74,7 +74,8 @@ export class FakeChain {
     return this.base + BigInt(this.blocks.length);
   }
 
-  add(bodies: MessageInitShape<typeof TransactionBodySchema>[], timeMs: number): FakeBlock {
+  /** Adds a block. With a verdict, its entries are this verdict of another shard. */
+  add(bodies: MessageInitShape<typeof TransactionBodySchema>[], timeMs: number, verdict?: Pick<Transaction, "verdict" | "verdictShard" | "verdictTransactionHex">): FakeBlock {
     const height = this.head + 1n;
     const previous = this.blocks.at(-1)?.header.hash ?? this.genesis;
     const canonicals = bodies.map((body) => encoder.encode(JSON.stringify({ shard: this.shard, serial: this.serial++, signer: body.signer, note: body.note })));
@@ -118,7 +119,8 @@ export class FakeChain {
           reason: failed ? "The account would fall below zero." : "",
         }),
         body,
-        signatures: [{ organisation: body.signer ?? "", publicKey: hash(encoder.encode(body.signer ?? "")), signature: concatBytes(hash(id), hash(hash(id))) }],
+        ...verdict,
+        signatures: verdict ? [] : [{ organisation: body.signer ?? "", publicKey: hash(encoder.encode(body.signer ?? "")), signature: concatBytes(hash(id), hash(hash(id))) }],
         blockHash,
         blockTimeMs: BigInt(timeMs),
         canonical: canonicals[index] as Uint8Array,
@@ -165,5 +167,8 @@ export function summary(transaction: Transaction): TransactionSummary {
     postingCount: body?.postings.length ?? 0,
     recordCount: body?.records.length ?? 0,
     note: body?.note.slice(0, 200) ?? "",
+    verdict: transaction.verdict,
+    verdictShard: transaction.verdictShard,
+    verdictTransactionHex: transaction.verdictTransactionHex,
   });
 }

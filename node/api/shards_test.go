@@ -315,9 +315,24 @@ func TestWaitingForAShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entry := verdicts.Msg.GetBlock().GetTransactions()[0]; entry.GetVerdict() != "good" ||
-		entry.GetVerdictShard() != 2 || entry.GetVerdictTransactionHex() != id.String() {
+	entry := verdicts.Msg.GetBlock().GetTransactions()[0]
+	if entry.GetVerdict() != "good" || entry.GetVerdictShard() != 2 ||
+		entry.GetVerdictTransactionHex() != id.String() {
 		t.Errorf("the verdict in its block: %v", entry)
+	}
+	// The entry by its own id is also a verdict, and nobody signed it.
+	alone, err := b.clients[0].GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{IdHex: entry.GetStatus().GetIdHex()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict := alone.Msg.GetTransaction(); verdict.GetVerdict() != "good" ||
+		verdict.GetVerdictShard() != 2 || verdict.GetVerdictTransactionHex() != id.String() ||
+		len(verdict.GetSignatures()) != 0 || verdict.GetBody().GetSigner() != "" {
+		t.Errorf("the verdict by its id: %v", verdict)
+	}
+	if paid := waited.Msg.GetTransaction(); paid.GetVerdict() != "" {
+		t.Errorf("the transaction itself: %v", paid)
 	}
 }
 

@@ -99,6 +99,10 @@ func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transact
 		Canonical:   crossing.Entry.Body,
 		BundleSize:  uint32(len(seal.IDs)),
 	}
+	if verdict := crossing.Entry.Transaction.Verdict; verdict != nil {
+		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
+			uint32(verdict.Shard), verdictWord(verdict)
+	}
 	if opened.ShardTree() != nil {
 		shown.Status.Shard = uint32(opened.Shard())
 		shown.Places = []*ledgerdv1.ShardPlace{s.place(&crossing)}

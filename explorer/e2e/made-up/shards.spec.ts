@@ -109,6 +109,31 @@ test.describe("a book of several shards", () => {
     }
   });
 
+  test("a verdict's page says which shard gave it about which transaction, and that nobody signed it", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0] });
+    const judged = node.chain.at(12n)?.transactions[2]?.status?.idHex ?? "";
+    const good = node.chain.add([{}], Date.now(), { verdict: "good", verdictShard: 2, verdictTransactionHex: judged });
+    const bad = node.chain.add([{}], Date.now(), { verdict: "insufficient_funds", verdictShard: 1, verdictTransactionHex: judged });
+    try {
+      await page.goto(`${node.url}/shards/0/blocks/${good.header.height}`);
+      await page.locator('tr[data-kind="verdict"]').getByRole("link", { name: "verdict" }).click();
+      await expect(page.getByRole("heading", { level: 1 })).toContainText("Verdict");
+      await expect(page.getByTestId("verdict")).toContainText("shard 2 says good about transaction");
+      await expect(page.getByTestId("signer")).toHaveText("nobody" + "A verdict follows from the chain of shard 2, on which all its members agree.");
+      await expect(page.getByText("operator")).toHaveCount(0);
+      await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
+      await page.getByTestId("verdict").getByRole("link").last().click();
+      await expect(page).toHaveURL(`${node.url}/tx/${judged}`);
+      await expect(page.getByRole("heading", { level: 1 })).toContainText("Transaction");
+
+      await page.goto(`${node.url}/tx/${bad.transactions[0]?.status?.idHex}`);
+      await expect(page.getByTestId("verdict")).toContainText("shard 1 says insufficient funds about transaction");
+      await expect(page.getByTestId("verdict")).toContainText("changes nothing in any shard");
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("a book of one shard shows nothing of shards", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 10 });
     try {

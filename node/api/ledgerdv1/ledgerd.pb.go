@@ -1670,9 +1670,14 @@ type Transaction struct {
 	BundleSize  uint32                 `protobuf:"varint,7,opt,name=bundle_size,json=bundleSize,proto3" json:"bundle_size,omitempty"`
 	// Its places in the tree: the shards that it concerns or that passed it on, ascending; empty in a
 	// book of one shard.
-	Places        []*ShardPlace `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Places []*ShardPlace `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"`
+	// For an entry that is the verdict of another shard. Nobody signs a verdict: it follows from the
+	// chain of the shard that gave it.
+	VerdictTransactionHex string `protobuf:"bytes,9,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
+	VerdictShard          uint32 `protobuf:"varint,10,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                            // the shard that gave it
+	Verdict               string `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *Transaction) Reset() {
@@ -1759,6 +1764,27 @@ func (x *Transaction) GetPlaces() []*ShardPlace {
 		return x.Places
 	}
 	return nil
+}
+
+func (x *Transaction) GetVerdictTransactionHex() string {
+	if x != nil {
+		return x.VerdictTransactionHex
+	}
+	return ""
+}
+
+func (x *Transaction) GetVerdictShard() uint32 {
+	if x != nil {
+		return x.VerdictShard
+	}
+	return 0
+}
+
+func (x *Transaction) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
 }
 
 type GetTransactionRequest struct {
@@ -6438,7 +6464,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04home\x18\v \x01(\bR\x04home\x12\x14\n" +
 	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
 	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
-	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\"\xde\x02\n" +
+	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\"\xd5\x03\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -6451,7 +6477,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tcanonical\x18\x06 \x01(\fR\tcanonical\x12\x1f\n" +
 	"\vbundle_size\x18\a \x01(\rR\n" +
 	"bundleSize\x12.\n" +
-	"\x06places\x18\b \x03(\v2\x16.ledgerd.v1.ShardPlaceR\x06places\">\n" +
+	"\x06places\x18\b \x03(\v2\x16.ledgerd.v1.ShardPlaceR\x06places\x126\n" +
+	"\x17verdict_transaction_hex\x18\t \x01(\tR\x15verdictTransactionHex\x12#\n" +
+	"\rverdict_shard\x18\n" +
+	" \x01(\rR\fverdictShard\x12\x18\n" +
+	"\averdict\x18\v \x01(\tR\averdict\">\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\"S\n" +
