@@ -2,30 +2,34 @@
 // the newest blocks, with at most a few requests at a time, however fast the chain grows.
 import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs } from "./api";
+import { equalBytes } from "./bytes";
 
 const blocksAtOnce = 3;
 
 export class LatestTransactions {
   rows = $state.raw<readonly TransactionSummary[]>([]);
-  /** False until the first answer. */
+  /** False until the first answer for this chain. */
   loaded = $state(false);
-  private seen = 0n;
+  /** The newest block whose transactions are here, or were left out because there are enough. */
+  private seen: BlockHeader | undefined;
   private busy = false;
 
   constructor(private readonly most: number) {}
 
   /**
-   * Adds the blocks' transactions that are not here yet. The blocks come newest first. While a
-   * refresh runs, another one does nothing.
+   * Adds the blocks' transactions that are not here yet. The blocks come newest first. If they do
+   * not continue the blocks seen before, the chain may have been replaced by another one, and the
+   * list begins again. While a refresh runs, another one does nothing.
    */
   async refresh(blocks: readonly BlockHeader[], signal: AbortSignal): Promise<void> {
     if (this.busy) return;
     this.busy = true;
+    if (!this.continues(blocks)) this.forget();
     try {
       const wanted: BlockHeader[] = [];
       let count = 0;
       for (const block of blocks) {
-        if (block.height <= this.seen || wanted.length >= blocksAtOnce * (this.loaded ? 1 : 4) || count >= this.most) break;
+        if ((this.seen && block.height <= this.seen.height) || wanted.length >= blocksAtOnce * (this.seen ? 1 : 4) || count >= this.most) break;
         if (block.transactionCount === 0) continue;
         wanted.push(block);
         count += block.transactionCount;
@@ -37,7 +41,7 @@ export class LatestTransactions {
         );
         for (const answer of answers) fresh.push(...(answer.block?.transactions ?? []).filter((row) => row.verdict === "").toReversed());
       }
-      this.seen = blocks[0]?.height ?? this.seen;
+      this.seen = blocks[0] ?? this.seen;
       if (fresh.length > 0) {
         const ids = new Set(fresh.map((row) => row.status?.idHex));
         this.rows = [...fresh, ...this.rows.filter((row) => !ids.has(row.status?.idHex))].slice(0, this.most);
@@ -50,9 +54,15 @@ export class LatestTransactions {
     }
   }
 
-  /** Starts again after the chain was replaced by another one. */
-  forget(): void {
+  /** Whether the blocks contain the newest block seen. */
+  private continues(blocks: readonly BlockHeader[]): boolean {
+    const { seen } = this;
+    return seen === undefined || blocks.some((block) => block.height === seen.height && equalBytes(block.hash, seen.hash));
+  }
+
+  private forget(): void {
     this.rows = [];
-    this.seen = 0n;
+    this.loaded = false;
+    this.seen = undefined;
   }
 }
