@@ -1,6 +1,6 @@
 // A fake node. It serves the built explorer and answers the API from a made-up chain. It shows
 // states that a healthy cluster does not: a proof that does not verify, members that are suspected
-// or removed, a large digraph, a node that goes away.
+// or unreachable, a large digraph, a node that goes away.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -23,10 +23,12 @@ export interface FakeOptions {
   /** Flip one bit of each proof. */
   damagedProofs?: boolean;
   suspected?: number[];
-  removed?: number[];
+  unreachable?: number[];
   away?: number[];
   /** Members that answer and follow outside of the group, and members that the rounds wait for. */
   following?: number[];
+  /** Members' modes; 0 is the node itself. Other members order. */
+  modes?: Readonly<Record<number, NodeMode>>;
   slow?: number[];
   /** The node's clock is 30 years ahead, and its disk is new. */
   wrongClock?: boolean;
@@ -144,7 +146,7 @@ export class FakeNode {
   cluster(): ClusterState {
     const count = this.options.servers ?? 8;
     const degree = this.options.degree ?? 3;
-    const removed = this.options.removed ?? [];
+    const unreachable = this.options.unreachable ?? [];
     const { wide } = this.options;
     const host = wide ? `${"a-node-of-the-".repeat(4)}cluster.example` : "127.0.0.1";
     return create(ClusterStateSchema, {
@@ -159,9 +161,10 @@ export class FakeNode {
         name: wide && index % 2 === 0 ? `${"node-".repeat(12)}${index}` : `node-${index}`,
         peerId: `12D3KooW${index}`,
         apiAddress: `${host}:${8080 + 2 * index}`,
-        connected: index !== 0 && !removed.includes(index) && !(this.options.away ?? []).includes(index),
-        member: !removed.includes(index) && !(this.options.following ?? []).includes(index),
-        standing: (this.options.following ?? []).includes(index) ? MemberStanding.FOLLOWING : MemberStanding.UNSPECIFIED,
+        connected: index !== 0 && !unreachable.includes(index) && !(this.options.away ?? []).includes(index),
+        member: !unreachable.includes(index) && !(this.options.following ?? []).includes(index),
+        standing: (this.options.following ?? []).includes(index) ? MemberStanding.FOLLOWING : unreachable.includes(index) ? MemberStanding.UNREACHABLE : MemberStanding.ORDERING,
+        mode: this.options.modes?.[index] ?? ((this.options.following ?? []).includes(index) ? NodeMode.FOLLOWING : NodeMode.ORDERING),
         heldUpMs: (this.options.slow ?? []).includes(index) ? 940 : 0,
         suspected: (this.options.suspected ?? []).includes(index),
         orderedHeight: this.head - BigInt(index % 2),
@@ -175,7 +178,7 @@ export class FakeNode {
         peerId: "12D3KooWQfakeQfakeQfakeQfakeQfakeQfakeQfake00",
         apiAddress: `${host}:8080`,
         fabricAddress: `${host}:8081`,
-        mode: wide ? NodeMode.FOLLOWING : NodeMode.ORDERING,
+        mode: this.options.modes?.[0] ?? (wide ? NodeMode.FOLLOWING : NodeMode.ORDERING),
         reason: wide ? "This node catches up with the group: it has 987,654,321 blocks to fetch, from " + host : "",
         engine: { engine: "allconcur+", epoch: 3n, round: this.head + 42n, members: [], awaited: [2], generation: 1n },
         orderedHeight: this.head,

@@ -3,8 +3,9 @@ import { backoffMs, sleep } from "../src/lib/backoff";
 import { csvCell, csvLine, gatherCsv, maxCsvRows } from "../src/lib/csv";
 import { layOut } from "../src/lib/digraph";
 import { accountPath, hitPath } from "../src/lib/links";
-import { MemberStanding, type ClusterState, type MemberState, type NodeState } from "../src/gen/ledgerd/v1/ledgerd_pb";
-import { clockWords, heldUpWords, spareWords, standing } from "../src/lib/members";
+import { MemberStanding, NodeMode, type ClusterState, type MemberState, type NodeState } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { clockWords, heldUpWords, membersOrdering, spareWords, standing, standingWords } from "../src/lib/members";
+import { modeName, modeWords } from "../src/lib/modes";
 import { RateSeries } from "../src/lib/series";
 
 test("servers stand on a circle, apart from each other and inside the picture", () => {
@@ -152,6 +153,31 @@ test("a clock, a slow member and one that follows are told in words", () => {
   expect(clock(946_080_000_000n)).toBe("10,950 days ahead of the members' median");
   expect(heldUpWords({ heldUpMs: 0 } as unknown as MemberState)).toBe("");
   expect(heldUpWords({ heldUpMs: 940 } as unknown as MemberState)).toBe("the rounds waited for it alone for 0.9 of the last 3 s");
-  expect(standing({ member: false, standing: MemberStanding.FOLLOWING } as unknown as MemberState)).toBe("following");
-  expect(standing({ member: false, standing: MemberStanding.UNREACHABLE } as unknown as MemberState)).toBe("removed");
+});
+
+test("every mode has a word and a colour of its own, and only ordering is green", () => {
+  const words = Object.values(modeWords);
+  for (const part of ["text", "colour", "title"] as const) expect(new Set(words.map((word) => word[part])).size).toBe(words.length);
+  expect(Object.values(standingWords).filter((word) => word.colour.includes("good")).map((word) => word.text)).toEqual(["ordering"]);
+  expect(modeWords.halted.colour).toBe("bad");
+  expect(["warn", ""]).toContain(modeWords.starting.colour);
+  expect(["warn", ""]).toContain(modeWords.following.colour);
+  // A node that does not answer looks like no mode.
+  for (const gone of ["suspected", "away", "unreachable", "never"] as const) expect(standingWords[gone].colour).toContain("dashed");
+  expect(modeName(NodeMode.UNSPECIFIED)).toBeUndefined();
+});
+
+test("a member's standing is its mode, as long as it answers", () => {
+  const of = (member: Partial<MemberState>): string => standing({ connected: true, member: true, ...member } as MemberState);
+  const { STARTING, ORDERING, FOLLOWING, HALTED, STOPPING, UNSPECIFIED } = NodeMode;
+  expect([STARTING, ORDERING, FOLLOWING, HALTED, STOPPING, UNSPECIFIED].map((mode) => of({ mode }))).toEqual(["starting", "ordering", "following", "halted", "stopping", "ordering"]);
+  expect(of({ mode: HALTED, connected: false, self: true, member: false })).toBe("halted");
+  expect(of({ mode: ORDERING, member: false })).toBe("following");
+  expect(of({ mode: ORDERING, suspected: true })).toBe("suspected");
+  expect(of({ mode: ORDERING, connected: false })).toBe("away");
+  expect(of({ mode: HALTED, connected: false, member: false, standing: MemberStanding.UNREACHABLE })).toBe("unreachable");
+  expect(of({ connected: false, member: false, standing: MemberStanding.NEVER_SEEN })).toBe("never");
+  expect(of({ connected: false, member: false, standing: MemberStanding.FOLLOWING })).toBe("following");
+  const members = [{ self: true, member: true, mode: HALTED }, { connected: true, member: true, mode: HALTED }, { connected: true, member: true, mode: ORDERING }];
+  expect(membersOrdering({ members } as unknown as ClusterState)).toBe(1);
 });

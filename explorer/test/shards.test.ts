@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ShardMemberSchema, ShardPlaceSchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { blockPath, blocksPath, hitPath } from "../src/lib/links";
-import { lagWord, layOutTree, memberWord, membersUp, modeWord, placeMoves, placeWord, shardList, streamTo, verdictText, waitsFor, walk, type BoxSizes } from "../src/lib/shards";
+import { lagWord, layOutTree, memberMode, membersRunning, memberWord, modeWord, placeMoves, placeWord, shardList, streamTo, verdictText, waitsFor, walk, type BoxSizes } from "../src/lib/shards";
 import { FakeShards } from "./fake-shards";
 
 const sizes: BoxSizes = { width: 188, height: 96, gap: 20, rise: 64 };
@@ -71,16 +71,18 @@ test("a stream lags by what its parent streamed and its child has not carried", 
 
 test("members and modes are told in words", () => {
   const member = (mode: string, heard = 1n): ReturnType<typeof memberWord> => memberWord(create(ShardMemberSchema, { mode, lastHeardMs: heard }));
-  expect(["ordering", "following", "starting", "halted", "silent"].map((mode) => [member(mode).text, member(mode).up])).toEqual([
-    ["up", true],
-    ["following", true],
-    ["starting", true],
-    ["halted", true],
-    ["silent", false],
+  expect(["ordering", "following", "starting", "halted", "stopping", "silent"].map((mode) => [member(mode).text, member(mode).colour])).toEqual([
+    ["ordering", "good"],
+    ["following", "warn"],
+    ["starting", ""],
+    ["halted", "bad"],
+    ["stopping", "hollow"],
+    ["silent", "bad dashed"],
   ]);
+  expect(["halted", "silent", "toString", ""].map((mode) => memberMode(create(ShardMemberSchema, { mode })))).toEqual(["halted", undefined, undefined, undefined]);
   expect(member("silent", 0n).text).toBe("never heard");
   expect(["ordering", "halted", "silent", "odd", ""].map((mode) => modeWord(mode).text)).toEqual(["ordering", "halted", "silent", "odd", "unknown"]);
-  expect(membersUp(new FakeShards({ parents: [0, 0, 0] }).tree().shards[2]!)).toBe(2);
+  expect(membersRunning(new FakeShards({ parents: [0, 0, 0] }).tree().shards[2]!)).toBe(2);
 });
 
 test("places of an entry are told in words, and waits are gathered", () => {

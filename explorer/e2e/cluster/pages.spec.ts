@@ -142,16 +142,16 @@ test("organisations lead to their keys and accounts", async ({ page }) => {
   await expect(page.getByText(/^[0-9a-f]{64}$/).first()).toBeVisible();
 });
 
-test("nodes: the digraph is drawn, everybody is up, rounds go by", async ({ page }) => {
+test("nodes: the digraph is drawn, every member orders, rounds go by", async ({ page }) => {
   const { cluster } = await call<{ cluster: { members: object[]; edges: object[]; digraph: string } }>(clusterUrl(), "GetCluster");
   await page.goto("/nodes");
   const drawing = page.getByTestId("digraph");
   await expect(drawing.locator("g.node")).toHaveCount(cluster.members.length);
   await expect(drawing.locator("path.edge")).toHaveCount(cluster.edges.length);
   await expect(drawing.locator("g.node.self")).toHaveCount(1);
-  await expect(page.getByTestId("nodes-up")).toHaveText(`${cluster.members.length} of ${cluster.members.length}`);
+  await expect(page.getByTestId("nodes-ordering")).toHaveText(`${cluster.members.length} of ${cluster.members.length}`);
   await expect(page.getByTestId("members").locator("tbody tr", { hasText: "this node" })).toHaveCount(1);
-  await expect(page.getByTestId("members").getByText("up", { exact: true })).toHaveCount(cluster.members.length);
+  await expect(page.getByTestId("members").getByText("ordering", { exact: true })).toHaveCount(cluster.members.length);
   await expect(page.getByTestId("mode")).toHaveText(/^(reliable|fast path)$/);
   const round = numberIn(await page.getByTestId("round").textContent());
   await expect.poll(async () => numberIn(await page.getByTestId("round").textContent())).toBeGreaterThan(round);

@@ -1,3 +1,4 @@
+import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
 import { FakeNode } from "../../test/fake-node";
 import { expect, heightsOf, numberIn, test } from "../fixtures";
 
@@ -39,6 +40,23 @@ test.describe("a book of several shards", () => {
       await page.getByRole("navigation", { name: "Shards" }).getByRole("link", { name: "shard 4" }).click();
       await expect(page.getByText("This shard is silent.")).toBeVisible();
       await expect(page.getByText("Shard 4 does not answer")).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("no node of a halted shard is green", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, parents: [0, 0], halted: [0], modes: { 0: NodeMode.HALTED } });
+    try {
+      await page.goto(`${node.url}/shards`);
+      const card = page.getByTestId("tree").locator('a[data-shard="0"]');
+      await expect(card).toContainText("1 of 3 running");
+      await expect(card.locator(".member.halted")).toHaveCount(1);
+      await expect(card.locator(".member.ordering")).toHaveCount(0);
+      await expect(page.getByTestId("tree").locator('a[data-shard="1"] .member.ordering')).toHaveCount(3);
+      await card.click();
+      await expect(page.getByTestId("members").locator(".chip.bad").first()).toHaveText("halted");
+      await expect(page.getByTestId("members").locator(".chip.good")).toHaveCount(0);
     } finally {
       await node.stop();
     }

@@ -1,3 +1,4 @@
+import { NodeMode } from "../../src/gen/ledgerd/v1/ledgerd_pb";
 import { FakeNode } from "../../test/fake-node";
 import { expect, heightsOf, numberIn, test } from "../fixtures";
 
@@ -58,15 +59,35 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
-  test("suspected, absent and removed members are told apart in words and in the drawing", async ({ page }) => {
-    const node = await FakeNode.start({ blocks: 5, servers: 9, suspected: [3], removed: [5], away: [7] });
+  test("suspected, absent and unreachable members are told apart in words and in the drawing", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, servers: 9, suspected: [3], unreachable: [5], away: [7] });
     try {
       await page.goto(`${node.url}/nodes`);
-      await expect(page.getByTestId("nodes-up")).toHaveText("6 of 9");
-      for (const [state, word] of [["suspected", "suspected"], ["away", "not connected"], ["removed", "removed"]]) {
+      await expect(page.getByTestId("nodes-ordering")).toHaveText("6 of 9");
+      for (const [state, word] of [["suspected", "suspected"], ["away", "not connected"], ["unreachable", "unreachable"]]) {
         await expect(page.getByTestId("digraph").locator(`g.node.${state}`)).toHaveCount(1);
         await expect(page.getByTestId("members").getByText(word ?? "", { exact: true })).toHaveCount(1);
       }
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("every mode of a node has its own word, colour and shape; a halted node is an error everywhere", async ({ page }) => {
+    const { HALTED, STARTING, FOLLOWING, STOPPING } = NodeMode;
+    const node = await FakeNode.start({ blocks: 5, servers: 6, away: [5], modes: { 0: HALTED, 1: HALTED, 2: STARTING, 3: FOLLOWING, 4: STOPPING } });
+    try {
+      await page.goto(`${node.url}/nodes`);
+      await expect(page.getByTestId("nodes-ordering")).toHaveText("0 of 6");
+      const chips = page.getByTestId("members").locator("td.state .chip");
+      await expect(chips).toHaveText(["halted", "halted", "starting", "following", "stopping", "not connected"]);
+      const looks = await chips.evaluateAll((all) => all.map((chip) => [getComputedStyle(chip).color, getComputedStyle(chip).backgroundColor, getComputedStyle(chip).borderStyle].join()));
+      expect(new Set(looks).size).toBe(5);
+      await expect(page.getByTestId("members").locator(".chip.good")).toHaveCount(0);
+      await expect(page.getByTestId("digraph").locator("g.node.halted rect")).toHaveCount(2);
+      await expect(page.getByTestId("node-mode-word")).toHaveClass(/bad/);
+      await expect(page.getByTestId("node-mode")).toHaveClass(/halted/);
+      await expect(page.getByRole("status").locator(".banner.bad")).toContainText("This node is halted");
     } finally {
       await node.stop();
     }
@@ -83,7 +104,7 @@ test.describe("states that a healthy cluster does not show", () => {
       await expect(page.getByTestId("members").getByText("following", { exact: true })).toHaveCount(1);
       await expect(page.getByTestId("digraph").locator("g.node.following")).toHaveCount(1);
       await expect(page.getByTestId("members").getByText("the rounds waited for it alone for 0.9 of the last 3 s")).toBeVisible();
-      await expect(page.getByTestId("nodes-up")).toHaveText("4 of 5");
+      await expect(page.getByTestId("nodes-ordering")).toHaveText("4 of 5");
     } finally {
       await node.stop();
     }

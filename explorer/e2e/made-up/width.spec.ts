@@ -10,7 +10,7 @@ test.describe("what is as long as a chain can have it fits", () => {
   for (const page of ["overview", "blocks", "block", "transaction", "accounts", "account", "organisations", "organisation", "nodes", "search", "shards", "shard", "path"] as const) {
     test(page, async ({ page: browser }) => {
       const sharded = ["shards", "shard", "path"].includes(page);
-      const node = await FakeNode.start({ blocks: 40, everyMs: 250, servers: 9, suspected: [3], removed: [5], away: [6, 7], following: [8], slow: [2], wide: true, ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}) });
+      const node = await FakeNode.start({ blocks: 40, everyMs: 250, servers: 9, suspected: [3], unreachable: [5], away: [6, 7], following: [8], slow: [2], wide: true, ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}) });
       try {
         const block = node.chain.blocks.at(-2);
         const long = node.settlement("W".repeat(64));

@@ -52,7 +52,7 @@ test("the tree of a running book moves, and each shard has its blocks", async ({
   await expect.poll(height).toBeGreaterThan(first);
 
   await page.getByTestId("shard-table").getByRole("link", { name: "Shard 1" }).click();
-  await expect(page.getByTestId("members").getByText("up", { exact: true })).toHaveCount(2);
+  await expect(page.getByTestId("members").getByText("ordering", { exact: true })).toHaveCount(2);
   await page.mouse.move(5, 5);
   await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(3);
   const newest = (await heightsOf(page))[0] ?? 0;

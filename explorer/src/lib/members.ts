@@ -1,22 +1,32 @@
 import { MemberStanding, type ClusterState, type MemberState, type NodeState } from "../gen/ledgerd/v1/ledgerd_pb";
 import { formatSpan } from "./format";
+import { modeName, modeWords, type Mode, type Word } from "./modes";
 
-/** The standing of a member, as another member sees it. */
-export type Standing = "up" | "suspected" | "away" | "following" | "removed";
+/** The standing of a member, as another member sees it: its mode, or why its mode is not known. */
+export type Standing = Mode | "suspected" | "away" | "unreachable" | "never";
 
 export function standing(member: MemberState): Standing {
-  if (!member.member) return member.standing === MemberStanding.FOLLOWING ? "following" : "removed";
-  if (member.suspected) return "suspected";
-  return member.connected || member.self ? "up" : "away";
+  if (member.member && member.suspected && !member.self) return "suspected";
+  if (!member.self && !member.connected && member.standing !== MemberStanding.FOLLOWING) {
+    if (member.member) return "away";
+    return member.standing === MemberStanding.NEVER_SEEN ? "never" : "unreachable";
+  }
+  const mode = modeName(member.mode) ?? "ordering";
+  return mode === "ordering" && !member.member ? "following" : mode;
 }
 
-export const standingWords: Readonly<Record<Standing, { text: string; title: string; colour: string }>> = {
-  up: { text: "up", title: "In the group that orders, and connected", colour: "good" },
-  suspected: { text: "suspected", title: "Its heartbeats are missing; the group goes on without it if they stay away", colour: "warn" },
-  away: { text: "not connected", title: "In the group, but this node has no connection to it", colour: "bad" },
-  following: { text: "following", title: "It answers and follows the chain, but does not order: it was benched because the others waited for it, is catching up, or has a new disk", colour: "warn" },
-  removed: { text: "removed", title: "Not in the group that orders now", colour: "" },
+export const standingWords: Readonly<Record<Standing, Word>> = {
+  ...modeWords,
+  suspected: { text: "suspected", title: "Its heartbeats are missing; the group goes on without it if they stay away", colour: "warn dashed" },
+  away: { text: "not connected", title: "In the group, but this node has no connection to it", colour: "bad dashed" },
+  unreachable: { text: "unreachable", title: "It does not answer, and the group goes on without it", colour: "dashed" },
+  never: { text: "never seen", title: "No message from it since this node started", colour: "dashed" },
 };
+
+/** How many members order now, as far as this node sees. */
+export function membersOrdering(cluster: ClusterState): number {
+  return cluster.members.filter((member) => standing(member) === "ordering").length;
+}
 
 /** How long the rounds waited for a member alone, or "" if they did not. */
 export function heldUpWords(member: MemberState): string {
@@ -38,7 +48,7 @@ export function clockWords(node: NodeState): string {
  */
 export function spareWords(cluster: ClusterState): string {
   const inDigraph = new Set(cluster.edges.flatMap((edge) => [edge.from, edge.to]));
-  const failed = cluster.members.filter((member) => inDigraph.has(member.index) && standing(member) !== "up").length;
+  const failed = cluster.members.filter((member) => inDigraph.has(member.index) && standing(member) !== "ordering").length;
   const spare = Math.max(0, cluster.toleratedFailures - failed);
   if (failed > 0) return `${spare === 0 ? "no" : spare} more may fail`;
   return `${spare === 0 ? "none" : spare} may fail`;

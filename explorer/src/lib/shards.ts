@@ -1,43 +1,34 @@
 // The tree of shards for display: its layout, and the state of each shard and its stream in words.
 import type { ShardMember, ShardPlace, Shard, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
 import { plural } from "./format";
-
-export interface Word {
-  text: string;
-  title: string;
-  colour: "good" | "warn" | "bad" | "accent" | "";
-}
+import { modeWords, type Mode, type Word } from "./modes";
 
 const modes: Readonly<{ [mode: string]: Word }> = {
   ordering: { text: "ordering", title: "A majority of its nodes orders", colour: "good" },
   halted: { text: "halted", title: "It has no majority. Transactions that need it wait until it is back", colour: "bad" },
-  silent: { text: "silent", title: "No recent message from any of its nodes", colour: "warn" },
+  silent: { text: "silent", title: "No recent message from any of its nodes", colour: "warn dashed" },
 };
 
-/** A shard's mode, or a member's. */
+/** A shard's mode. */
 export function modeWord(mode: string): Word {
   return modes[mode] ?? { text: mode || "unknown", title: "", colour: "" };
 }
 
-/** The state of a member of a shard. up: there was a recent message from it, whatever its mode. */
-export function memberWord(member: ShardMember): Word & { up: boolean } {
-  switch (member.mode) {
-    case "ordering":
-      return { text: "up", title: "In the group that orders", colour: "good", up: true };
-    case "following":
-      return { text: "following", title: "It follows the chain and does not order now", colour: "warn", up: true };
-    case "starting":
-    case "stopping":
-      return { text: member.mode, title: "It does not order now", colour: "warn", up: true };
-    case "halted":
-      return { text: "halted", title: "It runs, but cannot order: its group has no majority, or its store is damaged", colour: "bad", up: true };
-    default:
-      return { text: member.lastHeardMs > 0n ? "silent" : "never heard", title: "No recent message from it", colour: "bad", up: false };
-  }
+/** The mode of a member of a shard; undefined without a recent message from it. */
+export function memberMode(member: ShardMember): Mode | undefined {
+  return Object.hasOwn(modeWords, member.mode) ? (member.mode as Mode) : undefined;
 }
 
-export function membersUp(shard: Shard): number {
-  return shard.members.filter((member) => memberWord(member).up).length;
+/** The state of a member of a shard. */
+export function memberWord(member: ShardMember): Word {
+  const mode = memberMode(member);
+  if (mode) return modeWords[mode];
+  return member.lastHeardMs > 0n ? { text: "silent", title: "No recent message from it", colour: "bad dashed" } : { text: "never heard", title: "No message from it yet", colour: "dashed" };
+}
+
+/** How many members run, whatever their mode: those with a recent message. */
+export function membersRunning(shard: Shard): number {
+  return shard.members.filter((member) => memberMode(member) !== undefined).length;
 }
 
 export interface Stream {
