@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
-import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type Transaction, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, fromHex } from "../src/lib/bytes";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { FakeShards } from "./fake-shards";
@@ -35,6 +35,8 @@ export interface FakeOptions {
   newDisk?: boolean;
   /** Names, amounts, counts and ages as long as a chain can have them, beside short ones. */
   wide?: boolean;
+  /** The age of the newest block at the start. */
+  ageMs?: number;
   /** A book of several shards: each shard's parent. The root is its own parent. */
   parents?: number[];
   halted?: number[];
@@ -70,7 +72,7 @@ export class FakeNode {
     await new Promise<void>((resolve, reject) => made.server.once("error", reject).listen(options.port ?? 0, "127.0.0.1", resolve));
     made.url = `http://127.0.0.1:${(made.server.address() as AddressInfo).port}`;
     const blocks = options.blocks ?? 130;
-    const now = Date.now();
+    const now = Date.now() - (options.ageMs ?? 0);
     // On a wide chain the ages grow from seconds to years.
     const timeOf = (i: number): number => now - (options.wide ? (blocks - i) ** 5 * 100 : (blocks - i) * 700);
     const { organisations } = made;
@@ -220,6 +222,18 @@ export class FakeNode {
     });
   }
 
+  /** Returns an account's balances after each of its transactions, for the changed assets. */
+  private balancesAfter(newestFirst: readonly Transaction[], account: string): Map<Transaction, { asset: string; amount: string }[]> {
+    const sums = new Map<string, bigint>();
+    const after = new Map<Transaction, { asset: string; amount: string }[]>();
+    for (const transaction of newestFirst.toReversed()) {
+      const changes = (transaction.body?.postings ?? []).filter((posting) => posting.account === account);
+      for (const { asset, amount } of changes) sums.set(asset, (sums.get(asset) ?? 0n) + BigInt(amount));
+      after.set(transaction, [...new Set(changes.map((change) => change.asset))].map((asset) => ({ asset, amount: String(sums.get(asset) ?? 0n) })));
+    }
+    return after;
+  }
+
   private get sharded(): boolean {
     return this.shards.chains.length > 1;
   }
@@ -307,6 +321,7 @@ export class FakeNode {
         const rows = touching.slice(start, start + (pageSize || 50));
         const left = touching.length - start - rows.length;
         const nextPageToken = left > 0 ? String(left) : "";
+        const balances = this.balancesAfter(touching, account);
         const entries = rows.map((transaction) => ({
           transactionId: transaction.status?.id ?? new Uint8Array(),
           transactionIdHex: transaction.status?.idHex ?? "",
@@ -314,6 +329,7 @@ export class FakeNode {
           index: transaction.status?.index ?? 0,
           timeMs: transaction.blockTimeMs,
           changes: (transaction.body?.postings ?? []).filter((posting) => posting.account === account).map(({ asset, amount }) => ({ asset, amount })),
+          balances: balances.get(transaction) ?? [],
           note: transaction.body?.note ?? "",
         }));
         return { entries, nextPageToken };
