@@ -1,8 +1,19 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { MembershipChangeSchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { MembershipChangeSchema, TransactionSummarySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "../src/lib/bytes";
-import { administrator, formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, gistOfNote, isoTime, memberChange, plural, shorten, signOf } from "../src/lib/format";
+import { actions, administrator, formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, gistOfNote, isoTime, memberChange, plural, shorten, signOf } from "../src/lib/format";
+
+test("a transaction that moves nothing says what it does, in words", () => {
+  const told = (summary: Parameters<typeof create<typeof TransactionSummarySchema>>[1]): string => actions(create(TransactionSummarySchema, summary));
+  expect(told({ accountCount: 1 })).toBe("opens 1 account");
+  expect(told({ organisationCount: 1 })).toBe("registers 1 organisation");
+  expect(told({ organisationCount: 5, accountCount: 1_200, postingCount: 1, recordCount: 2 })).toBe("registers 5 organisations, opens 1,200 accounts, makes 1 posting, writes 2 records");
+  expect(told({ recordCount: 1, note: "a manifest" })).toBe("writes 1 record");
+  expect(told({ membershipChange: { change: { case: "leave", value: 3 } } })).toBe("member 3 leaves");
+  expect(told({ note: "rent" })).toBe("only a note");
+  expect(told({})).toBe("nothing");
+});
 
 test("hexadecimal digits and back", () => {
   expect(toHex(new Uint8Array([0, 15, 255]))).toBe("000fff");

@@ -166,6 +166,8 @@ export function summary(transaction: Transaction): TransactionSummary {
     postings: body?.postings.slice(0, 4) ?? [],
     postingCount: body?.postings.length ?? 0,
     recordCount: body?.records.length ?? 0,
+    organisationCount: body?.organisations.length ?? 0,
+    accountCount: body?.accounts.length ?? 0,
     note: body?.note.slice(0, 200) ?? "",
     verdict: transaction.verdict,
     verdictShard: transaction.verdictShard,

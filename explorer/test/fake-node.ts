@@ -216,6 +216,7 @@ export class FakeNode {
       organisation: name.split(":")[0] ?? "",
       issuer: name.startsWith("clearing"),
       openedHeight: 1n,
+      alias: name.startsWith("clearing") ? "coinbase" : "",
       balances: [...sums].map(([asset, amount], i) => ({ asset, amount: amount.toString(), ...(this.sharded ? { setAside: i === 0 ? "1250" : "", incoming: i === 1 ? "77000" : "" } : {}) })),
       height: this.head,
       shard: this.homeOf(name.split(":")[0] ?? ""),

@@ -337,7 +337,9 @@ func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary
 		RecordCount:  uint32(len(t.Records)),
 		Note:         shorten(noteToProto(t.Note), summaryNoteBytes),
 
-		MembershipChange: changeToProto(t.Change),
+		MembershipChange:  changeToProto(t.Change),
+		OrganisationCount: uint32(len(t.Registrations)),
+		AccountCount:      uint32(len(t.Openings)),
 	}
 	if verdict := t.Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),

@@ -94,6 +94,27 @@ func TestProofs(t *testing.T) {
 	codeIs(t, err, connect.CodeNotFound)
 }
 
+// A transaction that moves nothing says what it opens, in the summary of its block.
+func TestSummaryOfOpenings(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	b.done(ledger.Transaction{Openings: []ledger.Opening{{Account: "bank:c"}, {Account: "bank:d"}}})
+	b.done(transfer("bank:mint", "bank:a", 1))
+	for height, want := range [][2]uint32{1: {1, 3}, 2: {0, 2}, 3: {0, 0}} {
+		if height == 0 {
+			continue
+		}
+		block, err := b.client.GetBlock(b.context(),
+			connect.NewRequest(&ledgerdv1.GetBlockRequest{
+				Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}}))
+		must(t, err)
+		entry := block.Msg.Block.Transactions[0]
+		if got := [2]uint32{entry.OrganisationCount, entry.AccountCount}; got != want {
+			t.Errorf("block %d registers and opens %v, want %v", height, got, want)
+		}
+	}
+}
+
 // all reads a list's pages and checks that none is larger than requested.
 func all[Item any](t *testing.T, size int, ask func(token string) ([]Item, string)) (items []Item) {
 	t.Helper()

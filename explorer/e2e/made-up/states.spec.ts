@@ -135,6 +135,18 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
+  test("what a transaction opens, and an account's facts, read as sentences", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5 });
+    try {
+      await page.goto(`${node.url}/block/1`);
+      await expect(page.getByText("registers 5 organisations, opens 5 accounts", { exact: true })).toBeVisible();
+      await page.goto(`${node.url}/account/clearing:settlement`);
+      await expect(page.getByTestId("facts")).toHaveText("known as coinbase, opened in block 1, as of block 5");
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("an amount of 128 bits keeps every digit", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 5 });
     try {

@@ -1,4 +1,4 @@
-import type { MembershipChange } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { MembershipChange, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
 
 // Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
 // Number.
@@ -43,6 +43,20 @@ export function memberChange(message: MembershipChange): string {
     default:
       return "no change";
   }
+}
+
+/**
+ * What a transaction does, if it credits no account: "registers 2 organisations, opens 1 account".
+ */
+export function actions(transaction: TransactionSummary): string {
+  const { membershipChange, organisationCount, accountCount, postingCount, recordCount, note } = transaction;
+  const list: string[] = [];
+  if (membershipChange) list.push(memberChange(membershipChange));
+  if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
+  if (accountCount > 0) list.push(`opens ${plural(accountCount, "account")}`);
+  if (postingCount > 0) list.push(`makes ${plural(postingCount, "posting")}`);
+  if (recordCount > 0) list.push(`writes ${plural(recordCount, "record")}`);
+  return list.join(", ") || (note === "" ? "nothing" : "only a note");
 }
 
 /**

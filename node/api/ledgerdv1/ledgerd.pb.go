@@ -2276,6 +2276,8 @@ type TransactionSummary struct {
 	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // the transaction that it judges
 	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // the shard that gave it
 	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
+	OrganisationCount     uint32 `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"`             // organisations that it registers
+	AccountCount          uint32 `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -2378,6 +2380,20 @@ func (x *TransactionSummary) GetVerdict() string {
 		return x.Verdict
 	}
 	return ""
+}
+
+func (x *TransactionSummary) GetOrganisationCount() uint32 {
+	if x != nil {
+		return x.OrganisationCount
+	}
+	return 0
+}
+
+func (x *TransactionSummary) GetAccountCount() uint32 {
+	if x != nil {
+		return x.AccountCount
+	}
+	return 0
 }
 
 type GetBlockRequest struct {
@@ -6518,7 +6534,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb2\x03\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\x86\x04\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -6530,7 +6546,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x17verdict_transaction_hex\x18\b \x01(\tR\x15verdictTransactionHex\x12#\n" +
 	"\rverdict_shard\x18\t \x01(\rR\fverdictShard\x12\x18\n" +
 	"\averdict\x18\n" +
-	" \x01(\tR\averdict\"\xde\x01\n" +
+	" \x01(\tR\averdict\x12-\n" +
+	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
+	"\raccount_count\x18\f \x01(\rR\faccountCount\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
