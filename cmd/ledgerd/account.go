@@ -413,9 +413,7 @@ type historyReport struct {
 	Index         uint32          `json:"index"`
 	TimeMS        uint64          `json:"time_ms"`
 	Changes       []balanceReport `json:"changes"`
-	// Balances are the balances after the change, if the node keeps them.
-	Balances []balanceReport `json:"balances,omitempty"`
-	Note     any             `json:"note,omitempty"`
+	Note          any             `json:"note,omitempty"`
 }
 
 // newAccountHistoryCommand returns the `ledgerd account history` command.
@@ -455,9 +453,8 @@ each change of each asset.`,
 				reports[i] = historyReport{
 					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(),
 					Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
-					Changes:  reportBalances(entry.GetChanges()),
-					Balances: reportBalances(entry.GetBalances()),
-					Note:     noteReport(entry.GetNote()),
+					Changes: reportBalances(entry.GetChanges()),
+					Note:    noteReport(entry.GetNote()),
 				}
 				reports[i].row(&rows, entry.GetNote())
 			}

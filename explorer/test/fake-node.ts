@@ -330,7 +330,6 @@ export class FakeNode {
           index: transaction.status?.index ?? 0,
           timeMs: transaction.blockTimeMs,
           changes: (transaction.body?.postings ?? []).filter((posting) => posting.account === account).map(({ asset, amount }) => ({ asset, amount })),
-          balances: balances.get(transaction) ?? [],
           note: transaction.body?.note ?? "",
         }));
         return { entries, nextPageToken };

@@ -48,7 +48,7 @@ test.describe("what is as long as a chain can have it fits", () => {
   }
 
   for (const ageMs of [0, 400 * 86_400_000]) {
-    test(`an account's history shows every change and balance on a phone, ${ageMs === 0 ? "today's" : "last year's"}`, async ({ page }) => {
+    test(`an account's history shows every change on a phone, ${ageMs === 0 ? "today's" : "last year's"}`, async ({ page }) => {
       const node = await FakeNode.start({ blocks: 12, wide: true, ageMs });
       try {
         for (const width of [320, 390]) {
@@ -56,7 +56,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           await page.goto(`${node.url}/account/${node.settlement("W".repeat(64))}`);
           const rows = page.getByTestId("history").locator("tbody tr");
           await expect(rows.nth(20)).toBeVisible();
-          for (const name of ["change", "balance"]) expect(await rows.first().getByTestId(name).filter({ visible: true }).count(), name).toBeGreaterThan(0);
+          expect(await rows.first().getByTestId("change").filter({ visible: true }).count()).toBeGreaterThan(0);
           // Every amount is inside the window, and none is cut off.
           const outside = await rows.locator(".amount").evaluateAll((amounts) => amounts.filter((amount) => amount.getClientRects().length > 0 && amount.getBoundingClientRect().right > document.documentElement.clientWidth).map((amount) => amount.textContent));
           expect(outside).toEqual([]);

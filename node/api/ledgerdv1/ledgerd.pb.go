@@ -3107,8 +3107,7 @@ type HistoryEntry struct {
 	Height           uint64                 `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`
 	Index            uint32                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
 	TimeMs           uint64                 `protobuf:"varint,5,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	Changes          []*Balance             `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`   // the transaction's changes to this account
-	Balances         []*Balance             `protobuf:"bytes,7,rep,name=balances,proto3" json:"balances,omitempty"` // afterwards, for the changed assets; empty if not kept
+	Changes          []*Balance             `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"` // the transaction's changes to this account
 	Note             string                 `protobuf:"bytes,8,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3182,13 +3181,6 @@ func (x *HistoryEntry) GetTimeMs() uint64 {
 func (x *HistoryEntry) GetChanges() []*Balance {
 	if x != nil {
 		return x.Changes
-	}
-	return nil
-}
-
-func (x *HistoryEntry) GetBalances() []*Balance {
-	if x != nil {
-		return x.Balances
 	}
 	return nil
 }
@@ -6603,16 +6595,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x14ListAccountsResponse\x12/\n" +
 	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
-	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\"\x9e\x02\n" +
+	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\"\xfd\x01\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
 	"\x12transaction_id_hex\x18\x02 \x01(\tR\x10transactionIdHex\x12\x16\n" +
 	"\x06height\x18\x03 \x01(\x04R\x06height\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\rR\x05index\x12\x17\n" +
 	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\x12-\n" +
-	"\achanges\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\achanges\x12/\n" +
-	"\bbalances\x18\a \x03(\v2\x13.ledgerd.v1.BalanceR\bbalances\x12\x12\n" +
-	"\x04note\x18\b \x01(\tR\x04note\"\x88\x01\n" +
+	"\achanges\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\achanges\x12\x12\n" +
+	"\x04note\x18\b \x01(\tR\x04noteJ\x04\b\a\x10\bR\bbalances\"\x88\x01\n" +
 	"\x12ListHistoryRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tascending\x18\x02 \x01(\bR\tascending\x12\x1b\n" +
@@ -7081,89 +7072,88 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	38, // 36: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
 	38, // 37: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
 	37, // 38: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	37, // 39: ledgerd.v1.HistoryEntry.balances:type_name -> ledgerd.v1.Balance
-	43, // 40: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	5,  // 41: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	48, // 42: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	48, // 43: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	55, // 44: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	30, // 45: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	56, // 46: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	61, // 47: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,  // 48: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	62, // 49: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	64, // 50: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	3,  // 51: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,  // 52: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	68, // 53: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	65, // 54: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	63, // 55: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	66, // 56: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	67, // 57: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	72, // 58: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	71, // 59: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	70, // 60: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	73, // 61: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	73, // 62: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	63, // 63: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	69, // 64: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	69, // 65: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	31, // 66: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	15, // 67: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	17, // 68: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	20, // 69: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	25, // 70: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	27, // 71: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	28, // 72: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	33, // 73: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	35, // 74: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	39, // 75: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	41, // 76: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	44, // 77: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	46, // 78: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	49, // 79: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	51, // 80: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	53, // 81: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	57, // 82: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	59, // 83: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	78, // 84: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	80, // 85: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	74, // 86: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	84, // 87: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	82, // 88: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	88, // 89: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	86, // 90: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	76, // 91: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	16, // 92: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	18, // 93: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	21, // 94: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	26, // 95: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26, // 96: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	29, // 97: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	34, // 98: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	36, // 99: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	40, // 100: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	42, // 101: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	45, // 102: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	47, // 103: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	50, // 104: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	52, // 105: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	54, // 106: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	58, // 107: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	60, // 108: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	79, // 109: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	81, // 110: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	75, // 111: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	85, // 112: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	83, // 113: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	89, // 114: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	87, // 115: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	77, // 116: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	92, // [92:117] is the sub-list for method output_type
-	67, // [67:92] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	43, // 39: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	5,  // 40: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	48, // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	48, // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	55, // 43: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	30, // 44: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	56, // 45: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	61, // 46: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,  // 47: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	62, // 48: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	64, // 49: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	3,  // 50: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,  // 51: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	68, // 52: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	65, // 53: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	63, // 54: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	66, // 55: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	67, // 56: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	72, // 57: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	71, // 58: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	70, // 59: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	73, // 60: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	73, // 61: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	63, // 62: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	69, // 63: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	69, // 64: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	31, // 65: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	15, // 66: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	17, // 67: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	20, // 68: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	25, // 69: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	27, // 70: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	28, // 71: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	33, // 72: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	35, // 73: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	39, // 74: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	41, // 75: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	44, // 76: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	46, // 77: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	49, // 78: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	51, // 79: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	53, // 80: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	57, // 81: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	59, // 82: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	78, // 83: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	80, // 84: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	74, // 85: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	84, // 86: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	82, // 87: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	88, // 88: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	86, // 89: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	76, // 90: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	16, // 91: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	18, // 92: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	21, // 93: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	26, // 94: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	26, // 95: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	29, // 96: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	34, // 97: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	36, // 98: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	40, // 99: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	42, // 100: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	45, // 101: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	47, // 102: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	50, // 103: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	52, // 104: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	54, // 105: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	58, // 106: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	60, // 107: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	79, // 108: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	81, // 109: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	75, // 110: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	85, // 111: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	83, // 112: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	89, // 113: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	87, // 114: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	77, // 115: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	91, // [91:116] is the sub-list for method output_type
+	66, // [66:91] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
