@@ -298,7 +298,9 @@ export class FakeNode {
           "block",
         );
         const { rows, nextPageToken } = page(block.transactions, pageSize || 100, pageToken);
-        return { block: { header: block.header, transactions: [...rows.map(summary), ...(nextPageToken === "" ? this.shards.verdictsIn(chain.shard) : [])] }, nextPageToken };
+        const verdicts = this.shards.verdictsIn(chain.shard);
+        const header = { ...block.header, transactionCount: block.header.transactionCount + verdicts.length };
+        return { block: { header, transactions: [...rows.map(summary), ...(nextPageToken === "" ? verdicts : [])] }, nextPageToken };
       },
       getTransaction: ({ idHex }) => ({ transaction: find(chain.byId.get(idHex), "transaction") }),
       getProof: ({ idHex }) => {

@@ -1,8 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { ShardMemberSchema, ShardPlaceSchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { ShardMemberSchema, ShardPlaceSchema, TransactionSummarySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { blockPath, blocksPath, hitPath } from "../src/lib/links";
-import { lagWord, layOutTree, memberMode, membersRunning, memberWord, modeWord, placeMoves, placeWord, shardList, streamTo, verdictText, waitsFor, walk, type BoxSizes } from "../src/lib/shards";
+import { kindsOfEntries, lagWord, layOutTree, memberMode, membersRunning, memberWord, modeWord, placeMoves, placeWord, shardLabel, shardList, streamTo, verdictText, waitsFor, walk, type BoxSizes } from "../src/lib/shards";
 import { FakeShards } from "./fake-shards";
 
 const sizes: BoxSizes = { width: 188, height: 96, gap: 20, rise: 64 };
@@ -93,6 +93,18 @@ test("places of an entry are told in words, and waits are gathered", () => {
   expect(waitsFor([place("waiting", [3, 1]), place("waiting", [3])])).toEqual([1, 3]);
   expect([[2], [2, 1], [3, 0, 1]].map(shardList)).toEqual(["shard 2", "shards 1 and 2", "shards 0, 1 and 3"]);
   expect(verdictText("insufficient_funds")).toBe("insufficient funds");
+});
+
+test("users' transactions are counted apart from verdicts and from what is only passed on", () => {
+  const entry = (status: { destinations?: number[]; reasonCode?: string }, verdict = ""): ReturnType<typeof create<typeof TransactionSummarySchema>> => create(TransactionSummarySchema, { status, verdict });
+  const own = entry({});
+  const here = entry({ destinations: [1, 2] });
+  const past = entry({ destinations: [2, 3] });
+  const relayed = entry({ destinations: [2], reasonCode: "relayed" });
+  expect(kindsOfEntries([own, here, past, relayed, entry({}, "good"), entry({}, "insufficient_funds")], 1)).toBe("2 transactions, 2 verdicts, 2 only passed on");
+  expect(kindsOfEntries([own], 1)).toBe("1 transaction");
+  expect(kindsOfEntries([], 1)).toBe("0 transactions");
+  expect([shardLabel("Accounts", 3), shardLabel("Accounts", undefined)]).toEqual(["Accounts, shard\u00a03", "Accounts"]);
 });
 
 test("block links carry the shard where there are several", () => {

@@ -152,6 +152,27 @@ test.describe("a book of several shards", () => {
     }
   });
 
+  test("totals name the shard that they cover, and what they count", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0] });
+    const transaction = node.chain.at(12n)?.transactions[2];
+    try {
+      if (!transaction) throw new Error("there is no such transaction");
+      await page.goto(node.url);
+      const totals = page.getByLabel("The ledger at a glance");
+      for (const label of ["Head", "Transactions/s", "Entries", "Accounts", "Nodes ordering"]) await expect(totals.getByText(`${label}, shard 0`, { exact: true })).toBeVisible();
+      await expect(page.getByTestId("counted")).toContainText("Entries are transactions and changes of the members, verdicts of other shards, and transactions that are only passed on.");
+      await expect(page.getByText("Entries per second, shard 0")).toBeVisible();
+
+      node.shards.cross(transaction, [1, 2], "settled");
+      await page.goto(`${node.url}/shards/0/blocks/12`);
+      const count = node.chain.at(12n)?.transactions.length ?? 0;
+      await expect(page.getByTestId("entries")).toContainText(`${count + 2}: ${count - 1} transactions, 2 verdicts, 1 only passed on`);
+      await expect(page.getByRole("heading", { name: `${count + 2} entries` })).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("a book of one shard shows nothing of shards", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 10 });
     try {
@@ -162,6 +183,9 @@ test.describe("a book of several shards", () => {
       await expect(page.getByTestId("blocks").locator('a[href="/block/10"]')).toBeVisible();
       await page.goto(`${node.url}/shards`);
       await expect(page.getByText("This book has one shard")).toBeVisible();
+      await page.goto(node.url);
+      await expect(page.getByLabel("The ledger at a glance").getByText("Transactions", { exact: true })).toBeVisible();
+      await expect(page.getByTestId("counted")).toHaveCount(0);
     } finally {
       await node.stop();
     }

@@ -7,9 +7,9 @@ const widths = [320, 360, 390, 480, 640, 760, 761, 940, 941, 1040, 1041, 1280];
 test.describe("what is as long as a chain can have it fits", () => {
   test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
 
-  for (const page of ["overview", "blocks", "block", "transaction", "accounts", "account", "organisations", "organisation", "nodes", "search", "shards", "shard", "path"] as const) {
+  for (const page of ["overview", "blocks", "block", "transaction", "accounts", "account", "organisations", "organisation", "nodes", "search", "book", "shards", "shard", "path"] as const) {
     test(page, async ({ page: browser }) => {
-      const sharded = ["shards", "shard", "path"].includes(page);
+      const sharded = ["book", "shards", "shard", "path"].includes(page);
       const node = await FakeNode.start({ blocks: 40, everyMs: 250, servers: 9, suspected: [3], unreachable: [5], away: [6, 7], following: [8], slow: [2], wide: true, ...(sharded ? { parents: [0, 0, 0, 1, 3, 4], halted: [2] } : {}) });
       try {
         const block = node.chain.blocks.at(-2);
@@ -25,6 +25,7 @@ test.describe("what is as long as a chain can have it fits", () => {
           organisation: `/organisation/${"W".repeat(64)}`,
           nodes: "/nodes",
           search: "/search?q=WW",
+          book: "/",
           shards: "/shards",
           shard: "/shards/2",
           path: `/tx/${block?.transactions[2]?.status?.idHex}`,

@@ -1,6 +1,6 @@
 // The tree of shards for display: its layout, and the state of each shard and its stream in words.
-import type { ShardMember, ShardPlace, Shard, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
-import { plural } from "./format";
+import type { ShardMember, ShardPlace, Shard, TransactionStatus, TransactionSummary, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
+import { formatCount, plural } from "./format";
 import { modeWords, type Mode, type Word } from "./modes";
 
 const modes: Readonly<{ [mode: string]: Word }> = {
@@ -202,6 +202,35 @@ const placeStates: Readonly<{ [state: string]: Word }> = {
 export function placeWord(place: ShardPlace): Word {
   return placeStates[place.state] ?? { text: place.state || "unknown", title: "", colour: "" };
 }
+
+/** Whether an entry in a shard's chain is only passed on to the shards below. */
+export function passesThrough(status: TransactionStatus, shard: number | undefined): boolean {
+  return status.reasonCode === "relayed" || (shard !== undefined && status.destinations.length > 1 && !status.destinations.includes(shard));
+}
+
+/**
+ * Counts a shard's entries by kind, in words: "9 transactions, 2 verdicts, 1 only passed on". A
+ * transaction that concerns the shard is a user's, or a change of the members.
+ */
+export function kindsOfEntries(entries: readonly TransactionSummary[], shard: number): string {
+  const verdicts = entries.filter((entry) => entry.verdict !== "").length;
+  const passed = entries.filter((entry) => entry.verdict === "" && entry.status && passesThrough(entry.status, shard)).length;
+  const kinds = [plural(entries.length - verdicts - passed, "transaction")];
+  if (verdicts > 0) kinds.push(plural(verdicts, "verdict"));
+  if (passed > 0) kinds.push(`${formatCount(passed)} only passed on`);
+  return kinds.join(", ");
+}
+
+/** The label of a number that covers one shard, in a book of several shards. */
+export function shardLabel(label: string, shard: number | undefined): string {
+  return shard === undefined ? label : `${label}, shard\u00a0${shard}`;
+}
+
+/**
+ * What a chain's total counts. In a book of several shards the API counts all entries of a shard's
+ * chain, and does not tell the kinds apart.
+ */
+export const entriesExplained = "Entries are transactions and changes of the members, verdicts of other shards, and transactions that are only passed on. Failed ones count too.";
 
 /** A shard's verdict in words: "good", or its reason's code. */
 export function verdictText(verdict: string): string {
