@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
-import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type Transaction, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, fromHex } from "../src/lib/bytes";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { FakeShards } from "./fake-shards";
@@ -223,18 +223,6 @@ export class FakeNode {
     });
   }
 
-  /** Returns an account's balances after each of its transactions, for the changed assets. */
-  private balancesAfter(newestFirst: readonly Transaction[], account: string): Map<Transaction, { asset: string; amount: string }[]> {
-    const sums = new Map<string, bigint>();
-    const after = new Map<Transaction, { asset: string; amount: string }[]>();
-    for (const transaction of newestFirst.toReversed()) {
-      const changes = (transaction.body?.postings ?? []).filter((posting) => posting.account === account);
-      for (const { asset, amount } of changes) sums.set(asset, (sums.get(asset) ?? 0n) + BigInt(amount));
-      after.set(transaction, [...new Set(changes.map((change) => change.asset))].map((asset) => ({ asset, amount: String(sums.get(asset) ?? 0n) })));
-    }
-    return after;
-  }
-
   private get sharded(): boolean {
     return this.shards.chains.length > 1;
   }
@@ -324,7 +312,6 @@ export class FakeNode {
         const rows = touching.slice(start, start + (pageSize || 50));
         const left = touching.length - start - rows.length;
         const nextPageToken = left > 0 ? String(left) : "";
-        const balances = this.balancesAfter(touching, account);
         const entries = rows.map((transaction) => ({
           transactionId: transaction.status?.id ?? new Uint8Array(),
           transactionIdHex: transaction.status?.idHex ?? "",
