@@ -102,8 +102,8 @@ type simulation struct {
 	plan      []crash
 	servers   []server
 	// allIDs lists the servers of a run of engines without life.
-	allIDs []order.ServerID
-	crashed   int
+	allIDs  []order.ServerID
+	crashed int
 	// current is the server whose event is being handled.
 	current order.ServerID
 	// lingerFor is how long a driver lingers, and laziness how long it may let inputs gather.
