@@ -204,6 +204,9 @@ var rooms = []room{
 		purpose: "the web explorer: TypeScript and Svelte source, and the built files that " +
 			"the binary embeds",
 	},
+	{folder: "docs",
+		purpose: "the documentation; `pagetest` keeps docs/reference equal to its sources",
+	},
 	{folder: "node/fabric",
 		purpose: "chooses the fabric's provider by name; reports which providers work on a " +
 			"machine and what the others lack",
