@@ -36,57 +36,63 @@ type Config struct {
 
 // APIConfig configures the API for clients.
 type APIConfig struct {
-	Listen      string `koanf:"listen"`      // host:port
-	Certificate string `koanf:"certificate"` // file in PEM; with Key it switches TLS on
-	Key         string `koanf:"key"`         // file in PEM
-	// Origins of pages that may call the API from a browser.
+	Listen string `koanf:"listen"` // the address of the API, host:port
+	// The certificate's file in PEM. With key it switches TLS on.
+	Certificate string `koanf:"certificate"`
+	Key         string `koanf:"key"` // the file of the certificate's private key in PEM
+	// Origins of pages that may call the API from a browser, such as "https://books.example".
 	AllowedOrigins []string `koanf:"allowed_origins"`
-	CallsPerSecond float64  `koanf:"calls_per_second"`
+	// Calls a second that one remote address may make. 0 means 20,000.
+	CallsPerSecond float64 `koanf:"calls_per_second"`
 }
 
-// FabricConfig configures the network between nodes. Kind must be the same on all nodes of all
+// FabricConfig configures the network between nodes. The kind must be the same on all nodes of all
 // shards.
 type FabricConfig struct {
-	Kind fabric.Kind `koanf:"kind"`
-	// host:port; by default, the genesis's address of this node.
+	Kind fabric.Kind `koanf:"kind"` // the provider: p2p, p2p-trusted, verbs or memory
+	// The address for the other nodes, host:port; by default, the genesis's address of this node.
 	Listen string `koanf:"listen"`
 	// The RDMA device, for verbs; by default, the first active one.
 	Device string `koanf:"device"`
-	GID    string `koanf:"gid"` // the address of that device, or its index
+	// The address of that device, or its index; by default, its first RoCE v2 address of IPv4, or
+	// its first address.
+	GID string `koanf:"gid"`
 }
 
-// OrderingConfig configures rounds and the failure detector. Engine and Detector must be the same
-// on all nodes of a shard.
+// OrderingConfig configures rounds and the failure detector. All nodes of a shard must have the
+// same engine, detector, batch_bytes_max, target_nines and server_mttf_hours.
 type OrderingConfig struct {
-	Engine string `koanf:"engine"` // allconcur+ or allconcur
+	Engine string `koanf:"engine"` // the engine: allconcur+ or allconcur
 	// How rounds treat the failure detector: as eventual or as perfect. With perfect, the members
 	// cannot change.
-	Detector     string        `koanf:"detector"`
-	Heartbeat    time.Duration `koanf:"heartbeat"`     // between two heartbeats
-	SuspectAfter time.Duration `koanf:"suspect_after"` // how long a node may be silent
+	Detector  string        `koanf:"detector"`
+	Heartbeat time.Duration `koanf:"heartbeat"` // time between two heartbeats; at least 1ms
+	// How long a node may be silent before others suspect it; at least three heartbeats.
+	SuspectAfter time.Duration `koanf:"suspect_after"`
 	// How long to wait before an empty message that helps deliver others' last transactions.
-	Linger        time.Duration `koanf:"linger"`
-	BatchBytesMax int           `koanf:"batch_bytes_max"` // of one round message
-	// Of the transactions that wait for a round.
+	Linger time.Duration `koanf:"linger"`
+	// The most bytes of one message of a round; at most 8388608.
+	BatchBytesMax int `koanf:"batch_bytes_max"`
+	// The most bytes of the transactions that wait for a round; at least 2097152.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
-	// Nines of reliability over a day. They set the degree of the reliable digraph.
-	TargetNines    int `koanf:"target_nines"`
-	ServerMTTFHour int `koanf:"server_mttf_hours"` // mean time to failure of a server
+	// Nines of reliability over a day, 1 to 15. They set the degree of the reliable digraph.
+	TargetNines int `koanf:"target_nines"`
+	// Mean time to failure of a server, in hours. With target_nines it sets that degree.
+	ServerMTTFHour int `koanf:"server_mttf_hours"`
 }
 
 // StoreConfig configures the use of the disk.
 type StoreConfig struct {
-	// Writes are refused if fewer bytes are free. 0 means the store's default.
+	// Writes are refused if fewer bytes are free. 0 means 256 MiB.
 	ReserveBytes int64 `koanf:"reserve_bytes"`
-	// BackfillBytes bounds how many bytes of the blocks before a snapshot are fetched per second. 0
-	// means the node's default.
+	// The most bytes of the blocks before a snapshot that are fetched per second. 0 means 8 MiB.
 	BackfillBytes int `koanf:"backfill_bytes_per_second"`
 }
 
 // LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `koanf:"level"`  // debug, info, warn, error
-	Format string `koanf:"format"` // text or json
+	Level  string `koanf:"level"`  // the least level that is logged: debug, info, warn or error
+	Format string `koanf:"format"` // the form of its lines: text or json
 }
 
 // perfectAfterMin is the shortest suspect_after for a detector that is treated as perfect.
