@@ -3,8 +3,7 @@
 //
 // The source is TypeScript and Svelte under src, the built files are under dist and are committed,
 // so that building ledgerd needs Go only; CI builds them again and fails when they differ. Handler
-// loads the built files once, compresses what shrinks and computes an entity tag for each, and from
-// then on serves from memory without touching a disk.
+// loads the built files once, as files of package static, and serves them from memory.
 //
 // Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for
 // ever; everything else is revalidated on each use. The paths of the pages get index.html, and so
@@ -13,18 +12,15 @@
 package explorer
 
 import (
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/static"
 )
 
 // dist holds the built files; the all: prefix keeps names that begin with a dot or an underscore.
@@ -55,20 +51,10 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// file is one built file, ready to be sent.
-type file struct {
-	contentType string
-	plain       []byte
-	gzipped     []byte // empty where compression does not pay
-	tag         string // strong entity tag of the plain form, quotes included
-	gzippedTag  string
-	immutable   bool
-}
-
 // handler serves a fixed set of files and never changes after its making, so it needs no lock.
 type handler struct {
-	files map[string]file
-	index file
+	files map[string]*static.File
+	index *static.File
 }
 
 // Handler returns the handler of the whole explorer, to be mounted at the root beneath the API's
@@ -88,7 +74,7 @@ func Handler() http.Handler {
 // newHandler reads every file under root; it fails if one cannot be read, has an unknown type, or
 // index.html is missing.
 func newHandler(root fs.FS) (*handler, error) {
-	h := &handler{files: make(map[string]file)}
+	h := &handler{files: make(map[string]*static.File)}
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -115,35 +101,12 @@ func newHandler(root fs.FS) (*handler, error) {
 	return h, nil
 }
 
-func newFile(name string, content []byte) (file, error) {
+func newFile(name string, content []byte) (*static.File, error) {
 	contentType, ok := contentTypes[path.Ext(name)]
 	if !ok {
-		return file{}, fmt.Errorf("%s: no content type is known for this extension", name)
+		return nil, fmt.Errorf("%s: no content type is known for this extension", name)
 	}
-	sum := sha256.Sum256(content)
-	tag := hex.EncodeToString(sum[:16])
-	f := file{
-		contentType: contentType,
-		plain:       content,
-		tag:         `"` + tag + `"`,
-		gzippedTag:  `"` + tag + `-gzip"`,
-		immutable:   strings.HasPrefix(name, "assets/"),
-	}
-	var buffer bytes.Buffer
-	writer, err := gzip.NewWriterLevel(&buffer, gzip.BestCompression)
-	if err != nil {
-		return file{}, err
-	}
-	if _, err := writer.Write(content); err != nil {
-		return file{}, err
-	}
-	if err := writer.Close(); err != nil {
-		return file{}, err
-	}
-	if buffer.Len() < len(content)*9/10 {
-		f.gzipped = buffer.Bytes()
-	}
-	return f, nil
+	return static.New(contentType, content, strings.HasPrefix(name, "assets/"))
 }
 
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them.
@@ -158,93 +121,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the explorer answers GET and HEAD only", http.StatusMethodNotAllowed)
 		return
 	}
+	static.Secure(w.Header(), contentSecurityPolicy)
 	name := path.Clean("/" + r.URL.Path)
 	if f, found := h.files[strings.TrimPrefix(name, "/")]; found {
-		f.serve(w, r)
+		f.ServeHTTP(w, r)
 		return
 	}
 	if pages.MatchString(name) {
-		h.index.serve(w, r)
+		h.index.ServeHTTP(w, r)
 		return
 	}
-	setSecurityHeaders(w.Header())
 	asset := strings.HasPrefix(name+"/", "/assets/") || path.Ext(name) != ""
 	if asset || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, "nothing is at this path: the explorer's pages begin at /",
 			http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", h.index.contentType)
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNotFound)
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(h.index.plain) // a client that went away needs no answer
-	}
-}
-
-func (f file) serve(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	setSecurityHeaders(header)
-	header.Set("Content-Type", f.contentType)
-	if f.immutable {
-		header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	} else {
-		header.Set("Cache-Control", "no-cache")
-	}
-	content, tag := f.plain, f.tag
-	if len(f.gzipped) > 0 {
-		header.Set("Vary", "Accept-Encoding")
-		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
-			content, tag = f.gzipped, f.gzippedTag
-			header.Set("Content-Encoding", "gzip")
-		}
-	}
-	header.Set("ETag", tag)
-	if matches(r.Header.Get("If-None-Match"), tag) {
-		header.Del("Content-Encoding")
-		header.Del("Content-Type")
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	header.Set("Content-Length", strconv.Itoa(len(content)))
-	if r.Method == http.MethodHead {
-		return
-	}
-	// A failed write means that the client went away; there is nobody left to tell.
-	_, _ = w.Write(content)
-}
-
-func setSecurityHeaders(header http.Header) {
-	header.Set("Content-Security-Policy", contentSecurityPolicy)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-}
-
-// acceptsGzip reads an Accept-Encoding header: gzip must be named, and not with a quality of zero.
-func acceptsGzip(accept string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		coding, parameters, _ := strings.Cut(strings.TrimSpace(part), ";")
-		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-			continue
-		}
-		_, quality, found := strings.Cut(strings.ReplaceAll(parameters, " ", ""), "q=")
-		if !found {
-			return true
-		}
-		value, err := strconv.ParseFloat(quality, 64)
-		return err == nil && value > 0
-	}
-	return false
-}
-
-// matches reads an If-None-Match header, weakly as RFC 9110 section 13.1.2 has it.
-func matches(ifNoneMatch, tag string) bool {
-	for part := range strings.SplitSeq(ifNoneMatch, ",") {
-		candidate := strings.TrimPrefix(strings.TrimSpace(part), "W/")
-		if candidate == "*" || candidate == tag {
-			return true
-		}
-	}
-	return false
+	h.index.NotFound(w, r)
 }

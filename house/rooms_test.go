@@ -200,9 +200,13 @@ var rooms = []room{
 		purpose: "the replicated state machine for embedders",
 		imports: []string{"ledger", "ledger/store"},
 	},
+	{folder: "internal/static",
+		purpose: "serves embedded files from memory: compressed, with entity tags and a policy",
+	},
 	{folder: "explorer",
 		purpose: "the web explorer: TypeScript and Svelte source, and the built files that " +
 			"the binary embeds",
+		imports: []string{"internal/static"},
 	},
 	{folder: "docs",
 		purpose: "the documentation; `pagetest` keeps docs/reference equal to its sources",
