@@ -209,7 +209,10 @@ var rooms = []room{
 		imports: []string{"internal/static"},
 	},
 	{folder: "docs",
-		purpose: "the documentation; `pagetest` keeps docs/reference equal to its sources",
+		purpose: "the documentation: Markdown, and the pages that a node serves of it; " +
+			"`pagetest` keeps docs/reference equal to its sources",
+		imports: []string{"internal/static"},
+		modules: []string{"github.com/yuin/goldmark"},
 	},
 	{folder: "node/fabric",
 		purpose: "chooses the fabric's provider by name; reports which providers work on a " +
@@ -293,7 +296,8 @@ var rooms = []room{
 		purpose: "one node put together: the loop around the life of a member (package " +
 			"shard), status, the API's backend",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer"},
+			"shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer",
+			"docs"},
 		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang",
 			"golang.org/x/time"},
 	},

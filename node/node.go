@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerd/ledgerd/docs"
 	"github.com/ledgerd/ledgerd/explorer"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
@@ -207,6 +208,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	config := n.home.Config.API
 	n.server, err = api.New(n, api.Options{
 		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
+		Docs:            docs.Handler(),
 		CertificateFile: config.Certificate, KeyFile: config.Key,
 		AllowedOrigins: config.AllowedOrigins,
 		CallsPerSecond: callsPerSecond(config.CallsPerSecond),

@@ -3,7 +3,8 @@
 //
 // # How it is driven
 //
-//	server, err := api.New(backend, api.Options{Explorer: explorer.Handler(), Registry: registry})
+//	server, err := api.New(backend, api.Options{Explorer: explorer.Handler(), Docs: docs.Handler(),
+//		Registry: registry})
 //	go server.Serve(listener)          // returns nil after Shutdown
 //	...
 //	server.Shutdown(ctx)               // ends the streams, lets the other calls finish until ctx ends

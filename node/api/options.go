@@ -16,6 +16,8 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Explorer is served at /; default: a line of text that names the API.
 	Explorer http.Handler
+	// Docs is served at /docs/; default: nothing but what the explorer answers there.
+	Docs http.Handler
 
 	// CertificateFile and KeyFile, both or none, switch TLS on.
 	CertificateFile, KeyFile string

@@ -85,7 +85,7 @@ func New(backend Backend, options Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler returns the handler of the whole site: API, health, metrics and explorer.
+// Handler returns the handler of the whole site: API, health, metrics, explorer and documentation.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Forwarded returns the service for nodes of other shards of the book. It answers their calls from
@@ -138,6 +138,9 @@ func (s *Server) newHandler(backend Backend) (http.Handler, error) {
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
 	mux.Handle("GET /readyz", readyz(backend))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))
+	if s.options.Docs != nil {
+		mux.Handle("/docs/", s.options.Docs)
+	}
 	mux.Handle("/", s.options.Explorer)
 	return withOrigins(mux, s.options.AllowedOrigins)
 }

@@ -309,3 +309,31 @@ func TestReasonCodes(t *testing.T) {
 		seen[word] = true
 	}
 }
+
+// TestDocs checks that the documentation has its place beside the explorer's.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	page := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	node := apitest.NewCluster(t, apitest.Options{}).Node(0)
+	with := apitest.Serve(t, node, api.Options{Explorer: page("explorer"), Docs: page("docs")})
+	without := apitest.Serve(t, node, api.Options{Explorer: page("explorer")})
+	for url, want := range map[string]string{
+		with.URL + "/docs": "docs", with.URL + "/docs/a/b": "docs",
+		with.URL + "/docsother": "explorer", with.URL + "/": "explorer",
+		without.URL + "/docs/": "explorer",
+	} {
+		response, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || string(text) != want {
+			t.Errorf("GET %s = %q, %v; want %q", url, text, err, want)
+		}
+	}
+}
