@@ -29,6 +29,13 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service := ledgerdv1.File_ledgerd_v1_ledgerd_proto.Services().Get(0)
+	for i := range service.Methods().Len() {
+		name := string(service.Name()) + "." + string(service.Methods().Get(i).Name())
+		if comments[name] == "" {
+			t.Errorf("%s has no comment that says what it does", name)
+		}
+	}
 	pagetest.Compare(t, "api.md", apiPage(ledgerdv1.File_ledgerd_v1_ledgerd_proto, comments))
 }
 

@@ -124,6 +124,8 @@ type LedgerServiceClient interface {
 	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
 	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
+	// GetTransaction returns a transaction and its status. In a book of several shards the answer has
+	// its place in each shard.
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
 	// when the caller's deadline ends.
@@ -131,13 +133,21 @@ type LedgerServiceClient interface {
 	// WaitTransactions waits for many transactions at once, as WaitTransaction does for one. A
 	// transaction that is still unknown then has no state.
 	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
+	// GetBlock returns a block by height or hash, or the head, with a page of its transactions.
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
+	// ListBlocks returns a page of block headers.
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
+	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
+	// ListAccounts returns a page of accounts with their balances.
 	ListAccounts(context.Context, *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error)
+	// ListHistory returns a page of an account's history: the transactions that changed it.
 	ListHistory(context.Context, *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error)
+	// GetRecord returns the value of a record.
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
+	// GetOrganisation returns an organisation: its keys and its home shard.
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
+	// ListOrganisations returns a page of organisations.
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
@@ -146,7 +156,10 @@ type LedgerServiceClient interface {
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
+	// GetNode returns the state of the asked node, or of a node of another shard.
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
+	// GetCluster returns a shard's members, their state and the reliable digraph, as one of its nodes
+	// sees them.
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
 	// GetTree returns the tree of the book's shards, and the state of each shard as far as the asked
 	// node knows it.
@@ -517,6 +530,8 @@ type LedgerServiceHandler interface {
 	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
 	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
+	// GetTransaction returns a transaction and its status. In a book of several shards the answer has
+	// its place in each shard.
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or
 	// when the caller's deadline ends.
@@ -524,13 +539,21 @@ type LedgerServiceHandler interface {
 	// WaitTransactions waits for many transactions at once, as WaitTransaction does for one. A
 	// transaction that is still unknown then has no state.
 	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
+	// GetBlock returns a block by height or hash, or the head, with a page of its transactions.
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
+	// ListBlocks returns a page of block headers.
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
+	// GetAccount returns an account and its balances.
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
+	// ListAccounts returns a page of accounts with their balances.
 	ListAccounts(context.Context, *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error)
+	// ListHistory returns a page of an account's history: the transactions that changed it.
 	ListHistory(context.Context, *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error)
+	// GetRecord returns the value of a record.
 	GetRecord(context.Context, *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error)
+	// GetOrganisation returns an organisation: its keys and its home shard.
 	GetOrganisation(context.Context, *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error)
+	// ListOrganisations returns a page of organisations.
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
@@ -539,7 +562,10 @@ type LedgerServiceHandler interface {
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
+	// GetNode returns the state of the asked node, or of a node of another shard.
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
+	// GetCluster returns a shard's members, their state and the reliable digraph, as one of its nodes
+	// sees them.
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
 	// GetTree returns the tree of the book's shards, and the state of each shard as far as the asked
 	// node knows it.

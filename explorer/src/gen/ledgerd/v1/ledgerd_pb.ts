@@ -3456,6 +3456,9 @@ export const LedgerService: GenService<{
     output: typeof PrepareResponseSchema;
   },
   /**
+   * GetTransaction returns a transaction and its status. In a book of several shards the answer has
+   * its place in each shard.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetTransaction
    */
   getTransaction: {
@@ -3486,6 +3489,8 @@ export const LedgerService: GenService<{
     output: typeof WaitTransactionsResponseSchema;
   },
   /**
+   * GetBlock returns a block by height or hash, or the head, with a page of its transactions.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetBlock
    */
   getBlock: {
@@ -3494,6 +3499,8 @@ export const LedgerService: GenService<{
     output: typeof GetBlockResponseSchema;
   },
   /**
+   * ListBlocks returns a page of block headers.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.ListBlocks
    */
   listBlocks: {
@@ -3502,6 +3509,8 @@ export const LedgerService: GenService<{
     output: typeof ListBlocksResponseSchema;
   },
   /**
+   * GetAccount returns an account and its balances.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetAccount
    */
   getAccount: {
@@ -3510,6 +3519,8 @@ export const LedgerService: GenService<{
     output: typeof GetAccountResponseSchema;
   },
   /**
+   * ListAccounts returns a page of accounts with their balances.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.ListAccounts
    */
   listAccounts: {
@@ -3518,6 +3529,8 @@ export const LedgerService: GenService<{
     output: typeof ListAccountsResponseSchema;
   },
   /**
+   * ListHistory returns a page of an account's history: the transactions that changed it.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.ListHistory
    */
   listHistory: {
@@ -3526,6 +3539,8 @@ export const LedgerService: GenService<{
     output: typeof ListHistoryResponseSchema;
   },
   /**
+   * GetRecord returns the value of a record.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetRecord
    */
   getRecord: {
@@ -3534,6 +3549,8 @@ export const LedgerService: GenService<{
     output: typeof GetRecordResponseSchema;
   },
   /**
+   * GetOrganisation returns an organisation: its keys and its home shard.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetOrganisation
    */
   getOrganisation: {
@@ -3542,6 +3559,8 @@ export const LedgerService: GenService<{
     output: typeof GetOrganisationResponseSchema;
   },
   /**
+   * ListOrganisations returns a page of organisations.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.ListOrganisations
    */
   listOrganisations: {
@@ -3581,6 +3600,8 @@ export const LedgerService: GenService<{
     output: typeof SearchResponseSchema;
   },
   /**
+   * GetNode returns the state of the asked node, or of a node of another shard.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetNode
    */
   getNode: {
@@ -3589,6 +3610,9 @@ export const LedgerService: GenService<{
     output: typeof GetNodeResponseSchema;
   },
   /**
+   * GetCluster returns a shard's members, their state and the reliable digraph, as one of its nodes
+   * sees them.
+   *
    * @generated from rpc ledgerd.v1.LedgerService.GetCluster
    */
   getCluster: {
