@@ -1,9 +1,12 @@
 import { defineConfig } from "@playwright/test";
 import { chromiumOptions } from "./e2e/chromium";
 
-// Three projects: "cluster" looks at a real cluster of four nodes, "sharded" at one of three shards, "made-up" at a fake node in the states that a healthy
-// cluster does not show.
-// LEDGERD_URL names a running node to test against instead of starting one; LEDGERD_BINARY names the binary to start.
+// Three projects: "cluster" tests the explorer of a real cluster of four nodes, "sharded" that of a
+// book of three shards, and "made-up" that of a fake node, in states that a healthy cluster does
+// not show.
+//
+// LEDGERD_URL names a running node to test instead of a new cluster. LEDGERD_BINARY names the
+// binary to start.
 export default defineConfig({
   testDir: "e2e",
   globalSetup: "./e2e/cluster-setup.ts",

@@ -1,7 +1,8 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
-// The build is deterministic: names carry a hash of their content, nothing carries a time or a path of the machine that built it.
+// The build is deterministic. A file's name contains a hash of its content, and no file contains a
+// time or a path of the machine that built it.
 export default defineConfig({
   plugins: [svelte()],
   build: {
@@ -14,7 +15,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 400,
   },
   server: {
-    // `npm run dev` talks to a node on the address that `ledgerd demo` uses.
+    // `npm run dev` calls the node that LEDGERD_URL names, or the one that `ledgerd demo` starts.
     proxy: { "/ledgerd.v1.LedgerService": process.env["LEDGERD_URL"] ?? "http://127.0.0.1:8080" },
   },
   test: { include: ["test/**/*.test.ts"], testTimeout: 30_000 },

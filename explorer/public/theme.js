@@ -1,9 +1,12 @@
-// Sets the chosen theme before the first paint; without a choice the style sheet follows the system.
+// Applies the theme that the user chose, before the first paint. Without a choice the style sheet
+// follows the system.
 (function () {
   try {
     var theme = localStorage.getItem("ledgerd.theme");
-    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+    if (theme === "light" || theme === "dark") {
+      document.documentElement.dataset.theme = theme;
+    }
   } catch (error) {
-    // Storage is forbidden here: the system's theme it is.
+    // The browser forbids storage, so the page follows the system.
   }
 })();
