@@ -9,6 +9,8 @@ import (
 	"strings"
 )
 
+// docs/design/extending.md says why this package draws by itself.
+
 // The measures of a plot, in pixels.
 const (
 	panelWidth, panelHeight = 460, 330
