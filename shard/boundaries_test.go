@@ -116,25 +116,32 @@ func TestARoundIsRefusedByTheDisk(t *testing.T) {
 	}
 }
 
-// A member that is past the base of a decision sets nothing aside where others order already, or
-// where a block behind the base is durable. Either is enough.
+// A member that is past the base of a decision sets nothing aside where others order already and may
+// have sent it these blocks, or where a block behind the base is durable. Either is enough.
+//
+// If it has fetched none of these blocks, they are older than the group. It sets them aside even if
+// others order: the group may need this member, and would stop and start anew for ever without it.
 func TestBlocksBehindABaseThatStay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		others  bool
+		fetched uint64
 		durable uint64
 		aside   bool
 	}{
-		"nobody orders, and none is durable":   {false, 9, true},
-		"others order":                         {true, 9, false},
-		"one is durable":                       {false, 10, false},
-		"others order, and one is durable too": {true, 10, false},
+		"nobody orders, and none is durable":   {false, 10, 9, true},
+		"others order":                         {true, 10, 9, false},
+		"others order, and fetched the base":   {true, 9, 9, true},
+		"others order, and fetched none":       {true, 0, 9, true},
+		"one is durable":                       {false, 10, 10, false},
+		"one is durable, and fetched none":     {false, 0, 10, false},
+		"others order, and one is durable too": {true, 10, 10, false},
 	} {
 		m, chain := newTestMember(t, 3)
 		d := decisionOf(2)
 		m.learns(d)
 		m.pending, m.pendingAt = d, m.now
-		chain.height, chain.durable = 10, c.durable
+		chain.height, chain.durable, m.fetchedTo = 10, c.durable, c.fetched
 		if c.others {
 			m.peer(1).Group = *groupOf(3, generation.NewRun(2, 0))
 		}

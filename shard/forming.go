@@ -373,9 +373,10 @@ func (m *Member) activate() {
 		m.strays++
 		m.fallBack(d.Base.Height - 1) // the next fetch shows where the chains part
 		return
-	case tip.Height > d.Base.Height && (m.othersOrder() ||
-		m.chain.Heights().Durable > d.Base.Height):
-		// The blocks that this member fetched meanwhile may be the group's, so it follows.
+	case m.chain.Heights().Durable > d.Base.Height,
+		m.fetchedTo > d.Base.Height && m.othersOrder():
+		// The blocks that this member fetched meanwhile may be the group's, so it follows. Blocks
+		// that it did not fetch are older than the group, which cannot have sent them.
 		m.pending = nil
 		return
 	case tip.Height > d.Base.Height:
