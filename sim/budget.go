@@ -82,10 +82,15 @@ func (s *simulation) effective(struck order.ServerID, in []*disk, asked bool) *m
 	return effective
 }
 
-// maps lists the memberships that may count if one server's disk is struck: those at the ends of
-// all chains, except memberships older than the newest one that the disk of another member knows to
-// be durable.
+// maps lists the memberships that may count if one server's disk is struck: those of the chains,
+// and that of the newest run.
 func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
+	return append(s.mapsOfChains(struck, in), s.mapsOfRuns(struck, in)...)
+}
+
+// mapsOfChains lists the memberships at the ends of all chains, except those older than the newest
+// one that the disk of another member knows to be durable.
+func (s *simulation) mapsOfChains(struck order.ServerID, in []*disk) []*membership {
 	effective := s.effective(struck, in, true)
 	all := []*membership{effective}
 	add := func(b *block) {
@@ -95,27 +100,43 @@ func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
 			}
 		}
 	}
-	newest := s.newestRun()
-	for _, d := range in {
-		newest = max(newest, d.state.Activated)
-	}
-	look := func(d *disk) {
-		add(d.blocks[len(d.blocks)-1])
-		// A generation also needs a majority of the disks that counted in the newest run.
-		if shard := d.state.Shard; len(shard.Members) > 0 && d.state.Activated == newest {
-			all = append(all, &membership{number: shard.Number, members: shard.Members,
-				disks: shard.Disks})
-		}
-	}
 	for id := range s.servers {
 		v := &s.servers[id]
-		look(v.disk)
+		add(v.disk.blocks[v.disk.height()])
 		if v.process != nil {
 			add(v.process.chain.head())
 		}
-		if in[id] != v.disk {
-			look(in[id])
+		add(in[id].blocks[in[id].height()])
+	}
+	return all
+}
+
+// mapsOfRuns lists the memberships that the newest run counted with, according to the disks, and
+// those that it counted with according to all disks but the struck one. A generation also needs a
+// majority of these disks, unless the change after it was the only one.
+func (s *simulation) mapsOfRuns(struck order.ServerID, in []*disk) (all []*membership) {
+	disks := slices.Clone(in)
+	for id := range s.servers {
+		if v := &s.servers[id]; v.disk != in[id] {
+			disks = append(disks, v.disk)
 		}
+	}
+	of := func(disks []*disk) {
+		var newest *generation.State
+		for _, d := range disks {
+			if state := &d.state; len(state.Shard.Members) > 0 &&
+				(newest == nil || state.Activated > newest.Activated) {
+				newest = state
+			}
+		}
+		if newest != nil {
+			all = append(all, &membership{number: newest.Shard.Number,
+				members: newest.Shard.Members, disks: newest.Shard.Disks})
+		}
+	}
+	of(disks)
+	if struck != nobody {
+		of(slices.DeleteFunc(disks, func(d *disk) bool { return d == s.servers[struck].disk }))
 	}
 	return all
 }
