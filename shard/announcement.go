@@ -104,10 +104,11 @@ type Announcement struct {
 	// Heights are the sender's, and Tip is the hash of its block at Heights.Ordered.
 	Heights Heights
 	Tip     [32]byte
-	// Disk is the sender's. Learner says that it counts in no majority, according to the sender's
-	// own chain.
-	Disk    generation.DiskID
-	Learner bool
+	// Disk is the sender's. Original says that it was created with the sender's home. Learner says
+	// that it counts in no majority, according to the sender's own chain.
+	Disk     generation.DiskID
+	Original bool
+	Learner  bool
 	// Full says that the sender's disk has no space to save a promise.
 	Full bool
 	// Absent is the height up to which the sender lacks the blocks because it began with a

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -153,5 +154,42 @@ func TestWordsTakeNoMemory(t *testing.T) {
 	}
 	if d.Height() != height {
 		t.Errorf("durable up to %d, not %d", d.Height(), height)
+	}
+}
+
+// TestOriginalDisksKeepCounting: a run counts an original disk under the memberships before it was
+// replaced, although the chain names it since it was admitted again.
+func TestOriginalDisksKeepCounting(t *testing.T) {
+	t.Parallel()
+	own, other := diskOf(0), diskOf(1)
+	for name, c := range map[string]struct {
+		self     bool // this member's own disk is original
+		original bool // member 1 announced so
+		disk     generation.DiskID
+		before   []generation.DiskID
+		want     []generation.DiskID
+	}{
+		"both":                  {true, true, other, nil, []generation.DiskID{own, other, {}}},
+		"none":                  {false, false, other, nil, []generation.DiskID{{}, {}, {}}},
+		"the own":               {true, false, other, nil, []generation.DiskID{own, {}, {}}},
+		"it has another by now": {false, true, diskOf(7), nil, []generation.DiskID{{}, {}, {}}},
+		"named before": {true, true, other, []generation.DiskID{diskOf(8), {}, diskOf(9)},
+			[]generation.DiskID{diskOf(8), other, diskOf(9)}},
+	} {
+		m, _ := newTestMember(t, 3)
+		m.config.Disk.ID, m.config.Disk.Original = own, c.self
+		p := m.peer(1)
+		p.Disk, p.Original = c.disk, c.original
+		m.peer(2).Original = true // and never announced a disk
+		before := generation.Membership{Members: serversTo(3), Disks: c.before}
+		now := generation.Membership{Members: serversTo(3), Disks: []generation.DiskID{own, other, {}}}
+		kept := slices.Clone(c.before)
+		got := m.withNames([]generation.Former{{Membership: before, Until: 9}}, &now)
+		if len(got) != 1 || got[0].Until != 9 || !slices.Equal(got[0].Membership.Disks, c.want) {
+			t.Errorf("%s: %v, want disks %v", name, got, c.want)
+		}
+		if !slices.Equal(before.Disks, kept) {
+			t.Errorf("%s: changed the chain's membership to %v", name, before.Disks)
+		}
 	}
 }

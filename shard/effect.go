@@ -37,8 +37,8 @@ type SendWish struct {
 // disk. Frames that arrived for the run earlier are its first frames.
 type Start struct {
 	Group Group
-	// Former are the memberships before changes in the chain that are not known to be durable.
-	// Durability takes them.
+	// Former are the memberships before changes in the chain that are not known to be durable, with
+	// the names that Group.Shard gives to original disks. Durability takes them.
 	Former []generation.Former
 }
 

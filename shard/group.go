@@ -72,10 +72,40 @@ func (m *Member) start() {
 	m.follows, m.onBench, m.asideRefused, m.roundRefused = 0, false, false, false
 	m.ticket++
 	m.worked = g.Run.Generation()
-	m.emit(Start{Group: *g, Former: m.holdings().Former})
+	m.emit(Start{Group: *g, Former: m.withNames(m.holdings().Former, &g.Shard)})
 	m.news = true
 	m.setMode(Ordering, because(NoReason), "")
 	m.changed()
+}
+
+// withNames returns memberships in which original disks have the names that a later membership gives
+// them. A chain names an original disk if it admitted another disk of the member and then this one
+// again. It is the same disk all the time, and what it holds counts.
+func (m *Member) withNames(former []generation.Former,
+	now *generation.Membership) []generation.Former {
+	for i := range former {
+		f := &former[i].Membership
+		disks := make([]generation.DiskID, len(f.Members))
+		for at, member := range f.Members {
+			disks[at] = f.Disk(member)
+			if name := now.Disk(member); disks[at] == (generation.DiskID{}) &&
+				m.isOriginal(member, name) {
+				disks[at] = name
+			}
+		}
+		f.Disks = disks
+	}
+	return former
+}
+
+// isOriginal reports whether a member announced a disk as its original one. That never changes: a
+// home that is found altered gets another name.
+func (m *Member) isOriginal(member order.ServerID, disk generation.DiskID) bool {
+	if member == m.config.Self {
+		return m.config.Disk.Original && m.config.Disk.ID == disk
+	}
+	p := m.peer(member)
+	return p.Original && p.Disk == disk
 }
 
 // settleDoubt records that the blocks that this disk perhaps held are now either on it or can never

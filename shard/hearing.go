@@ -194,8 +194,8 @@ func (m *Member) announce() {
 	}
 	a := Announcement{
 		Mode: m.view.Mode, Changes: membership.Number, Heights: heights, Tip: tip.Hash,
-		Disk: m.config.Disk.ID, Learner: m.view.Learner, Stalled: m.stalled,
-		Full:       m.unsaved || m.full != "",
+		Disk: m.config.Disk.ID, Original: m.config.Disk.Original, Learner: m.view.Learner,
+		Stalled: m.stalled, Full: m.unsaved || m.full != "",
 		APIAddress: m.config.APIAddress, Settings: m.config.Settings,
 	}
 	if m.stopping {

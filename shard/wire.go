@@ -12,15 +12,16 @@ import (
 var ErrMessage = errors.New("shard: malformed message")
 
 const (
-	announcementVersion = 3
+	announcementVersion = 4
 	serversMax          = 1 << 16
 	entrantsMax         = 1 << 10
 	textMax             = 255
 
-	flagStalled = 1 << 0
-	flagLearner = 1 << 1
-	flagFull    = 1 << 2
-	flagsAll    = flagStalled | flagLearner | flagFull
+	flagStalled  = 1 << 0
+	flagLearner  = 1 << 1
+	flagFull     = 1 << 2
+	flagOriginal = 1 << 3
+	flagsAll     = flagStalled | flagLearner | flagFull | flagOriginal
 )
 
 // Encode appends the announcement's bytes to b, little-endian:
@@ -43,6 +44,9 @@ func (a *Announcement) Encode(b []byte) []byte {
 	}
 	if a.Full {
 		flags |= flagFull
+	}
+	if a.Original {
+		flags |= flagOriginal
 	}
 	b = append(b, announcementVersion, byte(a.Mode), flags)
 	for _, number := range a.numbers() {
@@ -94,7 +98,7 @@ func DecodeAnnouncement(b []byte) (Announcement, error) {
 	copy(a.Group.BaseHash[:], r.take(len(a.Group.BaseHash)))
 	copy(a.Disk[:], r.take(len(a.Disk)))
 	a.Stalled, a.Learner = flags&flagStalled != 0, flags&flagLearner != 0
-	a.Full, a.Mode = flags&flagFull != 0, mode
+	a.Full, a.Original, a.Mode = flags&flagFull != 0, flags&flagOriginal != 0, mode
 	a.Group.Members, a.Removed = r.servers(), r.servers()
 	for range r.count(entrantsMax, 4+8+len(a.Disk)) {
 		e := Entrant{Server: order.ServerID(r.u32()), Ticket: r.u64()}

@@ -12,7 +12,8 @@ import (
 
 func someAnnouncement() Announcement {
 	return Announcement{
-		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4},
+		Mode: Ordering, Stalled: true, Learner: true, Original: true, Full: true,
+		Removed: []order.ServerID{4},
 		Decided: 7, Changes: 3, Follows: 9,
 		Group: Group{
 			Run: generation.NewRun(7, 2), First: 90, Base: 80, BaseHash: [32]byte{1},
@@ -131,7 +132,8 @@ func TestMessagesThatAreNone(t *testing.T) {
 		flagStalled: func(a *Announcement) *bool {
 			return &a.Stalled
 		}, flagLearner: func(a *Announcement) *bool { return &a.Learner },
-		flagFull: func(a *Announcement) *bool { return &a.Full },
+		flagFull:     func(a *Announcement) *bool { return &a.Full },
+		flagOriginal: func(a *Announcement) *bool { return &a.Original },
 	} {
 		a := good
 		*set(&a) = true
