@@ -211,9 +211,16 @@ func TestForWhomAMemberWaits(t *testing.T) {
 		return func(m *Member) { m.peer(server).at = 0 }
 	}
 	nothing := func(*Member) {}
+	decided := func(generations int) func(*Member) {
+		return func(m *Member) {
+			m.peer(1).Decided = m.synod.Next() + generation.Generation(generations)
+		}
+	}
 	type waits struct {
 		unreachable, restarted, full []order.ServerID
 		durable, sought              uint64
+		// silent are those that restarted and have to promise again.
+		silent []order.ServerID
 	}
 	servers := func(servers ...order.ServerID) []order.ServerID { return servers }
 	for name, c := range map[string]struct {
@@ -235,7 +242,14 @@ func TestForWhomAMemberWaits(t *testing.T) {
 			waits{restarted: servers(1)}},
 		"one restarted, and is cut off": {nothing, servers(1), restarted,
 			func(m *Member) { m.peer(1).linked = false }, waits{unreachable: servers(1)}},
-		"a durable block is gone": {nothing, servers(1, 2), lost, nothing, waits{durable: 12}},
+		"one restarted, and knows the decision before": {nothing, servers(1), restarted,
+			decided(-1), waits{restarted: servers(1)}},
+		"one restarted, and decided since": {nothing, servers(1), restarted, decided(0),
+			waits{silent: servers(1)}},
+		"one restarted, and decided more since": {nothing, servers(1), restarted, decided(3),
+			waits{silent: servers(1)}},
+		"one remembers, and decided since": {nothing, servers(1), same, decided(0), waits{}},
+		"a durable block is gone":          {nothing, servers(1, 2), lost, nothing, waits{durable: 12}},
 		"a durable block is gone, and one is silent": {nothing, servers(1), lost, nothing,
 			waits{sought: 12}},
 		"a durable block is gone, and one is away": {unheard(2), servers(1), lost, nothing,
@@ -251,10 +265,13 @@ func TestForWhomAMemberWaits(t *testing.T) {
 		c.after(m)
 		r, why := m.waitingFor()
 		w := r.Waiting
-		got := waits{w.Unreachable, w.Restarted, r.Full, w.Durable, r.Sought}
+		silent := slices.DeleteFunc(slices.Clone(w.Silent), func(server order.ServerID) bool {
+			return server == 2
+		})
+		got := waits{w.Unreachable, w.Restarted, r.Full, w.Durable, r.Sought, silent}
 		if !slices.Equal(got.unreachable, c.want.unreachable) || got.durable != c.want.durable ||
 			!slices.Equal(got.restarted, c.want.restarted) || got.sought != c.want.sought ||
-			!slices.Equal(got.full, c.want.full) {
+			!slices.Equal(got.full, c.want.full) || !slices.Equal(got.silent, c.want.silent) {
 			t.Errorf("%s: %+v, want %+v: %s", name, got, c.want, why)
 		}
 	}

@@ -39,8 +39,10 @@ func (m *Member) waitingFor() (Reason, string) {
 	reason := Reason{Kind: Forming, Waiting: m.synod.Waiting()}
 	w := &reason.Waiting
 	// Promises of members that can no longer be reached prove nothing about them: they may have
-	// come back since, with another disk or a better memory. Gone lists those.
-	var forgot, unheard, gone []order.ServerID
+	// come back since, with another disk or a better memory. Gone lists those. Neither do promises
+	// of members that have since decided the generation without this member. Later lists those:
+	// they have to promise the next one.
+	var forgot, unheard, gone, later []order.ServerID
 	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable),
 		func(server order.ServerID) bool {
 			p := m.peer(server)
@@ -74,14 +76,22 @@ func (m *Member) waitingFor() (Reason, string) {
 			if p.Changes > membership.Number {
 				reason.Newer = append(reason.Newer, server)
 			}
+			if p.Decided >= m.synod.Next() && (slices.Contains(w.Restarted, server) ||
+				slices.Contains(w.Perhaps, server)) {
+				later = append(later, server)
+			}
 		}
 	}
 	reason.Newer = append(reason.Newer, m.joinedLater(membership)...)
 	slices.Sort(reason.Newer)
 	w.Forgot = forgot
 	w.Unreachable = append(w.Unreachable, gone...)
+	w.Silent = slices.Concat(w.Silent, later)
+	slices.Sort(w.Silent)
+	w.Silent = slices.Compact(w.Silent)
 	lost := func(server order.ServerID) bool {
-		return slices.Contains(forgot, server) || slices.Contains(gone, server)
+		return slices.Contains(forgot, server) || slices.Contains(gone, server) ||
+			slices.Contains(later, server)
 	}
 	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
 	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -151,6 +152,11 @@ func TestReasonsOfLives(t *testing.T) {
 		// A member of a group of two whose disk is full begins no round, and never reports that it
 		// is stalled.
 		"a full disk alone in a group": {2, 13_003_628},
+		// A member promised, decided without the proposer, and went on.
+		"it decided meanwhile": {7, 40_004_212},
+		// A disk that lost blocks remembers that it counted with three members, not two.
+		"a damaged disk remembers the third":       {2, 40_020_290},
+		"a damaged disk remembers the third, too": {2, 20_009_948},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
 			options := Group{Engine: engine, Servers: c.servers,
@@ -292,23 +298,38 @@ func TestLivesThatStoodStill(t *testing.T) {
 		faults  Faults
 		rounds  int
 		seed    uint64
+		engine  string
 	}{
-		{3, FaultPartition | FaultLeave | FaultPause | FaultPower | FaultDisk, 1, 101440},
-		{3, FaultCrash | FaultPartition | FaultJoin | FaultLeave | FaultDisk, 1, 100467},
-		{4, FaultCrash | FaultJoin | FaultLeave | FaultPower | FaultDisk, 1, 100701},
+		{3, FaultPartition | FaultLeave | FaultPause | FaultPower | FaultDisk, 1, 101440, ""},
+		{3, FaultCrash | FaultPartition | FaultJoin | FaultLeave | FaultDisk, 1, 100467, ""},
+		{4, FaultCrash | FaultJoin | FaultLeave | FaultPower | FaultDisk, 1, 100701, ""},
 		// A server had accepted a base that no disk held after a loss of power. The disks were the
 		// copy of an old disk, and one that was damaged after the membership had changed.
-		{2, FaultCrash | FaultJoin | FaultPause | FaultPower | FaultDisk, 4, 3_000_293},
+		{2, FaultCrash | FaultJoin | FaultPause | FaultPower | FaultDisk, 4, 3_000_293, ""},
 		{5,
 			FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave |
 				FaultPower | FaultDisk, 3,
-			3_003_786},
+			3_003_786, ""},
 		// A server followed a generation with a block that it had before. It took empty rounds that
 		// it had executed after that block for the generation's rounds.
-		{3, FaultSuspect | FaultJoin | FaultPause | FaultPower, 8, 3_005_325},
+		{3, FaultSuspect | FaultJoin | FaultPause | FaultPower, 8, 3_005_325, ""},
+		// A member of a decided group did not start, since it held a block of a given-up branch and
+		// others already ordered. They waited for it.
+		{7, FaultCrash | FaultPartition | FaultJoin | FaultPause | FaultPower | FaultDisk, 3,
+			40_003_396, ""},
+		// The operator inserted an empty disk though one with all blocks was at hand.
+		{2, FaultJoin | FaultPower | FaultDisk, 1, 40_015_445, allconcur.EngineAllConcur},
+		// A disk was lost that the shard needed once the only disk was gone that knew the newest run.
+		{6, FaultCrash | FaultPartition | FaultJoin | FaultPower | FaultDisk, 2, 40_008_251,
+			allconcur.EngineAllConcur},
+		// An original disk was admitted again. What it held did not count for the time before, so
+		// nothing became durable.
+		{6, FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPause | FaultPower |
+			FaultDisk, 3, 16_002_322, ""},
 	} {
 		options := Group{
-			Engine: allconcur.EngineAllConcurPlus, Servers: c.servers, Faults: c.faults,
+			Engine:  cmp.Or(c.engine, allconcur.EngineAllConcurPlus),
+			Servers: c.servers, Faults: c.faults,
 		}.options(t)
 		options.Rounds, options.Seed, options.Crashes = c.rounds, c.seed, 0
 		result, err := Check(options)

@@ -334,6 +334,14 @@ func TestWaiting(t *testing.T) {
 	if got := s.Waiting().Changes; got != s.report.Membership.Number+2 {
 		t.Errorf("the newest membership that a promise told of is number %d", got)
 	}
+	s.promises[0].message.Report.Shard.Number = s.report.Membership.Number + 3
+	if got := s.Waiting().Changes; got != s.report.Membership.Number+3 {
+		t.Errorf("the newest membership that a promise counted with is number %d", got)
+	}
+	s.state.Shard.Number = s.report.Membership.Number + 4
+	if got := s.Waiting().Changes; got != s.report.Membership.Number+4 {
+		t.Errorf("the newest membership that the node counted with is number %d", got)
+	}
 }
 
 // TestLearnersDoNotPropose: a learner never proposes, however long no other server does.

@@ -29,14 +29,21 @@ type Waiting struct {
 	// Durable is a height that some member knows to be durable, and that is beyond the point from
 	// which the promises would go on; 0 for none. More disks forgot than the shard tolerates.
 	Durable uint64
-	// Changes is the number of the newest membership in any promise. A server that is not in the
-	// own chain may have promised.
+	// Changes is the number of the newest membership in any promise, of its chain or of the run that
+	// its disk counted in. A server that is not in the own chain may have promised.
 	Changes uint64
 }
 
 // Waiting returns what this node's latest attempt to form a generation lacked. If there was none
 // since the last decision, it returns the members that cannot be reached.
 func (s *Synod) Waiting() Waiting {
+	w := s.lacks()
+	// This disk, too, may remember more changes of the membership than its chain shows.
+	w.Changes = max(w.Changes, s.state.Shard.Number)
+	return w
+}
+
+func (s *Synod) lacks() Waiting {
 	if s.phase == phasePreparing {
 		return s.missing()
 	}
@@ -104,7 +111,9 @@ func (s *Synod) missing() Waiting {
 		}
 	}
 	for _, p := range s.promises {
-		w.Changes = max(w.Changes, p.message.Report.Membership.Number)
+		// A disk that lost blocks may remember that it counted with a later membership.
+		r := &p.message.Report
+		w.Changes = max(w.Changes, r.Membership.Number, r.Shard.Number)
 	}
 	perhaps := v.perhaps()
 	for _, server := range s.asked {
