@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 func newTestClient(t *testing.T, urls ...string) *Client {
@@ -172,7 +173,7 @@ func TestSubmitFindsANode(t *testing.T) {
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
 	following := apitest.Serve(t, cluster.Node(0), api.Options{})
 	ordering := apitest.Serve(t, cluster.Node(1), api.Options{})
-	cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	cluster.Node(0).SetMode(report.ModeFollowing, "left out")
 	cluster.Node(1).Overload(2)
 	c := newTestClient(t, "127.0.0.1:1", following.URL, ordering.URL)
 	beginBank(t, c, testKey(t, "acme"))
@@ -180,7 +181,7 @@ func TestSubmitFindsANode(t *testing.T) {
 		t.Errorf("the client goes on with %s", c.Current())
 	}
 	// If no node takes writes, the refusal is returned with its reason.
-	cluster.Node(1).SetMode(api.ModeHalted, "no majority")
+	cluster.Node(1).SetMode(report.ModeHalted, "no majority")
 	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1),
 		ledgerdv1.Level_LEVEL_DURABLE)
 	if err == nil || !strings.Contains(err.Error(), "takes no writes") &&

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -37,20 +38,21 @@ func (n *Node) Shards() api.Shards {
 }
 
 // Heights implements api.Backend.
-func (n *Node) Heights() (api.Heights, <-chan struct{}) { return n.pipeline.Heights() }
+func (n *Node) Heights() (report.Heights, <-chan struct{}) { return n.pipeline.Heights() }
 
 // Status implements api.Backend.
-func (n *Node) Status(id ledger.Hash) (api.Status, error) { return n.pipeline.Status(id) }
+func (n *Node) Status(id ledger.Hash) (report.Status, error) { return n.pipeline.Status(id) }
 
 // Wait implements api.Backend.
-func (n *Node) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+func (n *Node) Wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
 	return n.pipeline.Wait(ctx, ids, level)
 }
 
 // Admit implements api.Backend.
-func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*api.Refusal {
-	refusals := make([]*api.Refusal, len(bundles))
-	refuseFrom := func(first int, refusal *api.Refusal) {
+func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal {
+	refusals := make([]*report.Refusal, len(bundles))
+	refuseFrom := func(first int, refusal *report.Refusal) {
 		for i := first; i < len(refusals); i++ {
 			refusals[i] = refusal
 		}
@@ -71,7 +73,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 			refusals[i] = refusalOf(failures[i])
 		}
 		if refusals[i] != nil && inOrder {
-			refuseFrom(i+1, &api.Refusal{Code: api.RefusedPredecessor,
+			refuseFrom(i+1, &report.Refusal{Code: report.RefusedPredecessor,
 				Reason: "a bundle before it was refused"})
 			break
 		}
@@ -80,10 +82,10 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 }
 
 // refuses returns why this node takes no writes now, or nil if it does.
-func (n *Node) refuses() *api.Refusal {
+func (n *Node) refuses() *report.Refusal {
 	mode, why, since := n.life.modeStatus()
-	refusal := func(format string, arguments ...any) *api.Refusal {
-		return &api.Refusal{Code: api.RefusedNotWriting,
+	refusal := func(format string, arguments ...any) *report.Refusal {
+		return &report.Refusal{Code: report.RefusedNotWriting,
 			Reason:  "this node takes no writes now: " + fmt.Sprintf(format, arguments...),
 			Writers: n.life.writers()}
 	}
@@ -94,25 +96,25 @@ func (n *Node) refuses() *api.Refusal {
 		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
 	case n.pipeline.Stalled() != "":
 		return refusal("%s", n.pipeline.Stalled())
-	case mode == api.ModeOrdering || mode == api.ModeStarting && since < admitDuringRestartMax &&
-		n.life.view().Between:
+	case mode == report.ModeOrdering || mode == report.ModeStarting &&
+		since < admitDuringRestartMax && n.life.view().Between:
 		return nil
 	}
 	return refusal("%s", why)
 }
 
-func refusalOf(failure error) *api.Refusal {
-	code := api.RefusedMalformed
+func refusalOf(failure error) *report.Refusal {
+	code := report.RefusedMalformed
 	switch {
 	case errors.Is(failure, ledger.ErrUnknownOrganisation):
-		code = api.RefusedUnknownOrganisation
+		code = report.RefusedUnknownOrganisation
 	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
-		code = api.RefusedSignature
+		code = report.RefusedSignature
 	}
-	return &api.Refusal{Code: code, Reason: failure.Error()}
+	return &report.Refusal{Code: code, Reason: failure.Error()}
 }
 
-func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
+func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal {
 	head := opened.Head().Height
 	for i := range bundle.Len() {
 		last := bundle.Transaction(i).LastValid
@@ -121,7 +123,7 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 		}
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&
 			!n.pool.Pending(bundle.ID(i)) {
-			return &api.Refusal{Code: api.RefusedExpired,
+			return &report.Refusal{Code: report.RefusedExpired,
 				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
 					"sign it again with a later one", i, last, head)}
 		}
@@ -136,12 +138,12 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	})
 	switch {
 	case lookup != nil:
-		return &api.Refusal{Code: api.RefusedNotWriting,
+		return &report.Refusal{Code: report.RefusedNotWriting,
 			Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.life.writers()}
 	case errors.Is(err, mempool.ErrFull):
-		return &api.Refusal{Code: api.RefusedOverloaded, Reason: err.Error()}
+		return &report.Refusal{Code: report.RefusedOverloaded, Reason: err.Error()}
 	case err != nil:
-		return &api.Refusal{Code: api.RefusedMalformed, Reason: err.Error()}
+		return &report.Refusal{Code: report.RefusedMalformed, Reason: err.Error()}
 	}
 	return nil
 }
@@ -153,13 +155,13 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 // refused if too few of the working servers would be members with disks that count: the shard would
 // stand still (shard.Member.TooFew). The admission of a disk changes neither the members nor their
 // number, so it is always allowed.
-func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
+func (l *life) refusesChange(bundle *ledger.Bundle) *report.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind == ledger.ChangeAdmit {
 		return nil
 	}
 	if !l.eventual() {
-		return &api.Refusal{Code: api.RefusedMalformed,
+		return &report.Refusal{Code: report.RefusedMalformed,
 			Reason: `the members cannot change while the nodes treat their failure detector ` +
 				`as perfect: stop all nodes, set [ordering] detector = "eventual" in the ` +
 				`config.toml of each, start them, and try again`}
@@ -180,7 +182,7 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 		})
 	}
 	if err := l.tooFew(size, working); err != nil {
-		return &api.Refusal{Code: api.RefusedMalformed, Reason: err.Error()}
+		return &report.Refusal{Code: report.RefusedMalformed, Reason: err.Error()}
 	}
 	if change.Kind == ledger.ChangeLeave {
 		return l.refusesLast(&membership, change.Index)
@@ -201,13 +203,14 @@ func (l *life) tooFew(members int, working []order.ServerID) error {
 // refusesLast returns why a running member cannot leave: it holds blocks that no other running
 // member holds, as far as this node knows. If the member does not run, its blocks are unknown and
 // may be lost. The operator then decides.
-func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberIndex) *api.Refusal {
+func (l *life) refusesLast(membership *ledger.Membership,
+	leaving ledger.MemberIndex) *report.Refusal {
 	member, present := membership.Find(leaving)
 	own, others, any := l.holding(membership, leaving)
 	if !present || own == nil || !any || *own >= others {
 		return nil
 	}
-	return &api.Refusal{Code: api.RefusedMalformed,
+	return &report.Refusal{Code: report.RefusedMalformed,
 		Reason: fmt.Sprintf("%s is the last running member that has the blocks from %d to %d; the "+
 			"others began with snapshots: wait until one of them has fetched these blocks "+
 			"(ledgerd status shows their progress), or start a member that has them",
@@ -241,15 +244,15 @@ func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (ow
 }
 
 // State returns a snapshot of this node.
-func (n *Node) State() api.NodeState { return n.NodeState() }
+func (n *Node) State() report.NodeState { return n.NodeState() }
 
 // NodeState implements api.Backend.
-func (n *Node) NodeState() api.NodeState {
+func (n *Node) NodeState() report.NodeState {
 	mode, why, _ := n.life.modeStatus()
 	heights, _ := n.pipeline.Heights()
 	transactions, bytes := n.pool.Size()
 	figures := n.pipeline.Figures()
-	state := api.NodeState{
+	state := report.NodeState{
 		Index: uint32(n.home.Self), Name: n.home.Name(), PeerID: string(n.host.ID()),
 		APIAddress: n.URL(), FabricAddress: n.home.FabricAddress(),
 		Mode: mode, Reason: why, Engine: n.life.engineState(), Heights: heights,
@@ -259,15 +262,15 @@ func (n *Node) NodeState() api.NodeState {
 		DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 		DiskID: n.identity.ID,
 	}
-	if state.Mode == api.ModeOrdering && !n.life.acts(&state.Engine) {
-		state.Mode, state.Reason = api.ModeStarting, "the group begins"
+	if state.Mode == report.ModeOrdering && !n.life.acts(&state.Engine) {
+		state.Mode, state.Reason = report.ModeStarting, "the group begins"
 	}
 	state.Backfill = n.backfill.state()
 	if n.life.view().Learner {
 		state.DiskLearner = n.identity.Learner // until the chain has admitted the disk
 	}
 	if n.stopping.Load() {
-		state.Mode = api.ModeStopping
+		state.Mode = report.ModeStopping
 	}
 	if refusal := n.refuses(); refusal != nil {
 		state.ReadsOnly = true
@@ -281,14 +284,14 @@ func (n *Node) NodeState() api.NodeState {
 
 // acts reports whether the shown engine acts in the machine's group. The machine takes part a
 // moment before its engine does.
-func (l *life) acts(shown *api.EngineState) bool {
+func (l *life) acts(shown *report.EngineState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acting && len(shown.Members) > 0
 }
 
-func (l *life) engineState() api.EngineState {
-	state := api.EngineState{Engine: l.node.home.Config.Ordering.Engine}
+func (l *life) engineState() report.EngineState {
+	state := report.EngineState{Engine: l.node.home.Config.Ordering.Engine}
 	status, view := l.driver.Status(), l.view()
 	state.Generation = uint64(view.Decided)
 	if status.Group.Run == 0 {
@@ -315,13 +318,13 @@ func indices(servers []order.ServerID) []uint32 {
 }
 
 // ClusterState implements api.Backend.
-func (n *Node) ClusterState() api.ClusterState {
+func (n *Node) ClusterState() report.ClusterState {
 	node := n.NodeState()
 	config := n.home.Config.Ordering
-	state := api.ClusterState{
+	state := report.ClusterState{
 		Chain: n.home.Genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node,
 		TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
-		Ordering: api.OrderingSettings{
+		Ordering: report.OrderingSettings{
 			Engine: config.Engine, TargetNines: uint32(config.TargetNines),
 			ServerMTTFHours: uint32(config.ServerMTTFHour),
 			BatchBytesMax:   uint32(config.BatchBytesMax),
@@ -340,9 +343,9 @@ func (n *Node) ClusterState() api.ClusterState {
 }
 
 // memberState returns what this node knows of a member. The member may be this node.
-func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.MemberState {
+func (n *Node) memberState(node *report.NodeState, member *ledger.GroupMember) report.MemberState {
 	server := order.ServerID(member.Index)
-	shown := api.MemberState{
+	shown := report.MemberState{
 		Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)),
 		FabricAddress: member.Address,
 		Member:        slices.Contains(node.Engine.Members, uint32(server)),
@@ -357,7 +360,7 @@ func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.
 		shown.AbsentHeight = n.Store().Absent()
 	} else if !h.at.IsZero() {
 		shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = h.linked, h.APIAddress,
-			h.at, api.NodeMode(h.Mode)
+			h.at, report.NodeMode(h.Mode)
 		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered),
 			ledger.Height(h.Heights.Stored)
 		shown.AbsentHeight = ledger.Height(h.Absent)
@@ -371,7 +374,7 @@ func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.
 }
 
 // describe adds the reliable digraph, named by the members' indexes.
-func describe(state *api.ClusterState, g *digraph.Digraph, members []order.ServerID) {
+func describe(state *report.ClusterState, g *digraph.Digraph, members []order.ServerID) {
 	state.Degree, state.ToleratedFailures = uint32(g.Degree()), uint32(digraph.Tolerated(g))
 	switch g.Kind() {
 	case digraph.KindGS:
@@ -380,7 +383,7 @@ func describe(state *api.ClusterState, g *digraph.Digraph, members []order.Serve
 		state.Digraph = fmt.Sprintf("%s(%d)", g.Kind(), g.Order())
 	}
 	for _, edge := range g.Edges() {
-		state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(members[edge[0]]),
+		state.Edges = append(state.Edges, report.DigraphEdge{From: uint32(members[edge[0]]),
 			To: uint32(members[edge[1]])})
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -73,9 +73,9 @@ func (b *backfill) stop() {
 }
 
 // state returns the progress, or nil if nothing is missing.
-func (b *backfill) state() *api.Backfill {
+func (b *backfill) state() *report.Backfill {
 	opened := b.node.Store()
-	shown := &api.Backfill{Snapshot: opened.Unindexed(), Absent: opened.Absent()}
+	shown := &report.Backfill{Snapshot: opened.Unindexed(), Absent: opened.Absent()}
 	if shown.Snapshot == 0 {
 		return nil
 	}

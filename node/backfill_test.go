@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // joinWithSnapshot adds a node that begins with a snapshot of a member. It does not start the node.
@@ -52,9 +52,9 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(0, 1, 2)
 	s.ordering(0, 1, 2)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for range 60 {
-		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"),
+		s.submit(0, report.LevelOrdered, s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))
 	}
 	// At this low rate the node is stopped in the middle.
@@ -110,9 +110,9 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(0, 1)
 	s.ordering(0, 1)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for range 20 {
-		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"),
+		s.submit(0, report.LevelOrdered, s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))
 	}
 	for i := range 3 {
@@ -158,7 +158,7 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 		b := s.nodes[joiner].State().Backfill
 		return b != nil && strings.Contains(b.Reason, "no member that runs has it")
 	})
-	s.submit(joiner, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+	s.submit(joiner, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 		s.client.Account("b"), 1))
 	// A node that begins without a snapshot says what to do.
 	without := s.join(operator, joiner)

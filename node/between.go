@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/calls"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/shards"
 	"github.com/ledgerd/ledgerd/node/streams"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -354,13 +355,13 @@ func (b *crossShard) announcement() shards.Announcement {
 	tip := n.pipeline.Tip()
 	heights.Ordered = tip.Height
 	a := shards.Announcement{
-		Shard: b.directory.Own(), Mode: shards.NodeMode(n.life.nodeMode()), APIAddress: n.URL(),
-		Heights: shards.Heights(heights), Head: tip.Hash,
+		Shard: b.directory.Own(), Mode: n.life.nodeMode(), APIAddress: n.URL(),
+		Heights: heights, Head: tip.Hash,
 		Transactions: n.pipeline.Total(), Accounts: uint64(opened.AccountCount()),
 		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
 	}
 	if n.stopping.Load() {
-		a.Mode = shards.NodeStopping
+		a.Mode = report.ModeStopping
 	}
 	for _, child := range b.directory.Tree().Children(a.Shard) {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
@@ -379,9 +380,9 @@ func (b *crossShard) heard(from rdmanet.PeerID, a *shard.Announcement) {
 		return
 	}
 	b.directory.Heard(from, shards.Announcement{
-		Shard: b.directory.Own(), Mode: shards.NodeMode(a.Mode), APIAddress: a.APIAddress,
+		Shard: b.directory.Own(), Mode: report.NodeMode(a.Mode), APIAddress: a.APIAddress,
 		Head: a.Tip,
-		Heights: shards.Heights{
+		Heights: report.Heights{
 			Ordered: ledger.Height(a.Heights.Ordered), Stored: ledger.Height(a.Heights.Stored),
 			Durable: ledger.Height(a.Heights.Durable),
 		},
@@ -407,59 +408,22 @@ func (b *crossShard) Client(shard ledger.ShardID) ledgerdv1connect.LedgerService
 }
 
 // States implements api.Shards.
-func (b *crossShard) States() []api.ShardState {
+func (b *crossShard) States() []report.ShardState {
 	own := b.announcement() // of its own shard the node knows best itself
-	states := make([]api.ShardState, 0, b.directory.Tree().Shards())
-	for _, state := range b.directory.States() {
-		if state.Self {
-			state.Transactions, state.Accounts, state.Pending, state.Carried, state.Streamed =
-				own.Transactions, own.Accounts, own.Pending, own.Carried, own.Streamed
-		}
-		states = append(states, shardState(&state))
-	}
+	states := b.directory.States()
+	own.SetCounts(&states[own.Shard])
 	return states
-}
-
-func shardState(state *shards.State) api.ShardState {
-	shown := api.ShardState{
-		Shard: state.Shard, Height: state.Heights.Ordered, Durable: state.Heights.Durable,
-		TransactionsTotal: state.Transactions, AccountsTotal: state.Accounts,
-		Pending: state.Pending,
-		Carried: state.Carried, Streamed: map[ledger.ShardID]uint64{}, LastHeard: state.Heard,
-	}
-	switch state.Mode {
-	case shards.ModeOrdering:
-		shown.Mode = api.ShardOrdering
-	case shards.ModeHalted:
-		shown.Mode = api.ShardHalted
-	case shards.ModeSilent:
-		shown.Mode = api.ShardSilent
-	}
-	for _, streamed := range state.Streamed {
-		shown.Streamed[streamed.Child] = streamed.Number
-	}
-	for i := range state.Members {
-		member := &state.Members[i]
-		each := api.ShardMember{Index: uint32(member.Index), Name: member.Name,
-			APIAddress: member.APIAddress, OrderedHeight: member.Heights.Ordered,
-			LastHeard: member.Heard, Self: member.Self}
-		if member.Lately {
-			each.Mode = api.NodeMode(member.Mode)
-		}
-		shown.Members = append(shown.Members, each)
-	}
-	return shown
 }
 
 // misroutes returns why a bundle that enters at another shard is not admitted here, or nil if it
 // enters here. Most bundles were routed before; it catches those from other shards' nodes, and
 // those routed before the directory changed.
-func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
+func (n *Node) misroutes(bundle *ledger.Bundle) *report.Refusal {
 	if n.between == nil || bundle.Transaction(0).Change != nil {
 		return nil
 	}
 	if entry := n.Store().BundleEntry(bundle); entry != n.between.Own() {
-		return &api.Refusal{Code: api.RefusedNotWriting,
+		return &report.Refusal{Code: report.RefusedNotWriting,
 			Reason: fmt.Sprintf("it enters at shard %d, and this node is of shard %d: submit it "+
 				"again", entry, n.between.Own())}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
@@ -217,9 +217,9 @@ func (c *chaos) change(via int) {
 		if n.Admit(ctx, []*ledger.Bundle{bundle}, false)[0] != nil {
 			return false
 		}
-		statuses, err := n.Wait(ctx, bundle.IDs(), api.LevelDurable)
-		return err == nil && statuses[0].Level == api.LevelDurable &&
-			(statuses[0].Outcome == api.OutcomeExecuted ||
+		statuses, err := n.Wait(ctx, bundle.IDs(), report.LevelDurable)
+		return err == nil && statuses[0].Level == report.LevelDurable &&
+			(statuses[0].Outcome == report.OutcomeExecuted ||
 				statuses[0].Result.Code == ledger.UnknownMember)
 	}
 	if c.joining != nil && wanted(c.operator.Join(c.joining.member)) {
@@ -360,7 +360,7 @@ func (s *submitter) settle(finish <-chan struct{}, group ...*ledger.Bundle) bool
 				refused = true
 				// A node that was just cut off, and has not noticed yet, may not know the
 				// organisation.
-				if !refusal.Retry() && refusal.Code != api.RefusedUnknownOrganisation {
+				if !refusal.Retry() && refusal.Code != report.RefusedUnknownOrganisation {
 					state := n.State()
 					s.chaos.t.Errorf("refused for good at node %d, mode %d (%s), %+v, %+v: %v",
 						state.Index, state.Mode, state.Reason, state.Engine, state.Heights, refusal)
@@ -373,13 +373,13 @@ func (s *submitter) settle(finish <-chan struct{}, group ...*ledger.Bundle) bool
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		statuses, err := n.Wait(ctx, ids, api.LevelDurable)
+		statuses, err := n.Wait(ctx, ids, report.LevelDurable)
 		cancel()
 		if err != nil {
 			continue
 		}
 		for _, status := range statuses {
-			if status.Outcome != api.OutcomeExecuted || status.Level != api.LevelDurable {
+			if status.Outcome != report.OutcomeExecuted || status.Level != report.LevelDurable {
 				s.chaos.t.Errorf("waited for durable, without an error, and got %+v", status)
 				return false
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // TestFigures measures how long durable acknowledgements pause when a member of five is killed,
@@ -18,7 +18,7 @@ func TestFigures(t *testing.T) {
 	s := newShard(t, 5, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	// longest returns the longest pause between acknowledgements at node 0 while happens runs, and
 	// for a moment afterwards.
 	longest := func(happens func()) time.Duration {
@@ -30,7 +30,7 @@ func TestFigures(t *testing.T) {
 		}()
 		worst, last := time.Duration(0), time.Now()
 		for {
-			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+			s.submit(0, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 				s.client.Account("b"), 1))
 			worst, last = max(worst, time.Since(last)), time.Now()
 			select {
@@ -44,7 +44,7 @@ func TestFigures(t *testing.T) {
 		return func() {
 			s.eventually("the group has its size", func() bool {
 				state := s.nodes[0].State()
-				return state.Mode == api.ModeOrdering && len(state.Engine.Members) == count
+				return state.Mode == report.ModeOrdering && len(state.Engine.Members) == count
 			})
 		}
 	}
@@ -67,7 +67,7 @@ func TestFigures(t *testing.T) {
 		<-time.After(cut)
 		begun = time.Now()
 		s.part(false, s.all(), s.all())
-		s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+		s.submit(0, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))
 		t.Logf("all links were cut for %v: it goes on after %v", cut, time.Since(begun))
 		s.ordering(s.all()...)

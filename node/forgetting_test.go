@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // A durable block survives the loss of any minority's disks, whichever parts of a home were lost,
@@ -43,11 +43,11 @@ func TestDurableSurvivesLostDisks(t *testing.T) {
 				s.start(0, 1, 2)
 			}
 			s.ordering(0, 1, 2)
-			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 			s.same()
 			s.part(true, []int{0}, []int{1, 2})
 			s.ordering(1, 2)
-			kept := s.submit(1, api.LevelDurable, s.transfer())[0]
+			kept := s.submit(1, report.LevelDurable, s.transfer())[0]
 			s.outside(0)
 			s.kill(1)
 			s.kill(2)
@@ -65,7 +65,7 @@ func TestDurableSurvivesLostDisks(t *testing.T) {
 			// The new disk counts now: the shard continues with it and without another member.
 			s.kill(0)
 			s.ordering(1, 2)
-			s.submit(2, api.LevelDurable, s.transfer())
+			s.submit(2, report.LevelDurable, s.transfer())
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestDurableSurvivesAnOlderCopy(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(0, 1, 2)
 	s.ordering(0, 1, 2)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.same()
 	s.stop(0)
 	older := filepath.Join(t.TempDir(), "older")
@@ -87,7 +87,7 @@ func TestDurableSurvivesAnOlderCopy(t *testing.T) {
 	s.ordering(0, 1, 2)
 	s.kill(2)
 	s.ordering(0, 1)
-	kept := s.submit(0, api.LevelDurable, s.transfer())[0]
+	kept := s.submit(0, report.LevelDurable, s.transfer())[0]
 	s.kill(0)
 	s.kill(1)
 	if err := os.RemoveAll(s.homes[0].Dir); err != nil {
@@ -108,7 +108,7 @@ func (s *shard) waiting(while time.Duration, which ...int) {
 	s.t.Helper()
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		for _, i := range which {
-			if state := s.nodes[i].State(); state.Mode == api.ModeOrdering {
+			if state := s.nodes[i].State(); state.Mode == report.ModeOrdering {
 				s.t.Fatalf("node %d orders though too few disks remember: %+v", i, state.Engine)
 			} else if state.Reason == "" {
 				s.t.Fatalf("node %d waits and does not say why", i)
@@ -138,16 +138,16 @@ func TestNodeWithoutItsPromisesIsAdmittedAgain(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(0, 1, 2)
 	s.ordering(0, 1, 2)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.same()
 	s.kill(2)
 	if err := os.Remove(s.homes[2].Generation()); err != nil {
 		t.Fatal(err)
 	}
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 	s.start(2)
 	s.ordering(0, 1, 2)
-	s.submit(2, api.LevelDurable, s.transfer())
+	s.submit(2, report.LevelDurable, s.transfer())
 	s.same()
 	membership := s.nodes[0].Store().Membership()
 	member, _ := membership.Find(2)

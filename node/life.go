@@ -9,12 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/shard"
@@ -320,11 +320,11 @@ func (l *life) view() shard.View {
 }
 
 // modeStatus returns the mode, its reason, and how long the mode has lasted.
-func (l *life) modeStatus() (mode api.NodeMode, why string, since time.Duration) {
+func (l *life) modeStatus() (mode report.NodeMode, why string, since time.Duration) {
 	view := l.view()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return api.NodeMode(view.Mode), view.Why, time.Since(l.modeSince)
+	return report.NodeMode(view.Mode), view.Why, time.Since(l.modeSince)
 }
 
 // overlay returns the reliable digraph of the last run, or nil before the first run.
@@ -335,7 +335,7 @@ func (l *life) overlay() *digraph.Digraph {
 }
 
 // nodeMode returns the node's mode.
-func (l *life) nodeMode() api.NodeMode { return api.NodeMode(l.view().Mode) }
+func (l *life) nodeMode() report.NodeMode { return report.NodeMode(l.view().Mode) }
 
 // senderOf returns the sender of a message as a server.
 func (l *life) senderOf(from rdmanet.Peer) (order.ServerID, bool) {

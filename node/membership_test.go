@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
@@ -34,15 +34,15 @@ func (s *shard) order(at int, make func() *ledger.Bundle) {
 			}
 			return false
 		}
-		statuses, err := s.nodes[at].Wait(ctx, bundle.IDs(), api.LevelStored)
+		statuses, err := s.nodes[at].Wait(ctx, bundle.IDs(), report.LevelStored)
 		if err != nil {
 			s.t.Fatalf("waiting for a change: %v", err)
 		}
-		if statuses[0].Outcome != api.OutcomeExecuted &&
+		if statuses[0].Outcome != report.OutcomeExecuted &&
 			statuses[0].Result.Code != ledger.MembershipChanging {
 			s.t.Fatalf("%+v", statuses[0])
 		}
-		return statuses[0].Outcome == api.OutcomeExecuted
+		return statuses[0].Outcome == report.OutcomeExecuted
 	})
 }
 
@@ -109,8 +109,8 @@ func (s *shard) load(at ...int) (stop func()) {
 				for n.Admit(ctx, []*ledger.Bundle{bundle}, false)[0] != nil && ctx.Err() == nil {
 					<-time.After(2 * time.Millisecond)
 				}
-				statuses, err := n.Wait(ctx, bundle.IDs(), api.LevelDurable)
-				if err == nil && statuses[0].Outcome == api.OutcomeExecuted {
+				statuses, err := n.Wait(ctx, bundle.IDs(), report.LevelDurable)
+				if err == nil && statuses[0].Outcome == report.OutcomeExecuted {
 					durable[k].Add(1)
 				}
 				next = client.Transfer(client.Account("a"), client.Account("b"), 1)
@@ -144,19 +144,19 @@ func TestJoin(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(0)
 	s.ordering(0)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for nodes := 2; nodes <= 5; nodes++ {
 		joiner := s.join(operator, nodes-2)
 		s.start(joiner)
 		s.ordering(s.all()...)
-		s.submit(joiner, api.LevelDurable, s.transfer())
+		s.submit(joiner, report.LevelDurable, s.transfer())
 	}
 	s.same()
 	// The first members of the genesis are gone. A majority of the present members orders.
 	s.kill(0)
-	s.submit(4, api.LevelDurable, s.transfer())
+	s.submit(4, report.LevelDurable, s.transfer())
 	s.kill(1)
-	s.submit(3, api.LevelDurable, s.transfer())
+	s.submit(3, report.LevelDurable, s.transfer())
 	s.start(0, 1)
 	s.ordering(s.all()...)
 	for i := range s.nodes {
@@ -164,7 +164,7 @@ func TestJoin(t *testing.T) {
 	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(2, api.LevelDurable, s.transfer())
+	s.submit(2, report.LevelDurable, s.transfer())
 	s.same()
 }
 
@@ -190,7 +190,7 @@ func TestLeave(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for _, leaver := range []int{1, 0, 4} {
 		stop := s.load(2, 3)
 		s.order(3, func() *ledger.Bundle { return operator.Leave(ledger.MemberIndex(leaver)) })
@@ -199,7 +199,7 @@ func TestLeave(t *testing.T) {
 		stop()
 	}
 	s.ordering(2, 3)
-	s.submit(2, api.LevelDurable, s.transfer())
+	s.submit(2, report.LevelDurable, s.transfer())
 	if membership := s.nodes[2].Store().Membership(); len(membership.Members) != 2 ||
 		membership.Number != 3 {
 		t.Fatalf("%+v", membership)
@@ -220,24 +220,24 @@ func TestReplace(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.kill(1)
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 	stop := s.load(0, 2)
 	s.order(2, func() *ledger.Bundle { return operator.Leave(1) })
 	joiner := s.join(operator, 0)
 	s.start(joiner)
 	s.eventually("the new member orders", func() bool {
 		state := s.nodes[joiner].State()
-		return state.Mode == api.ModeOrdering && len(state.Engine.Members) == 3
+		return state.Mode == report.ModeOrdering && len(state.Engine.Members) == 3
 	})
 	stop()
 	s.ordering(0, 2, joiner)
-	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.submit(joiner, report.LevelDurable, s.transfer())
 	s.same()
 	// The departed member no longer counts: one failure is tolerated, of any member.
 	s.kill(0)
-	s.submit(2, api.LevelDurable, s.transfer())
+	s.submit(2, report.LevelDurable, s.transfer())
 }
 
 // The joiner is killed while it joins, at several moments. The group continues each time.
@@ -250,7 +250,7 @@ func TestKilledWhileJoining(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	stop := s.load(0, 1, 2)
 	joiner := s.join(operator, 0)
 	for _, after := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond,
@@ -258,15 +258,15 @@ func TestKilledWhileJoining(t *testing.T) {
 		s.start(joiner)
 		<-time.After(after)
 		s.kill(joiner)
-		s.submit(1, api.LevelDurable, s.transfer())
+		s.submit(1, report.LevelDurable, s.transfer())
 	}
 	s.start(joiner)
 	s.eventually("the joiner orders", func() bool {
-		return s.nodes[joiner].State().Mode == api.ModeOrdering
+		return s.nodes[joiner].State().Mode == report.ModeOrdering
 	})
 	stop()
 	s.ordering(s.all()...)
-	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.submit(joiner, report.LevelDurable, s.transfer())
 	s.same()
 }
 
@@ -277,9 +277,9 @@ func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.kill(2)
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 	s.ordering(0, 1)
 	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)),
 		"leave of who works": operator.Leave(1)} {
@@ -303,12 +303,12 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.kill(2)
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 	s.start(2)
 	s.ordering(s.all()...)
-	s.submit(2, api.LevelDurable, s.transfer())
+	s.submit(2, report.LevelDurable, s.transfer())
 	s.same()
 	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)),
 		"leave": operator.Leave(1)} {
@@ -323,7 +323,7 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(1, api.LevelDurable, s.transfer())
+	s.submit(1, report.LevelDurable, s.transfer())
 
 	for i := range s.nodes {
 		s.kill(i)
@@ -334,7 +334,7 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	joiner := s.join(operator, 0)
 	s.start(joiner)
 	s.ordering(s.all()...)
-	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.submit(joiner, report.LevelDurable, s.transfer())
 	s.same()
 }
 
@@ -351,7 +351,7 @@ func TestAdmitDisk(t *testing.T) {
 			})
 			s.start(s.all()...)
 			s.ordering(s.all()...)
-			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 			propose := func(signer, index, disk int) *ledger.Bundle {
 				opened := s.nodes[signer].Store()
 				now, head := opened.Membership(), opened.Head().Height
@@ -363,7 +363,7 @@ func TestAdmitDisk(t *testing.T) {
 				return bundle
 			}
 			refusal := s.nodes[1].Admit(t.Context(), []*ledger.Bundle{propose(1, 1, 1)}, false)[0]
-			if refusal == nil || refusal.Code != api.RefusedSignature {
+			if refusal == nil || refusal.Code != report.RefusedSignature {
 				t.Fatalf("a member's proposal for itself: %v", refusal)
 			}
 			stop := s.load(0, 1, 2)
@@ -378,7 +378,7 @@ func TestAdmitDisk(t *testing.T) {
 			}
 			for i, signer := range []int{0, 2} {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				statuses, err := s.nodes[signer].Wait(ctx, both[i].IDs(), api.LevelDurable)
+				statuses, err := s.nodes[signer].Wait(ctx, both[i].IDs(), report.LevelDurable)
 				cancel()
 				if err != nil || !statuses[0].Result.OK() {
 					t.Fatalf("the proposal of node %d: %+v, %v", signer, statuses, err)
@@ -398,7 +398,7 @@ func TestAdmitDisk(t *testing.T) {
 			}
 			s.start(s.all()...)
 			s.ordering(s.all()...)
-			s.submit(1, api.LevelDurable, s.transfer())
+			s.submit(1, report.LevelDurable, s.transfer())
 			s.same()
 			for i, each := range s.nodes {
 				now := each.Store().Membership()

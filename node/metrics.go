@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // register adds the node's metrics to the registry that /metrics shows.
@@ -20,7 +20,7 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "ledgerd", Name: name,
 			Help: help}, value)
 	}
-	height := func(of func(api.Heights) uint64) func() float64 {
+	height := func(of func(report.Heights) uint64) func() float64 {
 		return func() float64 {
 			heights, _ := n.pipeline.Heights()
 			return float64(of(heights))
@@ -35,15 +35,15 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			return float64(n.life.nodeMode())
 		}),
 		gauge("height_ordered", "Height of the last block executed here.",
-			height(func(h api.Heights) uint64 {
+			height(func(h report.Heights) uint64 {
 				return uint64(h.Ordered)
 			})),
 		gauge("height_stored", "Height of the last block on this disk.",
-			height(func(h api.Heights) uint64 {
+			height(func(h report.Heights) uint64 {
 				return uint64(h.Stored)
 			})),
 		gauge("height_durable", "Height of the last block on the disks of a majority.",
-			height(func(h api.Heights) uint64 {
+			height(func(h report.Heights) uint64 {
 				return uint64(h.Durable)
 			})),
 		gauge("blocks_absent", "Blocks from before the node's snapshot that it has not fetched "+

@@ -26,6 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -382,7 +383,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	n.between.changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	for n.life.nodeMode() == api.ModeOrdering {
+	for n.life.nodeMode() == report.ModeOrdering {
 		if transactions, _ := n.pool.Size(); transactions == 0 {
 			break
 		}

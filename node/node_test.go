@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -158,7 +158,7 @@ func (s *shard) ordering(which ...int) {
 	s.eventually(fmt.Sprintf("nodes %v order", which), func() bool {
 		for _, i := range which {
 			state := s.nodes[i].State()
-			if state.Mode != api.ModeOrdering || len(state.Engine.Members) != len(which) {
+			if state.Mode != report.ModeOrdering || len(state.Engine.Members) != len(which) {
 				return false
 			}
 		}
@@ -167,7 +167,8 @@ func (s *shard) ordering(which ...int) {
 }
 
 // submit submits a bundle to a node and waits for a level.
-func (s *shard) submit(i int, level api.Level, transactions ...ledger.Transaction) []api.Status {
+func (s *shard) submit(i int, level report.Level,
+	transactions ...ledger.Transaction) []report.Status {
 	s.t.Helper()
 	bundle := s.client.Bundle(transactions...)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
@@ -187,7 +188,7 @@ func (s *shard) submit(i int, level api.Level, transactions ...ledger.Transactio
 		s.t.Fatalf("waiting for %v at node %d: %v", level, i, err)
 	}
 	for _, status := range statuses {
-		if status.Outcome != api.OutcomeExecuted {
+		if status.Outcome != report.OutcomeExecuted {
 			s.t.Fatalf("%+v", status)
 		}
 	}
@@ -227,11 +228,11 @@ func TestEveryNodeTakesWritesAndHoldsTheSameChain(t *testing.T) {
 				s := newShard(t, nodes, func(_ int, c *home.Config) { c.Ordering.Engine = engine })
 				s.start(s.all()...)
 				s.ordering(s.all()...)
-				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+				s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 				for round := range 5 {
 					for i := range nodes {
-						level := []api.Level{api.LevelOrdered, api.LevelStored,
-							api.LevelDurable}[(round+i)%3]
+						level := []report.Level{report.LevelOrdered, report.LevelStored,
+							report.LevelDurable}[(round+i)%3]
 						status := s.submit(i, level, s.client.Transfer(s.client.Account("a"),
 							s.client.Account("b"), 1))[0]
 						if status.Level < level {
@@ -254,21 +255,21 @@ func TestKilledNodeComesBackByItself(t *testing.T) {
 	s := newShard(t, 4, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	transfer := func() ledger.Transaction {
 		return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
 	}
 	for range 10 {
-		s.submit(1, api.LevelDurable, transfer())
+		s.submit(1, report.LevelDurable, transfer())
 	}
 	s.kill(2)
 	for range 10 {
-		s.submit(1, api.LevelDurable, transfer())
+		s.submit(1, report.LevelDurable, transfer())
 	}
 	s.ordering(0, 1, 3)
 	s.start(2)
 	s.ordering(s.all()...)
-	s.submit(2, api.LevelDurable, transfer())
+	s.submit(2, report.LevelDurable, transfer())
 	s.same()
 }
 
@@ -277,7 +278,7 @@ func TestShardGoesOnAfterAllStopped(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for range 3 {
 		height := s.same()
 		hash := s.nodes[0].Store().Head().Hash
@@ -291,7 +292,7 @@ func TestShardGoesOnAfterAllStopped(t *testing.T) {
 			}
 		}
 		s.ordering(s.all()...)
-		s.submit(2, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+		s.submit(2, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))
 	}
 }
@@ -301,19 +302,21 @@ func TestShardWithoutMajorityHaltsAndGoesOn(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.kill(1)
 	s.kill(2)
-	s.eventually("node 0 halts", func() bool { return s.nodes[0].State().Mode == api.ModeHalted })
+	s.eventually("node 0 halts", func() bool {
+		return s.nodes[0].State().Mode == report.ModeHalted
+	})
 	refusal := s.nodes[0].Admit(t.Context(),
 		[]*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"),
 			s.client.Account("b"), 1))}, false)[0]
-	if refusal == nil || refusal.Code != api.RefusedNotWriting {
+	if refusal == nil || refusal.Code != report.RefusedNotWriting {
 		t.Fatalf("a node without a majority says %v to a write", refusal)
 	}
 	s.start(1)
 	s.ordering(0, 1)
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+	s.submit(1, report.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 	s.start(2)
 	s.ordering(s.all()...)
@@ -331,7 +334,7 @@ func TestOrderingMeansThatTheEngineActs(t *testing.T) {
 		watching.Go(func() {
 			for ctx.Err() == nil {
 				state := n.State()
-				if state.Mode == api.ModeOrdering && len(state.Engine.Members) == 0 {
+				if state.Mode == report.ModeOrdering && len(state.Engine.Members) == 0 {
 					t.Errorf("it orders, and its engine is %+v", state.Engine)
 					return
 				}
@@ -355,7 +358,9 @@ func TestOrderingMeansThatTheEngineActs(t *testing.T) {
 	}
 	s.kill(1)
 	s.kill(2)
-	s.eventually("node 0 halts", func() bool { return s.nodes[0].State().Mode == api.ModeHalted })
+	s.eventually("node 0 halts", func() bool {
+		return s.nodes[0].State().Mode == report.ModeHalted
+	})
 	s.start(1)
 	s.ordering(0, 1)
 }
@@ -376,7 +381,7 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	status := s.submit(0, api.LevelDurable, s.client.Register("a", "b"))[0]
+	status := s.submit(0, report.LevelDurable, s.client.Register("a", "b"))[0]
 	mu.Lock()
 	free = 1000
 	mu.Unlock()
@@ -384,19 +389,20 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 		refusal := s.nodes[0].Admit(t.Context(),
 			[]*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"),
 				s.client.Account("b"), 1))}, false)[0]
-		return refusal != nil && refusal.Code == api.RefusedNotWriting && len(refusal.Writers) == 2
+		return refusal != nil && refusal.Code == report.RefusedNotWriting &&
+			len(refusal.Writers) == 2
 	})
 	if _, err := s.nodes[0].Store().Transaction(status.ID); err != nil {
 		t.Fatalf("reads: %v", err)
 	}
 	// The others continue, without it if necessary.
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+	s.submit(1, report.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 	mu.Lock()
 	free = 1 << 40
 	mu.Unlock()
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+	s.submit(0, report.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 	s.same()
 }

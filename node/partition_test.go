@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
@@ -21,7 +21,7 @@ func quickShard(t *testing.T, nodes int, mend time.Duration) *shard {
 	s.network = memory.NewNetwork(memory.Options{MendTimeout: mend})
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	return s
 }
 
@@ -51,9 +51,9 @@ func (s *shard) outside(which ...int) {
 	s.eventually("outside of the majority", func() bool {
 		for _, i := range which {
 			state := s.nodes[i].State()
-			halted := state.Mode == api.ModeHalted &&
+			halted := state.Mode == report.ModeHalted &&
 				strings.Contains(state.Reason, "outside of the majority")
-			waits := state.Mode == api.ModeStarting &&
+			waits := state.Mode == report.ModeStarting &&
 				strings.Contains(state.Reason, "waiting for a majority")
 			if !halted && !waits || !state.ReadsOnly {
 				return false
@@ -74,7 +74,7 @@ func TestPartition(t *testing.T) {
 			majority, minority := []int{0, 2, 4}, []int{1, 3}
 			s.part(true, majority, minority)
 			for i := range 12 {
-				s.submit(majority[i%3], api.LevelDurable, s.transfer())
+				s.submit(majority[i%3], report.LevelDurable, s.transfer())
 			}
 			s.ordering(majority...)
 			// In order: a transaction that the minority gets after it was cut off cannot be
@@ -84,8 +84,8 @@ func TestPartition(t *testing.T) {
 			s.outside(minority...)
 			s.part(false, majority, minority)
 			s.ordering(s.all()...)
-			s.submit(1, api.LevelDurable, s.transfer())
-			s.submit(3, api.LevelDurable, s.transfer())
+			s.submit(1, report.LevelDurable, s.transfer())
+			s.submit(3, report.LevelDurable, s.transfer())
 			s.same()
 		})
 	}
@@ -108,8 +108,9 @@ func TestEveryLinkCutAndMended(t *testing.T) {
 				s.outside(s.all()...)
 				s.part(false, s.all(), s.all())
 				s.ordering(s.all()...)
-				s.submit(nodes-1, api.LevelDurable, s.transfer())
-				if status := s.submitted(bundle, nodes-1); status.Outcome != api.OutcomeExecuted {
+				s.submit(nodes-1, report.LevelDurable, s.transfer())
+				status := s.submitted(bundle, nodes-1)
+				if status.Outcome != report.OutcomeExecuted {
 					t.Fatalf("what was admitted before the cut: %+v", status)
 				}
 			}
@@ -119,15 +120,15 @@ func TestEveryLinkCutAndMended(t *testing.T) {
 }
 
 // submitted waits until a bundle's first transaction is durable.
-func (s *shard) submitted(bundle *ledger.Bundle, at int) api.Status {
+func (s *shard) submitted(bundle *ledger.Bundle, at int) report.Status {
 	s.t.Helper()
-	var status api.Status
+	var status report.Status
 	s.eventually("a bundle is durable", func() bool {
 		var err error
 		if status, err = s.nodes[at].Status(bundle.ID(0)); err != nil {
 			s.t.Fatal(err)
 		}
-		return status.Final(api.LevelDurable)
+		return status.Final(report.LevelDurable)
 	})
 	return status
 }
@@ -150,7 +151,7 @@ func TestFalseSuspicionIsTakenBack(t *testing.T) {
 		s.part(false, []int{0}, []int{1})
 		s.ordering(s.all()...)
 		s.eventually("unreliable rounds without suspicions", func() bool {
-			s.submit(2, api.LevelOrdered, s.transfer())
+			s.submit(2, report.LevelOrdered, s.transfer())
 			for _, n := range s.nodes {
 				if engine := n.State().Engine; engine.Reliable || len(engine.Suspected) > 0 {
 					return false
@@ -168,16 +169,16 @@ func TestAllRestartedOneAfterTheOther(t *testing.T) {
 	s := quickShard(t, 4, 300*time.Millisecond)
 	for i := range s.nodes {
 		s.kill(i)
-		s.submit((i+1)%4, api.LevelDurable, s.transfer())
+		s.submit((i+1)%4, report.LevelDurable, s.transfer())
 		s.start(i)
 		s.ordering(s.all()...)
-		s.submit(i, api.LevelDurable, s.transfer())
+		s.submit(i, report.LevelDurable, s.transfer())
 	}
 	for i := range s.nodes {
 		s.kill(i)
 	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 	s.same()
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // doubt damages both copies of the marker that may have been the newest of a home's store.
@@ -38,8 +38,8 @@ func TestRecoveryOfADiskInDoubt(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.transfer())
 	s.same()
 	for i := range s.nodes {
 		s.stop(i)
@@ -60,5 +60,5 @@ func TestRecoveryOfADiskInDoubt(t *testing.T) {
 	}
 	s.start(0, 1)
 	s.ordering(0, 1)
-	s.submit(0, api.LevelDurable, s.transfer())
+	s.submit(0, report.LevelDurable, s.transfer())
 }

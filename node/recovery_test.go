@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -58,7 +58,7 @@ func TestRecoveryExecutesTheTail(t *testing.T) {
 			s := newShard(t, 3, nil)
 			s.start(s.all()...)
 			s.ordering(s.all()...)
-			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 			s.same()
 			for i := range s.nodes {
 				s.stop(i)
@@ -74,7 +74,7 @@ func TestRecoveryExecutesTheTail(t *testing.T) {
 			}
 			s.start(s.all()...)
 			s.ordering(s.all()...)
-			s.submit(0, api.LevelDurable, s.transfer())
+			s.submit(0, report.LevelDurable, s.transfer())
 			s.same()
 			for _, id := range kept {
 				if _, err := s.nodes[0].Store().Transaction(id); err != nil {
@@ -210,9 +210,9 @@ func TestRecovery(t *testing.T) {
 			} else {
 				s.start(s.all()...)
 				s.ordering(s.all()...)
-				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+				s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 				for range 3 {
-					kept = append(kept, s.submit(0, api.LevelDurable, s.transfer())[0].ID)
+					kept = append(kept, s.submit(0, report.LevelDurable, s.transfer())[0].ID)
 				}
 				s.same()
 				for i := range s.nodes {
@@ -281,9 +281,9 @@ func TestRecovery(t *testing.T) {
 			s.start(left...)
 			s.ordering(left...)
 			if c.nothing {
-				s.submit(left[0], api.LevelDurable, s.client.Register("a", "b"))
+				s.submit(left[0], report.LevelDurable, s.client.Register("a", "b"))
 			}
-			s.submit(left[0], api.LevelDurable, s.transfer())
+			s.submit(left[0], report.LevelDurable, s.transfer())
 			for _, i := range left {
 				s.eventually("the node holds everything", func() bool {
 					return s.nodes[i].State().Heights.Stored > done.Head.Height
@@ -340,7 +340,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.same()
 	options := node.RecoveryOptions{
 		Homes: s.homes,
@@ -405,9 +405,9 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 			s.start(s.all()...)
 			s.ordering(s.all()...)
 			if life == 0 {
-				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+				s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 			}
-			kept = s.submit(0, api.LevelDurable, s.transfer())[0].ID
+			kept = s.submit(0, report.LevelDurable, s.transfer())[0].ID
 			s.same()
 			for i := range s.nodes {
 				s.stop(i)
@@ -420,7 +420,7 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 		s.t.Helper()
 		s.start(which...)
 		s.ordering(which...)
-		s.submit(which[0], api.LevelDurable, s.transfer())
+		s.submit(which[0], report.LevelDurable, s.transfer())
 		for _, i := range which {
 			s.eventually("the node holds everything", func() bool {
 				_, err := s.nodes[i].Store().Transaction(kept)

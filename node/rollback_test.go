@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 	life "github.com/ledgerd/ledgerd/shard"
 )
 
@@ -28,12 +28,12 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				s := newShard(t, 3, nil)
 				s.start(s.all()...)
 				s.ordering(s.all()...)
-				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+				s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 				transfer := func() ledger.Transaction {
 					return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
 				}
 				for range 3 {
-					s.submit(0, api.LevelDurable, transfer())
+					s.submit(0, report.LevelDurable, transfer())
 				}
 				common := s.same()
 				for i := range s.nodes {
@@ -45,12 +45,12 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				s.ordering(majority...)
 				var durable []ledger.Hash
 				for range c.group {
-					durable = append(durable, s.submit(majority[0], api.LevelDurable,
+					durable = append(durable, s.submit(majority[0], report.LevelDurable,
 						transfer())[0].ID)
 				}
 				s.start(odd)
 				s.ordering(s.all()...)
-				s.submit(odd, api.LevelDurable, transfer())
+				s.submit(odd, report.LevelDurable, transfer())
 				s.same()
 				for i, n := range s.nodes {
 					for _, id := range durable {
@@ -79,7 +79,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for i := range s.nodes {
 		s.stop(i)
 	}
@@ -87,7 +87,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	s.alone(odd, 3, true)
 	s.start(0, 1)
 	s.ordering(0, 1)
-	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+	s.submit(0, report.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 	s.start(odd)
 	select {
@@ -103,7 +103,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	if globbing != nil || len(aside) != 0 {
 		t.Errorf("beside the data folder: %v, %v", aside, globbing)
 	}
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+	s.submit(1, report.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
 		1))
 }
 
@@ -113,7 +113,7 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	s := newShard(t, 3, nil)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	for i := range s.nodes {
 		s.stop(i)
 	}
@@ -127,8 +127,8 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	s.ordering(0, 2)
 	s.start(odd)
 	s.ordering(s.all()...)
-	s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
-		1))
+	s.submit(odd, report.LevelDurable,
+		s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
 	for range 2 {
 		s.stop(odd)
 		after, err := s.homes[odd].Disk()
@@ -164,7 +164,7 @@ func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 			}
 			s.start(s.all()...)
 			s.ordering(s.all()...)
-			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 			common := s.same()
 			for i := range s.nodes {
 				s.stop(i)
@@ -172,13 +172,13 @@ func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 			s.alone(odd, blocks, false)
 			s.start(0, 2)
 			s.ordering(0, 2)
-			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+			s.submit(0, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 				s.client.Account("b"), 1))
 			full.Store(true)
 			s.start(odd)
 			s.eventually("the node says that its disk is full", func() bool {
 				state := s.nodes[odd].State()
-				return state.Mode == api.ModeHalted &&
+				return state.Mode == report.ModeHalted &&
 					strings.Contains(state.Reason, "the disk is full (mounted at /")
 			})
 			if head := s.nodes[odd].Store().Head().Height; head != common+blocks {
@@ -190,7 +190,7 @@ func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 			}
 			full.Store(false)
 			s.ordering(s.all()...)
-			s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+			s.submit(odd, report.LevelDurable, s.client.Transfer(s.client.Account("a"),
 				s.client.Account("b"), 1))
 			s.same()
 		})

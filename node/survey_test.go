@@ -7,7 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // The homes show what is left of a shard while no node runs.
@@ -35,7 +35,7 @@ func TestSurvey(t *testing.T) {
 	if _, err := node.Survey(s.homes[0], s.store); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("of a node that runs: %v", err)
 	}
-	status := s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	status := s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.eventually("both know the block to be durable", func() bool {
 		return s.nodes[0].State().Heights.Durable >= status[0].Height &&
 			s.nodes[1].State().Heights.Durable >= status[0].Height

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -58,7 +58,7 @@ func (t *timekeeper) View() clock.View {
 
 // showClock adds the state of this node's clock to its state. If this clock is far from the
 // others', that is shown as the reason, unless there is a worse one.
-func (n *Node) showClock(state *api.NodeState) {
+func (n *Node) showClock(state *report.NodeState) {
 	view := n.time.View()
 	state.ClockOffset, state.ClockKnown = view.Offset, view.Known
 	state.ClockWarning = view.Warning()

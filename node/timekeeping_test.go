@@ -8,7 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // A node whose clock jumps 30 years ahead, and that alone proposes batches, does not take the chain
@@ -44,13 +44,13 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 		}
 	}
 	// The genesis is of 1970: the first block proves its time.
-	s.submit(2, api.LevelDurable, s.client.Register("a", "b"))
+	s.submit(2, report.LevelDurable, s.client.Register("a", "b"))
 	near("all clocks are right", last(2))
 
 	offsets[2].Store(int64(thirtyYears))
 	before := last(2)
 	for range 5 {
-		s.submit(2, api.LevelDurable, bundle())
+		s.submit(2, report.LevelDurable, bundle())
 		if got := last(2); got != before {
 			t.Fatalf("the block of a node whose clock is wrong is %d after its parent", got-before)
 		}
@@ -61,19 +61,19 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 		t.Errorf("offset %v, known %v", offset, state.ClockKnown)
 	}
 	if !strings.Contains(state.ClockWarning, "30 years ahead of") ||
-		state.Reason != state.ClockWarning || state.Mode != api.ModeOrdering || state.ReadsOnly {
+		state.Reason != state.ClockWarning || state.Mode != report.ModeOrdering || state.ReadsOnly {
 		t.Errorf("mode %d, reason %q, warning %q", state.Mode, state.Reason, state.ClockWarning)
 	}
 	if state := s.nodes[0].State(); !state.ClockKnown ||
 		max(state.ClockOffset, -state.ClockOffset) > 5000 || state.ClockWarning != "" {
 		t.Errorf("a right clock: %+v", state)
 	}
-	s.submit(0, api.LevelDurable, bundle())
+	s.submit(0, report.LevelDurable, bundle())
 	near("another node proposes", last(0))
 
 	offsets[2].Store(0)
 	s.eventually("the clock is right again", confirmed(2))
-	s.submit(2, api.LevelDurable, bundle())
+	s.submit(2, report.LevelDurable, bundle())
 	near("the clock is right again", last(2))
 	s.same()
 	for i := range s.nodes {
@@ -96,14 +96,14 @@ func TestChainOfTheFuture(t *testing.T) {
 	})
 	s.start(0)
 	s.ordering(0)
-	s.submit(0, api.LevelDurable, s.client.Register("a")) // alone it is a majority
+	s.submit(0, report.LevelDurable, s.client.Register("a")) // alone it is a majority
 	future := s.nodes[0].Store().Head().Time
 	leap.Store(0)
 	if state := s.nodes[0].State(); !strings.Contains(state.ClockWarning,
 		"the last block is dated 30 years ahead of") || state.Reason != "" {
 		t.Errorf("reason %q, warning %q", state.Reason, state.ClockWarning)
 	}
-	s.submit(0, api.LevelDurable, s.client.Register("b"))
+	s.submit(0, report.LevelDurable, s.client.Register("b"))
 	if got := s.nodes[0].Store().Head().Time; got != future {
 		t.Errorf("time went on by %d", got-future)
 	}

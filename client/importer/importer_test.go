@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 var testKey = client.Key{Organisation: "acme",
@@ -333,8 +334,8 @@ func TestFailover(t *testing.T) {
 			deeds := []func(){
 				func() { cluster.Node(0).Hold() },
 				func() { crash(0) },
-				func() { cluster.Node(0).SetMode(api.ModeFollowing, "left out"); crash(0) },
-				func() { cluster.Node(0).SetMode(api.ModeOrdering, "") },
+				func() { cluster.Node(0).SetMode(report.ModeFollowing, "left out"); crash(0) },
+				func() { cluster.Node(0).SetMode(report.ModeOrdering, "") },
 				func() { cluster.Node(1).Hold() },
 				func() { crash(1); doors[1].Close() },
 				func() { cluster.Node(2).Overload(2) },
@@ -379,7 +380,7 @@ func TestPatience(t *testing.T) {
 		Options{Issuers: []string{"mint"}}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Node(0).SetMode(api.ModeHalted, "no majority")
+	cluster.Node(0).SetMode(report.ModeHalted, "no majority")
 	_, err := importFile(t, nodes, writeFile(t, chain(2)),
 		Options{Issuers: []string{"mint"}, Patience: 50 * time.Millisecond})
 	if !errors.Is(err, ErrNoProgress) || !strings.Contains(err.Error(), "no majority") {

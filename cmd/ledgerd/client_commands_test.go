@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	reported "github.com/ledgerd/ledgerd/node/report"
 )
 
 // outcome is the result of a command line.
@@ -307,7 +308,7 @@ func TestBlocksAndStatus(t *testing.T) {
 	wantKeys(t, report["nodes"].([]any)[0].(map[string]any),
 		"index name answered mode api_address member suspected ordered_height stored_height "+
 			"durable_height engine")
-	s.cluster.Node(0).SetMode(api.ModeHalted, "no majority")
+	s.cluster.Node(0).SetMode(reported.ModeHalted, "no majority")
 	result := s.run("status %n")
 	if result.status != exitFailure || result.errs != "" {
 		t.Error(result)
@@ -461,7 +462,7 @@ func TestWritersAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 2)
 	s.bank()
-	s.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	s.cluster.Node(0).SetMode(reported.ModeFollowing, "left out")
 	s.doors = s.doors[:1]
 	result := s.run("tx transfer acme:cash acme:vault 1 --timeout 10s %n %k")
 	if result.status != exitFailure || !strings.Contains(result.errs,
@@ -582,7 +583,7 @@ func TestFailuresAsJSON(t *testing.T) {
 			t.Errorf("ledgerd %s: %s", line, result.errs)
 		}
 	}
-	s.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	s.cluster.Node(0).SetMode(reported.ModeFollowing, "left out")
 	s.doors = s.doors[:1]
 	failure := object(t,
 		s.run("tx transfer acme:cash acme:vault 1 --timeout 10s --json %n %k").errs)

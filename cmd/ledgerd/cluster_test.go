@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
+	reported "github.com/ledgerd/ledgerd/node/report"
 )
 
 // newClusterShell returns a shell whose ledger has an operator, with its key in %d/operator.key and
@@ -54,7 +55,7 @@ func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
 			false)[0]; refusal != nil {
 			s.t.Fatal(refusal)
 		}
-		statuses, err := node.Wait(s.t.Context(), bundle.IDs(), api.LevelDurable)
+		statuses, err := node.Wait(s.t.Context(), bundle.IDs(), reported.LevelDurable)
 		if err != nil {
 			s.t.Fatal(err)
 		}

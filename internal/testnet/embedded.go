@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -23,7 +23,7 @@ type Node interface {
 	// URL returns the address of its API.
 	URL() string
 	// State returns its state.
-	State() api.NodeState
+	State() report.NodeState
 	// Done is closed when it ended by itself or was stopped. Err returns the reason.
 	Done() <-chan struct{}
 	Err() error
@@ -168,7 +168,7 @@ func (e *Embedded) Ordering(ctx context.Context) error {
 	for {
 		waiting := ""
 		for i, node := range e.nodes {
-			if state := node.State(); state.Mode != api.ModeOrdering && waiting == "" {
+			if state := node.State(); state.Mode != report.ModeOrdering && waiting == "" {
 				waiting = fmt.Sprintf("%s is %v: %s", Name(i), state.Mode, state.Reason)
 			}
 		}

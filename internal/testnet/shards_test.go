@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -150,7 +150,7 @@ func TestEmbedShards(t *testing.T) {
 		Start: func(_ context.Context, at *home.Home, fabric rdmanet.Host) (Node, error) {
 			started <- fmt.Sprintf("%s %d/%d %s", at.Name(), at.Genesis.Shard, at.Self,
 				at.Config.API.Listen)
-			return &imagined{mode: api.ModeOrdering, done: make(chan struct{}),
+			return &imagined{mode: report.ModeOrdering, done: make(chan struct{}),
 				stop: make(chan struct{})}, nil
 		},
 	})

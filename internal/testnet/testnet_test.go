@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -510,14 +510,14 @@ func TestLargeLogIsSetAside(t *testing.T) {
 
 // imagined is a node whose behaviour the test decides.
 type imagined struct {
-	mode api.NodeMode
+	mode report.NodeMode
 	done chan struct{}
 	stop chan struct{}
 }
 
 func (n *imagined) URL() string { return "http://imagined" }
-func (n *imagined) State() api.NodeState {
-	return api.NodeState{Mode: n.mode, Reason: "it is imagined"}
+func (n *imagined) State() report.NodeState {
+	return report.NodeState{Mode: n.mode, Reason: "it is imagined"}
 }
 func (n *imagined) Done() <-chan struct{}      { return n.done }
 func (n *imagined) Err() error                 { return errors.New("it was a dream") }
@@ -535,7 +535,7 @@ func TestEmbed(t *testing.T) {
 				100+at.Self) {
 				t.Errorf("%s: %v at %s", at.Name(), fabric.ID(), at.Config.API.Listen)
 			}
-			nodes[at.Self] = &imagined{mode: api.ModeOrdering, done: make(chan struct{}),
+			nodes[at.Self] = &imagined{mode: report.ModeOrdering, done: make(chan struct{}),
 				stop: make(chan struct{})}
 			return nodes[at.Self], nil
 		}
@@ -555,7 +555,7 @@ func TestEmbed(t *testing.T) {
 	if err := cluster.Ordering(t.Context()); err != nil {
 		t.Error(err)
 	}
-	nodes[2].mode = api.ModeStarting
+	nodes[2].mode = report.ModeStarting
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := cluster.Ordering(ctx); !errors.Is(err, context.DeadlineExceeded) ||

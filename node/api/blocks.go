@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // blockFacts are facts that a list shows of a block and its header does not hold.
@@ -53,9 +54,9 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 }
 
 // levelOf returns the level of a block that the store has.
-func (s *service) levelOf(height ledger.Height) Level {
+func (s *service) levelOf(height ledger.Height) report.Level {
 	heights, _ := s.backend.Heights()
-	return max(heights.Level(height), LevelOrdered)
+	return max(heights.Level(height), report.LevelOrdered)
 }
 
 func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash,
@@ -171,7 +172,7 @@ func (s *service) blockElsewhere(ctx context.Context, others Shards,
 func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	shown := &ledgerdv1.Block{Header: s.header(block),
 		Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
-	level := Level(shown.Header.Level)
+	level := report.Level(shown.Header.Level)
 	for i := begin; i < end; i++ {
 		entry := &block.Entries[i]
 		status := s.statusOfEntry(entry, block.Header.Height, i, level)

@@ -10,9 +10,10 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
-func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
+func (s *service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 	opened := s.backend.Store()
 	var offset *int64
 	if state.ClockKnown {
@@ -70,7 +71,7 @@ func microseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
 }
 
-func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState {
+func (s *service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.ClusterState {
 	shown := &ledgerdv1.ClusterState{
 		Chain:             state.Chain,
 		GenesisHash:       state.GenesisHash[:],
@@ -123,7 +124,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			Key:           chained.Key,
 			Address:       chained.Address,
 			JoinedHeight:  uint64(chained.Joined),
-			Standing:      member.standing(&state.Node),
+			Standing:      standingOf(member, &state.Node),
 			Mode:          ledgerdv1.NodeMode(member.Mode),
 			Disk:          chained.Disk.String(),
 		})

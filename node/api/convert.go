@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Bounds of a transaction's summary.
@@ -92,27 +93,28 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 }
 
 // statusToProto converts a status. A transaction that is not nil makes the reason more specific.
-func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
+func statusToProto(status report.Status,
+	transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
 	shown := &ledgerdv1.TransactionStatus{
 		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits),
 		Destinations: shardNumbers(status.Destinations),
 	}
 	switch status.Outcome {
-	case OutcomePending:
+	case report.OutcomePending:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
-	case OutcomeWaiting, OutcomeRelayed:
+	case report.OutcomeWaiting, report.OutcomeRelayed:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
 		shown.ReasonCode = ReasonCode(ledger.SetAside)
-		if status.Outcome == OutcomeRelayed {
+		if status.Outcome == report.OutcomeRelayed {
 			shown.ReasonCode = ReasonCode(ledger.Relayed)
 		}
-	case OutcomeExecuted:
+	case report.OutcomeExecuted:
 		shown.State = stateOfLevel(status.Level)
-	case OutcomeFailed:
+	case report.OutcomeFailed:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
 		shown.ReasonCode = ReasonCode(status.Result.Code)
 		shown.Reason = reasonOf(status.Result, transaction)
-	case OutcomeExpired:
+	case report.OutcomeExpired:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
 		shown.ReasonCode = "expired"
 		shown.Reason = "its last valid block passed before it was ordered: sign it again with a " +
@@ -126,26 +128,26 @@ func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.Tr
 	return shown
 }
 
-func stateOfLevel(level Level) ledgerdv1.TransactionState {
+func stateOfLevel(level report.Level) ledgerdv1.TransactionState {
 	switch level {
-	case LevelStored:
+	case report.LevelStored:
 		return ledgerdv1.TransactionState_TRANSACTION_STATE_STORED
-	case LevelDurable:
+	case report.LevelDurable:
 		return ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
 	}
 	return ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED
 }
 
 // wantedLevel reads a request's level. Unspecified means durable.
-func wantedLevel(level ledgerdv1.Level) (Level, error) {
+func wantedLevel(level ledgerdv1.Level) (report.Level, error) {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
-		return LevelDurable, nil
+		return report.LevelDurable, nil
 	}
 	if level < 0 || level > ledgerdv1.Level_LEVEL_DURABLE {
 		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED or "+
 			"LEVEL_DURABLE", level)
 	}
-	return Level(level), nil
+	return report.Level(level), nil
 }
 
 func postingsToProto(postings []ledger.Posting) []*ledgerdv1.Posting {
@@ -327,7 +329,7 @@ func shorten(text string, bytes int) string {
 	return text[:bytes]
 }
 
-func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary {
+func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.TransactionSummary {
 	t := entry.Transaction
 	shown := &ledgerdv1.TransactionSummary{
 		Status:       statusToProto(status, t),

@@ -4,6 +4,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 func shardNumbers(shards []ledger.ShardID) []uint32 {
@@ -31,9 +32,9 @@ func changedNothing(code ledger.Code) bool {
 // for other shards, it looks up whether it took effect. If that cannot be read, the transaction is
 // still shown as waiting.
 func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int,
-	level Level) Status {
-	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height,
-		Index: uint32(index), Result: entry.Result}
+	level report.Level) report.Status {
+	status := report.Status{ID: entry.ID, Outcome: report.OutcomeExecuted, Level: level,
+		Height: height, Index: uint32(index), Result: entry.Result}
 	opened := s.backend.Store()
 	if tree := opened.ShardTree(); tree != nil && entry.Transaction.Verdict == nil &&
 		entry.Transaction.Change == nil {
@@ -44,11 +45,11 @@ func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 	}
 	switch {
 	case changedNothing(entry.Result.Code):
-		status.Outcome = OutcomeFailed
+		status.Outcome = report.OutcomeFailed
 	case entry.Result.Code == ledger.Relayed:
-		status.Outcome = OutcomeRelayed
+		status.Outcome = report.OutcomeRelayed
 	case entry.Result.Code == ledger.SetAside:
-		status.Outcome = OutcomeWaiting
+		status.Outcome = report.OutcomeWaiting
 		if crossing, err := opened.Crossing(entry.ID); err == nil {
 			s.settle(&status, &crossing)
 		}
@@ -57,15 +58,15 @@ func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 }
 
 // settle completes the status of a transaction that its shard set aside.
-func (s *service) settle(status *Status, crossing *store.Crossing) {
+func (s *service) settle(status *report.Status, crossing *store.Crossing) {
 	status.Destinations, status.Waits = crossing.Destinations, crossing.Waits
 	if crossing.Settled == nil {
 		return
 	}
-	status.Outcome, status.Settled, status.Level = OutcomeExecuted, crossing.Settled.Height,
+	status.Outcome, status.Settled, status.Level = report.OutcomeExecuted, crossing.Settled.Height,
 		s.levelOf(crossing.Settled.Height)
 	if crossing.Outcome == store.Refused {
-		status.Outcome, status.Result = OutcomeFailed,
+		status.Outcome, status.Result = report.OutcomeFailed,
 			crossing.Settled.Entry.Transaction.Verdict.Result
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Headers in an error's metadata.
@@ -42,19 +43,19 @@ func notFound(format string, arguments ...any) *connect.Error {
 }
 
 // refusalError converts a refusal to the error of a call.
-func refusalError(refusal *Refusal) *connect.Error {
+func refusalError(refusal *report.Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
-		if refusal.Code == RefusedOverloaded {
+		if refusal.Code == report.RefusedOverloaded {
 			code = connect.CodeResourceExhausted
 		}
 		return retryable(code, refusal, refusal.Writers)
 	}
 	code := connect.CodeInvalidArgument
 	switch refusal.Code {
-	case RefusedSignature:
+	case report.RefusedSignature:
 		code = connect.CodePermissionDenied
-	case RefusedUnknownOrganisation, RefusedExpired:
+	case report.RefusedUnknownOrganisation, report.RefusedExpired:
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, refusal)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // A registration travels from the root down the tree, so a shard may not know yet an organisation
@@ -116,11 +117,11 @@ func (s *service) awaitOrganisations(ctx context.Context, names []ledger.Organis
 }
 
 // unregistered refuses a bundle signed by one of these organisations, which no shard knows.
-func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *Refusal {
+func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *report.Refusal {
 	for _, signature := range bundle.Signatures() {
 		if slices.Contains(nobody, signature.Organisation) &&
 			!registers(bundle, signature.Organisation) {
-			return &Refusal{Code: RefusedUnknownOrganisation,
+			return &report.Refusal{Code: report.RefusedUnknownOrganisation,
 				Reason: fmt.Sprintf("unknown organisation: %s; register it first",
 					signature.Organisation)}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // genesisHashPrefix is hashed before the genesis to make the hash of a genesis.
@@ -30,26 +31,35 @@ func (s *service) GetGenesis(ctx context.Context,
 	}), nil
 }
 
-// cluster returns the shard's state: the members from the chain, their condition from the node.
-func (s *service) cluster() ClusterState {
-	state := s.backend.ClusterState()
+// clusterState is the shard's state: the members from the chain, their condition from the node.
+type clusterState struct {
+	report.ClusterState
+	membership ledger.Membership // with the same members as ClusterState, in the same order
+	former     []ledger.FormerMember
+	book       ledger.Hash
+	shardCount uint32
+}
+
+// cluster returns the shard's state.
+func (s *service) cluster() clusterState {
+	state := clusterState{ClusterState: s.backend.ClusterState()}
 	opened := s.backend.Store()
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()
 	if tree := opened.ShardTree(); tree != nil {
 		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()),
 			uint32(opened.Shard())
 	}
-	seen := make(map[uint32]*MemberState, len(state.Members))
+	seen := make(map[uint32]*report.MemberState, len(state.Members))
 	for i := range state.Members {
 		seen[state.Members[i].Index] = &state.Members[i]
 	}
-	members := make([]MemberState, len(state.membership.Members))
+	members := make([]report.MemberState, len(state.membership.Members))
 	for i := range members {
 		member := &state.membership.Members[i]
 		if known := seen[uint32(member.Index)]; known != nil {
 			members[i] = *known
 		} else {
-			members[i] = MemberState{Index: uint32(member.Index), Name: member.Name,
+			members[i] = report.MemberState{Index: uint32(member.Index), Name: member.Name,
 				FabricAddress: member.Address}
 		}
 	}
@@ -57,14 +67,15 @@ func (s *service) cluster() ClusterState {
 	return state
 }
 
-// standing returns the state of a member, as far as the node knows it.
-func (m *MemberState) standing(node *NodeState) ledgerdv1.MemberStanding {
+// standingOf returns the state of a member, as far as the node knows it.
+func standingOf(member *report.MemberState, node *report.NodeState) ledgerdv1.MemberStanding {
 	switch {
-	case m.Self && node.Mode == ModeOrdering, !m.Self && m.Member && m.Connected:
+	case member.Self && node.Mode == report.ModeOrdering,
+		!member.Self && member.Member && member.Connected:
 		return ledgerdv1.MemberStanding_MEMBER_STANDING_ORDERING
-	case m.Self, m.Connected:
+	case member.Self, member.Connected:
 		return ledgerdv1.MemberStanding_MEMBER_STANDING_FOLLOWING
-	case m.LastHeard.IsZero():
+	case member.LastHeard.IsZero():
 		return ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
 	}
 	return ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE

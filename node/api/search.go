@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Bounds of a search.
@@ -126,7 +127,8 @@ func (s *service) searchHash(found *hits, query string) {
 	if err != nil {
 		return
 	}
-	if status, err := s.backend.Status(hash); err == nil && status.Outcome != OutcomeUnknown {
+	if status, err := s.backend.Status(hash); err == nil &&
+		status.Outcome != report.OutcomeUnknown {
 		label := "Transaction"
 		if status.Height > 0 {
 			label = fmt.Sprintf("Transaction in block %d", status.Height)

@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // book is a book of three shards, where 1 and 2 are children of 0. Each shard has a pinned
@@ -480,7 +481,7 @@ func TestManyAcrossShards(t *testing.T) {
 		}
 	}
 	if status, err := b.Shard(2).Node(0).Status(transactionID(t, request.Bundles[3])); err != nil ||
-		status.Outcome != api.OutcomeUnknown {
+		status.Outcome != report.OutcomeUnknown {
 		t.Errorf("a bundle that was refused: %v %v", status, err)
 	}
 	request.InOrder = false

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // A subscription sends the blocks in the store, then new ones, over each of the protocols.
@@ -155,7 +156,7 @@ func TestWatchCluster(t *testing.T) {
 	watch(func(c *ledgerdv1.ClusterState) bool {
 		return c.Node.DurableHeight == 2 && c.TransactionsTotal == 2
 	})
-	b.cluster.Node(0).SetMode(api.ModeHalted, "no majority")
+	b.cluster.Node(0).SetMode(report.ModeHalted, "no majority")
 	watch(func(c *ledgerdv1.ClusterState) bool {
 		return c.Node.Mode == ledgerdv1.NodeMode_NODE_MODE_HALTED && c.Node.Reason == "no majority"
 	})
@@ -167,8 +168,8 @@ type signalling struct {
 	waits chan struct{}
 }
 
-func (s signalling) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status,
-	error) {
+func (s signalling) Wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
 	s.waits <- struct{}{}
 	return s.Backend.Wait(ctx, ids, level)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Submit takes one bundle and waits for the wanted level.
@@ -45,7 +46,7 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 }
 
 func (s *service) bundleStatuses(bundle *ledger.Bundle,
-	statuses []Status) []*ledgerdv1.TransactionStatus {
+	statuses []report.Status) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
 	for i := range statuses {
 		shown[i] = statusToProto(statuses[i], bundle.Transaction(i))
@@ -97,7 +98,7 @@ func (s *service) SubmitMany(ctx context.Context,
 
 // submitManyHere admits bundles at this node and waits in its chain.
 func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool,
-	level Level) ([]*ledgerdv1.BundleOutcome, error) {
+	level report.Level) ([]*ledgerdv1.BundleOutcome, error) {
 	bundles, refusals := s.admitMany(ctx, messages, inOrder)
 	var ids []ledger.Hash
 	for i, bundle := range bundles {
@@ -126,9 +127,9 @@ func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bund
 // admitMany decodes and admits bundles. With inOrder, the first bundle that cannot be decoded ends
 // the prefix that may be admitted.
 func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
-	inOrder bool) ([]*ledger.Bundle, []*Refusal) {
+	inOrder bool) ([]*ledger.Bundle, []*report.Refusal) {
 	bundles := make([]*ledger.Bundle, len(messages))
-	refusals := make([]*Refusal, len(messages))
+	refusals := make([]*report.Refusal, len(messages))
 	var decoded []*ledger.Bundle
 	var places []int
 	broken := false
@@ -139,7 +140,7 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 		}
 		bundle, err := bundleFromProto(message)
 		if err != nil {
-			refusals[i] = &Refusal{Code: RefusedMalformed, Reason: err.Error()}
+			refusals[i] = &report.Refusal{Code: report.RefusedMalformed, Reason: err.Error()}
 			broken = true
 			continue
 		}
@@ -167,18 +168,19 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	return bundles, refusals
 }
 
-func afterRefusal() *Refusal {
-	return &Refusal{Code: RefusedPredecessor,
+func afterRefusal() *report.Refusal {
+	return &report.Refusal{Code: report.RefusedPredecessor,
 		Reason: "a bundle before it was refused: send it again once that one is admitted"}
 }
 
 // predecessorKnown refuses bundles whose predecessor this node does not know.
-func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Refusal, error) {
+func (s *service) predecessorKnown(ctx context.Context,
+	after ledger.Hash) (*report.Refusal, error) {
 	status, err := s.backend.Status(after)
 	if err != nil {
 		return nil, s.failure(ctx, "looking for the transaction before", err)
 	}
-	if status.Outcome == OutcomePending || status.InBlock() {
+	if status.Outcome == report.OutcomePending || status.InBlock() {
 		return nil, nil
 	}
 	if others := s.others(ctx); others != nil {
@@ -187,18 +189,18 @@ func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Ref
 			return nil, nil
 		}
 	}
-	return &Refusal{
-		Code: RefusedPredecessor,
+	return &report.Refusal{
+		Code: report.RefusedPredecessor,
 		Reason: "this node does not know transaction " + after.String() +
 			", which must come first: begin again with the first bundle that was not acknowledged",
 	}, nil
 }
 
-func refusedOutcome(refusal *Refusal) *ledgerdv1.BundleOutcome {
+func refusedOutcome(refusal *report.Refusal) *ledgerdv1.BundleOutcome {
 	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry()}
 }
 
-func refuseAll(count int, refusal *Refusal) *ledgerdv1.SubmitManyResponse {
+func refuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse {
 	answer := &ledgerdv1.SubmitManyResponse{Outcomes: make([]*ledgerdv1.BundleOutcome, count)}
 	for i := range answer.Outcomes {
 		answer.Outcomes[i] = refusedOutcome(refusal)
@@ -222,7 +224,8 @@ func (s *service) waiting(ctx context.Context) (context.Context, context.CancelF
 
 // wait waits for a level. The end of the context is no failure: the caller gets the statuses of
 // that moment.
-func (s *service) wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error) {
+func (s *service) wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
 	statuses, err := s.backend.Wait(ctx, ids, level)
 	switch {
 	case err == nil:
@@ -309,9 +312,9 @@ func (s *service) WaitTransactions(ctx context.Context,
 
 // shownStatus converts a status. For a failed transaction the reason has details if the store has
 // the transaction.
-func (s *service) shownStatus(status Status) *ledgerdv1.TransactionStatus {
+func (s *service) shownStatus(status report.Status) *ledgerdv1.TransactionStatus {
 	shown := statusToProto(status, nil)
-	if status.Outcome == OutcomeFailed {
+	if status.Outcome == report.OutcomeFailed {
 		if found, err := s.backend.Store().Transaction(status.ID); err == nil {
 			shown = statusToProto(status, found.Entry.Transaction)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // In a book of several shards a node of the shard where a bundle enters the tree admits it. The
@@ -18,12 +19,13 @@ import (
 // which decide them.
 
 // misuse returns why a bundle cannot be submitted to a book of several shards, or nil if it can.
-func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *Refusal {
+func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *report.Refusal {
 	for i := range bundle.Len() {
 		t := bundle.Transaction(i)
-		malformed := func(format string, arguments ...any) *Refusal {
-			return &Refusal{Code: RefusedMalformed, Reason: fmt.Sprintf("transaction %d: ",
-				i+1) + fmt.Sprintf(format, arguments...)}
+		malformed := func(format string, arguments ...any) *report.Refusal {
+			return &report.Refusal{Code: report.RefusedMalformed,
+				Reason: fmt.Sprintf("transaction %d: ", i+1) +
+					fmt.Sprintf(format, arguments...)}
 		}
 		switch {
 		case t.Verdict != nil:
@@ -108,7 +110,8 @@ func (s *service) noteAdmitted(bundle *ledger.Bundle) {
 
 // wait waits at the homes. A transaction that is not in the chain of its home by then is reported
 // as pending, since it was admitted.
-func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1.TransactionStatus {
+func (w *waited) wait(ctx context.Context, s *service,
+	level report.Level) []*ledgerdv1.TransactionStatus {
 	statuses := s.waitAt(ctx, w.ids, w.at, level)
 	for i, status := range statuses {
 		if status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
@@ -119,14 +122,14 @@ func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1
 	if len(w.learns) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, learnTime)
 		defer cancel()
-		s.waitAt(bounded, w.learns, w.where, min(level, LevelOrdered))
+		s.waitAt(bounded, w.learns, w.where, min(level, report.LevelOrdered))
 	}
 	return statuses
 }
 
 // submitSharded submits one bundle to the shard where it enters.
 func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledger.Bundle,
-	message *ledgerdv1.Bundle, level Level) ([]*ledgerdv1.TransactionStatus, error) {
+	message *ledgerdv1.Bundle, level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	if refusal := unregistered(bundle, s.learn(ctx, others,
 		[]*ledger.Bundle{bundle})); refusal != nil {
 		return nil, refusalError(refusal)
@@ -151,10 +154,10 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 	}
 	waits := new(waited)
 	waits.add(s, others, bundle, entry)
-	if level <= LevelAdmitted && entry != others.Own() {
+	if level <= report.LevelAdmitted && entry != others.Own() {
 		return admitted, nil
 	}
-	if level <= LevelAdmitted {
+	if level <= report.LevelAdmitted {
 		statuses, err := s.wait(ctx, bundle.IDs(), level)
 		if err != nil {
 			return nil, err
@@ -186,7 +189,7 @@ type run struct {
 
 // submitManySharded submits many bundles, each to the shard where it enters.
 func (s *service) submitManySharded(ctx context.Context, others Shards,
-	request *ledgerdv1.SubmitManyRequest, level Level) *ledgerdv1.SubmitManyResponse {
+	request *ledgerdv1.SubmitManyRequest, level report.Level) *ledgerdv1.SubmitManyResponse {
 	messages, inOrder := request.GetBundles(), request.GetInOrder()
 	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	bundles := make([]*ledger.Bundle, len(messages))
@@ -198,9 +201,9 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 	// Group the valid bundles into runs by entry shard, and refuse the others.
 	var runs []*run
 	for i, bundle := range bundles {
-		var refusal *Refusal
+		var refusal *report.Refusal
 		if failures[i] != nil {
-			refusal = &Refusal{Code: RefusedMalformed, Reason: failures[i].Error()}
+			refusal = &report.Refusal{Code: report.RefusedMalformed, Reason: failures[i].Error()}
 		} else if refusal = unregistered(bundle, nobody); refusal == nil {
 			refusal = s.misuse(bundle, others.Tree())
 		}
@@ -233,7 +236,7 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 			}
 		}
 	}
-	if level > LevelAdmitted {
+	if level > report.LevelAdmitted {
 		statuses := waits.wait(ctx, s, level)
 		for _, each := range runs {
 			for _, place := range each.places {
@@ -286,7 +289,7 @@ func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.Sub
 	var told []*ledgerdv1.BundleOutcome
 	var err error
 	if each.entry == others.Own() {
-		told, err = s.submitManyHere(ctx, messages, request.GetInOrder(), LevelAdmitted)
+		told, err = s.submitManyHere(ctx, messages, request.GetInOrder(), report.LevelAdmitted)
 	} else {
 		var answer *connect.Response[ledgerdv1.SubmitManyResponse]
 		answer, err = others.Client(each.entry).SubmitMany(ctx,

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // A client submits, gets the answer at the level, and reads its own write at once.
@@ -255,7 +256,7 @@ func TestRefusals(t *testing.T) {
 func TestNotWriting(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Nodes: 2}, api.Options{})
-	b.cluster.Node(0).SetMode(api.ModeFollowing,
+	b.cluster.Node(0).SetMode(report.ModeFollowing,
 		"it follows the chain until the shard's next generation")
 	_, err := b.client.Submit(b.context(),
 		connect.NewRequest(&ledgerdv1.SubmitRequest{

@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // GetTransaction returns a transaction and how far it has come.
@@ -40,7 +41,7 @@ func (s *service) WaitTransaction(ctx context.Context,
 	}
 	waiting, cancel := s.waiting(ctx)
 	defer cancel()
-	var status Status
+	var status report.Status
 	if others := s.others(ctx); others != nil {
 		s.waitWherever(waiting, others, []ledger.Hash{id}, level)
 		if status, err = s.backend.Status(id); err != nil {
@@ -58,13 +59,13 @@ func (s *service) WaitTransaction(ctx context.Context,
 
 // transaction returns the transaction with a status, from here and from the other shards that it
 // concerns.
-func (s *service) transaction(ctx context.Context, status Status,
+func (s *service) transaction(ctx context.Context, status report.Status,
 	known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	var shown *ledgerdv1.Transaction
 	var err error
 	if others := s.others(ctx); others != nil {
 		shown, err = s.wherever(ctx, others, status)
-	} else if status.Outcome == OutcomeUnknown {
+	} else if status.Outcome == report.OutcomeUnknown {
 		return nil, notFound("no transaction %s %s to this node", status.ID, known)
 	} else {
 		shown, err = s.shown(ctx, status)
@@ -76,7 +77,7 @@ func (s *service) transaction(ctx context.Context, status Status,
 }
 
 // shown adds the content of this shard's block to a status.
-func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transaction, error) {
+func (s *service) shown(ctx context.Context, status report.Status) (*ledgerdv1.Transaction, error) {
 	if !status.InBlock() {
 		return &ledgerdv1.Transaction{Status: statusToProto(status, nil)}, nil
 	}
@@ -85,7 +86,7 @@ func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transact
 	if err != nil {
 		return nil, s.failure(ctx, "reading transaction "+status.ID.String(), err)
 	}
-	if status.Outcome == OutcomeWaiting {
+	if status.Outcome == report.OutcomeWaiting {
 		s.settle(&status, &crossing) // it may have ended its wait meanwhile
 	}
 	seal := &crossing.Block.Bundles[crossing.Entry.Bundle]
@@ -167,7 +168,7 @@ func (s *service) GetProof(ctx context.Context,
 // in this chain.
 func (s *service) proofElsewhere(ctx context.Context, others Shards,
 	id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
-	shown, err := s.wherever(ctx, others, Status{ID: id})
+	shown, err := s.wherever(ctx, others, report.Status{ID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (s *service) noProof(ctx context.Context, id ledger.Hash) error {
 	if err != nil {
 		return s.failure(ctx, "looking for transaction "+id.String(), err)
 	}
-	if status.Outcome == OutcomePending {
+	if status.Outcome == report.OutcomePending {
 		return retryable(connect.CodeFailedPrecondition,
 			errors.New("the transaction is in no block yet: wait for it first"), nil)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // healthz reports that the process is alive.
@@ -23,9 +25,9 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 func readyz(backend Backend) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := backend.NodeState()
-		ready := state.Mode == ModeOrdering && !state.ReadsOnly
+		ready := state.Mode == report.ModeOrdering && !state.ReadsOnly
 		if r.URL.Query().Get("for") == "reads" {
-			ready = state.Mode != ModeStarting && state.Mode != ModeStopping
+			ready = state.Mode != report.ModeStarting && state.Mode != report.ModeStopping
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if !ready {
@@ -37,23 +39,6 @@ func readyz(backend Backend) http.Handler {
 			Reason string `json:"reason,omitempty"`
 		}{ready, state.Mode.String(), state.Reason})
 	})
-}
-
-// String names the mode.
-func (m NodeMode) String() string {
-	switch m {
-	case ModeStarting:
-		return "starting"
-	case ModeOrdering:
-		return "ordering"
-	case ModeFollowing:
-		return "following"
-	case ModeHalted:
-		return "halted"
-	case ModeStopping:
-		return "stopping"
-	}
-	return "unknown"
 }
 
 // withOrigins refuses requests that a browser sends from another origin, and answers the preflight

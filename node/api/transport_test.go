@@ -32,6 +32,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 func ask(t *testing.T, method, address string, header map[string]string, body string) (int,
@@ -83,7 +84,7 @@ func TestPages(t *testing.T) {
 		api.Options{Explorer: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "explorer "+r.URL.Path)
 		})})
-	b.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	b.cluster.Node(0).SetMode(report.ModeFollowing, "left out")
 	cases := []struct {
 		path string
 		code int
@@ -102,11 +103,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, code, text)
 		}
 	}
-	b.cluster.Node(0).SetMode(api.ModeOrdering, "")
+	b.cluster.Node(0).SetMode(report.ModeOrdering, "")
 	if code, _, text := ask(t, "GET", b.door.URL+"/readyz", nil, ""); code != 200 {
 		t.Errorf("ready: %d %s", code, text)
 	}
-	b.cluster.Node(0).SetMode(api.ModeStarting, "")
+	b.cluster.Node(0).SetMode(report.ModeStarting, "")
 	if code, _, text := ask(t, "GET", b.door.URL+"/readyz?for=reads", nil, ""); code != 503 {
 		t.Errorf("starting: %d %s", code, text)
 	}
@@ -225,7 +226,7 @@ func TestLimits(t *testing.T) {
 // panicking is a backend with a bug.
 type panicking struct{ api.Backend }
 
-func (panicking) NodeState() api.NodeState { panic("a bug") }
+func (panicking) NodeState() report.NodeState { panic("a bug") }
 
 func TestPanicEndsTheCallOnly(t *testing.T) {
 	t.Parallel()

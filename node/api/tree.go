@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // GetTree returns the tree of shards.
@@ -81,7 +82,7 @@ func (s *service) tree() *ledgerdv1.Tree {
 	return shown
 }
 
-func shardToProto(state *ShardState) *ledgerdv1.Shard {
+func shardToProto(state *report.ShardState) *ledgerdv1.Shard {
 	shown := &ledgerdv1.Shard{
 		Shard:             uint32(state.Shard),
 		Mode:              state.Mode.String(),
@@ -95,7 +96,7 @@ func shardToProto(state *ShardState) *ledgerdv1.Shard {
 	}
 	for i := range state.Members {
 		member := &state.Members[i]
-		mode := ShardSilent.String()
+		mode := report.ShardSilent.String()
 		if member.Mode != 0 {
 			mode = member.Mode.String()
 		}
@@ -112,23 +113,24 @@ func shardToProto(state *ShardState) *ledgerdv1.Shard {
 func (s *service) onlyShard() *ledgerdv1.Shard {
 	cluster := s.cluster()
 	heights := cluster.Node.Heights
-	state := &ShardState{
-		Mode: ShardHalted, Height: heights.Ordered, Durable: heights.Durable,
+	state := &report.ShardState{
+		Mode: report.ShardHalted, Height: heights.Ordered, Durable: heights.Durable,
 		TransactionsTotal: cluster.TransactionsTotal, AccountsTotal: cluster.AccountsTotal,
 		LastHeard: time.Now().Truncate(time.Second),
 	}
 	for i := range cluster.Members {
 		member := &cluster.Members[i]
-		each := ShardMember{Index: member.Index, Name: member.Name, APIAddress: member.APIAddress,
-			OrderedHeight: member.OrderedHeight, LastHeard: member.LastHeard, Self: member.Self}
+		each := report.ShardMember{Index: member.Index, Name: member.Name,
+			APIAddress: member.APIAddress, OrderedHeight: member.OrderedHeight,
+			LastHeard: member.LastHeard, Self: member.Self}
 		switch {
 		case member.Self:
 			each.Mode, each.OrderedHeight = cluster.Node.Mode, heights.Ordered
 		case member.Connected:
 			each.Mode = member.Mode
 		}
-		if each.Mode == ModeOrdering {
-			state.Mode = ShardOrdering
+		if each.Mode == report.ModeOrdering {
+			state.Mode = report.ShardOrdering
 		}
 		state.Members = append(state.Members, each)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // hasReached reports whether there is nothing more to wait for at a level.
-func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
+func hasReached(status *ledgerdv1.TransactionStatus, level report.Level) bool {
 	switch state := status.GetState(); state {
 	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
 		return false
@@ -30,7 +31,7 @@ func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
 		ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 		return true
 	default:
-		return Level(state) >= level // the states up to durable have the levels' numbers
+		return report.Level(state) >= level // the states up to durable have the levels' numbers
 	}
 }
 
@@ -38,7 +39,7 @@ func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
 // reaches the level there or the context ends. If a shard does not know a transaction by then, or
 // no node of the shard answers, the status has no state.
 func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID,
-	level Level) []*ledgerdv1.TransactionStatus {
+	level report.Level) []*ledgerdv1.TransactionStatus {
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
 	places := make(map[ledger.ShardID][]int)
 	for i, shard := range at {
@@ -61,7 +62,7 @@ func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Sha
 			}
 			for i, index := range indexes {
 				if statuses[index] = told[i]; told[i] == nil {
-					statuses[index] = statusToProto(Status{ID: group[i]}, nil)
+					statuses[index] = statusToProto(report.Status{ID: group[i]}, nil)
 				}
 			}
 		})
@@ -71,7 +72,7 @@ func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Sha
 }
 
 func (s *service) waitHere(ctx context.Context, ids []ledger.Hash,
-	level Level) []*ledgerdv1.TransactionStatus {
+	level report.Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
 	statuses, err := s.wait(ctx, ids, level)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *service) waitHere(ctx context.Context, ids []ledger.Hash,
 
 // waitThere waits at another shard. If a node of that shard does not answer, it asks again.
 func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
-	level Level) []*ledgerdv1.TransactionStatus {
+	level report.Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
 	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level(level)}
 	for i := range ids {
@@ -113,7 +114,7 @@ func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []led
 	}
 }
 
-func all(statuses []*ledgerdv1.TransactionStatus, level Level) bool {
+func all(statuses []*ledgerdv1.TransactionStatus, level report.Level) bool {
 	for _, status := range statuses {
 		if !hasReached(status, level) {
 			return false
@@ -137,7 +138,7 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 // waitWherever waits for transactions known by their ids only: first until some shard knows them,
 // then at a shard that decides them.
 func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash,
-	level Level) []*ledgerdv1.TransactionStatus {
+	level report.Level) []*ledgerdv1.TransactionStatus {
 	at, known := make([]ledger.ShardID, len(ids)), make([]bool, len(ids))
 	for i, id := range ids {
 		at[i], known[i] = s.whereDecided(others, id)
@@ -165,7 +166,7 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 			statuses[index] = told[i]
 		}
 		for _, index := range missing {
-			statuses[index] = statusToProto(Status{ID: ids[index]}, nil)
+			statuses[index] = statusToProto(report.Status{ID: ids[index]}, nil)
 		}
 		return statuses
 	}
@@ -200,7 +201,8 @@ func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, b
 	}
 	status, err := s.backend.Status(id)
 	switch {
-	case err != nil || status.Outcome == OutcomeUnknown || status.Outcome == OutcomeExpired:
+	case err != nil || status.Outcome == report.OutcomeUnknown ||
+		status.Outcome == report.OutcomeExpired:
 		return 0, false
 	case !status.InBlock():
 		return others.Own(), true
@@ -217,13 +219,13 @@ func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, b
 // transaction is known once it is in a block. Before that a shard that only has it in its mempool
 // counts if the caller waits for admission only.
 func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int,
-	level Level, at []ledger.ShardID, known []bool) {
+	level report.Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
 	answers, _ := callAll(ctx, findPause, shards, func(ctx context.Context,
 		shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
 		if shard == others.Own() {
-			return s.waitHere(ctx, wanted, LevelAdmitted), nil
+			return s.waitHere(ctx, wanted, report.LevelAdmitted), nil
 		}
 		request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED}
 		for i := range wanted {
@@ -244,7 +246,7 @@ func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, mi
 			pending := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
 			switch {
 			case status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
-			case pending && status.GetHeight() == 0 && level > LevelAdmitted:
+			case pending && status.GetHeight() == 0 && level > report.LevelAdmitted:
 			case known[index] && pending:
 			case pending && status.GetReasonCode() == ReasonCode(ledger.Relayed) &&
 				len(status.GetDestinations()) > 0:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // sightings holds the answers of the shards about one transaction.
@@ -35,9 +36,9 @@ func (f shardAnswer) place() *ledgerdv1.ShardPlace {
 
 // wherever returns a transaction from all chains that have it, or should have it.
 func (s *service) wherever(ctx context.Context, others Shards,
-	status Status) (*ledgerdv1.Transaction, error) {
+	status report.Status) (*ledgerdv1.Transaction, error) {
 	here, err := s.shown(ctx, status)
-	if err != nil || status.Outcome == OutcomePending {
+	if err != nil || status.Outcome == report.OutcomePending {
 		return here, err // a transaction in the mempool here enters here
 	}
 	found := &sightings{id: status.ID, asked: make(map[ledger.ShardID]shardAnswer)}
@@ -114,7 +115,7 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 
 // nowhere returns a transaction that no chain has, if it is in another shard's mempool or expired.
 // Else it is not found.
-func (f *sightings) nowhere(status Status) (*ledgerdv1.Transaction, error) {
+func (f *sightings) nowhere(status report.Status) (*ledgerdv1.Transaction, error) {
 	var silent []ledger.ShardID
 	for _, shard := range f.shards() {
 		each := f.asked[shard]

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // decided counts the transactions that a block of a book with several shards decides here: those
@@ -26,7 +26,7 @@ func decided(block *ledger.Block) (count int) {
 
 // awaited returns the statuses of transactions that a caller waits for and that this block of a
 // book with several shards decides. Such a transaction is in the block, or was set aside before.
-func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
+func (p *Pipeline) awaited(block *ledger.Block) (statuses []report.Status) {
 	ids := p.progress.watched(func(watched func(ledger.Hash)) {
 		for i := range block.Entries {
 			entry := &block.Entries[i]
@@ -35,7 +35,7 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 			case code == ledger.Applied && len(entry.Transaction.Registrations) == 0:
 				// A transaction of this shard alone needs no further lookup.
 				statuses = append(statuses, statusOf(entry, block.Header.Height,
-					i, api.LevelOrdered))
+					i, report.LevelOrdered))
 			case code == ledger.Settled, code == ledger.Released:
 				watched(entry.Transaction.Verdict.ID)
 				watched(entry.ID)
@@ -59,25 +59,25 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 }
 
 // crossing returns the status of a transaction in a book of several shards.
-func (p *Pipeline) crossing(opened *store.Store, id ledger.Hash) (api.Status, error) {
+func (p *Pipeline) crossing(opened *store.Store, id ledger.Hash) (report.Status, error) {
 	found, err := opened.Crossing(id)
 	if err != nil {
-		return api.Status{}, err
+		return report.Status{}, err
 	}
-	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
+	status := report.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
 		Result: found.Entry.Result}
 	if len(found.Destinations) > 1 || found.Outcome == store.PassedThrough {
 		status.Destinations = found.Destinations
 	}
 	switch found.Outcome {
 	case store.TookEffect:
-		status.Outcome = api.OutcomeExecuted
+		status.Outcome = report.OutcomeExecuted
 	case store.Refused:
-		status.Outcome = api.OutcomeFailed
+		status.Outcome = report.OutcomeFailed
 	case store.Waiting:
-		status.Outcome, status.Waits = api.OutcomeWaiting, found.Waits
+		status.Outcome, status.Waits = report.OutcomeWaiting, found.Waits
 	case store.PassedThrough:
-		status.Outcome = api.OutcomeRelayed
+		status.Outcome = report.OutcomeRelayed
 	}
 	if found.Settled != nil {
 		status.Settled = found.Settled.Height

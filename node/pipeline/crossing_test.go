@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // book is a root, shard 0, with the children 1 and 2. The root and shard 1 are here. Organisation
@@ -173,7 +173,7 @@ func (b *book) verdict(of *fixture, id ledger.Hash) ledger.Batch {
 	return ledger.Batch{Verdicts: []ledger.Verdict{verdict}}
 }
 
-func (b *book) status(f *fixture, id ledger.Hash) api.Status {
+func (b *book) status(f *fixture, id ledger.Hash) report.Status {
 	b.t.Helper()
 	status, err := f.pipeline.Status(id)
 	if err != nil {
@@ -183,8 +183,8 @@ func (b *book) status(f *fixture, id ledger.Hash) api.Status {
 }
 
 // awaiting waits for one transaction beside the test.
-func (b *book) awaiting(f *fixture, id ledger.Hash, level api.Level) <-chan api.Status {
-	done := make(chan api.Status, 1)
+func (b *book) awaiting(f *fixture, id ledger.Hash, level report.Level) <-chan report.Status {
+	done := make(chan report.Status, 1)
 	go func() {
 		statuses, err := f.pipeline.Wait(b.t.Context(), []ledger.Hash{id}, level)
 		if err != nil {
@@ -197,7 +197,7 @@ func (b *book) awaiting(f *fixture, id ledger.Hash, level api.Level) <-chan api.
 	return done
 }
 
-func (b *book) still(waiting ...<-chan api.Status) {
+func (b *book) still(waiting ...<-chan report.Status) {
 	b.t.Helper()
 	<-time.After(10 * time.Millisecond)
 	for i, each := range waiting {
@@ -218,27 +218,27 @@ func TestWaitingIsSettled(t *testing.T) {
 	b := newBook(t)
 	bundle := b.transfer("org0:a", "org1:a")
 	id := bundle.ID(0)
-	early, durable, followed := b.awaiting(b.root, id, api.LevelOrdered),
-		b.awaiting(b.root, id, api.LevelDurable), b.awaiting(b.follower, id, api.LevelStored)
+	early, durable, followed := b.awaiting(b.root, id, report.LevelOrdered),
+		b.awaiting(b.root, id, report.LevelDurable), b.awaiting(b.follower, id, report.LevelStored)
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	place := b.root.pipeline.Tip().Height
 	got := b.status(b.root, id)
-	if got.Outcome != api.OutcomeWaiting || !slices.Equal(got.Waits, []ledger.ShardID{1}) ||
+	if got.Outcome != report.OutcomeWaiting || !slices.Equal(got.Waits, []ledger.ShardID{1}) ||
 		!slices.Equal(got.Destinations, bothShards) || got.Height != place || got.Settled != 0 ||
-		got.Result.Code != ledger.SetAside || got.Level < api.LevelOrdered {
+		got.Result.Code != ledger.SetAside || got.Level < report.LevelOrdered {
 		t.Fatalf("set aside: %+v", got)
 	}
-	if got.Final(api.LevelOrdered) || !got.Final(api.LevelAdmitted) {
+	if got.Final(report.LevelOrdered) || !got.Final(report.LevelAdmitted) {
 		t.Error("final while it waits")
 	}
-	if status := b.status(b.child, id); status.Outcome != api.OutcomeUnknown {
+	if status := b.status(b.child, id); status.Outcome != report.OutcomeUnknown {
 		t.Errorf("not carried yet: %+v", status)
 	}
 	b.follow()
 	b.carry()
-	late := b.awaiting(b.root, id, api.LevelOrdered)
+	late := b.awaiting(b.root, id, report.LevelOrdered)
 	b.still(early, durable, followed, late)
-	if status := b.status(b.child, id); status.Outcome != api.OutcomeWaiting ||
+	if status := b.status(b.child, id); status.Outcome != report.OutcomeWaiting ||
 		!slices.Equal(status.Waits, []ledger.ShardID{0}) {
 		t.Errorf("carried: %+v", status)
 	}
@@ -247,10 +247,10 @@ func TestWaitingIsSettled(t *testing.T) {
 	if b.root.pipeline.Tip().Height != settled {
 		t.Fatalf("height %d: the second verdict made a block", b.root.pipeline.Tip().Height)
 	}
-	for _, waiting := range []<-chan api.Status{early, late} {
+	for _, waiting := range []<-chan report.Status{early, late} {
 		got := <-waiting
-		if got.Outcome != api.OutcomeExecuted || got.Height != place || got.Settled != settled ||
-			!got.Result.OK() || got.Level < api.LevelOrdered || got.Waits != nil ||
+		if got.Outcome != report.OutcomeExecuted || got.Height != place || got.Settled != settled ||
+			!got.Result.OK() || got.Level < report.LevelOrdered || got.Waits != nil ||
 			!slices.Equal(got.Destinations, bothShards) {
 			t.Errorf("settled: %+v", got)
 		}
@@ -262,16 +262,16 @@ func TestWaitingIsSettled(t *testing.T) {
 	b.root.pipeline.PeerStored(1, 1, place) // the place alone is durable: not the end of the wait
 	b.still(durable, followed)
 	b.root.pipeline.PeerStored(1, 1, settled)
-	if got := <-durable; got.Outcome != api.OutcomeExecuted || got.Level != api.LevelDurable {
+	if got := <-durable; got.Outcome != report.OutcomeExecuted || got.Level != report.LevelDurable {
 		t.Errorf("durable: %+v", got)
 	}
 	b.follow()
-	if got := <-followed; got.Outcome != api.OutcomeExecuted || got.Settled != settled ||
-		got.Level < api.LevelStored {
+	if got := <-followed; got.Outcome != report.OutcomeExecuted || got.Settled != settled ||
+		got.Level < report.LevelStored {
 		t.Errorf("at the follower: %+v", got)
 	}
 	b.rounds(b.child, b.verdict(b.root, id))
-	if got := b.status(b.child, id); got.Outcome != api.OutcomeExecuted ||
+	if got := b.status(b.child, id); got.Outcome != report.OutcomeExecuted ||
 		got.Settled != b.child.pipeline.Tip().Height {
 		t.Errorf("at the child: %+v", got)
 	}
@@ -279,7 +279,7 @@ func TestWaitingIsSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.status(b.root, verdict.Entries[0].ID); got.Outcome != api.OutcomeExecuted ||
+	if got := b.status(b.root, verdict.Entries[0].ID); got.Outcome != report.OutcomeExecuted ||
 		got.Height != settled || got.Destinations != nil {
 		t.Errorf("the verdict itself: %+v", got)
 	}
@@ -298,20 +298,20 @@ func TestWaitingIsReleased(t *testing.T) {
 	b := newBook(t)
 	bundle := b.transfer("org0:a", "org1:nowhere")
 	id := bundle.ID(0)
-	atRoot, atChild := b.awaiting(b.root, id, api.LevelOrdered),
-		b.awaiting(b.child, id, api.LevelOrdered)
+	atRoot, atChild := b.awaiting(b.root, id, report.LevelOrdered),
+		b.awaiting(b.child, id, report.LevelOrdered)
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	b.still(atRoot, atChild)
 	b.carry()
 	want := ledger.Result{Code: ledger.UnknownAccount, Item: 1}
-	if got := <-atChild; got.Outcome != api.OutcomeFailed || got.Result != want ||
+	if got := <-atChild; got.Outcome != report.OutcomeFailed || got.Result != want ||
 		got.Settled != 0 || !slices.Equal(got.Destinations, bothShards) {
 		t.Errorf("where it is refused: %+v", got)
 	}
 	b.still(atRoot)
 	b.rounds(b.root, b.verdict(b.child, id))
 	got := <-atRoot
-	if got.Outcome != api.OutcomeFailed || got.Result != want ||
+	if got.Outcome != report.OutcomeFailed || got.Result != want ||
 		got.Settled != b.root.pipeline.Tip().Height || got.Height != got.Settled-1 {
 		t.Errorf("where it is released: %+v", got)
 	}
@@ -328,28 +328,28 @@ func TestRelayed(t *testing.T) {
 	id, own := bundle.ID(0), b.transfer("org1:issuer", "org1:a")
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	got := b.status(b.root, id)
-	if got.Outcome != api.OutcomeRelayed || got.Decisive() != 0 || got.Final(api.LevelOrdered) ||
-		!slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
+	if got.Outcome != report.OutcomeRelayed || got.Decisive() != 0 ||
+		got.Final(report.LevelOrdered) || !slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
 		t.Fatalf("%+v", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	statuses, err := b.root.pipeline.Wait(ctx, []ledger.Hash{id}, api.LevelOrdered)
-	if !errors.Is(err, context.DeadlineExceeded) || statuses[0].Outcome != api.OutcomeRelayed ||
-		statuses[0].Level < api.LevelOrdered {
+	statuses, err := b.root.pipeline.Wait(ctx, []ledger.Hash{id}, report.LevelOrdered)
+	if !errors.Is(err, context.DeadlineExceeded) || statuses[0].Outcome != report.OutcomeRelayed ||
+		statuses[0].Level < report.LevelOrdered {
 		t.Errorf("%+v %v", statuses, err)
 	}
 	b.carry()
-	waiting := b.awaiting(b.child, id, api.LevelOrdered)
+	waiting := b.awaiting(b.child, id, report.LevelOrdered)
 	good := ledger.Verdict{ID: id, Shard: 2, Result: ledger.Result{Code: ledger.SetAside,
 		Item: ledger.NoItem}}
 	b.rounds(b.child, ledger.Batch{Verdicts: []ledger.Verdict{good},
 		Bundles: [][]byte{own.Encode()}})
-	if got := <-waiting; got.Outcome != api.OutcomeExecuted ||
+	if got := <-waiting; got.Outcome != report.OutcomeExecuted ||
 		!slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
 		t.Errorf("%+v", got)
 	}
-	if got := b.status(b.child, own.ID(0)); got.Outcome != api.OutcomeExecuted ||
+	if got := b.status(b.child, own.ID(0)); got.Outcome != report.OutcomeExecuted ||
 		got.Destinations != nil || got.Settled != 0 {
 		t.Errorf("a transaction of one shard: %+v", got)
 	}
@@ -366,24 +366,25 @@ func TestExchangeWhileATransactionWaits(t *testing.T) {
 	place := b.root.pipeline.Tip().Height
 	b.follow()
 	b.carry()
-	waiting := b.awaiting(b.follower, id, api.LevelOrdered)
+	waiting := b.awaiting(b.follower, id, report.LevelOrdered)
 	b.still(waiting)
 	if err := b.follower.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
 		return b.follower.open(), old.Close()
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.status(b.follower, id); got.Outcome != api.OutcomeUnknown {
+	if got := b.status(b.follower, id); got.Outcome != report.OutcomeUnknown {
 		t.Errorf("in an empty chain: %+v", got)
 	}
 	b.follow()
 	b.still(waiting)
-	if got := b.status(b.follower, id); got.Outcome != api.OutcomeWaiting || got.Height != place {
+	if got := b.status(b.follower, id); got.Outcome != report.OutcomeWaiting ||
+		got.Height != place {
 		t.Errorf("in the new chain: %+v", got)
 	}
 	b.rounds(b.root, b.verdict(b.child, id))
 	b.follow()
-	if got := <-waiting; got.Outcome != api.OutcomeExecuted || got.Settled != place+1 {
+	if got := <-waiting; got.Outcome != report.OutcomeExecuted || got.Settled != place+1 {
 		t.Errorf("%+v", got)
 	}
 	if applied, _, exchanges, wrong := b.followed.state(); applied != place+1 || exchanges != 1 ||
@@ -425,10 +426,10 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 			t.Errorf("alone %v: %d handed over, %d transactions stay", alone, len(b.misplaced),
 				transactions)
 		}
-		if got := b.status(b.child, crossing.ID(0)); got.Outcome != api.OutcomeUnknown {
+		if got := b.status(b.child, crossing.ID(0)); got.Outcome != report.OutcomeUnknown {
 			t.Errorf("%+v", got)
 		}
-		if got := b.status(b.child, own.ID(0)); !alone && got.Outcome != api.OutcomeExecuted {
+		if got := b.status(b.child, own.ID(0)); !alone && got.Outcome != report.OutcomeExecuted {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -122,7 +122,7 @@ func New(config Config, opened *store.Store) *Pipeline {
 		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax),
 		sync: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
-	p.progress = newProgress(api.Heights{})
+	p.progress = newProgress(report.Heights{})
 	p.adopt(opened)
 	p.telling = newTelling(&p.config, opened.Head().Height)
 	p.workers.Add(2)
@@ -166,8 +166,8 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	p.mu.Lock()
 	p.round = order.Round(head.Round)
 	p.mu.Unlock()
-	p.progress.update(func(h *api.Heights) {
-		*h = api.Heights{
+	p.progress.update(func(h *report.Heights) {
+		*h = report.Heights{
 			Ordered: head.Height, Stored: opened.DurableHeight(),
 			Durable: max(min(h.Durable, head.Height), opened.KnownDurable()),
 		}
@@ -194,7 +194,7 @@ func (p *Pipeline) Tip() mempool.Tip {
 }
 
 // Heights returns the chain's heights, with a channel that is closed at the next change.
-func (p *Pipeline) Heights() (api.Heights, <-chan struct{}) { return p.progress.get() }
+func (p *Pipeline) Heights() (report.Heights, <-chan struct{}) { return p.progress.get() }
 
 // Figures returns the node's measurements over the last ten seconds.
 func (p *Pipeline) Figures() Figures { return p.meter.figures() }
@@ -464,21 +464,21 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	}
 	p.meter.applied(block.Header.Height, transactions, admitted)
 	p.total.Store(block.Header.Total)
-	p.progress.update(func(h *api.Heights) { h.Ordered = block.Header.Height })
-	var statuses []api.Status
+	p.progress.update(func(h *report.Heights) { h.Ordered = block.Header.Height })
+	var statuses []report.Status
 	switch {
 	case !p.progress.anyone():
 	case sharded:
 		statuses = p.awaited(block)
 	default:
-		statuses = make([]api.Status, 0, len(block.Entries)+len(expired))
+		statuses = make([]report.Status, 0, len(block.Entries)+len(expired))
 		for i := range block.Entries {
 			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height,
-				i, api.LevelOrdered))
+				i, report.LevelOrdered))
 		}
 	}
 	for _, id := range expired {
-		statuses = append(statuses, api.Status{ID: id, Outcome: api.OutcomeExpired})
+		statuses = append(statuses, report.Status{ID: id, Outcome: report.OutcomeExpired})
 	}
 	p.progress.settle(statuses)
 	p.telling.applied(block)
@@ -547,7 +547,7 @@ func (p *Pipeline) syncStore() (synced, error) {
 		return synced{}, err
 	}
 	height := opened.DurableHeight()
-	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
+	p.progress.update(func(h *report.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
 	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number,
 		members: p.run.Members}
@@ -613,7 +613,7 @@ func (p *Pipeline) settleBlock(block *ledger.Block) {
 
 func (p *Pipeline) madeDurable(height ledger.Height) {
 	advanced := false
-	p.progress.update(func(h *api.Heights) {
+	p.progress.update(func(h *report.Heights) {
 		advanced = height > h.Durable
 		h.Durable = max(h.Durable, height)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/node/report"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/order"
@@ -139,8 +139,8 @@ func (f *fixture) eventually(what string, holds func() bool) {
 
 func TestWaitAtEachLevel(t *testing.T) {
 	t.Parallel()
-	for _, level := range []api.Level{api.LevelAdmitted, api.LevelOrdered, api.LevelStored,
-		api.LevelDurable} {
+	for _, level := range []report.Level{report.LevelAdmitted, report.LevelOrdered,
+		report.LevelStored, report.LevelDurable} {
 		f := newFixture(t)
 		bundle := f.next()
 		if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
@@ -150,7 +150,7 @@ func TestWaitAtEachLevel(t *testing.T) {
 		}
 		ids := []ledger.Hash{bundle.ID(0), bundle.ID(0)} // twice: answered twice
 		type answer struct {
-			statuses []api.Status
+			statuses []report.Status
 			err      error
 		}
 		done := make(chan answer, 1)
@@ -158,15 +158,15 @@ func TestWaitAtEachLevel(t *testing.T) {
 			statuses, err := f.pipeline.Wait(t.Context(), ids, level)
 			done <- answer{statuses, err}
 		}()
-		if level == api.LevelAdmitted {
-			if a := <-done; a.err != nil || a.statuses[0].Outcome != api.OutcomePending ||
+		if level == report.LevelAdmitted {
+			if a := <-done; a.err != nil || a.statuses[0].Outcome != report.OutcomePending ||
 				a.statuses[1].ID != ids[1] {
 				t.Fatalf("admitted: %+v", a)
 			}
 			continue
 		}
 		f.deliver(f.payload(0, f.genesisHeader(), bundle))
-		if level == api.LevelDurable {
+		if level == report.LevelDurable {
 			f.eventually("stored", func() bool {
 				h, _ := f.pipeline.Heights()
 				return h.Stored == 1
@@ -199,15 +199,15 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	statuses, err := f.pipeline.Wait(ctx, []ledger.Hash{unknown.ID(0), known.ID(0)},
-		api.LevelOrdered)
+		report.LevelOrdered)
 	if !errors.Is(err, context.DeadlineExceeded) || len(statuses) != 2 ||
-		statuses[0].Outcome != api.OutcomeUnknown || statuses[1].Height != 1 {
+		statuses[0].Outcome != report.OutcomeUnknown || statuses[1].Height != 1 {
 		t.Fatalf("%+v, %v", statuses, err)
 	}
 	// A transaction that is unknown now may come later.
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{unknown.ID(0)}, api.LevelStored)
+		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{unknown.ID(0)}, report.LevelStored)
 		done <- err
 	}()
 	f.deliver(f.payload(0, f.genesisHeader(), unknown))
@@ -227,13 +227,14 @@ func TestWaitHearsOfExpiry(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan []api.Status, 1)
+	done := make(chan []report.Status, 1)
 	go func() {
-		statuses, _ := f.pipeline.Wait(t.Context(), []ledger.Hash{bundle.ID(0)}, api.LevelDurable)
+		statuses, _ := f.pipeline.Wait(t.Context(), []ledger.Hash{bundle.ID(0)},
+			report.LevelDurable)
 		done <- statuses
 	}()
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
-	if statuses := <-done; statuses[0].Outcome != api.OutcomeExpired {
+	if statuses := <-done; statuses[0].Outcome != report.OutcomeExpired {
 		t.Fatalf("%+v", statuses)
 	}
 }
@@ -246,10 +247,10 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	lost, other := f.next(), f.next()
 	f.deliver(f.payload(0, f.genesisHeader(), lost))
 	f.barrier()
-	done := make(chan []api.Status, 1)
+	done := make(chan []report.Status, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		statuses, _ := f.pipeline.Wait(ctx, []ledger.Hash{lost.ID(0)}, api.LevelDurable)
+		statuses, _ := f.pipeline.Wait(ctx, []ledger.Hash{lost.ID(0)}, report.LevelDurable)
 		done <- statuses
 	}()
 	f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
@@ -273,7 +274,7 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	cancel()
-	if statuses := <-done; statuses[0].Outcome != api.OutcomeUnknown {
+	if statuses := <-done; statuses[0].Outcome != report.OutcomeUnknown {
 		t.Fatalf("%+v", statuses)
 	}
 }
@@ -405,7 +406,7 @@ func TestCloseWhileBlocked(t *testing.T) {
 	done := make(chan error, 3)
 	go func() { done <- f.pipeline.Barrier(t.Context()) }()
 	go func() {
-		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{{1}}, api.LevelDurable)
+		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{{1}}, report.LevelDurable)
 		done <- err
 	}()
 	go func() {

@@ -5,13 +5,13 @@ import (
 	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // progress holds the height of each level, and the callers that wait for more.
 type progress struct {
 	mu      sync.Mutex
-	heights api.Heights
+	heights report.Heights
 	changed chan struct{} // nil until a caller asks for it
 	// era counts the chains that this node has held. Results from an earlier era may no longer be
 	// in the chain.
@@ -23,30 +23,30 @@ type progress struct {
 }
 
 type gate struct {
-	level  api.Level
+	level  report.Level
 	height ledger.Height
 }
 
 // waiter collects the outcomes of the transactions that one caller waits for.
 type waiter struct {
 	mu    sync.Mutex
-	found map[ledger.Hash]api.Status
+	found map[ledger.Hash]report.Status
 	more  chan struct{} // one buffered value: found grew
 }
 
-func newProgress(heights api.Heights) *progress {
+func newProgress(heights report.Heights) *progress {
 	return &progress{heights: heights, gates: map[gate]chan struct{}{},
 		waiters: map[ledger.Hash][]*waiter{}}
 }
 
-func (p *progress) now() api.Heights {
+func (p *progress) now() report.Heights {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.heights
 }
 
 // get returns the heights with a channel that is closed at the next change.
-func (p *progress) get() (api.Heights, <-chan struct{}) {
+func (p *progress) get() (report.Heights, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.changed == nil {
@@ -56,7 +56,7 @@ func (p *progress) get() (api.Heights, <-chan struct{}) {
 }
 
 // update changes the heights and wakes the callers that waited for the change.
-func (p *progress) update(change func(*api.Heights)) {
+func (p *progress) update(change func(*report.Heights)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.heights
@@ -100,7 +100,7 @@ func (p *progress) inEra() uint64 {
 
 // reached returns a channel that is closed once the height has the level, or when the era ends.
 // current reports whether the given era still lasts.
-func (p *progress) reached(level api.Level, height ledger.Height,
+func (p *progress) reached(level report.Level, height ledger.Height,
 	era uint64) (reached <-chan struct{}, current bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *progress) reached(level api.Level, height ledger.Height,
 
 // watch registers a caller for transactions. The caller must call unwatch later.
 func (p *progress) watch(ids []ledger.Hash) *waiter {
-	w := &waiter{found: make(map[ledger.Hash]api.Status, len(ids)), more: make(chan struct{}, 1)}
+	w := &waiter{found: make(map[ledger.Hash]report.Status, len(ids)), more: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
@@ -150,7 +150,7 @@ func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 }
 
 // settle reports the outcomes of transactions to their waiters. It is cheap if there are none.
-func (p *progress) settle(statuses []api.Status) {
+func (p *progress) settle(statuses []report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiters) == 0 {
@@ -183,7 +183,7 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	return ids
 }
 
-func (w *waiter) tell(status api.Status) {
+func (w *waiter) tell(status report.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found[status.ID] = status
@@ -210,8 +210,8 @@ func (w *waiter) count() int {
 }
 
 // Wait implements the API's Wait.
-func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status,
-	error) {
+func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
 	w := p.progress.watch(ids)
 	defer p.progress.unwatch(w, ids)
 	distinct := make(map[ledger.Hash]bool, len(ids))
@@ -225,12 +225,12 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 			if err != nil {
 				return nil, err
 			}
-			if status.Decisive() > 0 || status.Outcome == api.OutcomeExpired {
+			if status.Decisive() > 0 || status.Outcome == report.OutcomeExpired {
 				w.tell(status)
 			}
 		}
 		var ended error
-		if level > api.LevelAdmitted {
+		if level > report.LevelAdmitted {
 			ended = p.gather(ctx, w, len(distinct), level, era)
 		}
 		statuses, err := p.gathered(w, ids)
@@ -247,7 +247,7 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 
 // gather waits until all of the waiter's transactions have an outcome, and the level. It returns
 // early if the era ends.
-func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.Level,
+func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level report.Level,
 	era uint64) error {
 	for w.count() < count && p.progress.inEra() == era {
 		select {
@@ -282,9 +282,9 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.L
 }
 
 // gathered returns the current statuses of the transactions, in the order of ids.
-func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) {
+func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]report.Status, error) {
 	heights := p.progress.now()
-	statuses := make([]api.Status, len(ids))
+	statuses := make([]report.Status, len(ids))
 	for i, id := range ids {
 		w.mu.Lock()
 		status, found := w.found[id]
@@ -304,39 +304,41 @@ func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) 
 }
 
 // Status returns the current status of a transaction.
-func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
+func (p *Pipeline) Status(id ledger.Hash) (report.Status, error) {
 	if p.config.Pool.Pending(id) {
-		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
+		return report.Status{ID: id, Outcome: report.OutcomePending,
+			Level: report.LevelAdmitted}, nil
 	}
 	status, err := p.inChain(id)
 	if err == nil || !notFound(err) {
 		return status, err
 	}
 	if _, expired := p.config.Pool.Expired(id); expired {
-		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
+		return report.Status{ID: id, Outcome: report.OutcomeExpired}, nil
 	}
-	return api.Status{ID: id}, nil
+	return report.Status{ID: id}, nil
 }
 
 // inChain returns the status of a transaction in a block, or the store's ErrNotFound.
-func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
+func (p *Pipeline) inChain(id ledger.Hash) (report.Status, error) {
 	opened := p.store()
 	if opened.Genesis().Sharded() {
 		return p.crossing(opened, id)
 	}
 	found, err := opened.Transaction(id)
 	if err != nil {
-		return api.Status{}, err
+		return report.Status{}, err
 	}
 	heights := p.progress.now()
 	return statusOf(found.Entry, found.Height, found.Index, heights.Level(found.Height)), nil
 }
 
-func statusOf(entry *ledger.Entry, height ledger.Height, index int, level api.Level) api.Status {
-	status := api.Status{ID: entry.ID, Outcome: api.OutcomeExecuted, Level: level, Height: height,
-		Index: uint32(index), Result: entry.Result}
+func statusOf(entry *ledger.Entry, height ledger.Height, index int,
+	level report.Level) report.Status {
+	status := report.Status{ID: entry.ID, Outcome: report.OutcomeExecuted, Level: level,
+		Height: height, Index: uint32(index), Result: entry.Result}
 	if !entry.Result.OK() {
-		status.Outcome = api.OutcomeFailed
+		status.Outcome = report.OutcomeFailed
 	}
 	return status
 }

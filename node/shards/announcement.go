@@ -2,35 +2,16 @@ package shards
 
 import (
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
 )
-
-// NodeMode is the current activity of a node. The values are those of package api, so the types
-// convert.
-type NodeMode uint8
-
-// The modes of nodes.
-const (
-	NodeStarting  NodeMode = 1 // finding a majority, fetching missing blocks
-	NodeOrdering  NodeMode = 2 // a member of the group that orders
-	NodeFollowing NodeMode = 3 // not in the group: it follows the chain and serves reads
-	NodeHalted    NodeMode = 4 // no majority, damaged, or forked
-	NodeStopping  NodeMode = 5
-)
-
-// Heights of a chain as one node reports them. The fields are those of the type in package api.
-type Heights struct {
-	Ordered ledger.Height // executed by the node
-	Stored  ledger.Height // on the node's disk
-	Durable ledger.Height // on the disks of a majority
-}
 
 // Announcement is a node's report about itself to the members of other shards.
 type Announcement struct {
 	Shard ledger.ShardID
-	Mode  NodeMode
+	Mode  report.NodeMode
 	// APIAddress is the URL of the node's API.
 	APIAddress string
-	Heights    Heights
+	Heights    report.Heights
 	// Head is the hash of the block at Heights.Ordered.
 	Head ledger.Hash
 	// Transactions and Accounts count those of the chain. Pending counts its transactions that wait
@@ -42,6 +23,16 @@ type Announcement struct {
 	Streamed []Streamed
 	// Membership is the chain's, or nil while it is the genesis'.
 	Membership *ledger.Membership
+}
+
+// SetCounts sets a shard's counts and streams to those of the announcement.
+func (a *Announcement) SetCounts(of *report.ShardState) {
+	of.TransactionsTotal, of.AccountsTotal = a.Transactions, a.Accounts
+	of.Pending, of.Carried = a.Pending, a.Carried
+	of.Streamed = make(map[ledger.ShardID]uint64, len(a.Streamed))
+	for _, streamed := range a.Streamed {
+		of.Streamed[streamed.Child] = streamed.Number
+	}
 }
 
 // Streamed is the position of the stream to a child.

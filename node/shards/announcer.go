@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -169,7 +170,7 @@ func (a *Announcer) relay() {
 	d := a.config.Directory
 	_, fellows := d.Members(d.Own())
 	for _, change := range d.Changes() {
-		said := Announcement{Shard: change.Shard, Mode: NodeFollowing,
+		said := Announcement{Shard: change.Shard, Mode: report.ModeFollowing,
 			Membership: &change.Membership}
 		payload := said.Encode()
 		for _, fellow := range fellows {

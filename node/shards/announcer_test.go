@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -67,8 +68,8 @@ func TestShardsHearOfEachOther(t *testing.T) {
 			Directory: d, Control: c, Logger: quiet, Every: 20 * time.Millisecond,
 			Gap: time.Millisecond,
 			Own: func() Announcement {
-				a := Announcement{Shard: d.Own(), Mode: NodeOrdering,
-					Heights: Heights{Ordered: ledger.Height(i)}}
+				a := Announcement{Shard: d.Own(), Mode: report.ModeOrdering,
+					Heights: report.Heights{Ordered: ledger.Height(i)}}
 				if i == 3 && joined.Load() {
 					a.Membership = &join
 				}
@@ -84,13 +85,13 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	}
 	eventually(t, "both other shards order", func() bool {
 		s := directories[0].States()
-		return s[1].Mode == ModeOrdering && s[2].Mode == ModeOrdering &&
-			s[1].Heights.Ordered == 3 && s[2].Members[0].Lately
+		return s[1].Mode == report.ShardOrdering && s[2].Mode == report.ShardOrdering &&
+			s[1].Height == 3 && s[2].Members[0].Mode == report.ModeOrdering
 	})
 	if directories[0].Candidates(1)[0] != peerOf(t, 3) {
 		t.Error("the one that orders is not asked first")
 	}
-	if s := directories[0].States()[0]; s.Mode != ModeSilent {
+	if s := directories[0].States()[0]; s.Mode != report.ShardSilent {
 		t.Error("a member of the own shard was heard here")
 	}
 	change := directories[6].Changed()
@@ -120,20 +121,20 @@ func TestWhoMayAnnounce(t *testing.T) {
 	_, c := controlOf(t, network, peerOf(t, 0))
 	announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
 		Own: func() Announcement {
-			return Announcement{Mode: NodeOrdering}
+			return Announcement{Mode: report.ModeOrdering}
 		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer announcer.Close()
 	other := changed(5, map[ledger.MemberIndex]int{9: 30})
-	lie := Announcement{Shard: 2, Mode: NodeOrdering, Membership: &other}
-	truth := Announcement{Shard: 1, Mode: NodeOrdering}
+	lie := Announcement{Shard: 2, Mode: report.ModeOrdering, Membership: &other}
+	truth := Announcement{Shard: 1, Mode: report.ModeOrdering}
 	announcer.receive(rdmanet.Peer{ID: "stranger"}, lie.Encode())
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, lie.Encode())
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, []byte{1, 2})
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 1)},
-		(&Announcement{Shard: 0, Mode: NodeOrdering}).Encode())
+		(&Announcement{Shard: 0, Mode: report.ModeOrdering}).Encode())
 	if len(d.heard) != 0 {
 		t.Errorf("heard: %+v", d.heard)
 	}
@@ -164,7 +165,7 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 		// Every is so long that only events cause announcements.
 		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
 			Every: patience, Gap: time.Millisecond, Own: func() Announcement {
-				return Announcement{Mode: NodeOrdering}
+				return Announcement{Mode: report.ModeOrdering}
 			}})
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +187,7 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 		changes[0].Membership.Members[0].Name != ledgertest.Member(20).Name {
 		t.Errorf("it would tell others of %+v", changes)
 	}
-	if states := directories[1].States(); states[1].Mode != ModeSilent {
+	if states := directories[1].States(); states[1].Mode != report.ShardSilent {
 		t.Error("what a fellow says of others counts as their word")
 	}
 }

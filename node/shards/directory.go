@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
@@ -301,7 +302,7 @@ func (d *Directory) rank(peer rdmanet.PeerID, now time.Time) int {
 		return 2
 	case !h.lately(now):
 		return 3
-	case h.announcement.Mode == NodeOrdering:
+	case h.announcement.Mode == report.ModeOrdering:
 		return 0
 	}
 	return 1

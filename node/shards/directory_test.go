@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
@@ -136,12 +137,12 @@ func TestCandidatesAreInOrderOfUse(t *testing.T) {
 	now := time.Now()
 	d.now = func() time.Time { return now }
 	// 3 orders but was lost, 4 follows, 5 orders and is heard last.
-	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeOrdering}, now)
+	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: report.ModeOrdering}, now)
 	d.Lost(peerOf(t, 3))
-	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing}, now)
-	d.Heard(peerOf(t, 5), Announcement{Shard: 1, Mode: NodeOrdering}, now)
+	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: report.ModeFollowing}, now)
+	d.Heard(peerOf(t, 5), Announcement{Shard: 1, Mode: report.ModeOrdering}, now)
 	// This member reports a shard that is not its own.
-	d.Heard(peerOf(t, 6), Announcement{Shard: 1, Mode: NodeOrdering}, now)
+	d.Heard(peerOf(t, 6), Announcement{Shard: 1, Mode: report.ModeOrdering}, now)
 	want := []rdmanet.PeerID{peerOf(t, 5), peerOf(t, 4), peerOf(t, 3)}
 	if got := d.Candidates(1); !slices.Equal(got, want) {
 		t.Errorf("candidates %v, want %v", got, want)
@@ -150,7 +151,7 @@ func TestCandidatesAreInOrderOfUse(t *testing.T) {
 		t.Errorf("%d were heard", len(d.heard))
 	}
 	now = now.Add(ReportLifetime + 1)
-	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeHalted}, now)
+	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: report.ModeHalted}, now)
 	if got := d.Candidates(1); got[0] != peerOf(t, 3) {
 		t.Errorf("who is heard again comes first, not %v", got)
 	}
@@ -171,23 +172,25 @@ func TestStates(t *testing.T) {
 	d := directory(t, 0)
 	now := time.Now()
 	d.now = func() time.Time { return now }
-	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeHalted,
-		Heights: Heights{Ordered: 9, Stored: 9, Durable: 8}, Pending: 3}, now)
-	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing,
-		Heights: Heights{Ordered: 12, Stored: 4, Durable: 7}, Pending: 2, APIAddress: "http://x"},
-		now)
-	d.Heard(peerOf(t, 6), Announcement{Shard: 2, Mode: NodeOrdering, Carried: 5}, now)
+	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: report.ModeHalted,
+		Heights: report.Heights{Ordered: 9, Stored: 9, Durable: 8}, Pending: 3}, now)
+	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: report.ModeFollowing,
+		Heights: report.Heights{Ordered: 12, Stored: 4, Durable: 7}, Pending: 2,
+		APIAddress: "http://x"}, now)
+	d.Heard(peerOf(t, 6), Announcement{Shard: 2, Mode: report.ModeOrdering, Carried: 5}, now)
 	states := d.States()
-	if len(states) != 3 || !states[0].Root || !states[0].Self || states[0].Mode != ModeSilent ||
-		states[1].Mode != ModeHalted || states[2].Mode != ModeOrdering || states[2].Parent != 1 {
+	if len(states) != 3 || !states[0].Members[0].Self || states[0].Mode != report.ShardSilent ||
+		states[1].Mode != report.ShardHalted || states[2].Mode != report.ShardOrdering {
 		t.Fatalf("states: %+v", states)
 	}
-	if s := states[1]; s.Heights != (Heights{12, 9, 8}) || s.Pending != 2 ||
-		s.Members[1].APIAddress != "http://x" || !s.Members[1].Lately || s.Members[2].Lately {
+	if s := states[1]; s.Height != 12 || s.Durable != 8 || s.Pending != 2 ||
+		s.Members[1].APIAddress != "http://x" || s.Members[1].Mode != report.ModeFollowing ||
+		s.Members[2].Mode != 0 {
 		t.Errorf("shard 1: %+v", s)
 	}
 	now = now.Add(ReportLifetime + 1)
-	if s := d.States()[2]; s.Mode != ModeSilent || s.Carried != 5 || s.Heard.IsZero() {
+	if s := d.States()[2]; s.Mode != report.ShardSilent || s.Members[0].Mode != 0 ||
+		s.Carried != 5 || s.LastHeard.IsZero() {
 		t.Errorf("a shard that went silent: %+v", s)
 	}
 }

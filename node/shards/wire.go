@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // ErrMalformed means that bytes are no message of this package.
@@ -95,12 +96,12 @@ func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 	if version := r.uint8(); version != announcementVersion {
 		r.fail("an announcement of version %d", version)
 	}
-	a.Mode, a.Shard = NodeMode(r.uint8()), ledger.ShardID(r.uint32())
-	if a.Mode < NodeStarting || a.Mode > NodeStopping {
+	a.Mode, a.Shard = report.NodeMode(r.uint8()), ledger.ShardID(r.uint32())
+	if a.Mode < report.ModeStarting || a.Mode > report.ModeStopping {
 		r.fail("mode %d", a.Mode)
 	}
-	a.Heights = Heights{Ordered: ledger.Height(r.uint64()), Stored: ledger.Height(r.uint64()),
-		Durable: ledger.Height(r.uint64())}
+	a.Heights = report.Heights{Ordered: ledger.Height(r.uint64()),
+		Stored: ledger.Height(r.uint64()), Durable: ledger.Height(r.uint64())}
 	a.Transactions, a.Accounts, a.Pending, a.Carried = r.uint64(), r.uint64(), r.uint64(),
 		r.uint64()
 	number := r.uint64()

@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 func someAnnouncement() Announcement {
 	membership := changed(3, map[ledger.MemberIndex]int{0: 0, 2: 2, 5: 7})
 	membership.Height, membership.Round, membership.Members[2].Joined = 9, 11, 9
 	return Announcement{
-		Shard: 2, Mode: NodeOrdering, APIAddress: "http://127.0.0.1:8000",
-		Heights: Heights{30, 29, 28}, Head: ledger.Hash{1, 2}, Transactions: 100, Accounts: 5,
-		Pending: 2, Carried: 17,
+		Shard: 2, Mode: report.ModeOrdering, APIAddress: "http://127.0.0.1:8000",
+		Heights: report.Heights{Ordered: 30, Stored: 29, Durable: 28},
+		Head:    ledger.Hash{1, 2}, Transactions: 100, Accounts: 5, Pending: 2, Carried: 17,
 		Streamed: []Streamed{{3, 4}, {5, 6}}, Membership: &membership,
 	}
 }
@@ -31,7 +32,7 @@ func someVerdicts() []ledger.Verdict {
 
 func TestMessagesComeBack(t *testing.T) {
 	t.Parallel()
-	for _, want := range []Announcement{someAnnouncement(), {Mode: NodeStarting}} {
+	for _, want := range []Announcement{someAnnouncement(), {Mode: report.ModeStarting}} {
 		if got, err := DecodeAnnouncement(want.Encode()); err != nil ||
 			!reflect.DeepEqual(got, want) {
 			t.Errorf("%+v\ncame back as %+v, %v", want, got, err)
@@ -90,7 +91,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 func FuzzDecodeAnnouncement(f *testing.F) {
 	a := someAnnouncement()
 	f.Add(a.Encode())
-	f.Add((&Announcement{Mode: NodeHalted}).Encode())
+	f.Add((&Announcement{Mode: report.ModeHalted}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := DecodeAnnouncement(data)
 		if err != nil {

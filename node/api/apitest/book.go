@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Book is a book of several shards. Each shard is a Cluster, executed by the real ledger. Book
@@ -153,8 +154,8 @@ func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClie
 }
 
 // States implements api.Shards.
-func (s *shards) States() []api.ShardState {
-	states := make([]api.ShardState, len(s.book.clusters))
+func (s *shards) States() []report.ShardState {
+	states := make([]report.ShardState, len(s.book.clusters))
 	for shard, cluster := range s.book.clusters {
 		state := &states[shard]
 		s.book.mutex.Lock()
@@ -163,12 +164,12 @@ func (s *shards) States() []api.ShardState {
 		state.Shard, state.Streamed = ledger.ShardID(shard), make(map[ledger.ShardID]uint64)
 		for i, node := range cluster.nodes {
 			own := node.NodeState()
-			member := api.ShardMember{Index: uint32(i), Name: own.Name, Self: i == 0 &&
+			member := report.ShardMember{Index: uint32(i), Name: own.Name, Self: i == 0 &&
 				state.Shard == s.own}
 			if !silent {
 				member.Mode, member.OrderedHeight, member.LastHeard = own.Mode, own.Heights.Ordered,
 					time.Unix(1_700_000_000, 0)
-				state.Mode, state.Height, state.Durable = api.ShardOrdering, own.Heights.Ordered,
+				state.Mode, state.Height, state.Durable = report.ShardOrdering, own.Heights.Ordered,
 					own.Heights.Durable
 			}
 			state.Members = append(state.Members, member)

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // Options of a Cluster.
@@ -43,7 +44,7 @@ type Cluster struct {
 
 	mutex   sync.Mutex
 	round   ledger.Round
-	heights api.Heights
+	heights report.Heights
 	expired map[ledger.Hash]bool
 	changed chan struct{} // closed and replaced at every change
 	work    chan struct{} // wakes the sealer
@@ -62,7 +63,7 @@ type Node struct {
 	// Guarded by the cluster's mutex.
 	pool    []*ledger.Bundle
 	pending map[ledger.Hash]bool
-	mode    api.NodeMode
+	mode    report.NodeMode
 	reason  string
 	held    bool
 	refuse  int
@@ -96,7 +97,7 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 		changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}
 	for i := range options.Nodes {
-		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: api.ModeOrdering,
+		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: report.ModeOrdering,
 			pending: make(map[ledger.Hash]bool)})
 	}
 	c.book = options.book
@@ -254,7 +255,7 @@ func (c *Cluster) wanted() {
 }
 
 // SetMode changes the mode that the node reports. Only an ordering node takes writes.
-func (n *Node) SetMode(mode api.NodeMode, reason string) {
+func (n *Node) SetMode(mode report.NodeMode, reason string) {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
 	n.mode, n.reason = mode, reason
@@ -303,9 +304,9 @@ func (n *Node) SetAbsent(height ledger.Height) {
 func (n *Node) Store() *store.Store { return n.cluster.store }
 
 // Admit implements api.Backend.
-func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*api.Refusal {
+func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal {
 	c := n.cluster
-	refusals := make([]*api.Refusal, len(bundles))
+	refusals := make([]*report.Refusal, len(bundles))
 	failures := ledger.VerifyBundles(bundles, c.genesis, c.store.Book(), c.store)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -313,7 +314,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 		refusals[i] = n.admit(bundle, failures[i])
 		if refusals[i] != nil && inOrder {
 			for later := i + 1; later < len(bundles); later++ {
-				refusals[later] = &api.Refusal{Code: api.RefusedPredecessor,
+				refusals[later] = &report.Refusal{Code: report.RefusedPredecessor,
 					Reason: "a bundle before it was refused"}
 			}
 			break
@@ -323,24 +324,24 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	return refusals
 }
 
-func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
+func (n *Node) admit(bundle *ledger.Bundle, failure error) *report.Refusal {
 	c := n.cluster
 	switch {
-	case n.mode != api.ModeOrdering:
-		return &api.Refusal{Code: api.RefusedNotWriting,
+	case n.mode != report.ModeOrdering:
+		return &report.Refusal{Code: report.RefusedNotWriting,
 			Reason: "this node takes no writes now: " + n.reason, Writers: c.writers()}
 	case errors.Is(failure, ledger.ErrUnknownOrganisation):
-		return &api.Refusal{Code: api.RefusedUnknownOrganisation, Reason: failure.Error()}
+		return &report.Refusal{Code: report.RefusedUnknownOrganisation, Reason: failure.Error()}
 	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
-		return &api.Refusal{Code: api.RefusedSignature, Reason: failure.Error()}
+		return &report.Refusal{Code: report.RefusedSignature, Reason: failure.Error()}
 	case failure != nil:
-		return &api.Refusal{Code: api.RefusedMalformed, Reason: failure.Error()}
+		return &report.Refusal{Code: report.RefusedMalformed, Reason: failure.Error()}
 	case n.refuse > 0:
 		n.refuse--
-		return &api.Refusal{Code: api.RefusedOverloaded,
+		return &report.Refusal{Code: report.RefusedOverloaded,
 			Reason: "the node is overloaded: retry in a moment"}
 	case len(n.pending)+bundle.Len() > c.limit:
-		return &api.Refusal{Code: api.RefusedOverloaded,
+		return &report.Refusal{Code: report.RefusedOverloaded,
 			Reason: "the node's pool is full: retry in a moment"}
 	}
 	head := c.store.Head().Height
@@ -348,13 +349,13 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 	for i := range bundle.Len() {
 		known, err := c.store.Known(bundle.ID(i))
 		if err != nil {
-			return &api.Refusal{Code: api.RefusedNotWriting, Reason: err.Error()}
+			return &report.Refusal{Code: report.RefusedNotWriting, Reason: err.Error()}
 		}
 		if known || n.pending[bundle.ID(i)] {
 			continue
 		}
 		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head && c.book == nil {
-			return &api.Refusal{Code: api.RefusedExpired,
+			return &report.Refusal{Code: report.RefusedExpired,
 				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
 					"sign it again with a later one", i, last, head)}
 		}
@@ -372,7 +373,7 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 func (c *Cluster) writers() []string {
 	var addresses []string
 	for _, node := range c.nodes {
-		if node.mode == api.ModeOrdering {
+		if node.mode == report.ModeOrdering {
 			addresses = append(addresses, fmt.Sprintf("http://127.0.0.1:%d", 8080+2*node.index))
 		}
 	}
@@ -380,36 +381,37 @@ func (c *Cluster) writers() []string {
 }
 
 // Status implements api.Backend.
-func (n *Node) Status(id ledger.Hash) (api.Status, error) {
+func (n *Node) Status(id ledger.Hash) (report.Status, error) {
 	c := n.cluster
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return n.status(id)
 }
 
-func (n *Node) status(id ledger.Hash) (api.Status, error) {
+func (n *Node) status(id ledger.Hash) (report.Status, error) {
 	c := n.cluster
 	found, err := c.store.Crossing(id)
 	switch {
 	case err == nil:
 		return c.inChain(id, &found), nil
 	case !errors.Is(err, store.ErrNotFound):
-		return api.Status{ID: id}, fmt.Errorf("reading a transaction: %w", err)
+		return report.Status{ID: id}, fmt.Errorf("reading a transaction: %w", err)
 	case n.pending[id]:
-		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
+		return report.Status{ID: id, Outcome: report.OutcomePending,
+			Level: report.LevelAdmitted}, nil
 	case c.expired[id]:
-		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
+		return report.Status{ID: id, Outcome: report.OutcomeExpired}, nil
 	}
-	return api.Status{ID: id}, nil
+	return report.Status{ID: id}, nil
 }
 
 // inChain returns the status of a transaction that this chain has.
-func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) api.Status {
-	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
+func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) report.Status {
+	status := report.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
 		Result: found.Entry.Result, Waits: found.Waits}
-	status.Outcome = map[store.Outcome]api.Outcome{
-		store.TookEffect: api.OutcomeExecuted, store.Refused: api.OutcomeFailed,
-		store.Waiting: api.OutcomeWaiting, store.PassedThrough: api.OutcomeRelayed,
+	status.Outcome = map[store.Outcome]report.Outcome{
+		store.TookEffect: report.OutcomeExecuted, store.Refused: report.OutcomeFailed,
+		store.Waiting: report.OutcomeWaiting, store.PassedThrough: report.OutcomeRelayed,
 	}[found.Outcome]
 	if len(found.Destinations) > 1 || found.Outcome == store.PassedThrough {
 		status.Destinations = found.Destinations
@@ -425,9 +427,10 @@ func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) api.Status {
 }
 
 // Wait implements api.Backend.
-func (n *Node) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+func (n *Node) Wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
 	for {
-		statuses := make([]api.Status, len(ids))
+		statuses := make([]report.Status, len(ids))
 		done := true
 		n.cluster.mutex.Lock()
 		changed := n.cluster.changed
@@ -452,34 +455,34 @@ func (n *Node) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]
 }
 
 // Heights implements api.Backend.
-func (n *Node) Heights() (api.Heights, <-chan struct{}) {
+func (n *Node) Heights() (report.Heights, <-chan struct{}) {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
 	return n.cluster.heights, n.cluster.changed
 }
 
 // NodeState implements api.Backend.
-func (n *Node) NodeState() api.NodeState {
+func (n *Node) NodeState() report.NodeState {
 	n.cluster.mutex.Lock()
 	defer n.cluster.mutex.Unlock()
 	return n.state()
 }
 
-func (n *Node) state() api.NodeState {
+func (n *Node) state() report.NodeState {
 	c := n.cluster
 	members := make([]uint32, len(c.nodes))
 	for i := range members {
 		members[i] = uint32(i)
 	}
-	var lacks *api.Backfill
+	var lacks *report.Backfill
 	if n.absent > 0 {
-		lacks = &api.Backfill{Snapshot: n.absent + 1, Absent: n.absent, Source: "node-0"}
+		lacks = &report.Backfill{Snapshot: n.absent + 1, Absent: n.absent, Source: "node-0"}
 	}
-	return api.NodeState{
+	return report.NodeState{
 		Backfill: lacks,
 		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
 		Reason: n.reason,
-		Engine: api.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
+		Engine: report.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
 			Round: uint64(c.round), Members: members},
 		Heights: c.heights, HeadHash: c.store.Head().Hash,
 		Started: time.UnixMilli(1_700_000_000_000), Version: "test",
@@ -488,17 +491,17 @@ func (n *Node) state() api.NodeState {
 }
 
 // ClusterState implements api.Backend.
-func (n *Node) ClusterState() api.ClusterState {
+func (n *Node) ClusterState() report.ClusterState {
 	c := n.cluster
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	state := api.ClusterState{
+	state := report.ClusterState{
 		Chain: c.genesis.Chain, GenesisHash: c.genesis.Hash(),
 		Digraph: fmt.Sprintf("complete(%d)", len(c.nodes)), Node: n.state(),
 		TransactionsTotal: c.store.Head().Total,
 	}
 	for i, node := range c.nodes {
-		state.Members = append(state.Members, api.MemberState{
+		state.Members = append(state.Members, report.MemberState{
 			Index: uint32(i), Name: fmt.Sprintf("node-%d", i), Self: node == n, Connected: true,
 			Member:        true,
 			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored,
@@ -506,7 +509,8 @@ func (n *Node) ClusterState() api.ClusterState {
 		})
 		for j := range c.nodes {
 			if i != j {
-				state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(i), To: uint32(j)})
+				state.Edges = append(state.Edges,
+					report.DigraphEdge{From: uint32(i), To: uint32(j)})
 			}
 		}
 	}

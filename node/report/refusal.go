@@ -1,0 +1,42 @@
+package report
+
+import (
+	"strings"
+)
+
+// RefusalCode is the kind of a refusal.
+type RefusalCode uint8
+
+// The kinds of refusal. Those from RefusedOverloaded on are temporary: the caller may send the same
+// bytes again, or to another node.
+const (
+	RefusedMalformed           RefusalCode = iota + 1 // it cannot be decoded, or exceeds a limit
+	RefusedSignature                                  // a signature is wrong or missing
+	RefusedUnknownOrganisation                        // the signer is not registered
+	RefusedExpired                                    // its last valid block has passed
+	RefusedOverloaded                                 // the mempool is full
+	// This node takes no writes now: it follows, is halted, starts or stops, or its disk is nearly
+	// full.
+	RefusedNotWriting
+	// In a submission in order, a bundle before it was refused.
+	RefusedPredecessor
+)
+
+// Refusal is the reason why a bundle was not admitted. Nothing of a refused bundle is kept.
+type Refusal struct {
+	Code   RefusalCode
+	Reason string // a sentence that says what to do, without a full stop at its end
+	// Writers are the API addresses of nodes that take writes, for RefusedNotWriting.
+	Writers []string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string {
+	if len(r.Writers) == 0 {
+		return r.Reason
+	}
+	return r.Reason + "; these nodes take writes: " + strings.Join(r.Writers, ", ")
+}
+
+// Retry reports whether the refusal is temporary.
+func (r *Refusal) Retry() bool { return r.Code >= RefusedOverloaded }
