@@ -183,13 +183,14 @@ func (f *fabric) Resume(i int) {
 	f.Host(i).engine.polling.Unlock()
 }
 
-// TestReceiversEndIsOver checks that a lane's sender is told when the receiver's end of the queue
-// pair is over. It does not wait until its device detects it.
-func TestReceiversEndIsOver(t *testing.T) {
+// severable returns a lane between two hosts, and a function that ends its receiver's end. The
+// context ends before the sender's device would detect that.
+func severable(t *testing.T) (ctx context.Context, lane rdmanet.Lane, sever func()) {
+	t.Helper()
 	const mend = 60 * time.Second // of which the device may take three quarters
 	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})
 	ctx, cancel := context.WithTimeout(context.Background(), mend/2)
-	defer cancel()
+	t.Cleanup(cancel)
 	from, err := f.Start(0)
 	if err != nil {
 		t.Fatal(err)
@@ -201,10 +202,17 @@ func TestReceiversEndIsOver(t *testing.T) {
 	if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
 		t.Fatal(err)
 	}
-	lane, err := from.Lane(f.ID(1), "test")
+	lane, err = from.Lane(f.ID(1), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ctx, lane, func() { to.(*host).lanes.Sever(f.ID(0)) }
+}
+
+// TestReceiversEndIsOver checks that a lane's sender is told when the receiver's end of the queue
+// pair is over. It does not wait until its device detects it.
+func TestReceiversEndIsOver(t *testing.T) {
+	ctx, lane, sever := severable(t)
 	for round := range 3 {
 		if err := lane.Send(ctx, []byte("frame")); err != nil {
 			t.Fatal(err)
@@ -212,38 +220,20 @@ func TestReceiversEndIsOver(t *testing.T) {
 		if err := lane.Flushed(ctx); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		to.(*host).lanes.Sever(f.ID(0))
+		sever()
 	}
 }
 
 // A receiver's end may be over before its sender has read the reply to its request: the notice that
 // says so comes first then. The sender has to heed it, or it waits for its device to give up.
 func TestReceiversEndIsOverAtOnce(t *testing.T) {
-	const mend = 60 * time.Second // of which the device may take three quarters
-	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})
-	ctx, cancel := context.WithTimeout(context.Background(), mend/2)
-	defer cancel()
-	from, err := f.Start(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := f.Start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
-		t.Fatal(err)
-	}
-	lane, err := from.Lane(f.ID(1), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, lane, sever := severable(t)
 	// Sever cuts a connection the sooner after it was opened, the shorter the pause.
 	severed := make(chan struct{})
 	go func() {
 		defer close(severed)
 		for i := range 400 {
-			to.(*host).lanes.Sever(f.ID(0))
+			sever()
 			time.Sleep(time.Duration(i%20) * 500 * time.Microsecond)
 		}
 	}()
