@@ -270,7 +270,8 @@ func (e *Engine) haltIfOutvoted(b *ballot, s *votedSet) {
 		e.config.Fault != FaultOutvotedSkipperGoesOn
 	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) ||
 		skipped {
-		e.halt("the group goes on without this server: a majority decided another set of round %d",
+		e.halt(
+			"the group continues without this server: a majority decided another set of round %d",
 			b.round)
 	}
 }
@@ -284,7 +285,7 @@ func (e *Engine) haltIfSkipped(server order.ServerID) {
 	}
 	e.skippers.add(server)
 	if e.skippers.count() >= e.majority {
-		e.halt("the group goes on without this server: a majority skipped its set of round %d",
+		e.halt("the group continues without this server: a majority skipped its set of round %d",
 			e.round)
 	}
 }

@@ -116,8 +116,8 @@ func TestARoundIsRefusedByTheDisk(t *testing.T) {
 	}
 }
 
-// A member that is past the base of a decision sets nothing aside where others order already and may
-// have sent it these blocks, or where a block behind the base is durable. Either is enough.
+// A member that is past the base of a decision sets nothing aside where others order already and
+// may have sent it these blocks, or where a block behind the base is durable. Either is enough.
 //
 // If it has fetched none of these blocks, they are older than the group. It sets them aside even if
 // others order: the group may need this member, and would stop and start anew for ever without it.
@@ -249,7 +249,8 @@ func TestForWhomAMemberWaits(t *testing.T) {
 		"one restarted, and decided more since": {nothing, servers(1), restarted, decided(3),
 			waits{silent: servers(1)}},
 		"one remembers, and decided since": {nothing, servers(1), same, decided(0), waits{}},
-		"a durable block is gone":          {nothing, servers(1, 2), lost, nothing, waits{durable: 12}},
+		"a durable block is gone": {nothing, servers(1, 2), lost, nothing,
+			waits{durable: 12}},
 		"a durable block is gone, and one is silent": {nothing, servers(1), lost, nothing,
 			waits{sought: 12}},
 		"a durable block is gone, and one is away": {unheard(2), servers(1), lost, nothing,

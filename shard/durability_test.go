@@ -182,7 +182,8 @@ func TestOriginalDisksKeepCounting(t *testing.T) {
 		p.Disk, p.Original = c.disk, c.original
 		m.peer(2).Original = true // and never announced a disk
 		before := generation.Membership{Members: serversTo(3), Disks: c.before}
-		now := generation.Membership{Members: serversTo(3), Disks: []generation.DiskID{own, other, {}}}
+		now := generation.Membership{Members: serversTo(3),
+			Disks: []generation.DiskID{own, other, {}}}
 		kept := slices.Clone(c.before)
 		got := m.withNames([]generation.Former{{Membership: before, Until: 9}}, &now)
 		if len(got) != 1 || got[0].Until != 9 || !slices.Equal(got[0].Membership.Disks, c.want) {

@@ -48,13 +48,13 @@ func (m *Member) onEonEnded(in EonEnded) {
 	case !next.Includes(m.config.Self):
 		m.freeze(0)
 		m.onBench = slices.Contains(in.Benched, m.config.Self)
-		m.setMode(Starting, because(Between), "the group goes on without this node")
+		m.setMode(Starting, because(Between), "the group continues without this node")
 	case in.Regroup || len(next.Members) < membership.Quorum() || g.Run.Eon() >= eonsMax:
 		m.freeze(g.Run.Generation())
-		m.setMode(Starting, because(Between), "the group starts anew to take a node in")
+		m.setMode(Starting, because(Between), "the group restarts to take a node in")
 	case m.synod.Frozen(next.Run):
 		m.freeze(0)
-		m.setMode(Starting, because(Between), "the group starts anew")
+		m.setMode(Starting, because(Between), "the group restarts")
 	default:
 		m.begin(next)
 	}

@@ -7,11 +7,11 @@ import "fmt"
 // what is durable, and only an operator can resolve that.
 func (m *Member) fallBack(keep uint64) {
 	if durable := m.chain.Heights().Durable; durable > keep {
-		m.finish(fmt.Errorf("%w: it goes on from block %d, and this node holds block %d, which "+
-			"a majority's disks held: so many disks were lost, or replaced by older copies, "+
-			"that the others no longer know it; nothing is set aside here. Stop all nodes, keep "+
-			"all homes, and compare their heights with `ledgerd recover`: the chain to go on "+
-			"from is this node's", ErrFork, keep, durable))
+		m.finish(fmt.Errorf("%w: it continues from block %d, but this node holds block %d, which "+
+			"was on the disks of a majority. More disks were lost, or replaced by older copies, "+
+			"than the shard tolerates. Nothing is set aside here. Stop all nodes, keep all homes, "+
+			"and compare their heights with `ledgerd recover`: this node's chain is the one to "+
+			"continue from", ErrFork, keep, durable))
 		return
 	}
 	if m.now < m.settleAt {

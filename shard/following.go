@@ -85,7 +85,7 @@ func (m *Member) follow() {
 	}
 	if noneHas(ahead, tip.Height+1) {
 		reason := Reason{Kind: NoBlock, Height: tip.Height + 1}
-		m.setMode(Following, reason, "no member that runs has block %d, since they began with "+
+		m.setMode(Following, reason, "no running member has block %d, since they all began with "+
 			"snapshots: "+
 			"start one that has it, or stop this node, move its data folder away, and give "+
 			"`ledgerd cluster join --home %s --snapshot` again, so that it begins with one too",
@@ -161,7 +161,7 @@ func (m *Member) explainSpace() {
 		m.haltForSpace(m.full)
 	case m.noSpace && !refused:
 		m.noSpace = false
-		m.setMode(Starting, because(Between), "there is space on the disk again")
+		m.setMode(Starting, because(Between), "the disk has space again")
 	}
 }
 
@@ -181,36 +181,36 @@ func (m *Member) explain(workers []peer) {
 	switch {
 	case m.leavingSince != 0, m.unsaved, m.noSpace:
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height && m.job == fetching:
-		m.setMode(Starting, because(Between), "the group goes on from block %d: this node waits "+
-			"for an answer to what it asked before", m.pending.Base.Height)
+		m.setMode(Starting, because(Between), "the group continues from block %d: this node "+
+			"waits for an answer to an earlier request", m.pending.Base.Height)
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height:
 		height := m.pending.Base.Height
 		m.setMode(Starting, Reason{Kind: FetchingRounds, Height: height},
-			"fetching the rounds after block %d, with which the group goes on", height)
+			"fetching the rounds after block %d, where the group continues", height)
 	case m.pending != nil:
 		height := m.pending.Base.Height
 		m.setMode(Starting, Reason{Kind: Fetching, Height: height},
-			"fetching blocks up to %d, from where the group goes on", height)
+			"fetching blocks up to %d, where the group continues", height)
 	case len(workers) > 0 && m.low:
 		m.setMode(Following, because(NoSpace),
-			"generation %d orders without this node, whose disk has too "+
-				"little space to take part: free some, the node enters by itself", number)
+			"generation %d orders without this node, whose disk has too little space to take "+
+				"part: free some, and the node enters by itself", number)
 	case len(workers) > 0 && m.learner():
 		m.setMode(Following, Reason{Kind: Learning, Generation: number},
-			"this node's disk is a new one (%s): "+
-				"it counts in no majority until the chain has admitted it", m.config.Disk.New)
+			"this node has a new disk (%s), which counts in no majority until the chain admits it",
+			m.config.Disk.New)
 	case len(workers) > 0 && m.onBench:
 		m.setMode(Following, Reason{Kind: Benched, Generation: number},
-			"the rounds waited for this node: generation %d goes on without it, and takes it in "+
-				"again once the others hear from it regularly; see whether its machine, its "+
-				"disk or its network is slow", number)
+			"the rounds waited for this node: generation %d continues without it, and takes it "+
+				"in again once the others hear from it regularly; check whether its machine, "+
+				"disk or network is slow", number)
 	case len(workers) > 0 && !membership.Includes(m.config.Self):
 		m.setMode(Following, because(Joining),
-			"generation %d orders without this node, whose chain does not "+
-				"have the block yet that lets it in", number)
+			"generation %d orders without this node, whose chain lacks the block that lets it in",
+			number)
 	case len(workers) > 0:
 		m.setMode(Following, Reason{Kind: Entering, Generation: number},
-			"generation %d orders without this node; it enters as soon as it holds the chain",
+			"generation %d orders without this node, which enters once it has caught up",
 			number)
 	case m.view.Mode != Halted,
 		m.view.Reason.Kind == EngineStopped && m.now-m.stoppedAt >= m.config.Timing.Hearsay:

@@ -376,7 +376,7 @@ func TestFollow(t *testing.T) {
 			at(12, 0)(m, c)
 			m.peer(1).Absent = 10
 		},
-			why: "no member that runs has block 10,"},
+			why: "no running member has block 10,"},
 	} {
 		m, chain := newTestMember(t, 3)
 		m.peer(1).Group = *groupOf(3, run)

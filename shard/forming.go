@@ -320,7 +320,7 @@ func (m *Member) adopt(d generation.Decision) {
 	}
 	if g := m.group; g != nil && g.Run.Generation() < d.Generation {
 		m.freeze(0) // this member was cut off, and the shard went on without it
-		m.setMode(Starting, because(Between), "the group started anew")
+		m.setMode(Starting, because(Between), "the group restarted")
 	}
 	m.pending = nil
 	if m.received(&d) && m.synod.Activated().Generation() < d.Generation {

@@ -53,7 +53,7 @@ func (m *Member) begin(g *Group) {
 		m.pending = nil // a later generation is being decided, or an earlier process was there
 		if m.group != nil {
 			m.freeze(0) // or the chain now names another disk for this member
-			m.setMode(Starting, because(Between), "the group goes on without this node")
+			m.setMode(Starting, because(Between), "the group continues without this node")
 		}
 		return
 	}
@@ -78,9 +78,9 @@ func (m *Member) start() {
 	m.changed()
 }
 
-// withNames returns memberships in which original disks have the names that a later membership gives
-// them. A chain names an original disk if it admitted another disk of the member and then this one
-// again. It is the same disk all the time, and what it holds counts.
+// withNames returns memberships in which original disks have the names that a later membership
+// gives them. A chain names an original disk if it admitted another disk of the member and then
+// this one again. It is the same disk all the time, and what it holds counts.
 func (m *Member) withNames(former []generation.Former,
 	now *generation.Membership) []generation.Former {
 	for i := range former {
@@ -124,7 +124,7 @@ func (m *Member) abandonStart() {
 	m.ticket++
 	if m.group != nil {
 		m.freeze(0)
-		m.setMode(Starting, because(Between), "the group goes on without this node")
+		m.setMode(Starting, because(Between), "the group continues without this node")
 		return
 	}
 	m.synod.Idle(m.holdings(), 0)
@@ -159,7 +159,7 @@ func (m *Member) onHalted(in EngineHalted) {
 	m.stoppedAt = m.now
 	m.freeze(0)
 	m.setMode(Halted, because(EngineStopped),
-		"%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
+		"%s; it continues once a majority of the %d nodes is reachable", in.Reason, members)
 }
 
 // checkGroup leaves a group that went on without this member, or that this member's disk holds up.
@@ -172,7 +172,7 @@ func (m *Member) checkGroup() {
 	case m.leftBehind(g):
 		m.freeze(0)
 		m.setMode(Following, because(Between),
-			"the group goes on without this node, which enters again as soon as it holds the chain")
+			"the group continues without this node, which enters again once it has caught up")
 	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full:
 		if len(g.Members) > 2 {
 			m.freeze(0)
@@ -227,18 +227,17 @@ func (m *Member) onProgressed(in Progressed) {
 	case stalled && !heard:
 		membership, _ := m.chain.Membership() // the run's membership may differ
 		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d "+
-			"nodes can be reached; "+
-			"it goes on by itself as soon as a majority is there", membership.Quorum(),
+			"nodes can be reached; it continues by itself once a majority can", membership.Quorum(),
 			len(membership.Members))
 	case stalled:
 		reason := Reason{Kind: NoProgress, Round: in.Round, Servers: in.Awaited}
 		said := "no progress"
 		if outside {
 			// A majority is heard all the same.
-			said = "outside of the majority, as wrong suspicions alone can make it"
+			said = "outside of the majority, perhaps by wrong suspicions alone"
 		}
 		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes "+
-			"will start anew",
+			"will start a new generation",
 			said, in.Round, in.Awaited, len(g.Shard.Members))
 	case was:
 		m.setMode(Ordering, because(NoReason), "")

@@ -164,7 +164,7 @@ func TestStalls(t *testing.T) {
 		"waits outside": {nil, Progressed{Run: run, Waiting: timing.Outside, Outside: true},
 			Ordering, ""},
 		"too long outside": {nil, Progressed{Run: run, Waiting: timing.Outside + 1, Outside: true},
-			Halted, "outside of the majority, as wrong suspicions"},
+			Halted, "outside of the majority, perhaps by wrong suspicions"},
 		"hears no majority": {func(m *Member) {
 			m.peer(1).linked, m.peer(2).linked = false, false
 		}, Progressed{Run: run, Waiting: timing.Outside + 1}, Halted,

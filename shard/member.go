@@ -13,7 +13,7 @@ var (
 	// ErrRemoved says that the server is no longer a member of the chain.
 	ErrRemoved = errors.New("removed from the membership by the operator")
 	// ErrFork says that a decision goes on from a point before a durable block.
-	ErrFork = errors.New("fork: the shard goes on without a durable block")
+	ErrFork = errors.New("fork: the shard continues without a durable block")
 )
 
 // Timing has the times that a member waits, in ticks. All members should have the same.
@@ -237,7 +237,7 @@ func (m *Member) advance(tick bool) {
 	m.checkGroup()
 	if m.synod.MustEnd() && m.group != nil && m.starting == nil {
 		m.freeze(0) // Settled finds out whether the last round arrived here too
-		m.setMode(Starting, because(Between), "the group starts anew")
+		m.setMode(Starting, because(Between), "the group restarts")
 	}
 	m.leave()
 	if tick {

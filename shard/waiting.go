@@ -227,14 +227,14 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 	if w.Memory {
 		say("%s restarted, and the others may know more", w.Restarted)
 	}
-	say("%s had perhaps more blocks before a crash: start more members", w.Perhaps)
+	say("%s may have had more blocks before a crash: start more members", w.Perhaps)
 	if w.Durable > 0 {
-		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it",
+		parts = append(parts, fmt.Sprintf("block %d is durable, but too few disks hold it",
 			w.Durable))
 	}
 	if reason.Sought > 0 {
-		parts = append(parts, fmt.Sprintf("block %d is durable, and those that answered do not "+
-			"hold it: start one that does", reason.Sought))
+		parts = append(parts, fmt.Sprintf("block %d is durable, but no member that answered "+
+			"holds it: start one that does", reason.Sought))
 	}
 	forgetful := len(m.Members)-len(w.Forgot) < m.Quorum()
 	switch {
@@ -247,8 +247,8 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 			"--help`")
 	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable+reason.Sought == 0 &&
 		len(m.Members)-len(unheard) >= m.Quorum():
-		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how "+
-			"to go on",
+		parts[0] = fmt.Sprintf("a majority of the %d nodes is present, and about to agree on "+
+			"how to continue",
 			len(m.Members))
 	}
 	return strings.Join(parts, "; ")

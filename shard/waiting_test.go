@@ -29,7 +29,7 @@ func TestWaitingIsExplained(t *testing.T) {
 		{"nothing is known", 3, generation.Waiting{}, servers(1, 2),
 			"waiting for a majority of the 3 nodes"},
 		{"nothing is missing", 3, generation.Waiting{Silent: servers(2)}, nil,
-			"a majority of the 3 nodes is there, and about to agree on how to go on"},
+			"a majority of the 3 nodes is present, and about to agree on how to continue"},
 		{"alone", 3, generation.Waiting{Missing: 1, Unreachable: servers(1, 2)}, servers(1, 2),
 			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable: " +
 				"start or reconnect them"},
@@ -39,7 +39,7 @@ func TestWaitingIsExplained(t *testing.T) {
 				"or reconnect it; member 2 forgot (a new disk)"},
 		{"all are there, and one forgot: that one does not matter", 3,
 			generation.Waiting{Forgot: servers(2)}, nil,
-			"a majority of the 3 nodes is there, and about to agree on how to go on; " +
+			"a majority of the 3 nodes is present, and about to agree on how to continue; " +
 				"member 2 forgot (a new disk)"},
 		{"all are there, and two forgot", 3,
 			generation.Waiting{Missing: 1, Forgot: servers(0, 2)}, nil,
@@ -66,14 +66,14 @@ func TestWaitingIsExplained(t *testing.T) {
 		{"a disk had perhaps more", 3,
 			generation.Waiting{Unreachable: servers(2), Perhaps: servers(1)}, servers(2),
 			"waiting for a majority of the 3 nodes; member 2 unreachable: start or reconnect it; " +
-				"member 1 had perhaps more blocks before a crash: start more members"},
+				"member 1 may have had more blocks before a crash: start more members"},
 		{"a durable block is gone", 3, generation.Waiting{Durable: 7}, nil,
 			"waiting for a majority of the 3 nodes; " +
-				"block 7 is durable, and too few disks hold it" + recover},
+				"block 7 is durable, but too few disks hold it" + recover},
 		{"a durable block is gone, or with a member that is away", 3,
 			generation.Waiting{Durable: 7, Unreachable: servers(0)}, servers(0),
 			"waiting for a majority of the 3 nodes; member 0 unreachable: start or reconnect it; " +
-				"block 7 is durable, and too few disks hold it"},
+				"block 7 is durable, but too few disks hold it"},
 	} {
 		reason := Reason{Waiting: c.waiting}
 		none := func(order.ServerID) bool { return false }

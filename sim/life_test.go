@@ -155,7 +155,7 @@ func TestReasonsOfLives(t *testing.T) {
 		// A member promised, decided without the proposer, and went on.
 		"it decided meanwhile": {7, 40_004_212},
 		// A disk that lost blocks remembers that it counted with three members, not two.
-		"a damaged disk remembers the third":       {2, 40_020_290},
+		"a damaged disk remembers the third":      {2, 40_020_290},
 		"a damaged disk remembers the third, too": {2, 20_009_948},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
@@ -319,7 +319,8 @@ func TestLivesThatStoodStill(t *testing.T) {
 			40_003_396, ""},
 		// The operator inserted an empty disk though one with all blocks was at hand.
 		{2, FaultJoin | FaultPower | FaultDisk, 1, 40_015_445, allconcur.EngineAllConcur},
-		// A disk was lost that the shard needed once the only disk was gone that knew the newest run.
+		// A disk was lost that the shard needed once the only disk was gone that knew the newest
+		// run.
 		{6, FaultCrash | FaultPartition | FaultJoin | FaultPower | FaultDisk, 2, 40_008_251,
 			allconcur.EngineAllConcur},
 		// An original disk was admitted again. What it held did not count for the time before, so

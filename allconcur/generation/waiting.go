@@ -29,8 +29,8 @@ type Waiting struct {
 	// Durable is a height that some member knows to be durable, and that is beyond the point from
 	// which the promises would go on; 0 for none. More disks forgot than the shard tolerates.
 	Durable uint64
-	// Changes is the number of the newest membership in any promise, of its chain or of the run that
-	// its disk counted in. A server that is not in the own chain may have promised.
+	// Changes is the number of the newest membership in any promise, of its chain or of the run
+	// that its disk counted in. A server that is not in the own chain may have promised.
 	Changes uint64
 }
 
