@@ -29,11 +29,18 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 			"the "+
 			"node then fetches the chain from its peers", keep+1, absent, n.home.Data())
 	}
-	if err := n.copyChain(ctx, old, keep); err != nil {
+	fresh, err := n.copyChain(ctx, old, keep)
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(n.identity.Fresh()))
 	}
 	var refused error
-	err := n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+	err = n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+		// The old store may have been synced with newer knowledge while the chain was copied. No
+		// sync comes from here on.
+		fresh.AdoptKnowledge(old)
+		if err := fresh.Close(); err != nil { // closing syncs
+			return nil, err
+		}
 		if heights, _ := n.pipeline.Heights(); heights.Durable > keep {
 			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after "+
 				"%d were being set aside, so nothing was set aside: stop all nodes, keep all "+
@@ -100,29 +107,35 @@ func (n *Node) reopen(ctx context.Context) (*store.Store, error) {
 	}
 }
 
-// copyChain makes a data folder beside the current one, with the blocks up to a height.
-func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
+// copyChain makes a data folder beside the current one, with the blocks up to a height. The caller
+// closes the store.
+func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (
+	_ *store.Store, err error) {
 	folder := n.identity.Fresh()
 	if err := os.RemoveAll(folder); err != nil {
-		return err
+		return nil, err
 	}
 	fresh, err := store.Open(folder, n.home.Genesis, n.options.Store)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, fresh.Close()) }() // closing syncs
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, fresh.Close())
+		}
+	}()
 	for height := ledger.Height(1); height <= keep; height++ {
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
 		block, err := old.Block(height)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := fresh.Append(block); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	fresh.AdoptKnowledge(old)
-	return nil
+	// Blocks synced now need no time while the store is exchanged.
+	return fresh, fresh.Sync()
 }
