@@ -20,7 +20,7 @@ import (
 // public lists the rooms that programs outside of the repository may rely on. All other rooms
 // change as the product needs.
 var public = []string{"client", "machine", "order", "allconcur", "digraph", "tram", "rdmanet",
-	"rdmanet/memory", "rdmanet/p2p", "ledger"}
+	"rdmanet/memory", "rdmanet/p2p", "ledger", "ledger/state"}
 
 // surfaces is the folder with one file for each public room: its exported declarations.
 const surfaces = "testdata/surface"

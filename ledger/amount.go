@@ -80,8 +80,8 @@ func (a Amount) Int64() (int64, bool) {
 	return value, a.high == value>>63
 }
 
-// magnitude returns |a|. Unsigned, 128 bits can also hold 2^127.
-func (a Amount) magnitude() (high, low uint64) {
+// Magnitude returns the two halves of |a|. Unsigned, 128 bits can also hold 2^127.
+func (a Amount) Magnitude() (high, low uint64) {
 	if a.high >= 0 {
 		return uint64(a.high), a.low
 	}
@@ -90,8 +90,9 @@ func (a Amount) magnitude() (high, low uint64) {
 	return high, low
 }
 
-// amountOf returns the amount with a sign and a magnitude, and whether it is in range.
-func amountOf(negative bool, high, low uint64) (Amount, bool) {
+// AmountOf returns the amount with a sign and a magnitude, and reports whether it is in range. The
+// amount is valid only then.
+func AmountOf(negative bool, high, low uint64) (Amount, bool) {
 	if !negative {
 		return Amount{high: int64(high), low: low}, high < 1<<63
 	}
@@ -126,7 +127,7 @@ func ParseAmount(text string) (Amount, error) {
 			return Amount{}, fmt.Errorf("%w: %.60q", ErrOverflow, text)
 		}
 	}
-	amount, inRange := amountOf(negative, high, low)
+	amount, inRange := AmountOf(negative, high, low)
 	if !inRange {
 		return Amount{}, fmt.Errorf("%w: %.60q", ErrOverflow, text)
 	}
@@ -138,7 +139,7 @@ func (a Amount) String() string {
 	if value, small := a.Int64(); small {
 		return fmt.Sprintf("%d", value)
 	}
-	high, low := a.magnitude()
+	high, low := a.Magnitude()
 	whole := new(big.Int).SetUint64(high)
 	whole.Lsh(whole, 64).Or(whole, new(big.Int).SetUint64(low))
 	if a.high < 0 {

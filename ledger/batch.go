@@ -3,6 +3,8 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // Bounds of a batch.
@@ -57,8 +59,8 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 	return (&Batch{Header: header, Bundles: bundles}).Encode()
 }
 
-// sharded reports whether the batch proposes entries from other shards.
-func (b *Batch) sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
+// Sharded reports whether the batch proposes entries from other shards.
+func (b *Batch) Sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
 
 // Encode returns the canonical encoding, as EncodeBatch does. The encoding has version 1 unless the
 // batch has more than bundles. Version 2 adds, after the bundles, the entries of the parent's
@@ -68,7 +70,7 @@ func (b *Batch) Encode() []byte {
 	for _, bundle := range b.Bundles {
 		size += BatchSize(len(bundle))
 	}
-	if !b.sharded() && len(b.Clocks) == 0 {
+	if !b.Sharded() && len(b.Clocks) == 0 {
 		return b.appendTo(append(make([]byte, 0, size), batchVersion))
 	}
 	for i := range b.Carried {
@@ -83,7 +85,7 @@ func (b *Batch) Encode() []byte {
 	to = binary.AppendUvarint(to, uint64(len(b.Carried)))
 	for i := range b.Carried {
 		to = binary.AppendUvarint(to, b.Carried[i].Number)
-		to = appendString(to, b.Carried[i].Bundle)
+		to = codec.AppendString(to, b.Carried[i].Bundle)
 	}
 	to = binary.AppendUvarint(to, uint64(len(b.Verdicts)))
 	for i := range b.Verdicts {
@@ -110,7 +112,7 @@ func (b *Batch) appendTo(to []byte) []byte {
 	to = append(to, header.Tip[:]...)
 	to = binary.AppendUvarint(to, uint64(len(bundles)))
 	for _, bundle := range bundles {
-		to = appendString(to, bundle)
+		to = codec.AppendString(to, bundle)
 	}
 	return to
 }
@@ -142,29 +144,29 @@ func DecodeBatch(data []byte) (*Batch, error) {
 		return nil, fmt.Errorf("%w: a batch of %d bytes, at most %d allowed", ErrMalformed,
 			len(data), MaxBatchBytes)
 	}
-	r := reader{data: data}
-	version := r.byte()
+	r := read(data)
+	version := r.Byte()
 	if version < batchVersion || version > clockedBatchVersion {
-		r.fail("batch version %d", version)
+		r.Fail("batch version %d", version)
 	}
-	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.uint64()), Height: Height(r.uint64()),
-		Tip: r.hash()}}
-	if count := r.count("bundles", MaxBatchBundles, 1); count > 0 {
+	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.Uint64()), Height: Height(r.Uint64()),
+		Tip: r.Hash()}}
+	if count := r.Count("bundles", MaxBatchBundles, 1); count > 0 {
 		batch.Bundles = make([][]byte, count)
 		for i := range batch.Bundles {
-			batch.Bundles[i] = r.bytes("bytes of bundle", MaxBundleBytes)
+			batch.Bundles[i] = r.Bytes("bytes of bundle", MaxBundleBytes)
 		}
 	}
 	if version >= shardedBatchVersion {
 		batch.decodeSharded(&r)
 	}
 	switch {
-	case version == shardedBatchVersion && !batch.sharded():
-		r.fail("a batch of version 2 with nothing of other shards")
+	case version == shardedBatchVersion && !batch.Sharded():
+		r.Fail("a batch of version 2 with nothing of other shards")
 	case version == clockedBatchVersion:
 		batch.decodeClocks(&r)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return batch, nil
@@ -172,17 +174,17 @@ func DecodeBatch(data []byte) (*Batch, error) {
 
 // decodeSharded decodes the entries from other shards.
 func (b *Batch) decodeSharded(r *reader) {
-	if count := r.count("carried bundles", MaxBatchCarried, 2); count > 0 {
+	if count := r.Count("carried bundles", MaxBatchCarried, 2); count > 0 {
 		b.Carried = make([]Carried, count)
 		for i := range b.Carried {
-			b.Carried[i] = Carried{Number: r.uvarint(),
-				Bundle: r.bytes("bytes of bundle", MaxBundleBytes)}
+			b.Carried[i] = Carried{Number: r.Uvarint(),
+				Bundle: r.Bytes("bytes of bundle", MaxBundleBytes)}
 			if b.Carried[i].Number == 0 {
-				r.fail("entry 0 of a stream")
+				r.Fail("entry 0 of a stream")
 			}
 		}
 	}
-	if count := r.count("verdicts", MaxBatchVerdicts, HashSize+1+ResultSize); count > 0 {
+	if count := r.Count("verdicts", MaxBatchVerdicts, HashSize+1+ResultSize); count > 0 {
 		b.Verdicts = make([]Verdict, count)
 		for i := range b.Verdicts {
 			b.Verdicts[i] = r.verdict()
@@ -192,19 +194,19 @@ func (b *Batch) decodeSharded(r *reader) {
 
 // decodeClocks decodes the members' clocks.
 func (b *Batch) decodeClocks(r *reader) {
-	count := r.count("clocks", MaxMembers, 2)
-	if r.err == nil && count == 0 {
-		r.fail("a batch of version 3 without clocks")
+	count := r.Count("clocks", MaxMembers, 2)
+	if r.Err == nil && count == 0 {
+		r.Fail("a batch of version 3 without clocks")
 		return
 	}
 	b.Clocks = make([]MemberClock, count)
 	for i := range b.Clocks {
-		member, offset := r.uvarint(), r.uvarint()
+		member, offset := r.Uvarint(), r.Uvarint()
 		if member >= MaxMemberIndexes || i > 0 && MemberIndex(member) <= b.Clocks[i-1].Member {
-			r.fail("clock of member %d, out of order", member)
+			r.Fail("clock of member %d, out of order", member)
 		}
 		if offset > uint64(2*ClockBound) {
-			r.fail("a clock that is too far from the batch's time")
+			r.Fail("a clock that is too far from the batch's time")
 			return
 		}
 		signed := Milliseconds(offset>>1) ^ -Milliseconds(offset&1)

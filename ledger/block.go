@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // HeaderSize is the size of an encoded header in bytes.
@@ -71,21 +73,21 @@ func (h *Header) Hash() Hash { return sum256(append([]byte(blockDomain), h.Encod
 
 // DecodeHeader decodes a header, or returns ErrMalformed.
 func DecodeHeader(data []byte) (Header, error) {
-	r := reader{data: data}
+	r := read(data)
 	header := r.header()
-	return header, r.end()
+	return header, r.End()
 }
 
 func (r *reader) header() Header {
-	if version := r.byte(); version != headerVersion {
-		r.fail("header version %d", version)
+	if version := r.Byte(); version != headerVersion {
+		r.Fail("header version %d", version)
 	}
 	return Header{
-		Height: Height(r.uint64()), Previous: r.hash(), Epoch: Epoch(r.uint64()),
-		Round: Round(r.uint64()), Time: Milliseconds(r.uint64()),
-		TransactionsRoot: r.hash(), ResultsRoot: r.hash(), BundlesRoot: r.hash(),
-		StateDigest:  r.hash(),
-		Transactions: r.uint32(), Total: r.uint64(),
+		Height: Height(r.Uint64()), Previous: r.Hash(), Epoch: Epoch(r.Uint64()),
+		Round: Round(r.Uint64()), Time: Milliseconds(r.Uint64()),
+		TransactionsRoot: r.Hash(), ResultsRoot: r.Hash(), BundlesRoot: r.Hash(),
+		StateDigest:  r.Hash(),
+		Transactions: r.Uint32(), Total: r.Uint64(),
 	}
 }
 
@@ -112,11 +114,9 @@ type BundleSeal struct {
 	// Number is the bundle's number in the stream from the parent shard; 0 if it entered in this
 	// shard.
 	Number uint64
-	root   Hash
+	// Root is the RFC 6962 Merkle root over the ids (IDRoot), which the signatures sign.
+	Root Hash
 }
-
-// Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
-func (s *BundleSeal) Root() Hash { return s.root }
 
 // appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
 // mark is 0, which is never a count of transactions.
@@ -129,7 +129,7 @@ func (s *BundleSeal) appendNumber(to []byte) []byte {
 
 func (s *BundleSeal) leaf() Hash {
 	data := binary.AppendUvarint(s.appendNumber(make([]byte, 0, 256)), uint64(len(s.IDs)))
-	return leafHash(appendSignatures(append(data, s.root[:]...), s.Signatures))
+	return leafHash(appendSignatures(append(data, s.Root[:]...), s.Signatures))
 }
 
 // Block is one round of the chain. It is read-only. The genesis is the block at height 0: it has no
@@ -161,12 +161,12 @@ func (b *Block) appendTo(to []byte) []byte {
 		seal := &b.Bundles[i]
 		to = binary.AppendUvarint(seal.appendNumber(to), uint64(len(seal.IDs)))
 		for j := range seal.IDs {
-			to = appendBool(to, seal.Kept[j])
+			to = codec.AppendBool(to, seal.Kept[j])
 			if !seal.Kept[j] {
 				to = append(to, seal.IDs[j][:]...)
 				continue
 			}
-			to = appendString(to, b.Entries[entry].Body)
+			to = codec.AppendString(to, b.Entries[entry].Body)
 			to = appendResult(to, b.Entries[entry].Result)
 			entry++
 		}
@@ -179,25 +179,25 @@ func (b *Block) appendTo(to []byte) []byte {
 // header against a chain. It returns ErrMalformed, ErrName or ErrBlock. The block shares the memory
 // of data, which must not change any more.
 func DecodeBlock(data []byte) (*Block, error) {
-	r := reader{data: data}
+	r := read(data)
 	block := &Block{Header: r.header()}
 	block.Hash = block.Header.Hash()
 	if int(block.Header.Transactions) > MaxBlockTransactions ||
-		int(block.Header.Transactions) > len(r.data) {
-		r.fail("%d transactions", block.Header.Transactions)
+		int(block.Header.Transactions) > len(r.Data) {
+		r.Fail("%d transactions", block.Header.Transactions)
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	transactions := make([]Transaction, block.Header.Transactions)
 	block.Entries = make([]Entry, 0, block.Header.Transactions)
-	block.Bundles = make([]BundleSeal, r.count("bundles", MaxBlockTransactions, 3))
+	block.Bundles = make([]BundleSeal, r.Count("bundles", MaxBlockTransactions, 3))
 	for i := range block.Bundles {
 		if err := block.decodeBundle(&r, i, transactions); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return block, block.checkRoots()
@@ -205,29 +205,29 @@ func DecodeBlock(data []byte) (*Block, error) {
 
 func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) error {
 	seal := &b.Bundles[index]
-	count := r.count("transactions", MaxBundleTransactions, 7)
+	count := r.Count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
 		// A count of 0 is the mark of appendNumber.
-		if seal.Number = r.uvarint(); seal.Number == 0 {
-			r.fail("an empty bundle")
+		if seal.Number = r.Uvarint(); seal.Number == 0 {
+			r.Fail("an empty bundle")
 		}
-		if count = r.count("transactions", MaxBundleTransactions, 7); count == 0 {
-			r.fail("an empty bundle")
+		if count = r.Count("transactions", MaxBundleTransactions, 7); count == 0 {
+			r.Fail("an empty bundle")
 		}
 	}
 	seal.IDs, seal.Kept = make([]Hash, count), make([]bool, count)
 	for place := range count {
-		if seal.Kept[place] = r.bool(); !seal.Kept[place] {
-			seal.IDs[place] = r.hash()
+		if seal.Kept[place] = r.Bool(); !seal.Kept[place] {
+			seal.IDs[place] = r.Hash()
 			continue
 		}
-		body := r.bytes("bytes of transaction", MaxTransactionBytes)
+		body := r.Bytes("bytes of transaction", MaxTransactionBytes)
 		result := r.result()
 		if len(b.Entries) == len(transactions) {
-			r.fail("more transactions than the header says")
+			r.Fail("more transactions than the header says")
 		}
-		if r.err != nil {
-			return r.err
+		if r.Err != nil {
+			return r.Err
 		}
 		transaction := &transactions[len(b.Entries)]
 		if err := decodeBody(body, transaction); err != nil {
@@ -241,8 +241,18 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 			Body: body, Result: result, Bundle: index, Place: place})
 	}
 	seal.Signatures = r.signatures()
-	seal.root = IDRoot(seal.IDs)
-	return r.err
+	seal.Root = IDRoot(seal.IDs)
+	return r.Err
+}
+
+// Complete computes the header's roots from the entries and bundles, sets the digest of the state
+// after the block, and computes the block's hash.
+func (b *Block) Complete(stateDigest Hash) {
+	b.Header.TransactionsRoot = IDRoot(b.ids())
+	b.Header.ResultsRoot = merkleRoot(b.resultLeaves())
+	b.Header.BundlesRoot = b.bundlesRoot()
+	b.Header.StateDigest = stateDigest
+	b.Hash = b.Header.Hash()
 }
 
 func (b *Block) ids() []Hash {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // Bounds of a bundle.
@@ -165,7 +167,7 @@ func (b *Bundle) Encode() []byte {
 		to := append([]byte(nil), bundleVersion)
 		to = binary.AppendUvarint(to, uint64(len(b.bodies)))
 		for _, body := range b.bodies {
-			to = appendString(to, body)
+			to = codec.AppendString(to, body)
 		}
 		b.encoded = appendSignatures(to, b.signatures)
 	}
@@ -175,7 +177,7 @@ func (b *Bundle) Encode() []byte {
 func appendSignatures(to []byte, signatures []Signature) []byte {
 	to = binary.AppendUvarint(to, uint64(len(signatures)))
 	for i := range signatures {
-		to = appendString(to, signatures[i].Organisation)
+		to = codec.AppendString(to, signatures[i].Organisation)
 		to = append(to, signatures[i].Key[:]...)
 		to = append(to, signatures[i].Bytes[:]...)
 	}
@@ -183,19 +185,19 @@ func appendSignatures(to []byte, signatures []Signature) []byte {
 }
 
 func (r *reader) signatures() []Signature {
-	count := r.count("signatures", MaxBundleSignatures, 97)
+	count := r.Count("signatures", MaxBundleSignatures, 97)
 	if count == 0 {
 		return nil
 	}
 	signatures := make([]Signature, count)
 	for i := range signatures {
-		signatures[i].Organisation = OrganisationName(r.string("bytes of organisation",
+		signatures[i].Organisation = OrganisationName(r.String("bytes of organisation",
 			MaxOrganisationName))
-		copy(signatures[i].Key[:], r.take(32))
-		copy(signatures[i].Bytes[:], r.take(64))
-		if r.err == nil && signatures[i].Organisation != Operator &&
+		copy(signatures[i].Key[:], r.Take(32))
+		copy(signatures[i].Bytes[:], r.Take(64))
+		if r.Err == nil && signatures[i].Organisation != Operator &&
 			signatures[i].Organisation.Validate() != nil {
-			r.fail("signature of a malformed organisation")
+			r.Fail("signature of a malformed organisation")
 		}
 	}
 	return signatures
@@ -209,21 +211,21 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
 			MaxBundleBytes)
 	}
-	r := reader{data: data}
-	if version := r.byte(); version != bundleVersion {
-		r.fail("bundle version %d", version)
+	r := read(data)
+	if version := r.Byte(); version != bundleVersion {
+		r.Fail("bundle version %d", version)
 	}
-	count := r.count("transactions", MaxBundleTransactions, 2)
+	count := r.Count("transactions", MaxBundleTransactions, 2)
 	if count == 0 {
-		r.fail("an empty bundle")
+		r.Fail("an empty bundle")
 	}
 	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
 		ids: make([]Hash, count), encoded: data}
 	for i := range count {
-		bundle.bodies[i] = r.bytes("bytes of transaction", MaxTransactionBytes)
+		bundle.bodies[i] = r.Bytes("bytes of transaction", MaxTransactionBytes)
 	}
 	bundle.signatures = r.signatures()
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	for i, body := range bundle.bodies {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // carriedVersion is the first byte of a bundle in a parent's stream.
@@ -30,43 +32,44 @@ func (b *Block) CarriedBundle(index int) []byte {
 	entry := sort.Search(len(b.Entries), func(i int) bool { return b.Entries[i].Bundle >= index })
 	to := binary.AppendUvarint([]byte{carriedVersion}, uint64(len(seal.IDs)))
 	for place := range seal.IDs {
-		to = appendBool(to, seal.Kept[place])
+		to = codec.AppendBool(to, seal.Kept[place])
 		if !seal.Kept[place] {
 			to = append(to, seal.IDs[place][:]...)
 			continue
 		}
-		to = appendString(to, b.Entries[entry].Body)
+		to = codec.AppendString(to, b.Entries[entry].Body)
 		entry++
 	}
 	return appendSignatures(to, seal.Signatures)
 }
 
-// decodeCarried decodes a carried bundle, or returns ErrMalformed, ErrName or ErrBundleSize. For a
-// transaction that is not kept, the bundle has only the id. The bundle shares the memory of data.
-func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
+// DecodeCarried decodes a bundle as CarriedBundle encodes it, or returns ErrMalformed, ErrName or
+// ErrBundleSize. For a transaction that is not kept, the bundle has only the id. The bundle shares
+// the memory of data.
+func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	if len(data) > MaxBundleBytes {
 		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
 			MaxBundleBytes)
 	}
-	r := reader{data: data}
-	if version := r.byte(); version != carriedVersion {
-		r.fail("carried bundle version %d", version)
+	r := read(data)
+	if version := r.Byte(); version != carriedVersion {
+		r.Fail("carried bundle version %d", version)
 	}
-	count, any := r.count("transactions", MaxBundleTransactions, 2), false
+	count, any := r.Count("transactions", MaxBundleTransactions, 2), false
 	bundle, kept = &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
 		ids: make([]Hash, count)}, make([]bool, count)
 	for place := range count {
-		if kept[place] = r.bool(); kept[place] {
-			bundle.bodies[place], any = r.bytes("bytes of transaction", MaxTransactionBytes), true
+		if kept[place] = r.Bool(); kept[place] {
+			bundle.bodies[place], any = r.Bytes("bytes of transaction", MaxTransactionBytes), true
 		} else {
-			bundle.ids[place] = r.hash()
+			bundle.ids[place] = r.Hash()
 		}
 	}
 	bundle.signatures = r.signatures()
 	if !any {
-		r.fail("a carried bundle of no transactions")
+		r.Fail("a carried bundle of no transactions")
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, nil, err
 	}
 	for place, body := range bundle.bodies {

@@ -1,6 +1,8 @@
-// Package ledger is the book. It defines transactions, accounts and blocks, seals ordered
-// transactions into blocks, and executes them. It is pure: it has no clock, no goroutine and no
-// I/O, and the same inputs give the same bytes everywhere.
+// Package ledger is the book as values: transactions, bundles, batches, blocks, accounts, members
+// and the genesis, with their encodings, hashes, proofs and signatures. It is pure: it has no
+// clock, no goroutine and no I/O, and the same inputs give the same bytes everywhere. A client, an
+// auditor and a relay need this package only. Package ledger/state seals and executes what these
+// values say.
 //
 // # The data's way
 //
@@ -9,115 +11,39 @@
 //	admission:  bundle, err := ledger.DecodeBundle(bytes)
 //	            err = ledger.VerifyBundle(bundle, genesis, book, authority)
 //	proposal:   payload := ledger.EncodeBatch(ledger.BatchHeader{...}, bundles)
-//	delivery:   draft := ledger.Seal(parent, epoch, round, payloads, seen)
-//	            // nil if the round has nothing new
-//	execution:  block, changes := state.Execute(draft)
-//	store:      see package ledger/store, which does the last two steps and makes them durable
+//	execution:  see package ledger/state, which makes a *ledger.Block of a round's payloads
+//	proof:      proof := block.Proof(index)
+//	            err := ledger.VerifyProof(proof)
 //
 // # What always holds
 //
-//   - A block is never older than its parent. Its time is more than MaxStep beyond its parent's
-//     only if a batch of its round shows the clocks of a majority of the members.
 //   - A transaction's id is the SHA-256 of its body under a domain prefix. Encodings are canonical:
 //     each value has one form, and decoders refuse all others. So an id cannot have two bodies, and
 //     a body cannot have two ids.
 //   - Signatures cover the RFC 6962 Merkle root of a bundle's ids. They are verified once, at
 //     admission (VerifyBundle). Execution only checks that each organisation whose consent is
 //     needed has signed with a key that is registered at that moment.
-//   - The postings of an applied transaction add up to zero for each asset. An account's balance,
-//     less the amounts set aside, is never below zero unless the account is an issuer.
-//   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
-//     nonce, no record.
 //   - A block's header commits to the previous block, the transactions, their results, the
 //     signatures and the whole state.
 //
 // # Members
 //
-// The members of the chain are part of the state. An operator's transaction adds one node or
-// removes one. The change is alone in its transaction, the transaction is alone in its bundle, and
-// execution verifies its signature again. An index belongs to one member for ever, and a key serves
-// one member. Two changes are at least ChangeRounds rounds apart, which gives ordering the time to
-// change over to the new group. MembershipChangeIn reports, before anything is executed, that a
-// round has a change. Membership and MembershipAt return the present and past members.
+// The members of the chain change by transactions. An operator's transaction adds one node or
+// removes one. The change is alone in its transaction, and the transaction is alone in its bundle.
+// An index belongs to one member for ever, and a key serves one member. MembershipChangeIn reports,
+// before anything is executed, that a round has a change.
 //
-// The state also has the disk map: for each member the disk that counts, if one was named. A member
-// or an operator names a disk of another member with a ChangeAdmit (NewAdmit makes it). Like a join
-// or a leave, it is a change of the membership. It takes effect only on the membership that its
-// signer saw. Therefore it needs no place in a nonce window, and a late one does no harm.
+// A member or an operator names the disk that counts for another member with a ChangeAdmit
+// (NewAdmit makes it). It is a change of the membership, too, and takes effect only on the
+// membership that its signer saw.
 //
 // # Shards
 //
-// A book that outgrows one group has several shards in a static tree (shards.go), each with members
-// and a chain of its own. An organisation's accounts and records are at its home shard (home.go). A
-// transaction that concerns several shards enters at their lowest common ancestor and is ordered
-// there. From there it flows down the tree in numbered streams (stream.go), as in TRAM: any two
-// shards that execute the same two transactions execute them in the same order. A book of one shard
-// has none of the following, and its bytes, hashes and cost are unaffected by it.
-//
-//	any node:    shard := state.BundleEntry(bundle)   // the members of this shard accept it
-//	proposal:    batch := &ledger.Batch{Header: ..., Bundles: ..., Carried: ..., Verdicts: ...}
-//	             payload := batch.Encode()
-//	delivery:    draft := state.Seal(parent, epoch, round, payloads, seen)
-//	execution:   block, changes := state.Execute(draft)
-//	to children: for each of changes.Forwards, entry Number of the stream to Child is
-//	             block.CarriedBundle(Bundle)
-//	to others:   for each of changes.Verdicts, the Verdict goes to the members of the shards To
-//	on request:  verdict, made := ledger.VerdictOf(entry, shard) // a waiting shard asks for it
-//
-// Each destination executes its part of a transaction at the transaction's place in its own chain
-// (crossing.go). It sets aside the amounts that the part takes and reserves room for the amounts
-// that it brings. The result, SetAside or the reason for a refusal, is the shard's verdict
-// (verdict.go). The other destinations put the verdict into their chains. When a chain has good
-// verdicts from all others, the transaction takes effect there, at the place of the last verdict.
-// The first bad verdict releases it (settle.go). A shard whose own verdict is bad is done at once.
-//
-// What always holds:
-//
-//   - Conservation: take any cut of the chains that includes the sending of each message that it
-//     includes. There the amounts of an asset in all accounts of all shards, set aside or not, add
-//     up to zero, if each transaction that took effect in one shard and still waits in another is
-//     counted as having taken effect in both.
-//   - One outcome: a transaction takes effect in all of its destinations or in none. It takes
-//     effect exactly if all verdicts are good. A shard's verdict, once in its chain, is final.
-//   - Settling cannot fail. Setting aside checks funds, room and the number of assets, against
-//     everything that is already set aside or may still come in.
-//   - A chain can be replayed by itself: its blocks hold the streams and verdicts, and its state
-//     holds the stream positions and the waiting transactions.
-//   - No wait is circular, because no transaction waits for another. Later transactions use the
-//     amounts that are not set aside, and fail if those are not enough. A record has the value with
-//     the greatest place among the transactions that took effect, whenever they did. So records
-//     follow the order of the transactions.
-//   - A stopped shard holds up only the amounts of transactions that concern it, and, for the
-//     shards below it, all entries that would pass through it.
-//
-// Failures, and how they are handled:
-//
-//   - Streams and verdicts arrive late, twice, in any order, or from several members: Seal takes
-//     exactly the next entry, and exactly the verdicts that a transaction waits for.
-//   - A verdict arrives before its transaction: Seal leaves it out. Its sender keeps it, or is
-//     asked again.
-//   - A verdict is lost: it follows from its shard's chain, so any member of the shard can make it
-//     again. The shard that waits must ask for it.
-//   - A whole shard loses power, and with it blocks that were ordered but not durable: stream
-//     entries and verdicts are handed to other shards only once their block is on the disks of a
-//     majority. The component that carries them must ensure this.
-//   - A transaction arrives by two ways, at its entry and from above: each shard takes the first
-//     copy, and the shards below follow its order.
-//   - The entry and destinations of a transaction depend on the directory, so a transaction that
-//     failed may be submitted again after a registration changed them. Therefore a transaction
-//     fails, in all destinations alike, if any organisation in it is not registered, and no chain
-//     holds one before the registration of its signer. So if any chain has it before a registration
-//     that it needs, the home shard of the signer also has it before that registration and has
-//     refused it for ever. The home shard is always a destination, so each shard that set the
-//     transaction aside asks there.
-//   - A shard stops for long: the transactions that wait for it are bounded, and further ones are
-//     refused (MaxWaiting).
-//   - Heights differ between chains: LastValid is a height of the home shard of the signer. Only
-//     that shard checks it, and only that shard checks the nonce. A transaction that was set aside
-//     takes its nonce even if it is released later.
-//   - A value that differs between shards must not decide a result that must be the same in all of
-//     them. Therefore a registration has no nonce, no last valid block and nothing beside it, and
-//     accounts are opened only in transactions that concern their shard alone.
+// A book that outgrows one group has several shards in a static tree (ShardTree), each with members
+// and a chain of its own. An organisation's accounts and records are at its home shard
+// (Rendezvous). A transaction that concerns several shards enters at their lowest common ancestor
+// and flows down the tree in numbered streams (Carried). Each destination gives a Verdict on its
+// part. The encodings of a book of one shard have none of this.
 //
 // A verdict has no signature, because members trust each other: they may crash, but they do not
 // lie. Clients cannot submit a verdict.
@@ -125,10 +51,6 @@
 // # Hashes
 //
 // Everything that a browser has to check is SHA-256: ids, block hashes and Merkle trees (RFC 6962,
-// as in github.com/transparency-dev/merkle). The state digest is LtHash: BLAKE3 expands each entry
-// of the state to 1,024 16-bit lanes, and the digest is their sum modulo 2^16, lane by lane
-// ("Securing Update Propagation with Homomorphic Hashing", Lewi, Kim, Maykov, Weis, 2019). Adding,
-// changing or removing an entry costs one or two expansions, whatever the size of the state, and
-// reads no other entry. So the digest needs no tree on disk, and adding up the entries of a
-// snapshot checks it.
+// as in github.com/transparency-dev/merkle). The header's state digest is the SHA-256 of an LtHash;
+// see package ledger/state.
 package ledger

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // Bounds of a genesis.
@@ -111,7 +113,7 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	if g.Sharded() {
 		version = shardedGenesisVersion
 	}
-	to = appendString(append(to, version), g.Chain)
+	to = codec.AppendString(append(to, version), g.Chain)
 	to = binary.BigEndian.AppendUint64(to, uint64(g.Time))
 	if g.Sharded() {
 		to = binary.AppendUvarint(to, uint64(len(g.Shards)))
@@ -125,7 +127,7 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	for _, operator := range g.Operators {
 		to = append(to, operator[:]...)
 	}
-	return appendBool(to, g.RegistrationByOperator)
+	return codec.AppendBool(to, g.RegistrationByOperator)
 }
 
 func appendMembers(to []byte, members []Member) []byte {
@@ -139,15 +141,15 @@ func appendMembers(to []byte, members []Member) []byte {
 // DecodeGenesis decodes a genesis, or returns ErrMalformed or ErrGenesis. The genesis shares the
 // memory of data.
 func DecodeGenesis(data []byte) (*Genesis, error) {
-	r := reader{data: data}
-	version := r.byte()
+	r := read(data)
+	version := r.Byte()
 	if version != genesisVersion && version != shardedGenesisVersion {
-		r.fail("genesis version %d", version)
+		r.Fail("genesis version %d", version)
 	}
-	g := &Genesis{Chain: r.string("bytes of chain name", MaxChainName),
-		Time: Milliseconds(r.uint64())}
+	g := &Genesis{Chain: r.String("bytes of chain name", MaxChainName),
+		Time: Milliseconds(r.Uint64())}
 	if version == shardedGenesisVersion {
-		g.Shards = make([][]Member, r.count("shards", MaxShards, 5))
+		g.Shards = make([][]Member, r.Count("shards", MaxShards, 5))
 		g.Tree = make([]ShardID, len(g.Shards))
 		for i := range g.Shards {
 			g.Tree[i], g.Shards[i] = r.shard(), r.members()
@@ -155,43 +157,36 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 	} else {
 		g.Members = r.members()
 	}
-	if count := r.count("operators", MaxOperators, 32); count > 0 {
+	if count := r.Count("operators", MaxOperators, 32); count > 0 {
 		g.Operators = make([]PublicKey, count)
 		for i := range g.Operators {
-			copy(g.Operators[i][:], r.take(32))
+			copy(g.Operators[i][:], r.Take(32))
 		}
 	}
-	g.RegistrationByOperator = r.bool()
+	g.RegistrationByOperator = r.Bool()
 	if version == shardedGenesisVersion {
 		g.Shard = r.shard()
 		if int(g.Shard) >= len(g.Shards) {
-			r.fail("shard %d of %d", g.Shard, len(g.Shards))
+			r.Fail("shard %d of %d", g.Shard, len(g.Shards))
 		} else {
 			g.Members = g.Shards[g.Shard]
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return g, g.Validate()
 }
 
 func (r *reader) members() []Member {
-	members := make([]Member, r.count("members", MaxMembers, 3))
+	members := make([]Member, r.Count("members", MaxMembers, 3))
 	for i := range members {
 		members[i] = r.member()
 	}
 	return members
 }
 
-// shard reads the number of a shard.
-func (r *reader) shard() ShardID {
-	shard := r.uvarint()
-	if shard > 1<<32-1 {
-		r.fail("shard %d", shard)
-	}
-	return ShardID(shard)
-}
+func (r *reader) shard() ShardID { return ShardID(r.Uvarint32("shard")) }
 
 // Hash returns the identity of the chain and of block 0: the SHA-256 of "ledgerd/genesis/1", a zero
 // byte and the canonical encoding. Changes of the membership name it as their ledger.

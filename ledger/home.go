@@ -1,6 +1,9 @@
 package ledger
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 const homeDomain = "ledgerd/home/1\x00"
 
@@ -39,7 +42,7 @@ func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 // homes of its signer and of every organisation in its openings, postings and records. A
 // transaction with a registration concerns all shards, because each keeps the whole directory.
 func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) []ShardID {
-	return transaction.destinations(nil, t.Shards(), func(name OrganisationName) ShardID {
+	return transaction.AppendDestinations(nil, t.Shards(), func(name OrganisationName) ShardID {
 		return t.Home(name, directory)
 	})
 }
@@ -47,30 +50,31 @@ func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) 
 // BundleEntry returns the shard where a bundle enters: the lowest shard that reaches all shards
 // that its transactions concern.
 func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
-	var all shardSet
+	var all []ShardID
 	for i := range bundle.transactions {
 		for _, shard := range t.Destinations(&bundle.transactions[i], directory) {
-			all.add(shard)
+			all = addShard(all, shard)
 		}
 	}
 	return t.Entry(all)
 }
 
-// destinations appends the shards that a client's transaction concerns to to, which must be empty.
-func (t *Transaction) destinations(to shardSet, shards int,
-	home func(OrganisationName) ShardID) shardSet {
+// AppendDestinations appends the shards of ShardTree.Destinations to to, which must be empty, given
+// the number of shards and each organisation's home.
+func (t *Transaction) AppendDestinations(to []ShardID, shards int,
+	home func(OrganisationName) ShardID) []ShardID {
 	if len(t.Registrations) > 0 {
 		for shard := range ShardID(shards) {
 			to = append(to, shard)
 		}
 		return to
 	}
-	to.add(home(t.Signer))
+	to = addShard(to, home(t.Signer))
 	last := t.Signer
 	add := func(name OrganisationName) {
 		if name != last {
 			last = name
-			to.add(home(name))
+			to = addShard(to, home(name))
 		}
 	}
 	for i := range t.Openings {
@@ -83,4 +87,12 @@ func (t *Transaction) destinations(to shardSet, shards int,
 		add(t.Records[i].Key.Organisation())
 	}
 	return to
+}
+
+// addShard adds a shard to a set in ascending order.
+func addShard(set []ShardID, shard ShardID) []ShardID {
+	if at, found := slices.BinarySearch(set, shard); !found {
+		return slices.Insert(set, at, shard)
+	}
+	return set
 }

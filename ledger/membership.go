@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/clock"
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // The members of a chain change one at a time, by transactions that an operator signs. This keeps
@@ -206,7 +208,8 @@ func (g *Genesis) Membership() Membership {
 }
 
 func (m *Member) copy() Member {
-	return Member{Name: clone(m.Name), Key: slices.Clone(m.Key), Address: clone(m.Address)}
+	return Member{Name: strings.Clone(m.Name), Key: slices.Clone(m.Key),
+		Address: strings.Clone(m.Address)}
 }
 
 // Validate returns ErrMalformed or ErrName unless the member may join some chain. It checks the
@@ -263,13 +266,13 @@ func (c *MembershipChange) append(to []byte) []byte {
 }
 
 func (m *Member) append(to []byte) []byte {
-	to = appendString(to, m.Name)
-	to = appendString(to, m.Key)
-	return appendString(to, m.Address)
+	to = codec.AppendString(to, m.Name)
+	to = codec.AppendString(to, m.Key)
+	return codec.AppendString(to, m.Address)
 }
 
 func (r *reader) membershipChange() *MembershipChange {
-	change := &MembershipChange{Kind: ChangeKind(r.byte())}
+	change := &MembershipChange{Kind: ChangeKind(r.Byte())}
 	switch change.Kind {
 	case ChangeJoin:
 		change.Member = r.member()
@@ -278,29 +281,29 @@ func (r *reader) membershipChange() *MembershipChange {
 	case ChangeAdmit:
 		change.Index, change.Disk = r.memberIndex(), r.disk()
 	default:
-		r.fail("%s of the membership", change.Kind)
+		r.Fail("%s of the membership", change.Kind)
 	}
 	return change
 }
 
 func (r *reader) memberIndex() MemberIndex {
-	index := r.uvarint()
+	index := r.Uvarint()
 	if index >= MaxMemberIndexes {
-		r.fail("member %d", index)
+		r.Fail("member %d", index)
 		return 0
 	}
 	return MemberIndex(index)
 }
 
 func (r *reader) disk() (disk DiskID) {
-	copy(disk[:], r.take(len(disk)))
+	copy(disk[:], r.Take(len(disk)))
 	return disk
 }
 
 func (r *reader) member() Member {
-	return Member{Name: r.string("bytes of name", MaxOrganisationName),
-		Key:     r.bytes("bytes of key", MaxMemberKey),
-		Address: r.string("bytes of address", MaxAddress)}
+	return Member{Name: r.String("bytes of name", MaxOrganisationName),
+		Key:     r.Bytes("bytes of key", MaxMemberKey),
+		Address: r.String("bytes of address", MaxAddress)}
 }
 
 // MembershipChange returns the change of the membership that the block applied, or nil. A block
@@ -327,9 +330,9 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	if !mayHoldChange(payload) {
 		return false
 	}
-	// Decode as Seal does, so that both accept the same batches.
+	// Decode as sealing does, so that both accept the same batches.
 	batch, err := DecodeBatch(payload)
-	if err != nil || batch.sharded() && !genesis.Sharded() {
+	if err != nil || batch.Sharded() && !genesis.Sharded() {
 		return false
 	}
 	for _, encoded := range batch.Bundles {
@@ -344,8 +347,11 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 		if t.Ledger != chain {
 			continue
 		}
-		if t.Change.Kind == ChangeAdmit && signedByAny(bundle.root, bundle.signatures) ||
-			signedByOperator(genesis, bundle.root, bundle.signatures) {
+		may := genesis.IsOperator
+		if t.Change.Kind == ChangeAdmit {
+			may = func(PublicKey) bool { return true }
+		}
+		if AdministratorSigned(bundle.root, bundle.signatures, may) {
 			return true
 		}
 	}
@@ -384,19 +390,9 @@ func administrative(bundle []byte) bool {
 	return length > 0 && len(bundle) > 2+length && bundle[2+length] == administrativeVersion
 }
 
-// signedByOperator reports whether an operator's key made one of the signatures, and it is good.
-func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool {
-	return signedByKeyWhere(root, signatures, genesis.IsOperator)
-}
-
-// signedByAny reports whether one of the signatures without organisation is good for its key.
-func signedByAny(root Hash, signatures []Signature) bool {
-	return signedByKeyWhere(root, signatures, func(PublicKey) bool { return true })
-}
-
-// signedByKeyWhere reports whether one of the signatures without organisation is good and its key
-// satisfies may.
-func signedByKeyWhere(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
+// AdministratorSigned reports whether one of the signatures without organisation is good and has a
+// key that satisfies may: the key of an operator, or of a member that admits a disk.
+func AdministratorSigned(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
 	for i := range signatures {
 		signature := &signatures[i]
 		if signature.Organisation == Operator && may(signature.Key) &&

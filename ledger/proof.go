@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // ErrProof reports that a proof does not prove its claim.
@@ -53,7 +55,7 @@ func (b *Block) Proof(index int) *Proof {
 		Result:          entry.Result, ResultPath: merklePath(b.resultLeaves(), index),
 		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)),
 		BundlePath: merklePath(idLeaves(seal.IDs), entry.Place),
-		BundleRoot: seal.root, Signatures: seal.Signatures,
+		BundleRoot: seal.Root, Signatures: seal.Signatures,
 	}
 }
 
@@ -100,9 +102,9 @@ func VerifyProof(p *Proof) error {
 
 // Encode returns the canonical encoding.
 func (p *Proof) Encode() []byte {
-	to := appendString([]byte{proofVersion}, p.Body)
+	to := codec.AppendString([]byte{proofVersion}, p.Body)
 	to = append(to, p.ID[:]...)
-	to = appendString(to, p.Header)
+	to = codec.AppendString(to, p.Header)
 	to = append(to, p.BlockHash[:]...)
 	to = binary.BigEndian.AppendUint32(to, p.Index)
 	to = binary.BigEndian.AppendUint32(to, p.Count)
@@ -119,19 +121,19 @@ func (p *Proof) Encode() []byte {
 // DecodeProof decodes a proof, or returns ErrMalformed. It does not verify the proof. The proof
 // shares the memory of data.
 func DecodeProof(data []byte) (*Proof, error) {
-	r := reader{data: data}
-	if version := r.byte(); version != proofVersion {
-		r.fail("proof version %d", version)
+	r := read(data)
+	if version := r.Byte(); version != proofVersion {
+		r.Fail("proof version %d", version)
 	}
 	p := &Proof{
-		Body: r.bytes("bytes of transaction", MaxTransactionBytes), ID: r.hash(),
-		Header: r.bytes("bytes of header", HeaderSize), BlockHash: r.hash(),
-		Index: r.uint32(), Count: r.uint32(), TransactionPath: r.path(), Result: r.result(),
+		Body: r.Bytes("bytes of transaction", MaxTransactionBytes), ID: r.Hash(),
+		Header: r.Bytes("bytes of header", HeaderSize), BlockHash: r.Hash(),
+		Index: r.Uint32(), Count: r.Uint32(), TransactionPath: r.path(), Result: r.result(),
 		ResultPath:  r.path(),
-		BundleIndex: r.uint32(), BundleCount: r.uint32(), BundlePath: r.path(),
-		BundleRoot: r.hash(), Signatures: r.signatures(),
+		BundleIndex: r.Uint32(), BundleCount: r.Uint32(), BundlePath: r.path(),
+		BundleRoot: r.Hash(), Signatures: r.signatures(),
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -146,9 +148,9 @@ func appendPath(to []byte, path []Hash) []byte {
 }
 
 func (r *reader) path() []Hash {
-	path := make([]Hash, r.count("hashes", maxPath, HashSize))
+	path := make([]Hash, r.Count("hashes", maxPath, HashSize))
 	for i := range path {
-		path[i] = r.hash()
+		path[i] = r.Hash()
 	}
 	return path
 }

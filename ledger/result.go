@@ -71,8 +71,8 @@ const (
 	RegistrationNotAlone
 	// UnknownShard: the registration pins the organisation to a shard that the book does not have.
 	UnknownShard
-	// TooManyWaiting: MaxWaiting transactions already wait for one of the transaction's shards; try
-	// again when that shard answers.
+	// TooManyWaiting: too many transactions (state.MaxWaiting) already wait for one of the
+	// transaction's shards; try again when that shard answers.
 	TooManyWaiting
 	// OutOfPlace: no correct node puts this into a block. It is an entry of a stream out of its
 	// order, a transaction of other shards, or a verdict that no transaction waits for.
@@ -141,8 +141,6 @@ func (r Result) String() string {
 	return fmt.Sprintf("%s (%s %d)", r.Code, kind, r.Item+1)
 }
 
-var applied = Result{Code: Applied, Item: NoItem}
-
 // leaf returns the leaf hash of a transaction's result in its block's results tree. It covers the
 // id, the code (1 byte) and the item (4 bytes, big-endian).
 func (r Result) leaf(id Hash) Hash {
@@ -166,15 +164,15 @@ func (r Result) Append(to []byte) []byte { return appendResult(to, r) }
 
 // DecodeResult decodes a result, or returns ErrMalformed.
 func DecodeResult(data []byte) (Result, error) {
-	r := &reader{data: data}
+	r := read(data)
 	result := r.result()
-	return result, r.end()
+	return result, r.End()
 }
 
 func (r *reader) result() Result {
-	result := Result{Code: Code(r.byte()), Item: r.uint32()}
+	result := Result{Code: Code(r.Byte()), Item: r.Uint32()}
 	if result.Code >= codes {
-		r.fail("result %d", result.Code)
+		r.Fail("result %d", result.Code)
 	}
 	return result
 }

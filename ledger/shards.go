@@ -116,31 +116,6 @@ func (t *ShardTree) Entry(shards []ShardID) ShardID {
 	return entry
 }
 
-// shardSet is a set of shards in ascending order.
-type shardSet []ShardID
-
-func (s *shardSet) add(shard ShardID) {
-	if at, found := slices.BinarySearch(*s, shard); !found {
-		*s = slices.Insert(*s, at, shard)
-	}
-}
-
-func (s shardSet) has(shard ShardID) bool {
-	_, found := slices.BinarySearch(s, shard)
-	return found
-}
-
-// without returns a copy of the set without one shard.
-func (s shardSet) without(shard ShardID) []ShardID {
-	others := make([]ShardID, 0, len(s))
-	for _, each := range s {
-		if each != shard {
-			others = append(others, each)
-		}
-	}
-	return others
-}
-
 // validateShards checks the fields of a genesis that describe several shards.
 func (g *Genesis) validateShards() error {
 	switch {

@@ -31,15 +31,3 @@ func (m *Membership) Indexes() []MemberIndex {
 	}
 	return indexes
 }
-
-// times returns an empty set of times for the round after the parent.
-func (p *Parent) times() clock.Round {
-	times := clock.Round{Parent: p.Header.Time}
-	if p.Members != nil {
-		times.Members = func() []MemberIndex {
-			members := p.Members()
-			return members.Indexes()
-		}
-	}
-	return times
-}

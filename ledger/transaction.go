@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // Bounds of a transaction.
@@ -60,6 +62,10 @@ func (k *PublicKey) UnmarshalText(text []byte) error {
 	*k = parsed
 	return nil
 }
+
+// WindowSize is the number of sequence numbers that a stream remembers, up to and including the
+// highest applied one.
+const WindowSize = 1024
 
 // Nonce makes a signer's transactions unique. Streams are independent, so several clients of one
 // organisation need not coordinate. Within a stream each sequence number is applied at most once. A
@@ -163,7 +169,7 @@ func (t *Transaction) Validate() error {
 	if len(t.Postings)+len(t.Records)+len(t.Openings)+len(t.Registrations) == 0 {
 		return fmt.Errorf("%w: it changes nothing", ErrInvalidTransaction)
 	}
-	if asset, err := t.balanced(); err != nil {
+	if asset, err := t.Balanced(); err != nil {
 		return fmt.Errorf("%w: %w: asset %s", ErrInvalidTransaction, err, asset)
 	}
 	return nil
@@ -265,9 +271,9 @@ func (r *Registration) checkForm() error {
 	return nil
 }
 
-// balanced returns an asset with ErrUnbalanced or ErrOverflow unless the postings of every asset
+// Balanced returns an asset with ErrUnbalanced or ErrOverflow unless the postings of every asset
 // add up to zero.
-func (t *Transaction) balanced() (AssetName, error) {
+func (t *Transaction) Balanced() (AssetName, error) {
 	for i := range t.Postings {
 		asset := t.Postings[i].Asset
 		if t.assetBefore(i, asset) {
@@ -309,7 +315,7 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	to = append(to, transactionVersion)
 	to = append(to, t.Ledger[:]...)
-	to = appendString(to, t.Signer)
+	to = codec.AppendString(to, t.Signer)
 	to = binary.AppendUvarint(to, t.Nonce.Stream)
 	to = binary.AppendUvarint(to, t.Nonce.Sequence)
 	to = binary.AppendUvarint(to, uint64(t.LastValid))
@@ -319,22 +325,22 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	}
 	to = binary.AppendUvarint(to, uint64(len(t.Openings)))
 	for i := range t.Openings {
-		to = appendString(to, t.Openings[i].Account)
-		to = appendBool(to, t.Openings[i].Issuer)
-		to = appendString(to, t.Openings[i].Alias)
+		to = codec.AppendString(to, t.Openings[i].Account)
+		to = codec.AppendBool(to, t.Openings[i].Issuer)
+		to = codec.AppendString(to, t.Openings[i].Alias)
 	}
 	to = binary.AppendUvarint(to, uint64(len(t.Postings)))
 	for i := range t.Postings {
-		to = appendString(to, t.Postings[i].Account)
-		to = appendString(to, t.Postings[i].Asset)
+		to = codec.AppendString(to, t.Postings[i].Account)
+		to = codec.AppendString(to, t.Postings[i].Asset)
 		to = appendAmount(to, t.Postings[i].Amount)
 	}
 	to = binary.AppendUvarint(to, uint64(len(t.Records)))
 	for i := range t.Records {
-		to = appendString(to, t.Records[i].Key)
-		to = appendString(to, t.Records[i].Value)
+		to = codec.AppendString(to, t.Records[i].Key)
+		to = codec.AppendString(to, t.Records[i].Value)
 	}
-	return appendString(to, t.Note)
+	return codec.AppendString(to, t.Note)
 }
 
 // appendAdministrative appends the encoding of an administrative transaction: version 2, ledger,
@@ -346,16 +352,16 @@ func (t *Transaction) appendAdministrative(to []byte) []byte {
 	to = binary.AppendUvarint(to, t.Nonce.Sequence)
 	to = binary.AppendUvarint(to, uint64(t.LastValid))
 	to = t.Change.append(to)
-	return appendString(to, t.Note)
+	return codec.AppendString(to, t.Note)
 }
 
 func (r *Registration) append(to []byte) []byte {
-	to = appendString(to, r.Name)
+	to = codec.AppendString(to, r.Name)
 	to = binary.AppendUvarint(to, uint64(len(r.Keys)))
 	for k := range r.Keys {
 		to = append(to, r.Keys[k][:]...)
 	}
-	to = appendBool(to, r.Pinned)
+	to = codec.AppendBool(to, r.Pinned)
 	return binary.AppendUvarint(to, uint64(r.Shard))
 }
 
@@ -395,64 +401,64 @@ func decodeBody(body []byte, t *Transaction) error {
 		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed,
 			len(body), MaxTransactionBytes)
 	}
-	r := reader{data: body}
-	switch version := r.byte(); version {
+	r := read(body)
+	switch version := r.Byte(); version {
 	case transactionVersion:
 	case administrativeVersion:
 		t.decodeAdministrative(&r)
-		if err := r.end(); err != nil {
+		if err := r.End(); err != nil {
 			return err
 		}
 		return t.checkForm()
 	case verdictVersion:
-		t.Ledger = r.hash()
+		t.Ledger = r.Hash()
 		verdict := r.verdict()
 		t.Verdict = &verdict
-		return r.end()
+		return r.End()
 	default:
-		r.fail("transaction version %d", version)
+		r.Fail("transaction version %d", version)
 	}
-	t.Ledger = r.hash()
-	t.Signer = OrganisationName(r.string("bytes of organisation", MaxOrganisationName))
-	t.Nonce = Nonce{Stream: r.uvarint(), Sequence: r.uvarint()}
-	t.LastValid = Height(r.uvarint())
-	if count := r.count("registrations", MaxRegistrations, 4); count > 0 {
+	t.Ledger = r.Hash()
+	t.Signer = OrganisationName(r.String("bytes of organisation", MaxOrganisationName))
+	t.Nonce = Nonce{Stream: r.Uvarint(), Sequence: r.Uvarint()}
+	t.LastValid = Height(r.Uvarint())
+	if count := r.Count("registrations", MaxRegistrations, 4); count > 0 {
 		t.Registrations = make([]Registration, count)
 		for i := range t.Registrations {
 			t.Registrations[i].decode(&r)
 		}
 	}
-	if count := r.count("openings", MaxOpenings, 3); count > 0 {
+	if count := r.Count("openings", MaxOpenings, 3); count > 0 {
 		t.Openings = make([]Opening, count)
 		for i := range t.Openings {
 			t.Openings[i] = Opening{
-				Account: AccountPath(r.string("bytes of account", MaxAccountPath)),
-				Issuer:  r.bool(),
-				Alias:   r.string("bytes of alias", MaxAlias),
+				Account: AccountPath(r.String("bytes of account", MaxAccountPath)),
+				Issuer:  r.Bool(),
+				Alias:   r.String("bytes of alias", MaxAlias),
 			}
 		}
 	}
-	if count := r.count("postings", MaxPostings, 3); count > 0 {
+	if count := r.Count("postings", MaxPostings, 3); count > 0 {
 		t.Postings = make([]Posting, count)
 		for i := range t.Postings {
 			t.Postings[i] = Posting{
-				Account: AccountPath(r.string("bytes of account", MaxAccountPath)),
-				Asset:   AssetName(r.string("bytes of asset", MaxAssetName)),
+				Account: AccountPath(r.String("bytes of account", MaxAccountPath)),
+				Asset:   AssetName(r.String("bytes of asset", MaxAssetName)),
 				Amount:  r.amount(),
 			}
 		}
 	}
-	if count := r.count("records", MaxRecords, 2); count > 0 {
+	if count := r.Count("records", MaxRecords, 2); count > 0 {
 		t.Records = make([]Record, count)
 		for i := range t.Records {
 			t.Records[i] = Record{
-				Key:   RecordKey(r.string("bytes of key", MaxAccountPath)),
-				Value: r.bytes("bytes of value", MaxRecordValue),
+				Key:   RecordKey(r.String("bytes of key", MaxAccountPath)),
+				Value: r.Bytes("bytes of value", MaxRecordValue),
 			}
 		}
 	}
-	t.Note = r.bytes("bytes of note", MaxNote)
-	if err := r.end(); err != nil {
+	t.Note = r.Bytes("bytes of note", MaxNote)
+	if err := r.End(); err != nil {
 		return err
 	}
 	return t.checkForm()
@@ -460,20 +466,20 @@ func decodeBody(body []byte, t *Transaction) error {
 
 func (t *Transaction) decodeAdministrative(r *reader) {
 	t.Signer = Operator
-	t.Ledger = r.hash()
-	t.Nonce = Nonce{Stream: r.uvarint(), Sequence: r.uvarint()}
-	t.LastValid = Height(r.uvarint())
+	t.Ledger = r.Hash()
+	t.Nonce = Nonce{Stream: r.Uvarint(), Sequence: r.Uvarint()}
+	t.LastValid = Height(r.Uvarint())
 	t.Change = r.membershipChange()
-	t.Note = r.bytes("bytes of note", MaxNote)
+	t.Note = r.Bytes("bytes of note", MaxNote)
 }
 
 func (r *Registration) decode(from *reader) {
-	r.Name = OrganisationName(from.string("bytes of organisation", MaxOrganisationName))
-	count := from.count("keys", MaxKeys, len(PublicKey{}))
+	r.Name = OrganisationName(from.String("bytes of organisation", MaxOrganisationName))
+	count := from.Count("keys", MaxKeys, len(PublicKey{}))
 	r.Keys = make([]PublicKey, count)
 	for k := range r.Keys {
-		copy(r.Keys[k][:], from.take(len(PublicKey{})))
+		copy(r.Keys[k][:], from.Take(len(PublicKey{})))
 	}
-	r.Pinned = from.bool()
+	r.Pinned = from.Bool()
 	r.Shard = from.shard()
 }

@@ -39,17 +39,19 @@ func (v *Verdict) append(to []byte) []byte {
 }
 
 func (r *reader) verdict() Verdict {
-	verdict := Verdict{ID: r.hash(), Shard: r.shard(), Result: r.result()}
-	if r.err == nil && verdict.checkForm() != nil {
-		r.fail("a verdict that says %s", verdict.Result.Code)
+	verdict := Verdict{ID: r.Hash(), Shard: r.shard(), Result: r.result()}
+	if r.Err == nil && verdict.checkForm() != nil {
+		r.Fail("a verdict that says %s", verdict.Result.Code)
 	}
 	return verdict
 }
 
-// transaction returns the verdict as a transaction in a block: without signature or nonce, and
-// alone in its bundle.
-func (v Verdict) transaction(book Hash) *Transaction {
-	return &Transaction{Ledger: book, Verdict: &v}
+// Entry returns the verdict as an entry of a block: without signature or nonce, and alone in its
+// bundle. Book is Genesis.Book.
+func (v Verdict) Entry(book Hash) Entry {
+	transaction := &Transaction{Ledger: book, Verdict: &v}
+	body := transaction.appendBody(nil)
+	return Entry{ID: TransactionID(body), Transaction: transaction, Body: body}
 }
 
 // checkVerdict checks that the transaction holds only the verdict.

@@ -43,14 +43,14 @@ func containsKey(keys []PublicKey, key PublicKey) bool {
 	return false
 }
 
-// Directory is a set of registered organisations. *State and *store.Store implement it.
+// Directory is a set of registered organisations. *state.State and *store.Store implement it.
 type Directory interface {
 	// Organisation returns a registered organisation, read-only.
 	Organisation(name OrganisationName) (Organisation, bool)
 }
 
 // Authority is the source of the keys that may sign: those of the registered organisations, and
-// those of the members, which may admit disks. *State and *store.Store implement it.
+// those of the members, which may admit disks. *state.State and *store.Store implement it.
 type Authority interface {
 	Directory
 	// Membership returns the present membership. The caller owns the copy.
@@ -234,7 +234,7 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) er
 	}
 	for i := range transaction.Registrations {
 		registration := &transaction.Registrations[i]
-		if !signedByKey(bundle.signatures, registration.Name, registration.Keys) {
+		if !HasSigned(bundle.signatures, registration.Name, registration.Keys) {
 			return fmt.Errorf("%w: one of the keys of organisation %s has to sign", ErrUnauthorised,
 				registration.Name)
 		}
@@ -262,7 +262,9 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) er
 	return nil
 }
 
-func signedByKey(signatures []Signature, name OrganisationName, keys []PublicKey) bool {
+// HasSigned reports whether one of the signatures is the organisation's, with one of these keys. It
+// does not verify the signature.
+func HasSigned(signatures []Signature, name OrganisationName, keys []PublicKey) bool {
 	for i := range signatures {
 		if signatures[i].Organisation == name && containsKey(keys, signatures[i].Key) {
 			return true
@@ -277,7 +279,7 @@ func VerifySignatures(block *Block) error {
 	verifier := ed25519.NewBatchVerifierWithCapacity(len(block.Bundles))
 	count := 0
 	for i := range block.Bundles {
-		message := SigningMessage(block.Bundles[i].root)
+		message := SigningMessage(block.Bundles[i].Root)
 		for j := range block.Bundles[i].Signatures {
 			signature := &block.Bundles[i].Signatures[j]
 			verifier.Add(signature.Key[:], message, signature.Bytes[:])

@@ -13,11 +13,12 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// book is a ledger of several shards in memory: the chains of ledger.State, connected by hand. A
+// book is a ledger of several shards in memory: the chains of state.State, connected by hand. A
 // goroutine makes blocks for random shards from a random part of their input. Streams and verdicts
 // therefore arrive late, and messages overtake each other in all possible ways.
 type book struct {
@@ -35,8 +36,8 @@ type book struct {
 // shardChain is the chain of one shard, and its only node's pool.
 type shardChain struct {
 	genesis  *ledger.Genesis
-	state    *ledger.State
-	parent   ledger.Parent
+	state    *state.State
+	parent   state.Parent
 	entries  map[ledger.Hash]*ledger.Entry
 	streams  map[ledger.ShardID][]ledger.Carried
 	verdicts []ledger.Verdict              // for this shard, and in no block of it yet
@@ -57,8 +58,8 @@ func newBook(seed uint64, parents ...ledger.ShardID) *book {
 			panic(err)
 		}
 		b.shards = append(b.shards, &shardChain{
-			genesis: one, state: ledger.NewState(one),
-			parent:  ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
+			genesis: one, state: state.New(one),
+			parent:  state.Parent{Header: one.Block().Header, Hash: one.Hash()},
 			entries: map[ledger.Hash]*ledger.Entry{},
 			streams: map[ledger.ShardID][]ledger.Carried{}, ended: map[ledger.Hash]ledger.Code{},
 			reasons: map[ledger.Hash]ledger.Result{}, pending: map[ledger.Hash]bool{},
@@ -139,7 +140,7 @@ func (b *book) round(shard ledger.ShardID) bool {
 		return false
 	}
 	block, changes := c.state.Execute(draft)
-	c.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	c.parent = state.Parent{Header: block.Header, Hash: block.Hash}
 	for i := range block.Entries {
 		entry := &block.Entries[i]
 		c.entries[entry.ID] = entry
@@ -288,12 +289,12 @@ func (d door) Organisation(_ context.Context,
 	name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
-	state := d.book.shards[d.shard].state
-	found, known := state.Organisation(name)
+	own := d.book.shards[d.shard].state
+	found, known := own.Organisation(name)
 	if !known {
 		return nil, errNotFound
 	}
-	its := &ledgerdv1.Organisation{Name: string(name), Shard: uint32(state.HomeShard(name))}
+	its := &ledgerdv1.Organisation{Name: string(name), Shard: uint32(own.HomeShard(name))}
 	for _, key := range found.Keys {
 		its.PublicKeys = append(its.PublicKeys, key[:])
 	}
@@ -304,10 +305,10 @@ func (d door) NextSequence(_ context.Context, organisation ledger.OrganisationNa
 	stream uint64) (uint64, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
-	state := d.book.shards[d.book.shards[0].state.HomeShard(organisation)].state
+	home := d.book.shards[d.book.shards[0].state.HomeShard(organisation)].state
 	next := uint64(0)
 	for sequence := range uint64(ledger.WindowSize) {
-		if !state.Fresh(organisation, ledger.Nonce{Stream: stream, Sequence: sequence}) {
+		if !home.Fresh(organisation, ledger.Nonce{Stream: stream, Sequence: sequence}) {
 			next = sequence + 1
 		}
 	}
@@ -322,9 +323,9 @@ func (d door) Transaction(_ context.Context, id ledger.Hash) (*ledgerdv1.Transac
 		if entry := c.entries[id]; entry != nil {
 			shown.Status = d.book.status(id, entry.Transaction)
 		}
-		state, _ := d.book.place(ledger.ShardID(shard), id)
+		place, _ := d.book.place(ledger.ShardID(shard), id)
 		shown.Places = append(shown.Places, &ledgerdv1.ShardPlace{Shard: uint32(shard),
-			State: state, Level: ledgerdv1.Level_LEVEL_DURABLE})
+			State: place, Level: ledgerdv1.Level_LEVEL_DURABLE})
 	}
 	if shown.Status == nil {
 		return nil, errNotFound

@@ -97,3 +97,25 @@ func Batch(time ledger.Milliseconds, bundles ...*ledger.Bundle) []byte {
 	}
 	return ledger.EncodeBatch(ledger.BatchHeader{Time: time}, encoded)
 }
+
+// Block returns block 1 of a chain, with the bundles' transactions applied. No state has executed
+// it, so its state digest is zero.
+func Block(genesis *ledger.Genesis, bundles ...*ledger.Bundle) *ledger.Block {
+	block := genesis.Block()
+	block.Header.Height, block.Header.Previous = 1, block.Hash
+	for i, bundle := range bundles {
+		seal := ledger.BundleSeal{IDs: bundle.IDs(), Kept: make([]bool, bundle.Len()),
+			Signatures: bundle.Signatures(), Root: bundle.Root()}
+		for place, id := range bundle.IDs() {
+			seal.Kept[place] = true
+			block.Entries = append(block.Entries, ledger.Entry{ID: id,
+				Transaction: bundle.Transaction(place), Body: bundle.Body(place),
+				Result: ledger.Result{Item: ledger.NoItem}, Bundle: i, Place: place})
+		}
+		block.Bundles = append(block.Bundles, seal)
+	}
+	block.Header.Transactions = uint32(len(block.Entries))
+	block.Header.Total = uint64(len(block.Entries))
+	block.Complete(ledger.Hash{})
+	return block
+}

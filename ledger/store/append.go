@@ -11,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // maxChunk is the maximum number of bytes of an encoded block in one row.
@@ -48,13 +49,13 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 
 // seal makes the draft of the next block from a round. It returns nil if the round has nothing new.
 func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
-	payloads [][]byte) (draft *ledger.Draft, err error) {
+	payloads [][]byte) (draft *state.Draft, err error) {
 	if s.genesis.Sharded() {
 		return s.sealShard(epoch, round, payloads)
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	draft = ledger.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
+	draft = state.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)
 		if failure != nil && err == nil {
@@ -87,7 +88,7 @@ func (s *Store) Append(block *ledger.Block) error {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	executed, changes := s.state.Execute(ledger.Redraft(block))
+	executed, changes := s.state.Execute(state.Redraft(block))
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
 		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, with %d transactions out "+
 			"of place; it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash,
@@ -144,7 +145,7 @@ func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 // publish makes an executed block visible and passes it to the writer. The caller must hold the
 // mutex.
-func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
+func (s *Store) publish(block *ledger.Block, changes *state.Changes) {
 	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes,
 		ids: make(map[ledger.Hash]uint32, len(block.Entries))}
 	for i := range block.Entries {
@@ -153,7 +154,7 @@ func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
 			s.failed[shortID(block.Entries[i].ID)] = struct{}{}
 		}
 	}
-	s.head = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	s.head = state.Parent{Header: block.Header, Hash: block.Hash}
 	s.chain.append(block.Hash)
 	s.pending = append(s.pending, pending)
 	s.pendingBytes += len(pending.encoded)
@@ -320,7 +321,7 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 }
 
 // historyRows passes the history rows of a block to put.
-func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte,
+func historyRows(height ledger.Height, changes []state.HistoryChange, arena *[]byte,
 	put putRow) error {
 	for history := byAccount(changes); len(history) > 0; {
 		steps := 1
@@ -351,9 +352,9 @@ func byID(entries []ledger.Entry) []uint32 {
 
 // byAccount returns a copy of a block's history in which the steps of each account are adjacent and
 // in order.
-func byAccount(history []ledger.HistoryChange) []ledger.HistoryChange {
+func byAccount(history []state.HistoryChange) []state.HistoryChange {
 	sorted := slices.Clone(history)
-	slices.SortFunc(sorted, func(a, b ledger.HistoryChange) int {
+	slices.SortFunc(sorted, func(a, b state.HistoryChange) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	return sorted

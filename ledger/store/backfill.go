@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // A store that began with a snapshot lacks two things about the blocks up to the snapshot. It gets
@@ -292,12 +293,12 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 		return err
 	}
 	defer s.tasks.Done()
-	state := ledger.NewState(s.genesis)
+	replayed := state.New(s.genesis)
 	for height := ledger.Height(1); height <= last; height++ {
 		if err := s.checkRunning(ctx); err != nil {
 			return err
 		}
-		if err := s.indexBlock(height, state, each); err != nil {
+		if err := s.indexBlock(height, replayed, each); err != nil {
 			return err
 		}
 	}
@@ -305,7 +306,7 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 }
 
 // indexBlock executes the next block and writes the resulting rows.
-func (s *Store) indexBlock(height ledger.Height, state *ledger.State,
+func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
 	each func(ledger.Height, int) error) error {
 	// Bypass the cache of blocks, so that these blocks do not displace requested ones.
 	hash, err := s.hash(height)
@@ -331,7 +332,7 @@ func (s *Store) indexBlock(height ledger.Height, state *ledger.State,
 	case block.Hash != hash:
 		return damaged(height, "its body belongs to another header")
 	}
-	executed, changes := state.Execute(ledger.Redraft(block))
+	executed, changes := replayed.Execute(state.Redraft(block))
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
 		return damaged(height, "executing it gives another result: %s", difference(block, executed))
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
@@ -326,7 +327,7 @@ func FuzzRows(f *testing.F) {
 		}
 		if where, err := decodeHistory(data, 0); err == nil && len(data) == 12 &&
 			!bytes.Equal(appendHistory(nil, where.height,
-				[]ledger.HistoryChange{{Index: where.index}}), data) {
+				[]state.HistoryChange{{Index: where.index}}), data) {
 			t.Fatal("a history row has two encodings")
 		}
 		if height, hash, err := decodeHeadRow(data); err == nil &&

@@ -14,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // databaseFolder is the name of Badger's folder in the store's folder.
@@ -239,7 +240,7 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) error {
 	s.chain.segments = make(map[ledger.Height]*segment)
 	s.chain.append(s.chainID)
-	s.head = ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	s.head = state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
 	return s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
 		settings.Prefix = []byte{rowHeader}
@@ -255,7 +256,7 @@ func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) erro
 				header.Total != s.head.Header.Total+uint64(header.Transactions) {
 				return damaged(next, "it does not follow block %d", next-1)
 			}
-			s.head = ledger.Parent{Header: header, Hash: header.Hash()}
+			s.head = state.Parent{Header: header, Hash: header.Hash()}
 			s.chain.append(s.head.Hash)
 			if next == must.height && (s.head.Hash != must.hash || header.Total != must.total) {
 				return damaged(next, "it has hash %s; the tip marker says %s", s.head.Hash,
@@ -292,7 +293,7 @@ func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, err
 // loadState reads the state, undoes the changes of blocks above the head, and checks the result
 // against the state digest of the head.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
-	s.state = ledger.NewState(s.genesis)
+	s.state = state.New(s.genesis)
 	err := s.eachRow(rowState, func(key, value []byte) error {
 		row, err := decodeStateRow(value)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // partialSuffix is appended to the name of a store's folder while the store is being restored.
@@ -51,7 +52,7 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 	r := &restoring{
 		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis,
 			chainID: genesis.Hash(), book: genesis.Book()},
-		ctx: ctx, in: bufio.NewReaderSize(from, 64<<10), state: ledger.NewState(genesis),
+		ctx: ctx, in: bufio.NewReaderSize(from, 64<<10), state: state.New(genesis),
 	}
 	if err := r.run(trust); err != nil {
 		return Head{}, errors.Join(err, os.RemoveAll(partial))
@@ -71,8 +72,8 @@ type restoring struct {
 	ctx    context.Context
 	in     *bufio.Reader
 	batch  *badger.WriteBatch
-	head   ledger.Parent
-	state  *ledger.State
+	head   state.Parent
+	state  *state.State
 	taken  int
 	buffer []byte
 }
@@ -214,7 +215,7 @@ func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 
 // blocks reads the headers, ids and results of all blocks. Each must follow the previous one.
 func (r *restoring) blocks(height ledger.Height) error {
-	r.head = ledger.Parent{Header: r.store.genesis.Block().Header, Hash: r.store.chainID}
+	r.head = state.Parent{Header: r.store.genesis.Block().Header, Hash: r.store.chainID}
 	for next := ledger.Height(1); next <= height; next++ {
 		if err := r.goOn(); err != nil {
 			return err
@@ -240,7 +241,7 @@ func (r *restoring) block(height ledger.Height) error {
 		header.Transactions > ledger.MaxBlockTransactions {
 		return r.bad("block %d does not follow block %d", height, height-1)
 	}
-	r.head = ledger.Parent{Header: header, Hash: header.Hash()}
+	r.head = state.Parent{Header: header, Hash: header.Hash()}
 	if err := r.put(heightKey(rowHeader, height),
 		headerRow(header.Encode(), int(length))); err != nil {
 		return err

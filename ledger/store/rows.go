@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // The kinds of rows. The kind is the first byte of a row's key.
@@ -133,7 +134,7 @@ func decodePosition(value []byte) (position, error) {
 
 // appendHistory appends the value of a history row: the steps of one account in one block. The key
 // has the number of the first one.
-func appendHistory(to []byte, height ledger.Height, steps []ledger.HistoryChange) []byte {
+func appendHistory(to []byte, height ledger.Height, steps []state.HistoryChange) []byte {
 	to = binary.BigEndian.AppendUint64(to, uint64(height))
 	for i := range steps {
 		to = binary.BigEndian.AppendUint32(to, steps[i].Index)

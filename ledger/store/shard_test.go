@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // shardGenesis returns the genesis of shard 1. The root, shard 0, is above it, and shard 2 is below
@@ -28,8 +29,8 @@ func shardGenesis() *ledger.Genesis {
 // shardBook makes rounds of shard 1. They have bundles of its clients, entries of the stream of a
 // root in memory that is always the same, and verdicts that depend only on the transaction's id.
 type shardBook struct {
-	root    *ledger.State
-	parent  ledger.Parent
+	root    *state.State
+	parent  state.Parent
 	stream  []ledger.Carried
 	above   [3]*ledgertest.Client
 	clients [3]*ledgertest.Client
@@ -42,8 +43,8 @@ func newShardBook(stream uint64) *shardBook {
 	if err != nil {
 		panic(err)
 	}
-	b := &shardBook{root: ledger.NewState(genesis),
-		parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
+	b := &shardBook{root: state.New(genesis),
+		parent: state.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
 	for shard := range b.clients {
 		name := ledger.OrganisationName(fmt.Sprintf("org%d", shard))
 		b.above[shard], b.clients[shard] = ledgertest.NewClient(genesis, name),
@@ -106,7 +107,7 @@ func (b *shardBook) grow(entries int) {
 				return false
 			})
 		block, changes := b.root.Execute(draft)
-		b.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+		b.parent = state.Parent{Header: block.Header, Hash: block.Hash}
 		for _, forward := range changes.Forwards {
 			b.stream = append(b.stream, ledger.Carried{Number: forward.Number,
 				Bundle: block.CarriedBundle(int(forward.Bundle))})

@@ -9,6 +9,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // Bounds of one result of Stream.
@@ -164,7 +165,7 @@ func decodePlace(value []byte) (position, error) {
 }
 
 // shardRows passes the rows of a block that concern other shards to put.
-func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error {
+func shardRows(height ledger.Height, changes *state.Changes, put putRow) error {
 	for _, forward := range changes.Forwards {
 		if err := put("stream", streamKey(forward.Child, forward.Number),
 			appendPlace(nil, height, forward.Bundle)); err != nil {
@@ -182,7 +183,7 @@ func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error 
 
 // Pending returns the cross-shard transactions that wait for other shards as of the head, ordered
 // by their place in the chain.
-func (s *Store) Pending() []ledger.Pending {
+func (s *Store) Pending() []state.Pending {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.AllPending()
@@ -397,7 +398,7 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 
 // sealShard seals a round of a book with several shards. It holds the mutex, because the state must
 // not change meanwhile, not even temporarily as in Precheck.
-func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Draft,
+func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*state.Draft,
 	error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -425,7 +426,7 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]b
 
 // verifyShard checks that look-ups find the stream entries and ends of waits that a block made.
 func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height,
-	crossings *ledger.Crossings) error {
+	crossings *state.Crossings) error {
 	if crossings.OutOfPlace > 0 {
 		return damaged(height, "%d of its transactions are out of place", crossings.OutOfPlace)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // A snapshot consists of: the magic; the genesis hash, and the height and hash of the snapshot's
@@ -57,7 +58,7 @@ type snapshotWriter struct {
 	ctx         context.Context
 	transaction *badger.Txn
 	out         *bufio.Writer
-	head        ledger.Parent
+	head        state.Parent
 	buffer      []byte
 	// absent is the height up to which the store has only outlines of blocks.
 	absent ledger.Height
@@ -93,7 +94,7 @@ func (w *snapshotWriter) write() error {
 	if _, err := w.out.Write(w.buffer); err != nil {
 		return err
 	}
-	w.head = ledger.Parent{Header: w.store.genesis.Block().Header, Hash: w.store.chainID}
+	w.head = state.Parent{Header: w.store.genesis.Block().Header, Hash: w.store.chainID}
 	for next := ledger.Height(1); next <= height; next++ {
 		if err := w.writeBlock(next); err != nil {
 			return err
@@ -121,7 +122,7 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	if header.Previous != w.head.Hash {
 		return damaged(height, "it does not follow block %d", height-1)
 	}
-	w.head = ledger.Parent{Header: header, Hash: header.Hash()}
+	w.head = state.Parent{Header: header, Hash: header.Hash()}
 	if height <= w.absent {
 		return w.writeOutline(height)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // Options configure a store. The zero value selects the defaults.
@@ -65,7 +66,7 @@ const (
 type pendingBlock struct {
 	block   *ledger.Block
 	encoded []byte
-	changes *ledger.Changes
+	changes *state.Changes
 	ids     map[ledger.Hash]uint32
 }
 
@@ -85,10 +86,10 @@ type Store struct {
 
 	// mutex guards the fields below, up to changed.
 	mutex  sync.RWMutex
-	state  *ledger.State
+	state  *state.State
 	chain  chain
 	failed map[uint64]struct{}
-	head   ledger.Parent
+	head   state.Parent
 	// pending are the blocks after written, ordered by height.
 	pending      []*pendingBlock
 	pendingBytes int
@@ -146,7 +147,7 @@ func (s *Store) Head() Head {
 	return headOf(s.head)
 }
 
-func headOf(parent ledger.Parent) Head {
+func headOf(parent state.Parent) Head {
 	return Head{Height: parent.Header.Height, Hash: parent.Hash, Time: parent.Header.Time,
 		Total: parent.Header.Total, Epoch: parent.Header.Epoch, Round: parent.Header.Round}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // Verify checks the whole store in dir from the genesis: the hashes and roots of every block, every
@@ -37,11 +38,11 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 			"up to %d lie %w and are not complete; the data that is here was checked when the "+
 			"store was opened; run the node to fetch the rest from other nodes", missing, ErrAbsent)
 	}
-	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
+	replayed, head := state.New(s.genesis), s.AppendedHeight()
 	if _, err := s.awaitWritten(head); err != nil { // the rows must be on disk
 		return err
 	}
-	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	parent := state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
 	for height := ledger.Height(1); height <= head; height++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -50,10 +51,10 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 		if err != nil {
 			return err
 		}
-		if err := s.verifyBlock(parent, block, state); err != nil {
+		if err := s.verifyBlock(parent, block, replayed); err != nil {
 			return err
 		}
-		parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+		parent = state.Parent{Header: block.Header, Hash: block.Hash}
 		if progress != nil {
 			progress(height, head)
 		}
@@ -61,7 +62,8 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 	return nil
 }
 
-func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *ledger.State) error {
+func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
+	replayed *state.State) error {
 	height := block.Header.Height
 	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash ||
 		block.Header.Time < parent.Header.Time {
@@ -70,7 +72,7 @@ func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *le
 	if err := ledger.VerifySignatures(block); err != nil {
 		return damaged(height, "%v", err)
 	}
-	executed, changes := state.Execute(ledger.Redraft(block))
+	executed, changes := replayed.Execute(state.Redraft(block))
 	if executed.Hash != block.Hash {
 		return damaged(height, "executing it again gives another result: %s",
 			difference(block, executed))
@@ -94,7 +96,7 @@ func difference(stored, executed *ledger.Block) string {
 
 // verifyIndexes checks that look-ups find each transaction, the block and each step of a history at
 // their places.
-func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err error) {
+func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
 	for i := range block.Entries {

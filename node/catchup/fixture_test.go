@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -96,18 +97,18 @@ func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte
 func newChain(t testing.TB, heights, same int, variant int64) *chain {
 	t.Helper()
 	genesis := ledgertest.Genesis()
-	state, made := ledger.NewState(genesis), &chain{blocks: []*ledger.Block{genesis.Block()}}
+	executed, made := state.New(genesis), &chain{blocks: []*ledger.Block{genesis.Block()}}
 	for i, batch := range batches(genesis, heights, same, variant) {
 		last := made.blocks[i]
-		parent := ledger.Parent{Header: last.Header, Hash: last.Hash}
-		draft := ledger.Seal(parent, 1, ledger.Round(i+1),
+		parent := state.Parent{Header: last.Header, Hash: last.Hash}
+		draft := state.Seal(parent, 1, ledger.Round(i+1),
 			[][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
 				return false
 			})
 		if draft == nil {
 			t.Fatalf("round %d has nothing new", i+1)
 		}
-		block, _ := state.Execute(draft)
+		block, _ := executed.Execute(draft)
 		made.blocks = append(made.blocks, block)
 	}
 	return made

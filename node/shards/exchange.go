@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -313,7 +314,7 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 		return
 	}
 	v.look = time.Time{}
-	var pending []ledger.Pending
+	var pending []state.Pending
 	if chain.PendingCount() > 0 {
 		pending = chain.Pending()
 	}
@@ -330,11 +331,11 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 
 // overdue tracks how long transactions have been waiting, and returns those to ask for, the least
 // recently asked first. After a store was opened, all of its waiting transactions are overdue.
-func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) []*ledger.Pending {
+func (v *Verdicts) overdue(pending []state.Pending, now time.Time, anew bool) []*state.Pending {
 	for _, w := range v.waiting {
 		w.seen = false
 	}
-	var due []*ledger.Pending
+	var due []*state.Pending
 	for i := range pending {
 		w := v.waiting[pending[i].ID]
 		if w == nil {
@@ -354,7 +355,7 @@ func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) [
 			delete(v.waiting, id)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b *ledger.Pending) int {
+	slices.SortStableFunc(due, func(a, b *state.Pending) int {
 		return v.waiting[a.ID].asked.Compare(v.waiting[b.ID].asked)
 	})
 	return due
@@ -387,7 +388,7 @@ func (v *Verdicts) sweep() {
 }
 
 // question asks the shards that transactions wait for, each time another member.
-func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
+func (v *Verdicts) question(due []*state.Pending, now time.Time) {
 	ids := map[ledger.ShardID][]ledger.Hash{}
 	v.mu.Lock()
 	for _, each := range due {

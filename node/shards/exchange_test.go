@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -22,7 +23,7 @@ type fakeChain struct {
 	mu         sync.Mutex
 	blocks     []*ledger.Block
 	standing   map[ledger.Hash]store.Standing
-	pending    []ledger.Pending
+	pending    []state.Pending
 	looks      int // calls of AppendedHeight: the goroutine has looked at the chain
 	onStanding func(id ledger.Hash)
 }
@@ -75,7 +76,7 @@ func (c *fakeChain) Crossing(ledger.Hash) (store.Crossing, error) {
 	return store.Crossing{Destinations: []ledger.ShardID{0, 1}}, nil
 }
 
-func (c *fakeChain) Pending() []ledger.Pending {
+func (c *fakeChain) Pending() []state.Pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.pending)
@@ -262,7 +263,7 @@ func candidates(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Millisecond,
 		faults: f})
 	s.chain.mu.Lock()
-	s.chain.pending = []ledger.Pending{{ID: name(1), Height: 1, Waits: []ledger.ShardID{1}}}
+	s.chain.pending = []state.Pending{{ID: name(1), Height: 1, Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
 	s.verdicts.Applied(s.chain.add(name(1)))
 	var counts [3]int
@@ -356,7 +357,7 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	})
 	s.chain.set(name(1), store.Awaited)
 	s.chain.mu.Lock()
-	s.chain.pending = []ledger.Pending{{ID: name(1), Waits: []ledger.ShardID{1}}}
+	s.chain.pending = []state.Pending{{ID: name(1), Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
 	s.verdicts.Applied(s.chain.add(name(1)))
 	s.await("it is asked for", func() bool {
@@ -484,7 +485,7 @@ func TestLooksMend(t *testing.T) {
 	s.chain.set(name(1), store.Over)
 	s.chain.set(name(2), store.Awaited)
 	s.chain.mu.Lock()
-	s.chain.pending = []ledger.Pending{{ID: name(2), Waits: []ledger.ShardID{1}}}
+	s.chain.pending = []state.Pending{{ID: name(2), Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
 	s.verdicts.Applied(s.chain.add(name(7)))
 	s.await("both are where they belong", func() bool {

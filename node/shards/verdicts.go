@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -27,7 +28,7 @@ const (
 	// awaitedMax bounds the verdicts to propose, earlyMax those that arrived before their
 	// transactions, settledMax those remembered as over, and inboxMax those received and not judged
 	// yet.
-	awaitedMax, earlyMax, settledMax, inboxMax = ledger.MaxWaiting, 1 << 16, 1 << 15, 1 << 16
+	awaitedMax, earlyMax, settledMax, inboxMax = state.MaxWaiting, 1 << 16, 1 << 15, 1 << 16
 	// queriesMax bounds the unanswered queries, queriesPerPeer those of one peer.
 	queriesMax, queriesPerPeer = 256, 2
 	// pushBehind bounds the blocks whose verdicts are told when many become durable at once. When a
@@ -44,7 +45,7 @@ type Chain interface {
 	AppendedHeight() ledger.Height
 	Block(height ledger.Height) (*ledger.Block, error)
 	Crossing(id ledger.Hash) (store.Crossing, error)
-	Pending() []ledger.Pending
+	Pending() []state.Pending
 	PendingCount() int
 	Standing(verdict *ledger.Verdict) (store.Standing, error)
 	Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool, err error)

@@ -1,6 +1,10 @@
-package ledger
+package state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // In a book of several shards, every shard keeps the whole directory. A registration enters at the
 // root and reaches all shards. Its result depends only on the directory, so it is the same in all
@@ -9,24 +13,25 @@ import "slices"
 // transaction belongs, and messages do not carry it.
 
 // known looks up an organisation.
-type known func(OrganisationName) (Organisation, bool)
+type known func(ledger.OrganisationName) (ledger.Organisation, bool)
 
 // mayRegister decides on a transaction with registrations in a book of several shards. It changes
 // nothing.
-func (s *State) mayRegister(t *Transaction, signatures []Signature, find known) Result {
+func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature,
+	find known) ledger.Result {
 	if t.Ledger != s.ledger {
-		return Result{WrongLedger, NoItem}
+		return whole(ledger.WrongLedger)
 	}
 	if len(t.Openings)+len(t.Postings)+len(t.Records) > 0 || t.LastValid != 0 {
-		return Result{RegistrationNotAlone, NoItem}
+		return whole(ledger.RegistrationNotAlone)
 	}
-	within := func(name OrganisationName) (Organisation, bool) {
+	within := func(name ledger.OrganisationName) (ledger.Organisation, bool) {
 		for i := range t.Registrations {
 			if t.Registrations[i].Name == name {
-				return t.Registrations[i].organisation(), true
+				return organisationOf(&t.Registrations[i]), true
 			}
 		}
-		return Organisation{}, false
+		return ledger.Organisation{}, false
 	}
 	for i := range t.Registrations {
 		r := &t.Registrations[i]
@@ -36,16 +41,16 @@ func (s *State) mayRegister(t *Transaction, signatures []Signature, find known) 
 		}
 		switch {
 		case r.Pinned && int(r.Shard) >= s.tree.Shards():
-			return Result{UnknownShard, uint32(i)}
+			return ofItem(ledger.UnknownShard, uint32(i))
 		case found.Pinned != r.Pinned || found.Shard != r.Shard ||
 			!slices.Equal(found.Keys, r.Keys):
-			return Result{OrganisationExists, uint32(i)}
+			return ofItem(ledger.OrganisationExists, uint32(i))
 		case exists:
-		case !signedByKey(signatures, r.Name, r.Keys):
-			return Result{Unauthorised, uint32(i)}
-		case s.genesis.RegistrationByOperator && !signedByKey(signatures, Operator,
+		case !ledger.HasSigned(signatures, r.Name, r.Keys):
+			return ofItem(ledger.Unauthorised, uint32(i))
+		case s.genesis.RegistrationByOperator && !ledger.HasSigned(signatures, ledger.Operator,
 			s.genesis.Operators):
-			return Result{Unauthorised, uint32(i)}
+			return ofItem(ledger.Unauthorised, uint32(i))
 		}
 	}
 	signer, exists := find(t.Signer)
@@ -54,27 +59,27 @@ func (s *State) mayRegister(t *Transaction, signatures []Signature, find known) 
 	}
 	switch {
 	case !exists:
-		return Result{UnknownOrganisation, NoItem}
-	case !signedByKey(signatures, t.Signer, signer.Keys):
-		return Result{Unauthorised, NoItem}
+		return whole(ledger.UnknownOrganisation)
+	case !ledger.HasSigned(signatures, t.Signer, signer.Keys):
+		return whole(ledger.Unauthorised)
 	}
 	return applied
 }
 
-func (r *Registration) organisation() Organisation {
-	return Organisation{Name: r.Name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned}
+func organisationOf(r *ledger.Registration) ledger.Organisation {
+	return ledger.Organisation{Name: r.Name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned}
 }
 
 // HomeShard returns the shard that holds an organisation's accounts and records. In a book of one
 // shard it is shard 0.
-func (s *State) HomeShard(name OrganisationName) ShardID {
+func (s *State) HomeShard(name ledger.OrganisationName) ledger.ShardID {
 	if s.tree == nil {
 		return 0
 	}
 	if found := s.organisations[name]; found != nil {
 		return found.home
 	}
-	return Rendezvous(name, s.tree.Shards())
+	return ledger.Rendezvous(name, s.tree.Shards())
 }
 
 // settleHome computes and stores an organisation's home shard.
@@ -84,24 +89,24 @@ func (s *State) settleHome(o *organisation) {
 	case o.Pinned:
 		o.home = o.Shard
 	default:
-		o.home = Rendezvous(o.Name, s.tree.Shards())
+		o.home = ledger.Rendezvous(o.Name, s.tree.Shards())
 	}
 }
 
 // ShardTree returns the tree of the book's shards, or nil if the book has only one shard.
-func (s *State) ShardTree() *ShardTree { return s.tree }
+func (s *State) ShardTree() *ledger.ShardTree { return s.tree }
 
 // Destinations returns the shards that a client's transaction concerns, in ascending order. In a
 // book of one shard it is shard 0.
-func (s *State) Destinations(t *Transaction) []ShardID {
+func (s *State) Destinations(t *ledger.Transaction) []ledger.ShardID {
 	if s.tree == nil {
-		return []ShardID{0}
+		return []ledger.ShardID{0}
 	}
-	return t.destinations(nil, s.tree.Shards(), s.HomeShard)
+	return t.AppendDestinations(nil, s.tree.Shards(), s.HomeShard)
 }
 
 // BundleEntry returns the shard where a bundle enters. In a book of one shard it is shard 0.
-func (s *State) BundleEntry(bundle *Bundle) ShardID {
+func (s *State) BundleEntry(bundle *ledger.Bundle) ledger.ShardID {
 	if s.tree == nil {
 		return 0
 	}

@@ -1,9 +1,12 @@
-package ledger
+package state
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 const digestLanes = 1024
@@ -47,10 +50,10 @@ func (d *Digest) Remove(entry []byte) {
 }
 
 // Sum returns the SHA-256 of "ledgerd/state/1", a zero byte and the lanes, little-endian.
-func (d *Digest) Sum() Hash {
+func (d *Digest) Sum() ledger.Hash {
 	to := append(make([]byte, 0, len(digestDomain)+2*digestLanes), digestDomain...)
 	for _, lane := range d.lanes {
 		to = binary.LittleEndian.AppendUint16(to, lane)
 	}
-	return sum256(to)
+	return sha256.Sum256(to)
 }

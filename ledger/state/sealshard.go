@@ -1,4 +1,6 @@
-package ledger
+package state
+
+import "github.com/ledgerd/ledgerd/ledger"
 
 // Seal makes one block from a round's batches. In a book of one shard it does the same as the
 // package's function Seal. In a book of several shards it needs the state from before the block:
@@ -13,24 +15,25 @@ package ledger
 //
 // A round with the next entry of the stream makes a block even if no transaction of the entry is
 // new, so that the stream advances. Seal reads the state and does not change it.
-func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
-	seen func(id Hash, transaction *Transaction) bool) *Draft {
+func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches [][]byte,
+	seen func(id ledger.Hash, transaction *ledger.Transaction) bool) *Draft {
 	if s.tree == nil {
 		return Seal(parent, epoch, round, batches, seen)
 	}
 	sealing := &sealing{
-		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1,
+		Draft: &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 			Previous: parent.Hash, Epoch: epoch, Round: round}}},
-		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}),
-		over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
+		state: s, seen: seen, ids: make(map[ledger.Hash]struct{}),
+		verdicts: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
+		registered: make(map[ledger.OrganisationName]ledger.Organisation),
 	}
 	times := parent.times()
-	decoded := make([]*Batch, 0, len(batches))
+	decoded := make([]*ledger.Batch, 0, len(batches))
 	for _, payload := range batches {
 		if len(payload) == 0 {
 			continue
 		}
-		batch, err := DecodeBatch(payload)
+		batch, err := ledger.DecodeBatch(payload)
 		if err != nil {
 			sealing.Malformed++
 			continue
@@ -46,7 +49,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 	sealing.addStream(decoded)
 	for _, batch := range decoded {
 		for _, encoded := range batch.Bundles {
-			if bundle, err := DecodeBundle(encoded); err != nil {
+			if bundle, err := ledger.DecodeBundle(encoded); err != nil {
 				sealing.Malformed++
 			} else {
 				sealing.addBundle(bundle, nil, 0)
@@ -65,28 +68,28 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 
 // awaited identifies a verdict.
 type awaited struct {
-	id    Hash
-	shard ShardID
+	id    ledger.Hash
+	shard ledger.ShardID
 }
 
 // sealing is a draft in progress, in a book of several shards.
 type sealing struct {
 	*Draft
 	state *State
-	seen  func(Hash, *Transaction) bool
-	ids   map[Hash]struct{}
+	seen  func(ledger.Hash, *ledger.Transaction) bool
+	ids   map[ledger.Hash]struct{}
 	// verdicts are the verdicts in the draft. over are the transactions that a bad verdict in the
 	// draft ends.
 	verdicts map[awaited]struct{}
-	over     map[Hash]struct{}
+	over     map[ledger.Hash]struct{}
 	// registered are the organisations that the draft registers before the present place.
-	registered   map[OrganisationName]Organisation
-	destinations shardSet
+	registered   map[ledger.OrganisationName]ledger.Organisation
+	destinations []ledger.ShardID
 }
 
-func (s *sealing) full() bool { return len(s.block.Entries) >= MaxBlockTransactions }
+func (s *sealing) full() bool { return len(s.block.Entries) >= ledger.MaxBlockTransactions }
 
-func (s *sealing) addVerdict(verdict *Verdict) {
+func (s *sealing) addVerdict(verdict *ledger.Verdict) {
 	key := awaited{verdict.ID, verdict.Shard}
 	_, again := s.verdicts[key]
 	_, over := s.over[verdict.ID]
@@ -98,17 +101,16 @@ func (s *sealing) addVerdict(verdict *Verdict) {
 	if !verdict.Good() {
 		s.over[verdict.ID] = struct{}{}
 	}
-	transaction := verdict.transaction(s.state.ledger)
-	body := transaction.appendBody(nil)
-	ids := []Hash{TransactionID(body)}
-	s.block.Entries = append(s.block.Entries, Entry{ID: ids[0], Transaction: transaction,
-		Body: body, Bundle: len(s.block.Bundles)})
-	s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: ids, Kept: []bool{true},
-		root: IDRoot(ids)})
+	entry := verdict.Entry(s.state.ledger)
+	entry.Bundle = len(s.block.Bundles)
+	ids := []ledger.Hash{entry.ID}
+	s.block.Entries = append(s.block.Entries, entry)
+	s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: ids, Kept: []bool{true},
+		Root: ledger.IDRoot(ids)})
 }
 
 // addStream adds the entries of the parent's stream that follow the last one in the chain.
-func (s *sealing) addStream(batches []*Batch) {
+func (s *sealing) addStream(batches []*ledger.Batch) {
 	last, ahead := s.state.Carried(), make(map[uint64][]byte)
 	for _, batch := range batches {
 		for i := range batch.Carried {
@@ -128,12 +130,12 @@ func (s *sealing) addStream(batches []*Batch) {
 		if !here {
 			break
 		}
-		bundle, kept, err := decodeCarried(encoded)
+		bundle, kept, err := ledger.DecodeCarried(encoded)
 		if err != nil {
 			s.Malformed++
 			break
 		}
-		if len(s.block.Entries)+bundle.Len() > MaxBlockTransactions {
+		if len(s.block.Entries)+bundle.Len() > ledger.MaxBlockTransactions {
 			break
 		}
 		delete(ahead, next)
@@ -144,13 +146,13 @@ func (s *sealing) addStream(batches []*Batch) {
 
 // addBundle adds a client's bundle (number 0, with all of its transactions), or an entry of the
 // parent's stream, which has only the transactions marked in present.
-func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
+func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64) {
 	kept, first := make([]bool, bundle.Len()), len(s.block.Entries)
-	for place, id := range bundle.ids {
+	for place, id := range bundle.IDs() {
 		if present != nil && !present[place] {
 			continue
 		}
-		transaction := &bundle.transactions[place]
+		transaction := bundle.Transaction(place)
 		if !s.belongs(transaction, number) {
 			if number == 0 {
 				s.Misplaced++
@@ -163,24 +165,24 @@ func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
 		}
 		s.ids[id] = struct{}{}
 		kept[place] = true
-		s.block.Entries = append(s.block.Entries, Entry{ID: id, Transaction: transaction,
-			Body: bundle.bodies[place], Bundle: len(s.block.Bundles), Place: place})
-		s.register(transaction, bundle.signatures)
+		s.block.Entries = append(s.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
+			Body: bundle.Body(place), Bundle: len(s.block.Bundles), Place: place})
+		s.register(transaction, bundle.Signatures())
 	}
 	if len(s.block.Entries) > first || number != 0 {
-		s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept,
-			Signatures: bundle.signatures, Number: number, root: bundle.root})
+		s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: bundle.IDs(), Kept: kept,
+			Signatures: bundle.Signatures(), Number: number, Root: bundle.Root()})
 	}
 }
 
 // belongs reports whether a transaction may be in a block of this shard. Execution makes the same
 // decision.
-func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
+func (s *sealing) belongs(transaction *ledger.Transaction, number uint64) bool {
 	if transaction.Change != nil {
 		return number == 0
 	}
-	s.destinations = transaction.destinations(s.destinations[:0],
-		s.state.tree.Shards(), func(name OrganisationName) ShardID {
+	s.destinations = transaction.AppendDestinations(s.destinations[:0],
+		s.state.tree.Shards(), func(name ledger.OrganisationName) ledger.ShardID {
 			if found, here := s.registered[name]; here && found.Pinned {
 				return found.Shard
 			}
@@ -192,11 +194,11 @@ func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
 }
 
 // register notes the organisations that a transaction registers, as execution will.
-func (s *sealing) register(transaction *Transaction, signatures []Signature) {
+func (s *sealing) register(transaction *ledger.Transaction, signatures []ledger.Signature) {
 	if len(transaction.Registrations) == 0 {
 		return
 	}
-	find := func(name OrganisationName) (Organisation, bool) {
+	find := func(name ledger.OrganisationName) (ledger.Organisation, bool) {
 		if found, here := s.registered[name]; here {
 			return found, true
 		}
@@ -208,7 +210,7 @@ func (s *sealing) register(transaction *Transaction, signatures []Signature) {
 	for i := range transaction.Registrations {
 		registration := &transaction.Registrations[i]
 		if _, exists := find(registration.Name); !exists {
-			s.registered[registration.Name] = registration.organisation()
+			s.registered[registration.Name] = organisationOf(registration)
 		}
 	}
 }

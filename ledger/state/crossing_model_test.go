@@ -1,4 +1,4 @@
-package ledger_test
+package state_test
 
 import (
 	"bytes"
@@ -12,21 +12,22 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // shardChain is the chain of one shard in memory, with the messages that its members would send to
 // other shards.
 type shardChain struct {
 	genesis *ledger.Genesis
-	state   *ledger.State
-	parent  ledger.Parent
+	state   *state.State
+	parent  state.Parent
 	blocks  []*ledger.Block
 	places  map[ledger.Hash]int
 	entries []*ledger.Entry
 	// streams are the streams to the children. verdicts are all verdicts of the shard, with their
 	// receivers. outcomes tells which cross-shard transactions took effect here.
 	streams  map[ledger.ShardID][]ledger.Carried
-	verdicts []ledger.OwnVerdict
+	verdicts []state.OwnVerdict
 	outcomes map[ledger.Hash]bool
 	stopped  bool
 }
@@ -59,8 +60,8 @@ func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
 			fail("%v", err)
 		}
 		n.shards = append(n.shards, &shardChain{
-			genesis: one, state: ledger.NewState(one),
-			parent: ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
+			genesis: one, state: state.New(one),
+			parent: state.Parent{Header: one.Block().Header, Hash: one.Hash()},
 			places: map[ledger.Hash]int{}, streams: map[ledger.ShardID][]ledger.Carried{},
 			outcomes: map[ledger.Hash]bool{},
 		})
@@ -176,7 +177,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	}
 	n.resubmit(shard, batches)
 	c.blocks = append(c.blocks, block)
-	c.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	c.parent = state.Parent{Header: block.Header, Hash: block.Hash}
 	return block
 }
 
@@ -328,14 +329,14 @@ func (n *network) checkEnd() {
 }
 
 func (n *network) replay(shard int, c *shardChain) {
-	fresh := func() *ledger.State {
-		state := ledger.NewState(c.genesis)
+	fresh := func() *state.State {
+		s := state.New(c.genesis)
 		if n.limit > 0 {
-			state.SetMaxWaiting(n.limit)
+			s.SetMaxWaiting(n.limit)
 		}
-		return state
+		return s
 	}
-	state := fresh()
+	s := fresh()
 	for _, block := range c.blocks {
 		decoded, err := ledger.DecodeBlock(block.Encode())
 		if err != nil || decoded.Hash != block.Hash ||
@@ -343,16 +344,16 @@ func (n *network) replay(shard int, c *shardChain) {
 			n.fail("shard %d: block %d does not survive its encoding: %v",
 				shard, block.Header.Height, err)
 		}
-		if again, _ := state.Execute(ledger.Redraft(decoded)); again.Hash != block.Hash {
+		if again, _ := s.Execute(state.Redraft(decoded)); again.Hash != block.Hash {
 			n.fail("shard %d: block %d replays as another", shard, block.Header.Height)
 		}
 		if block.Header.Height%3 == 0 {
 			restored := fresh()
-			if err := state.Entries(restored.Restore); err != nil ||
-				restored.Digest() != state.Digest() {
+			if err := s.Entries(restored.Restore); err != nil ||
+				restored.Digest() != s.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
-			state = restored
+			s = restored
 		}
 	}
 }
@@ -635,4 +636,18 @@ func TestCrossingModelFindsBugs(t *testing.T) {
 			t.Error("not found")
 		})
 	}
+}
+
+// drawParents draws a tree of shards. Any shard may be the root, and every other shard has a parent
+// that is nearer to the root.
+func drawParents(r *rapid.T, most int) []ledger.ShardID {
+	parents := make([]ledger.ShardID, rapid.IntRange(2, most).Draw(r, "shards"))
+	for i := range parents {
+		parents[i] = ledger.ShardID(i)
+	}
+	order := rapid.Permutation(parents).Draw(r, "order")
+	for i := 1; i < len(order); i++ {
+		parents[order[i]] = order[rapid.IntRange(0, i-1).Draw(r, "parent")]
+	}
+	return parents
 }

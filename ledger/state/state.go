@@ -1,4 +1,4 @@
-package ledger
+package state
 
 import (
 	"bytes"
@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-// MaxAssets is the maximum number of different assets that an account can hold over its lifetime.
-const MaxAssets = 64
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
+)
 
 // The kinds of entries of a state. The kind is the first byte of an entry's key. Keys that are
 // names end with a zero byte, so no key is a prefix of another.
@@ -24,61 +24,6 @@ const (
 	kindPending      = 'p'
 )
 
-// Balance is the amount of one asset in an account.
-type Balance struct {
-	Asset AssetName `json:"asset"`
-	// Amount is the amount that can be spent.
-	Amount Amount `json:"amount"`
-	// SetAside is the amount that transactions that wait for other shards will take if they take
-	// effect. If they do not, it returns to Amount.
-	SetAside Amount `json:"set_aside,omitzero"`
-	// Incoming is the amount that transactions that wait for other shards will bring if they take
-	// effect.
-	Incoming Amount `json:"incoming,omitzero"`
-}
-
-// Settled returns the whole amount in the account, set aside or not. It returns MaxAmount if the
-// sum overflows, which does not happen in any chain.
-func (b *Balance) Settled() Amount {
-	settled, err := b.Amount.Add(b.SetAside)
-	if err != nil {
-		return MaxAmount
-	}
-	return settled
-}
-
-// Account is an open account.
-type Account struct {
-	Path AccountPath `json:"path"`
-	// Number counts the accounts in the order in which they were opened, from 1.
-	Number uint64 `json:"number"`
-	Issuer bool   `json:"issuer,omitempty"`
-	Alias  string `json:"alias,omitempty"`
-	// Opened is the height of the block that opened the account.
-	Opened Height `json:"opened"`
-	// Balances are sorted by asset. An asset that the account once held stays, with amount 0.
-	Balances []Balance `json:"balances"`
-	// History is the number of transactions that were applied to the account.
-	History uint64 `json:"history"`
-}
-
-// Balance returns the amount of an asset that can be spent, or 0.
-func (a *Account) Balance(asset AssetName) Amount {
-	if at, held := a.find(asset); held {
-		return a.Balances[at].Amount
-	}
-	return Amount{}
-}
-
-func (a *Account) find(asset AssetName) (int, bool) {
-	for i := range a.Balances {
-		if order := strings.Compare(string(a.Balances[i].Asset), string(asset)); order >= 0 {
-			return i, order == 0
-		}
-	}
-	return len(a.Balances), false
-}
-
 // mark records that the current block touched an entry, and where the arena holds the encoding from
 // before the block. If the entry is new, before is -1.
 type mark struct {
@@ -89,7 +34,7 @@ type mark struct {
 
 type account struct {
 	// The balances of Account are the full amounts, regardless of holds.
-	Account
+	ledger.Account
 	// holds are sorted by asset.
 	holds []hold
 	mark  mark
@@ -98,29 +43,42 @@ type account struct {
 	counted uint64
 }
 
+// find returns the index of an asset in balances, which are sorted by asset, and whether it is
+// there. If it is not, the index is its place.
+func find(balances []ledger.Balance, asset ledger.AssetName) (int, bool) {
+	for i := range balances {
+		if order := strings.Compare(string(balances[i].Asset), string(asset)); order >= 0 {
+			return i, order == 0
+		}
+	}
+	return len(balances), false
+}
+
+func (a *account) find(asset ledger.AssetName) (int, bool) { return find(a.Balances, asset) }
+
 type organisation struct {
-	Organisation
-	home ShardID
+	ledger.Organisation
+	home ledger.ShardID
 	mark mark
 }
 
 // RecordPlace is the place where a record's value was last written: record Item of the transaction
 // at Index in the block at Height. Digest is the SHA-256 of the value.
 type RecordPlace struct {
-	Height Height
+	Height ledger.Height
 	Index  uint32
 	Item   uint32
-	Digest Hash
+	Digest ledger.Hash
 }
 
 type record struct {
-	key RecordKey
+	key ledger.RecordKey
 	RecordPlace
 	mark mark
 }
 
 type windowKey struct {
-	organisation OrganisationName
+	organisation ledger.OrganisationName
 	stream       uint64
 }
 
@@ -130,21 +88,21 @@ type windowKey struct {
 // disk, and a read never returns data from a damaged disk. It is not safe for concurrent use, but
 // several reads may run at the same time.
 type State struct {
-	genesis *Genesis
+	genesis *ledger.Genesis
 	// ledger is the identity of the book, and chain that of this chain. They are equal in a book of
 	// one shard.
-	ledger, chain Hash
+	ledger, chain ledger.Hash
 	// In a book of one shard, tree is nil and the four fields below are empty.
-	tree     *ShardTree
-	shard    ShardID
+	tree     *ledger.ShardTree
+	shard    ledger.ShardID
 	parent   *stream
 	children []*stream
 	pending  pendingSet
 
-	accounts      map[AccountPath]*account
-	organisations map[OrganisationName]*organisation
+	accounts      map[ledger.AccountPath]*account
+	organisations map[ledger.OrganisationName]*organisation
 	windows       map[windowKey]*window
-	records       map[RecordKey]*record
+	records       map[ledger.RecordKey]*record
 	opened        uint64
 	group         membershipState
 
@@ -158,14 +116,14 @@ type State struct {
 	execution
 }
 
-// NewState returns the state after block 0 of a chain.
-func NewState(genesis *Genesis) *State {
+// New returns the state after block 0 of a chain.
+func New(genesis *ledger.Genesis) *State {
 	s := &State{
 		genesis: genesis, ledger: genesis.Book(), chain: genesis.Hash(), tree: genesis.ShardTree(),
 		shard:         genesis.Shard,
-		accounts:      make(map[AccountPath]*account),
-		organisations: make(map[OrganisationName]*organisation),
-		windows:       make(map[windowKey]*window), records: make(map[RecordKey]*record),
+		accounts:      make(map[ledger.AccountPath]*account),
+		organisations: make(map[ledger.OrganisationName]*organisation),
+		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis),
 	}
 	if s.tree != nil {
@@ -176,46 +134,47 @@ func NewState(genesis *Genesis) *State {
 }
 
 // Digest returns the state digest, as it is in the header of the last executed block.
-func (s *State) Digest() Hash { return s.digest.Sum() }
+func (s *State) Digest() ledger.Hash { return s.digest.Sum() }
 
 // Organisation returns a registered organisation, read-only.
-func (s *State) Organisation(name OrganisationName) (Organisation, bool) {
+func (s *State) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
 	if found := s.organisations[name]; found != nil {
 		return found.Organisation, true
 	}
-	return Organisation{}, false
+	return ledger.Organisation{}, false
 }
 
 // Organisations returns all organisations by name.
-func (s *State) Organisations() []Organisation {
-	all := make([]Organisation, 0, len(s.organisations))
+func (s *State) Organisations() []ledger.Organisation {
+	all := make([]ledger.Organisation, 0, len(s.organisations))
 	for _, each := range s.organisations {
 		all = append(all, each.Organisation)
 	}
-	slices.SortFunc(all, func(a, b Organisation) int {
+	slices.SortFunc(all, func(a, b ledger.Organisation) int {
 		return strings.Compare(string(a.Name), string(b.Name))
 	})
 	return all
 }
 
 // Account returns a copy of an open account.
-func (s *State) Account(path AccountPath) (Account, bool) {
+func (s *State) Account(path ledger.AccountPath) (ledger.Account, bool) {
 	if found := s.accounts[path]; found != nil {
 		return found.copy(), true
 	}
-	return Account{}, false
+	return ledger.Account{}, false
 }
 
-func (a *account) copy() Account {
+func (a *account) copy() ledger.Account {
 	copied := a.Account
 	copied.Balances = slices.Clone(a.Balances)
 	for i := range a.holds {
 		held := &a.holds[i]
-		place, has := copied.find(held.asset)
+		place, has := find(copied.Balances, held.asset)
 		if !has {
-			copied.Balances = slices.Insert(copied.Balances, place, Balance{Asset: held.asset})
+			copied.Balances = slices.Insert(copied.Balances, place,
+				ledger.Balance{Asset: held.asset})
 		}
-		copied.Balances[place] = Balance{Asset: held.asset, Amount: a.spendable(held.asset),
+		copied.Balances[place] = ledger.Balance{Asset: held.asset, Amount: a.spendable(held.asset),
 			SetAside: held.setAside, Incoming: held.incoming}
 	}
 	return copied
@@ -240,14 +199,15 @@ func (s *State) Sorted() bool { return s.unsorted == 0 }
 
 // Accounts returns copies of at most limit accounts after the given path, ordered by path. The list
 // must be sorted; see SortAccounts.
-func (s *State) Accounts(after AccountPath, limit int) []Account {
-	from, found := slices.BinarySearchFunc(s.sorted, after, func(a *account, path AccountPath) int {
-		return strings.Compare(string(a.Path), string(path))
-	})
+func (s *State) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
+	from, found := slices.BinarySearchFunc(s.sorted, after,
+		func(a *account, path ledger.AccountPath) int {
+			return strings.Compare(string(a.Path), string(path))
+		})
 	if found {
 		from++
 	}
-	page := make([]Account, 0, min(limit, len(s.sorted)-from))
+	page := make([]ledger.Account, 0, min(limit, len(s.sorted)-from))
 	for _, each := range s.sorted[from : from+cap(page)] {
 		page = append(page, each.copy())
 	}
@@ -255,7 +215,7 @@ func (s *State) Accounts(after AccountPath, limit int) []Account {
 }
 
 // Record returns the place of a record's value.
-func (s *State) Record(key RecordKey) (RecordPlace, bool) {
+func (s *State) Record(key ledger.RecordKey) (RecordPlace, bool) {
 	if found := s.records[key]; found != nil {
 		return found.RecordPlace, true
 	}
@@ -264,33 +224,31 @@ func (s *State) Record(key RecordKey) (RecordPlace, bool) {
 
 // Fresh reports whether a nonce can still be applied. A transaction with a fresh nonce was never
 // applied, if it TakesNonce.
-func (s *State) Fresh(organisation OrganisationName, nonce Nonce) bool {
+func (s *State) Fresh(organisation ledger.OrganisationName, nonce ledger.Nonce) bool {
 	found := s.windows[windowKey{organisation, nonce.Stream}]
 	return found == nil || found.fresh(nonce.Sequence)
 }
 
 // NextSequence returns the number after the highest applied one of a stream, or 1 for a new stream.
-func (s *State) NextSequence(organisation OrganisationName, stream uint64) uint64 {
+func (s *State) NextSequence(organisation ledger.OrganisationName, stream uint64) uint64 {
 	if found := s.windows[windowKey{organisation, stream}]; found != nil {
 		return found.high + 1
 	}
 	return 1
 }
 
-func clone(text string) string { return strings.Clone(text) }
-
 func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(append(append(to, kindAccount), a.Path...), 0)
 	keyLength = len(to) - start
 	to = binary.AppendUvarint(to, a.Number)
-	to = appendBool(to, a.Issuer)
-	to = appendString(to, a.Alias)
+	to = codec.AppendBool(to, a.Issuer)
+	to = codec.AppendString(to, a.Alias)
 	to = binary.AppendUvarint(to, uint64(a.Opened))
 	to = binary.AppendUvarint(to, a.History)
 	to = binary.AppendUvarint(to, uint64(len(a.Balances)))
 	for i := range a.Balances {
-		to = appendString(to, a.Balances[i].Asset)
+		to = codec.AppendString(to, a.Balances[i].Asset)
 		to = appendAmount(to, a.Balances[i].Amount)
 	}
 	if len(a.holds) == 0 {
@@ -298,7 +256,7 @@ func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
 	}
 	to = binary.AppendUvarint(to, uint64(len(a.holds)))
 	for i := range a.holds {
-		to = appendString(to, a.holds[i].asset)
+		to = codec.AppendString(to, a.holds[i].asset)
 		to = appendAmount(to, a.holds[i].setAside)
 		to = appendAmount(to, a.holds[i].incoming)
 	}
@@ -309,7 +267,13 @@ func (o *organisation) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(append(append(to, kindOrganisation), o.Name...), 0)
 	keyLength = len(to) - start
-	to = (&Registration{Name: o.Name, Keys: o.Keys, Shard: o.Shard, Pinned: o.Pinned}).append(to)
+	to = codec.AppendString(to, o.Name)
+	to = binary.AppendUvarint(to, uint64(len(o.Keys)))
+	for i := range o.Keys {
+		to = append(to, o.Keys[i][:]...)
+	}
+	to = codec.AppendBool(to, o.Pinned)
+	to = binary.AppendUvarint(to, uint64(o.Shard))
 	return binary.AppendUvarint(to, uint64(o.Registered)), keyLength
 }
 
@@ -334,11 +298,11 @@ func (s *State) Restore(key, value []byte) error {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	name := string(key[1 : len(key)-1])
-	r := &reader{data: bytes.Clone(value)}
+	r := read(bytes.Clone(value))
 	again := false
 	switch key[0] {
 	case kindAccount:
-		restored := &account{Account: Account{Path: AccountPath(name)}}
+		restored := &account{Account: ledger.Account{Path: ledger.AccountPath(name)}}
 		restored.restore(r)
 		_, again = s.accounts[restored.Path]
 		s.accounts[restored.Path] = restored
@@ -346,22 +310,18 @@ func (s *State) Restore(key, value []byte) error {
 		s.unsorted++
 		s.opened = max(s.opened, restored.Number)
 	case kindOrganisation:
-		var registration Registration
-		registration.decode(r)
-		restored := &organisation{Organisation: Organisation{Name: registration.Name,
-			Keys: registration.Keys, Shard: registration.Shard, Pinned: registration.Pinned,
-			Registered: Height(r.uvarint())}}
+		restored := &organisation{Organisation: r.organisation()}
 		s.settleHome(restored)
 		_, again = s.organisations[restored.Name]
 		s.organisations[restored.Name] = restored
 	case kindWindow:
-		restored := r.window(&reader{data: key[1:]})
+		restored := r.window(read(key[1:]))
 		_, again = s.windows[windowKey{restored.organisation, restored.stream}]
 		s.windows[windowKey{restored.organisation, restored.stream}] = restored
 	case kindRecord:
-		restored := &record{key: RecordKey(name),
-			RecordPlace: RecordPlace{Height: Height(r.uvarint()), Index: uint32(r.uvarint()),
-				Item: uint32(r.uvarint()), Digest: r.hash()}}
+		restored := &record{key: ledger.RecordKey(name),
+			RecordPlace: RecordPlace{Height: ledger.Height(r.Uvarint()), Index: uint32(r.Uvarint()),
+				Item: uint32(r.Uvarint()), Digest: r.Hash()}}
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
 	case kindMember:
@@ -382,7 +342,7 @@ func (s *State) Restore(key, value []byte) error {
 	default:
 		return fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return fmt.Errorf("%w: %w", ErrEntry, err)
 	}
 	if again {
@@ -393,22 +353,31 @@ func (s *State) Restore(key, value []byte) error {
 	return nil
 }
 
-func (a *account) restore(r *reader) {
-	a.Number, a.Issuer = r.uvarint(), r.bool()
-	a.Alias = r.string("bytes of alias", MaxAlias)
-	a.Opened, a.History = Height(r.uvarint()), r.uvarint()
-	a.Balances = make([]Balance, r.count("balances", MaxAssets, 2))
-	for i := range a.Balances {
-		a.Balances[i] = Balance{Asset: AssetName(r.string("bytes of asset", MaxAssetName)),
-			Amount: r.amount()}
+func (r *reader) organisation() ledger.Organisation {
+	const keySize = len(ledger.PublicKey{})
+	o := ledger.Organisation{Name: r.organisationName(),
+		Keys: make([]ledger.PublicKey, r.Count("keys", ledger.MaxKeys, keySize))}
+	for i := range o.Keys {
+		copy(o.Keys[i][:], r.Take(keySize))
 	}
-	if r.err != nil || len(r.data) == 0 {
+	o.Pinned, o.Shard, o.Registered = r.Bool(), r.shard(), ledger.Height(r.Uvarint())
+	return o
+}
+
+func (a *account) restore(r *reader) {
+	a.Number, a.Issuer = r.Uvarint(), r.Bool()
+	a.Alias = r.String("bytes of alias", ledger.MaxAlias)
+	a.Opened, a.History = ledger.Height(r.Uvarint()), r.Uvarint()
+	a.Balances = make([]ledger.Balance, r.Count("balances", ledger.MaxAssets, 2))
+	for i := range a.Balances {
+		a.Balances[i] = ledger.Balance{Asset: r.assetName(), Amount: r.amount()}
+	}
+	if r.Err != nil || len(r.Data) == 0 {
 		return
 	}
-	a.holds = make([]hold, r.count("holds", MaxAssets, 3))
+	a.holds = make([]hold, r.Count("holds", ledger.MaxAssets, 3))
 	for i := range a.holds {
-		a.holds[i] = hold{asset: AssetName(r.string("bytes of asset", MaxAssetName)),
-			setAside: r.amount(), incoming: r.amount()}
+		a.holds[i] = hold{asset: r.assetName(), setAside: r.amount(), incoming: r.amount()}
 	}
 }
 

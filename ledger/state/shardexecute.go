@@ -1,9 +1,15 @@
-package ledger
+package state
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // Forward is a bundle of a block that goes to a child shard, as entry Number of the stream to that
 // child. Block.CarriedBundle returns its bytes.
 type Forward struct {
-	Child  ShardID
+	Child  ledger.ShardID
 	Number uint64
 	// Bundle is the index of the bundle in the block.
 	Bundle uint32
@@ -12,14 +18,14 @@ type Forward struct {
 // OwnVerdict is this shard's verdict on a cross-shard transaction in the block, and the shards that
 // wait for it.
 type OwnVerdict struct {
-	Verdict
-	To []ShardID
+	ledger.Verdict
+	To []ledger.ShardID
 }
 
 // Settlement is the end of a transaction's wait for other shards. Index is the place in the block
 // of the verdict that ended the wait.
 type Settlement struct {
-	ID    Hash
+	ID    ledger.Hash
 	Index uint32
 	// Applied is set if the transaction took effect. Otherwise the amounts that it had set aside
 	// are free again.
@@ -44,7 +50,7 @@ type Crossings struct {
 type shardExecution struct {
 	touchedStreams []*stream
 	touchedSlots   []*slot
-	destinations   shardSet
+	destinations   []ledger.ShardID
 	parts          []part
 	forward        []bool
 	verdicts       []OwnVerdict
@@ -53,7 +59,7 @@ type shardExecution struct {
 
 // executeShard executes the entries of a block, bundle by bundle. It numbers the bundles that go to
 // child shards in their streams.
-func (s *State) executeShard(block *Block) Crossings {
+func (s *State) executeShard(block *ledger.Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
 	s.verdicts, s.settlements = nil, nil
@@ -65,11 +71,11 @@ func (s *State) executeShard(block *Block) Crossings {
 		for ; next < len(block.Entries) && block.Entries[next].Bundle == b; next++ {
 			entry := &block.Entries[next]
 			s.index = uint32(next)
-			entry.Result = Result{OutOfPlace, NoItem}
+			entry.Result = whole(ledger.OutOfPlace)
 			if inOrder {
 				entry.Result = s.applyEntry(entry, seal)
 			}
-			if entry.Result.Code == OutOfPlace {
+			if entry.Result.Code == ledger.OutOfPlace {
 				crossings.OutOfPlace++
 			}
 		}
@@ -89,7 +95,7 @@ func (s *State) executeShard(block *Block) Crossings {
 // shard reaches. A transaction that entered here must concern only such shards, and its signer must
 // be registered, unless it has registrations. See doc.go on transactions that are submitted again
 // after a failure.
-func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64,
+func (s *State) belongs(t *ledger.Transaction, destinations []ledger.ShardID, number uint64,
 	signerKnown bool) bool {
 	if number == 0 {
 		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0)
@@ -99,49 +105,67 @@ func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64,
 
 // applyEntry executes one transaction at its place, and marks the child shards that it is forwarded
 // to.
-func (s *State) applyEntry(entry *Entry, seal *BundleSeal) Result {
+func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.Result {
 	t := entry.Transaction
 	switch {
 	case t.Verdict != nil:
 		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.IDs) != 1 ||
 			len(seal.Signatures) != 0 {
-			return Result{OutOfPlace, NoItem}
+			return whole(ledger.OutOfPlace)
 		}
 		return s.applyVerdict(t.Verdict)
 	case t.Change != nil:
 		if seal.Number != 0 {
-			return Result{OutOfPlace, NoItem}
+			return whole(ledger.OutOfPlace)
 		}
-		return s.apply(t, seal.root, seal.Signatures)
+		return s.apply(t, seal.Root, seal.Signatures)
 	}
-	s.destinations = t.destinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
+	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
 	if !s.belongs(t, s.destinations, seal.Number, s.organisations[t.Signer] != nil) {
-		return Result{OutOfPlace, NoItem}
+		return whole(ledger.OutOfPlace)
 	}
 	for c, child := range s.children {
 		if s.tree.Concerns(child.shard, s.destinations) {
 			s.forward[c] = true
 		}
 	}
-	result := s.applyHere(t, seal.root, seal.Signatures)
-	if len(t.Registrations) > 0 || len(s.destinations) == 1 || result.Code == Relayed {
+	result := s.applyHere(t, seal.Root, seal.Signatures)
+	if len(t.Registrations) > 0 || len(s.destinations) == 1 || result.Code == ledger.Relayed {
 		return result
 	}
-	others := s.destinations.without(s.shard)
-	if result.Code == SetAside {
+	others := without(s.destinations, s.shard)
+	if result.Code == ledger.SetAside {
 		s.setAside(entry.ID, t, others)
 	}
-	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: Verdict{ID: entry.ID, Shard: s.shard,
+	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: ledger.Verdict{ID: entry.ID, Shard: s.shard,
 		Result: result}, To: others})
 	return result
 }
 
+// has reports whether shards, in ascending order, have this one.
+func has(shards []ledger.ShardID, shard ledger.ShardID) bool {
+	_, found := slices.BinarySearch(shards, shard)
+	return found
+}
+
+// without returns a copy of shards without one of them.
+func without(shards []ledger.ShardID, shard ledger.ShardID) []ledger.ShardID {
+	others := make([]ledger.ShardID, 0, len(shards))
+	for _, each := range shards {
+		if each != shard {
+			others = append(others, each)
+		}
+	}
+	return others
+}
+
 // applyHere executes this shard's share of a client's transaction, given s.destinations. For a
 // cross-shard transaction it only decides on this shard's part.
-func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Result {
+func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Result {
 	switch {
-	case !s.destinations.has(s.shard):
-		return Result{Relayed, NoItem}
+	case !has(s.destinations, s.shard):
+		return whole(ledger.Relayed)
 	case len(t.Registrations) > 0:
 		result := s.mayRegister(t, signatures, s.Organisation)
 		if result.OK() {
@@ -159,14 +183,15 @@ func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Res
 
 // precheckShard returns the result that a transaction would have here; see Precheck. It does not
 // hold amounts, so later transactions in the bundle do not see them as set aside.
-func (s *State) precheckShard(t *Transaction, root Hash, signatures []Signature) Result {
+func (s *State) precheckShard(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Result {
 	switch {
 	case t.Verdict != nil:
-		return Result{OutOfPlace, NoItem}
+		return whole(ledger.OutOfPlace)
 	case t.Change != nil:
 		return s.apply(t, root, signatures)
 	}
-	s.destinations = t.destinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
+	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
 	return s.applyHere(t, root, signatures)
 }
 

@@ -1,8 +1,12 @@
-package ledger
+package state
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
@@ -28,10 +32,23 @@ type Changes struct {
 	Crossings
 }
 
+// applied is the result of a transaction that took effect.
+var applied = whole(ledger.Applied)
+
+// whole returns a result that concerns the transaction as a whole.
+func whole(code ledger.Code) ledger.Result {
+	return ledger.Result{Code: code, Item: ledger.NoItem}
+}
+
+// ofItem returns a result that refers to one item of the transaction.
+func ofItem(code ledger.Code, item uint32) ledger.Result {
+	return ledger.Result{Code: code, Item: item}
+}
+
 // execution is the part of a state that is used while a block is executed.
 type execution struct {
-	height  Height
-	round   Round
+	height  ledger.Height
+	round   ledger.Round
 	index   uint32
 	counter uint64
 	history []HistoryChange
@@ -54,7 +71,7 @@ type execution struct {
 // undoLog holds the steps that undo a failed transaction: for each kind, in the order in which they
 // were made.
 type undoLog struct {
-	registered []OrganisationName
+	registered []ledger.OrganisationName
 	opened     []*account
 	posted     []posted
 	// windows is used only by a dry run, because nothing fails after the nonce is taken.
@@ -64,14 +81,14 @@ type undoLog struct {
 type posted struct {
 	account  *account
 	place    int
-	before   Amount
+	before   ledger.Amount
 	inserted bool
 }
 
 // Execute executes a draft on the state, one transaction after another. Each is applied as a whole
 // or fails as a whole. Execute returns the complete block and the changes that it made to the
 // state.
-func (s *State) Execute(draft *Draft) (*Block, *Changes) {
+func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	block := &draft.block
 	s.begin(block.Header.Height, block.Header.Round)
 	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
@@ -81,34 +98,30 @@ func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 			entry := &block.Entries[i]
 			s.index = uint32(i)
 			bundle := &block.Bundles[entry.Bundle]
-			entry.Result = s.apply(entry.Transaction, bundle.root, bundle.Signatures)
+			entry.Result = s.apply(entry.Transaction, bundle.Root, bundle.Signatures)
 		}
 	} else {
 		crossings = s.executeShard(block)
 	}
 	changes := s.finish()
 	changes.Crossings = crossings
-	block.Header.TransactionsRoot = IDRoot(block.ids())
-	block.Header.ResultsRoot = merkleRoot(block.resultLeaves())
-	block.Header.BundlesRoot = block.bundlesRoot()
-	block.Header.StateDigest = s.digest.Sum()
-	block.Hash = block.Header.Hash()
+	block.Complete(s.digest.Sum())
 	return block, changes
 }
 
 // Precheck returns the results that the bundle's transactions would have in a block at this height.
 // It leaves the state as it was. Other transactions may come first, so the answer is only a guess
 // about funds and nonces. For concurrency it counts as a write.
-func (s *State) Precheck(bundle *Bundle, height Height) []Result {
+func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.Result {
 	// Assume a later round, when the last change of the membership has settled.
-	s.begin(height, s.group.last.round+ChangeRounds)
+	s.begin(height, s.group.last.round+ledger.ChangeRounds)
 	s.dry = true
-	results := make([]Result, bundle.Len())
+	results := make([]ledger.Result, bundle.Len())
 	for i := range results {
 		if s.tree == nil {
-			results[i] = s.apply(&bundle.transactions[i], bundle.root, bundle.signatures)
+			results[i] = s.apply(bundle.Transaction(i), bundle.Root(), bundle.Signatures())
 		} else {
-			results[i] = s.precheckShard(&bundle.transactions[i], bundle.root, bundle.signatures)
+			results[i] = s.precheckShard(bundle.Transaction(i), bundle.Root(), bundle.Signatures())
 		}
 	}
 	for i := len(s.undo.windows) - 1; i >= 0; i-- {
@@ -126,7 +139,7 @@ func (s *State) Precheck(bundle *Bundle, height Height) []Result {
 	return results
 }
 
-func (s *State) begin(height Height, round Round) {
+func (s *State) begin(height ledger.Height, round ledger.Round) {
 	s.height, s.round = height, round
 	s.arena = make([]byte, 0, max(1024, s.arenaSize))
 	s.undo.clear()
@@ -259,7 +272,8 @@ func (s *State) remove(changes *Changes, m *mark) {
 }
 
 // apply executes one transaction, all or nothing.
-func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result {
+func (s *State) apply(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Result {
 	s.counter++
 	if !s.dry {
 		s.undo.clear()
@@ -274,57 +288,59 @@ func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result 
 	return result
 }
 
-func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Result {
+func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Result {
 	named := &s.ledger
 	if t.Change != nil {
 		named = &s.chain
 	}
 	switch {
 	case t.Ledger != *named:
-		return Result{WrongLedger, NoItem}
+		return whole(ledger.WrongLedger)
 	case t.Verdict != nil:
-		return Result{OutOfPlace, NoItem}
+		return whole(ledger.OutOfPlace)
 	case t.LastValid != 0 && s.height > t.LastValid:
-		return Result{Expired, NoItem}
+		return whole(ledger.Expired)
 	case t.Change != nil:
 		return s.attemptChange(t, root, signatures)
 	}
 	for i := range t.Registrations {
-		if code := s.register(&t.Registrations[i], signatures); code != Applied {
-			return Result{code, uint32(i)}
+		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
+			return ofItem(code, uint32(i))
 		}
 	}
-	if code := s.authorised(t.Signer, signatures); code != Applied {
-		return Result{code, NoItem}
+	if code := s.authorised(t.Signer, signatures); code != ledger.Applied {
+		return whole(code)
 	}
 	if !s.Fresh(t.Signer, t.Nonce) {
-		return Result{StaleNonce, NoItem}
+		return whole(ledger.StaleNonce)
 	}
 	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+
 		len(t.Registrations) == 0 {
-		return Result{Unbalanced, NoItem}
+		return whole(ledger.Unbalanced)
 	}
-	if _, err := t.balanced(); err == ErrOverflow {
-		return Result{Overflow, NoItem}
+	if _, err := t.Balanced(); err == ledger.ErrOverflow {
+		return whole(ledger.Overflow)
 	} else if err != nil {
-		return Result{Unbalanced, NoItem}
+		return whole(ledger.Unbalanced)
 	}
 	for i := range t.Openings {
-		if code := s.open(&t.Openings[i], signatures); code != Applied {
-			return Result{code, uint32(i)}
+		if code := s.open(&t.Openings[i], signatures); code != ledger.Applied {
+			return ofItem(code, uint32(i))
 		}
 	}
 	for i := range t.Postings {
-		if code := s.post(&t.Postings[i], signatures); code != Applied {
-			return Result{code, uint32(i)}
+		if code := s.post(&t.Postings[i], signatures); code != ledger.Applied {
+			return ofItem(code, uint32(i))
 		}
 	}
 	if short, found := s.overdrawn(t); found {
-		return Result{InsufficientFunds, short}
+		return ofItem(ledger.InsufficientFunds, short)
 	}
 	for i := range t.Records {
-		if code := s.authorised(t.Records[i].Key.Organisation(), signatures); code != Applied {
-			return Result{code, uint32(i)}
+		owner := t.Records[i].Key.Organisation()
+		if code := s.authorised(owner, signatures); code != ledger.Applied {
+			return ofItem(code, uint32(i))
 		}
 	}
 	return applied
@@ -332,98 +348,102 @@ func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Resul
 
 // authorised returns Applied if an organisation is registered and has signed with one of its
 // present keys.
-func (s *State) authorised(name OrganisationName, signatures []Signature) Code {
+func (s *State) authorised(name ledger.OrganisationName,
+	signatures []ledger.Signature) ledger.Code {
 	found := s.organisations[name]
 	if found == nil {
-		return UnknownOrganisation
+		return ledger.UnknownOrganisation
 	}
-	if !signedByKey(signatures, name, found.Keys) {
-		return Unauthorised
+	if !ledger.HasSigned(signatures, name, found.Keys) {
+		return ledger.Unauthorised
 	}
-	return Applied
+	return ledger.Applied
 }
 
-func (s *State) register(r *Registration, signatures []Signature) Code {
+func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) ledger.Code {
 	if found := s.organisations[r.Name]; found != nil {
 		if found.Pinned != r.Pinned || found.Shard != r.Shard || !slices.Equal(found.Keys, r.Keys) {
-			return OrganisationExists
+			return ledger.OrganisationExists
 		}
-		return Applied
+		return ledger.Applied
 	}
-	if !signedByKey(signatures, r.Name, r.Keys) {
-		return Unauthorised
+	if !ledger.HasSigned(signatures, r.Name, r.Keys) {
+		return ledger.Unauthorised
 	}
-	if s.genesis.RegistrationByOperator && !signedByKey(signatures, Operator, s.genesis.Operators) {
-		return Unauthorised
+	if s.genesis.RegistrationByOperator &&
+		!ledger.HasSigned(signatures, ledger.Operator, s.genesis.Operators) {
+		return ledger.Unauthorised
 	}
-	name := OrganisationName(clone(string(r.Name)))
-	created := &organisation{Organisation: Organisation{Name: name, Keys: r.Keys, Shard: r.Shard,
-		Pinned: r.Pinned, Registered: s.height}}
+	name := ledger.OrganisationName(strings.Clone(string(r.Name)))
+	created := &organisation{Organisation: ledger.Organisation{Name: name, Keys: r.Keys,
+		Shard: r.Shard, Pinned: r.Pinned, Registered: s.height}}
 	created.mark = mark{touched: true, before: -1}
 	s.settleHome(created)
 	s.organisations[name] = created
 	s.touchedOrganisations = append(s.touchedOrganisations, created)
 	s.undo.registered = append(s.undo.registered, name)
-	return Applied
+	return ledger.Applied
 }
 
-func (s *State) open(o *Opening, signatures []Signature) Code {
-	if code := s.authorised(o.Account.Organisation(), signatures); code != Applied {
+func (s *State) open(o *ledger.Opening, signatures []ledger.Signature) ledger.Code {
+	if code := s.authorised(o.Account.Organisation(), signatures); code != ledger.Applied {
 		return code
 	}
 	if found := s.accounts[o.Account]; found != nil {
 		if found.Issuer != o.Issuer || found.Alias != o.Alias {
-			return AccountExists
+			return ledger.AccountExists
 		}
-		return Applied
+		return ledger.Applied
 	}
 	s.opened++
-	created := &account{Account: Account{Path: AccountPath(clone(string(o.Account))),
-		Number: s.opened, Issuer: o.Issuer, Alias: clone(o.Alias), Opened: s.height}}
+	path := ledger.AccountPath(strings.Clone(string(o.Account)))
+	created := &account{Account: ledger.Account{Path: path, Number: s.opened, Issuer: o.Issuer,
+		Alias: strings.Clone(o.Alias), Opened: s.height}}
 	created.mark = mark{touched: true, before: -1}
 	s.accounts[created.Path] = created
 	s.touchedAccounts = append(s.touchedAccounts, created)
 	s.undo.opened = append(s.undo.opened, created)
-	return Applied
+	return ledger.Applied
 }
 
-func (s *State) post(p *Posting, signatures []Signature) Code {
+func (s *State) post(p *ledger.Posting, signatures []ledger.Signature) ledger.Code {
 	found := s.accounts[p.Account]
 	if found == nil {
-		return UnknownAccount
+		return ledger.UnknownAccount
 	}
 	if p.Amount.Sign() < 0 {
-		if code := s.authorised(p.Account.Organisation(), signatures); code != Applied {
+		if code := s.authorised(p.Account.Organisation(), signatures); code != ledger.Applied {
 			return code
 		}
 	}
 	place, held := found.find(p.Asset)
-	if !held && len(found.Balances)+found.reserved(p.Asset) >= MaxAssets {
-		return TooManyAssets
+	if !held && len(found.Balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
+		return ledger.TooManyAssets
 	}
-	var before Amount
+	var before ledger.Amount
 	if held {
 		before = found.Balances[place].Amount
 	}
 	after, err := before.Add(p.Amount)
 	if err != nil || !found.fits(p.Asset, after) {
-		return Overflow
+		return ledger.Overflow
 	}
 	s.touchAccount(found)
 	if held {
 		found.Balances[place].Amount = after
 	} else {
-		found.Balances = slices.Insert(found.Balances,
-			place, Balance{Asset: AssetName(clone(string(p.Asset))), Amount: after})
+		asset := ledger.AssetName(strings.Clone(string(p.Asset)))
+		found.Balances = slices.Insert(found.Balances, place,
+			ledger.Balance{Asset: asset, Amount: after})
 	}
 	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
 		inserted: !held})
-	return Applied
+	return ledger.Applied
 }
 
 // overdrawn returns the first posting that takes from an account that is no issuer and ends below
 // zero.
-func (s *State) overdrawn(t *Transaction) (uint32, bool) {
+func (s *State) overdrawn(t *ledger.Transaction) (uint32, bool) {
 	for i := range t.Postings {
 		posting := &t.Postings[i]
 		if posting.Amount.Sign() >= 0 {
@@ -438,7 +458,7 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 }
 
 // commit takes the nonce and performs the steps that cannot fail.
-func (s *State) commit(t *Transaction) {
+func (s *State) commit(t *ledger.Transaction) {
 	if t.TakesNonce() {
 		s.takeNonce(t)
 	}
@@ -457,16 +477,16 @@ func (s *State) commit(t *Transaction) {
 	}
 	for i := range t.Records {
 		s.writeRecord(t.Records[i].Key, RecordPlace{Height: s.height, Index: s.index,
-			Item: uint32(i), Digest: sum256(t.Records[i].Value)})
+			Item: uint32(i), Digest: sha256.Sum256(t.Records[i].Value)})
 	}
 }
 
 // takeNonce marks a transaction's nonce as applied.
-func (s *State) takeNonce(t *Transaction) {
+func (s *State) takeNonce(t *ledger.Transaction) {
 	key := windowKey{t.Signer, t.Nonce.Stream}
 	found := s.windows[key]
 	if found == nil {
-		key.organisation = Operator
+		key.organisation = ledger.Operator
 		if signer := s.organisations[t.Signer]; signer != nil {
 			key.organisation = signer.Name
 		}
@@ -494,12 +514,12 @@ func (s *State) countHistory(touched *account) {
 
 // writeRecord records place as the place of a record's value, unless the record already has a
 // greater place.
-func (s *State) writeRecord(key RecordKey, place RecordPlace) {
+func (s *State) writeRecord(key ledger.RecordKey, place RecordPlace) {
 	found := s.records[key]
 	isNew := found == nil
 	switch {
 	case isNew:
-		found = &record{key: RecordKey(clone(string(key)))}
+		found = &record{key: ledger.RecordKey(strings.Clone(string(key)))}
 		s.records[found.key] = found
 	case comparePlaces(place.Height, place.Index, found.Height, found.Index) < 0:
 		return

@@ -1,8 +1,11 @@
-package ledger
+package state
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // hold is the hold of all waiting transactions on one asset of an account: the amount set aside,
@@ -11,12 +14,12 @@ import (
 // aside. Whatever transactions take effect, the balance cannot overflow, and the account cannot
 // exceed MaxAssets.
 type hold struct {
-	asset              AssetName
-	setAside, incoming Amount
+	asset              ledger.AssetName
+	setAside, incoming ledger.Amount
 }
 
 // hold returns the index of an account's hold of an asset, and whether there is one.
-func (a *account) hold(asset AssetName) (int, bool) {
+func (a *account) hold(asset ledger.AssetName) (int, bool) {
 	for i := range a.holds {
 		if order := strings.Compare(string(a.holds[i].asset), string(asset)); order >= 0 {
 			return i, order == 0
@@ -26,16 +29,16 @@ func (a *account) hold(asset AssetName) (int, bool) {
 }
 
 // held returns the amount set aside and the amount that may come in.
-func (a *account) held(asset AssetName) (setAside, incoming Amount) {
+func (a *account) held(asset ledger.AssetName) (setAside, incoming ledger.Amount) {
 	if at, found := a.hold(asset); found {
 		return a.holds[at].setAside, a.holds[at].incoming
 	}
-	return Amount{}, Amount{}
+	return ledger.Amount{}, ledger.Amount{}
 }
 
 // reserved counts the assets that the account does not have but will have if the held amounts come
 // in. It does not count asset.
-func (a *account) reserved(asset AssetName) int {
+func (a *account) reserved(asset ledger.AssetName) int {
 	count := 0
 	for i := range a.holds {
 		if _, has := a.find(a.holds[i].asset); !has && a.holds[i].asset != asset {
@@ -47,7 +50,7 @@ func (a *account) reserved(asset AssetName) int {
 
 // fits reports whether the account's balance of an asset may become after, however the transactions
 // that hold amounts end.
-func (a *account) fits(asset AssetName, after Amount) bool {
+func (a *account) fits(asset ledger.AssetName, after ledger.Amount) bool {
 	if len(a.holds) == 0 {
 		return true
 	}
@@ -58,7 +61,7 @@ func (a *account) fits(asset AssetName, after Amount) bool {
 }
 
 // spendable returns the balance less the amount set aside.
-func (a *account) spendable(asset AssetName) Amount {
+func (a *account) spendable(asset ledger.AssetName) ledger.Amount {
 	balance := a.Account.Balance(asset)
 	if len(a.holds) == 0 {
 		return balance
@@ -74,9 +77,9 @@ func (a *account) spendable(asset AssetName) Amount {
 // part is the effect of a transaction on one asset of one account of this shard: the sum of its
 // postings there.
 type part struct {
-	account AccountPath
-	asset   AssetName
-	net     Amount
+	account ledger.AccountPath
+	asset   ledger.AssetName
+	net     ledger.Amount
 	// item is the first posting with a negative amount, or else the first posting.
 	item uint32
 }
@@ -85,75 +88,76 @@ type part struct {
 // can be applied or released later, whatever the other shards decide. It changes nothing. Every
 // destination makes the same decision where it depends only on the transaction and the directory.
 // Only the home shard of the signer checks the nonce and the last valid block.
-func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
-	if result := s.attemptWhole(t, signatures); result.Code != Applied {
+func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature) ledger.Result {
+	if result := s.attemptWhole(t, signatures); result.Code != ledger.Applied {
 		return result
 	}
 	if s.HomeShard(t.Signer) == s.shard {
 		if t.LastValid != 0 && s.height > t.LastValid {
-			return Result{Expired, NoItem}
+			return whole(ledger.Expired)
 		}
 		if !s.Fresh(t.Signer, t.Nonce) {
-			return Result{StaleNonce, NoItem}
+			return whole(ledger.StaleNonce)
 		}
 	}
-	if result := s.collectParts(t); result.Code != Applied {
+	if result := s.collectParts(t); result.Code != ledger.Applied {
 		return result
 	}
 	for i := range s.parts {
-		if code := s.attemptHold(i); code != Applied {
-			return Result{code, s.parts[i].item}
+		if code := s.attemptHold(i); code != ledger.Applied {
+			return ofItem(code, s.parts[i].item)
 		}
 	}
 	if s.pending.full(s.shard, s.destinations) {
-		return Result{TooManyWaiting, NoItem}
+		return whole(ledger.TooManyWaiting)
 	}
-	return Result{SetAside, NoItem}
+	return whole(ledger.SetAside)
 }
 
 // attemptWhole makes the part of the decision that is the same in every destination. It requires
 // that every organisation in the transaction is registered, because the transaction's destinations
 // are certain only then.
-func (s *State) attemptWhole(t *Transaction, signatures []Signature) Result {
+func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signature) ledger.Result {
 	if t.Ledger != s.ledger {
-		return Result{WrongLedger, NoItem}
+		return whole(ledger.WrongLedger)
 	}
-	if code := s.authorised(t.Signer, signatures); code != Applied {
-		return Result{code, NoItem}
+	if code := s.authorised(t.Signer, signatures); code != ledger.Applied {
+		return whole(code)
 	}
 	if len(t.Openings) > 0 {
-		return Result{OpeningAcrossShards, 0}
+		return ofItem(ledger.OpeningAcrossShards, 0)
 	}
 	if len(t.Postings) == 1 {
-		return Result{Unbalanced, NoItem}
+		return whole(ledger.Unbalanced)
 	}
-	if _, err := t.balanced(); err == ErrOverflow {
-		return Result{Overflow, NoItem}
+	if _, err := t.Balanced(); err == ledger.ErrOverflow {
+		return whole(ledger.Overflow)
 	} else if err != nil {
-		return Result{Unbalanced, NoItem}
+		return whole(ledger.Unbalanced)
 	}
 	for i := range t.Postings {
 		posting := &t.Postings[i]
 		name := posting.Account.Organisation()
 		if s.organisations[name] == nil {
-			return Result{UnknownOrganisation, uint32(i)}
+			return ofItem(ledger.UnknownOrganisation, uint32(i))
 		}
 		if posting.Amount.Sign() < 0 {
-			if code := s.authorised(name, signatures); code != Applied {
-				return Result{code, uint32(i)}
+			if code := s.authorised(name, signatures); code != ledger.Applied {
+				return ofItem(code, uint32(i))
 			}
 		}
 	}
 	for i := range t.Records {
-		if code := s.authorised(t.Records[i].Key.Organisation(), signatures); code != Applied {
-			return Result{code, uint32(i)}
+		owner := t.Records[i].Key.Organisation()
+		if code := s.authorised(owner, signatures); code != ledger.Applied {
+			return ofItem(code, uint32(i))
 		}
 	}
 	return applied
 }
 
 // collectParts sums up this shard's postings by account and asset.
-func (s *State) collectParts(t *Transaction) Result {
+func (s *State) collectParts(t *ledger.Transaction) ledger.Result {
 	s.parts = s.parts[:0]
 	for i := range t.Postings {
 		posting := &t.Postings[i]
@@ -161,7 +165,7 @@ func (s *State) collectParts(t *Transaction) Result {
 			continue
 		}
 		if s.accounts[posting.Account] == nil {
-			return Result{UnknownAccount, uint32(i)}
+			return ofItem(ledger.UnknownAccount, uint32(i))
 		}
 		at := slices.IndexFunc(s.parts, func(p part) bool {
 			return p.account == posting.Account && p.asset == posting.Asset
@@ -173,7 +177,7 @@ func (s *State) collectParts(t *Transaction) Result {
 		}
 		sum, err := s.parts[at].net.Add(posting.Amount)
 		if err != nil {
-			return Result{Overflow, uint32(i)}
+			return ofItem(ledger.Overflow, uint32(i))
 		}
 		s.parts[at].net = sum
 		if first := &t.Postings[s.parts[at].item]; first.Amount.Sign() >= 0 &&
@@ -185,11 +189,11 @@ func (s *State) collectParts(t *Transaction) Result {
 }
 
 // attemptHold decides on one part, assuming that the parts before it are held.
-func (s *State) attemptHold(index int) Code {
+func (s *State) attemptHold(index int) ledger.Code {
 	p := &s.parts[index]
 	found := s.accounts[p.account]
 	if p.net.Sign() == 0 {
-		return Applied
+		return ledger.Applied
 	}
 	if _, has := found.find(p.asset); !has {
 		// Earlier parts of this transaction may also need new assets in this account.
@@ -203,8 +207,8 @@ func (s *State) attemptHold(index int) Code {
 				}
 			}
 		}
-		if assets >= MaxAssets {
-			return TooManyAssets
+		if assets >= ledger.MaxAssets {
+			return ledger.TooManyAssets
 		}
 	}
 	balance := found.Account.Balance(p.asset)
@@ -216,28 +220,28 @@ func (s *State) attemptHold(index int) Code {
 			_, err = balance.Add(incoming)
 		}
 		if err != nil {
-			return Overflow
+			return ledger.Overflow
 		}
-		return Applied
+		return ledger.Applied
 	}
 	// The outgoing amount is negative, so subtracting it increases the amount set aside.
 	setAside, err := setAside.Sub(p.net)
 	if err != nil {
-		return Overflow
+		return ledger.Overflow
 	}
 	spendable, err := balance.Sub(setAside)
 	switch {
 	case err != nil:
-		return Overflow
+		return ledger.Overflow
 	case !found.Issuer && spendable.Sign() < 0:
-		return InsufficientFunds
+		return ledger.InsufficientFunds
 	}
-	return Applied
+	return ledger.Applied
 }
 
 // setAside holds the parts that attemptPart collected and allowed, and adds the transaction, at its
 // place, to those that wait for the other shards.
-func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
+func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.ShardID) {
 	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)),
 		parts: slices.Clone(s.parts)}
 	for i, other := range others {
@@ -246,15 +250,15 @@ func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
 	for i := range entry.parts {
 		p := &entry.parts[i]
 		found := s.accounts[p.account]
-		p.account, p.asset = found.Path, AssetName(clone(string(p.asset)))
+		p.account, p.asset = found.Path, ledger.AssetName(strings.Clone(string(p.asset)))
 		s.changeHold(found, p, false)
 	}
 	for i := range t.Records {
 		record := &t.Records[i]
 		if s.HomeShard(record.Key.Organisation()) == s.shard {
 			entry.records = append(entry.records,
-				pendingRecord{key: RecordKey(clone(string(record.Key))), item: uint32(i),
-					digest: sum256(record.Value)})
+				pendingRecord{key: ledger.RecordKey(strings.Clone(string(record.Key))),
+					item: uint32(i), digest: sha256.Sum256(record.Value)})
 		}
 	}
 	if s.HomeShard(t.Signer) == s.shard {

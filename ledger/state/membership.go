@@ -1,4 +1,4 @@
-package ledger
+package state
 
 import (
 	"bytes"
@@ -6,19 +6,23 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // changePlace is the place of a change of the membership. The zero value means before the first
 // block, or never.
 type changePlace struct {
 	number uint64
-	height Height
-	round  Round
+	height ledger.Height
+	round  ledger.Round
 }
 
 // admission is the naming of a disk for a member, and the place of that change.
 type admission struct {
-	disk DiskID
+	disk ledger.DiskID
 	changePlace
 }
 
@@ -26,8 +30,8 @@ type admission struct {
 // is not an entry of the state. So the state of a chain whose membership never changed is the same
 // as in versions without changes of the membership.
 type member struct {
-	Member
-	index        MemberIndex
+	ledger.Member
+	index        ledger.MemberIndex
 	joined, left changePlace
 	// disks are in the order in which they were named. The last one counts.
 	disks []admission
@@ -40,13 +44,13 @@ func (m *member) isEntry() bool {
 }
 
 // stays reports whether the node is a member after the block at height.
-func (m *member) stays(height Height) bool {
+func (m *member) stays(height ledger.Height) bool {
 	return m.joined.height <= height && (m.left.number == 0 || m.left.height > height)
 }
 
 // admitted returns the last naming of a disk at or below a height, or the zero value if there is
 // none.
-func (m *member) admitted(height Height) admission {
+func (m *member) admitted(height ledger.Height) admission {
 	for _, each := range slices.Backward(m.disks) {
 		if each.height <= height {
 			return each
@@ -55,15 +59,15 @@ func (m *member) admitted(height Height) admission {
 	return admission{}
 }
 
-func (m *member) group(height Height) GroupMember {
-	return GroupMember{
-		Index: m.index, Member: m.Member.copy(), Joined: m.joined.height,
+func (m *member) group(height ledger.Height) ledger.GroupMember {
+	return ledger.GroupMember{
+		Index: m.index, Member: cloneMember(&m.Member), Joined: m.joined.height,
 		Disk: m.admitted(height).disk,
 	}
 }
 
 // newest is a height that no block exceeds.
-const newest Height = 1<<64 - 1
+const newest ledger.Height = 1<<64 - 1
 
 // membershipState is the part of the state about the members: all present and former ones, by
 // index.
@@ -72,18 +76,18 @@ type membershipState struct {
 	last    changePlace
 }
 
-func newMembershipState(genesis *Genesis) membershipState {
+func newMembershipState(genesis *ledger.Genesis) membershipState {
 	var g membershipState
 	for i := range genesis.Members {
-		g.members = append(g.members, &member{Member: genesis.Members[i].copy(),
-			index: MemberIndex(i)})
+		g.members = append(g.members, &member{Member: cloneMember(&genesis.Members[i]),
+			index: ledger.MemberIndex(i)})
 	}
 	return g
 }
 
 // at returns the membership after the block at a height.
-func (g *membershipState) at(height Height) Membership {
-	membership := Membership{Members: make([]GroupMember, 0, len(g.members))}
+func (g *membershipState) at(height ledger.Height) ledger.Membership {
+	membership := ledger.Membership{Members: make([]ledger.GroupMember, 0, len(g.members))}
 	var last changePlace
 	for _, each := range g.members {
 		admitted := each.admitted(height).changePlace
@@ -101,22 +105,22 @@ func (g *membershipState) at(height Height) Membership {
 }
 
 // Membership returns the present membership. The caller owns the copy.
-func (s *State) Membership() Membership { return s.group.at(newest) }
+func (s *State) Membership() ledger.Membership { return s.group.at(newest) }
 
 // MembershipHeight returns the height of the last block that changed the membership; 0 if there is
 // none. It copies nothing.
-func (s *State) MembershipHeight() Height { return s.group.last.height }
+func (s *State) MembershipHeight() ledger.Height { return s.group.last.height }
 
 // MembershipAt returns the membership after the block at a height. The caller owns the copy.
-func (s *State) MembershipAt(height Height) Membership { return s.group.at(height) }
+func (s *State) MembershipAt(height ledger.Height) ledger.Membership { return s.group.at(height) }
 
 // FormerMembers returns the members that left, by index, each with the last disk that counted for
 // it. The caller owns the copy.
-func (s *State) FormerMembers() []FormerMember {
-	var former []FormerMember
+func (s *State) FormerMembers() []ledger.FormerMember {
+	var former []ledger.FormerMember
 	for _, each := range s.group.members {
 		if each.left.number != 0 {
-			former = append(former, FormerMember{GroupMember: each.group(newest),
+			former = append(former, ledger.FormerMember{GroupMember: each.group(newest),
 				Left: each.left.height})
 		}
 	}
@@ -125,43 +129,44 @@ func (s *State) FormerMembers() []FormerMember {
 
 // attemptChange executes the steps of an administrative transaction that can fail. It changes
 // nothing, so nothing has to be undone.
-func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature) Result {
-	fails := func(code Code) Result { return Result{code, NoItem} }
-	if t.Change.Kind == ChangeAdmit {
-		return fails(s.attemptAdmit(t, root, signatures))
+func (s *State) attemptChange(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Result {
+	if t.Change.Kind == ledger.ChangeAdmit {
+		return whole(s.attemptAdmit(t, root, signatures))
 	}
 	switch {
-	case !signedByOperator(s.genesis, root, signatures):
-		return fails(Unauthorised)
-	case !s.Fresh(Operator, t.Nonce):
-		return fails(StaleNonce)
+	case !ledger.AdministratorSigned(root, signatures, s.genesis.IsOperator):
+		return whole(ledger.Unauthorised)
+	case !s.Fresh(ledger.Operator, t.Nonce):
+		return whole(ledger.StaleNonce)
 	case s.group.says(t.Change):
 		return applied
 	case s.changing():
-		return fails(MembershipChanging)
+		return whole(ledger.MembershipChanging)
 	}
-	if t.Change.Kind == ChangeJoin {
-		return fails(s.group.mayJoin(&t.Change.Member))
+	if t.Change.Kind == ledger.ChangeJoin {
+		return whole(s.group.mayJoin(&t.Change.Member))
 	}
-	return fails(s.group.mayLeave(t.Change.Index))
+	return whole(s.group.mayLeave(t.Change.Index))
 }
 
 // attemptAdmit is attemptChange for the admission of a disk. If the disk already counts, the
 // transaction succeeds whatever membership its signer saw, because another member may have proposed
 // the same.
-func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) Code {
+func (s *State) attemptAdmit(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Code {
 	change := t.Change
 	switch {
 	case !s.group.signedByMember(change.Index, root, signatures) &&
-		!signedByOperator(s.genesis, root, signatures):
-		return Unauthorised
+		!ledger.AdministratorSigned(root, signatures, s.genesis.IsOperator):
+		return ledger.Unauthorised
 	case s.group.says(change):
-		return Applied
+		return ledger.Applied
 	// The signer saw another membership.
 	case t.Nonce.Sequence != s.group.last.number+1:
-		return StaleNonce
+		return ledger.StaleNonce
 	case s.changing():
-		return MembershipChanging
+		return ledger.MembershipChanging
 	}
 	return s.group.mayAdmit(change.Index, change.Disk)
 }
@@ -169,14 +174,14 @@ func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) 
 // changing reports whether the membership changed in one of the last ChangeRounds rounds, including
 // this one.
 func (s *State) changing() bool {
-	return s.group.last.number > 0 && s.round < s.group.last.round+ChangeRounds
+	return s.group.last.number > 0 && s.round < s.group.last.round+ledger.ChangeRounds
 }
 
 // signedByMember reports whether a member that may admit a disk for the member with this index has
 // signed.
-func (g *membershipState) signedByMember(index MemberIndex, root Hash,
-	signatures []Signature) bool {
-	return signedByKeyWhere(root, signatures, func(key PublicKey) bool {
+func (g *membershipState) signedByMember(index ledger.MemberIndex, root ledger.Hash,
+	signatures []ledger.Signature) bool {
+	return ledger.AdministratorSigned(root, signatures, func(key ledger.PublicKey) bool {
 		membership := g.at(newest)
 		return membership.MayAdmit(key, index)
 	})
@@ -184,14 +189,14 @@ func (g *membershipState) signedByMember(index MemberIndex, root Hash,
 
 // says reports whether a change repeats the present state: a join of a member that is present with
 // the same name, key and address, or an admission of the disk that counts.
-func (g *membershipState) says(change *MembershipChange) bool {
+func (g *membershipState) says(change *ledger.MembershipChange) bool {
 	switch change.Kind {
-	case ChangeJoin:
+	case ledger.ChangeJoin:
 		return slices.ContainsFunc(g.members, func(each *member) bool {
 			return each.left.number == 0 && each.Name == change.Member.Name &&
 				bytes.Equal(each.Key, change.Member.Key) && each.Address == change.Member.Address
 		})
-	case ChangeAdmit:
+	case ledger.ChangeAdmit:
 		member := g.present(change.Index)
 		return member != nil && member.admitted(newest).disk == change.Disk
 	}
@@ -199,7 +204,7 @@ func (g *membershipState) says(change *MembershipChange) bool {
 }
 
 // present returns the present member with an index, or nil.
-func (g *membershipState) present(index MemberIndex) *member {
+func (g *membershipState) present(index ledger.MemberIndex) *member {
 	if int(index) >= len(g.members) || g.members[index].left.number != 0 {
 		return nil
 	}
@@ -209,28 +214,28 @@ func (g *membershipState) present(index MemberIndex) *member {
 // mayAdmit decides on a disk that does not count for the member at present. The member may have had
 // the disk before, because it is admitted only after it has fetched the data that it lacks, as any
 // other disk.
-func (g *membershipState) mayAdmit(index MemberIndex, disk DiskID) Code {
+func (g *membershipState) mayAdmit(index ledger.MemberIndex, disk ledger.DiskID) ledger.Code {
 	admitting := g.present(index)
 	if admitting == nil {
-		return UnknownMember
+		return ledger.UnknownMember
 	}
 	for _, each := range g.members {
 		if each != admitting &&
 			slices.ContainsFunc(each.disks, func(a admission) bool { return a.disk == disk }) {
-			return MemberDiskTaken
+			return ledger.MemberDiskTaken
 		}
 	}
-	if len(admitting.disks) >= MaxMemberDisks {
-		return TooManyDisks
+	if len(admitting.disks) >= ledger.MaxMemberDisks {
+		return ledger.TooManyDisks
 	}
-	return Applied
+	return ledger.Applied
 }
 
-func (g *membershipState) mayJoin(joining *Member) Code {
+func (g *membershipState) mayJoin(joining *ledger.Member) ledger.Code {
 	present := 0
 	for _, each := range g.members {
 		if bytes.Equal(each.Key, joining.Key) {
-			return MemberKeyTaken
+			return ledger.MemberKeyTaken
 		}
 		if each.left.number != 0 {
 			continue
@@ -238,38 +243,38 @@ func (g *membershipState) mayJoin(joining *Member) Code {
 		present++
 		switch {
 		case each.Name == joining.Name:
-			return MemberNameTaken
+			return ledger.MemberNameTaken
 		case each.Address == joining.Address:
-			return MemberAddressTaken
+			return ledger.MemberAddressTaken
 		}
 	}
-	if present >= MaxMembers || len(g.members) >= MaxMemberIndexes {
-		return TooManyMembers
+	if present >= ledger.MaxMembers || len(g.members) >= ledger.MaxMemberIndexes {
+		return ledger.TooManyMembers
 	}
-	return Applied
+	return ledger.Applied
 }
 
-func (g *membershipState) mayLeave(index MemberIndex) Code {
+func (g *membershipState) mayLeave(index ledger.MemberIndex) ledger.Code {
 	if g.present(index) == nil {
-		return UnknownMember
+		return ledger.UnknownMember
 	}
 	if !slices.ContainsFunc(g.members, func(each *member) bool {
 		return each.left.number == 0 && each.index != index
 	}) {
-		return LastMember
+		return ledger.LastMember
 	}
-	return Applied
+	return ledger.Applied
 }
 
 // changeMembership makes a change that attemptChange allowed.
-func (s *State) changeMembership(change *MembershipChange) {
+func (s *State) changeMembership(change *ledger.MembershipChange) {
 	if s.group.says(change) {
 		return
 	}
 	s.group.last = changePlace{number: s.group.last.number + 1, height: s.height, round: s.round}
-	if change.Kind == ChangeJoin {
-		joined := &member{Member: change.Member.copy(), index: MemberIndex(len(s.group.members)),
-			joined: s.group.last}
+	if change.Kind == ledger.ChangeJoin {
+		joined := &member{Member: cloneMember(&change.Member),
+			index: ledger.MemberIndex(len(s.group.members)), joined: s.group.last}
 		joined.mark = mark{touched: true, before: -1}
 		s.group.members = append(s.group.members, joined)
 		s.touchedMembers = append(s.touchedMembers, joined)
@@ -282,7 +287,7 @@ func (s *State) changeMembership(change *MembershipChange) {
 		changed.mark = mark{touched: true, before: -1}
 	}
 	s.touchedMembers = append(s.touchedMembers, changed)
-	if change.Kind == ChangeAdmit {
+	if change.Kind == ledger.ChangeAdmit {
 		changed.disks = append(changed.disks, admission{disk: change.Disk,
 			changePlace: s.group.last})
 	} else {
@@ -296,7 +301,9 @@ func (m *member) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(binary.BigEndian.AppendUint32(append(to, kindMember), uint32(m.index)), 0)
 	keyLength = len(to) - start
-	to = m.Member.append(to)
+	to = codec.AppendString(to, m.Name)
+	to = codec.AppendString(to, m.Key)
+	to = codec.AppendString(to, m.Address)
 	to = m.left.append(m.joined.append(to))
 	if len(m.disks) > 0 {
 		to = binary.AppendUvarint(to, uint64(len(m.disks)))
@@ -307,6 +314,17 @@ func (m *member) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return to, keyLength
 }
 
+func (r *reader) member() ledger.Member {
+	return ledger.Member{Name: r.String("bytes of name", ledger.MaxOrganisationName),
+		Key:     r.Bytes("bytes of key", ledger.MaxMemberKey),
+		Address: r.String("bytes of address", ledger.MaxAddress)}
+}
+
+func cloneMember(m *ledger.Member) ledger.Member {
+	return ledger.Member{Name: strings.Clone(m.Name), Key: slices.Clone(m.Key),
+		Address: strings.Clone(m.Address)}
+}
+
 func (p *changePlace) append(to []byte) []byte {
 	to = binary.AppendUvarint(to, p.number)
 	to = binary.AppendUvarint(to, uint64(p.height))
@@ -314,21 +332,23 @@ func (p *changePlace) append(to []byte) []byte {
 }
 
 func (r *reader) changePlace() changePlace {
-	return changePlace{number: r.uvarint(), height: Height(r.uvarint()), round: Round(r.uvarint())}
+	return changePlace{number: r.Uvarint(), height: ledger.Height(r.Uvarint()),
+		round: ledger.Round(r.Uvarint())}
 }
 
 // admissions reads the disks at the end of a member's entry, if there are any.
 func (r *reader) admissions() []admission {
-	if r.err != nil || len(r.data) == 0 {
+	if r.Err != nil || len(r.Data) == 0 {
 		return nil
 	}
-	const smallest = len(DiskID{}) + 3
-	disks := make([]admission, r.count("disks", MaxMemberDisks, smallest))
+	const smallest = len(ledger.DiskID{}) + 3
+	disks := make([]admission, r.Count("disks", ledger.MaxMemberDisks, smallest))
 	if len(disks) == 0 {
-		r.fail("no disks")
+		r.Fail("no disks")
 	}
 	for i := range disks {
-		disks[i] = admission{disk: r.disk(), changePlace: r.changePlace()}
+		copy(disks[i].disk[:], r.Take(len(ledger.DiskID{})))
+		disks[i].changePlace = r.changePlace()
 	}
 	return disks
 }
@@ -338,8 +358,8 @@ func (g *membershipState) restore(key []byte, r *reader) (again bool, err error)
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
-	restored := &member{index: MemberIndex(binary.BigEndian.Uint32(key[1:])), Member: r.member(),
-		joined: r.changePlace(), left: r.changePlace()}
+	restored := &member{index: ledger.MemberIndex(binary.BigEndian.Uint32(key[1:])),
+		Member: r.member(), joined: r.changePlace(), left: r.changePlace()}
 	restored.disks = r.admissions()
 	for _, place := range [...]changePlace{
 		restored.joined, restored.left, restored.admitted(newest).changePlace,
@@ -349,7 +369,7 @@ func (g *membershipState) restore(key []byte, r *reader) (again bool, err error)
 		}
 	}
 	place, found := slices.BinarySearchFunc(g.members,
-		restored.index, func(each *member, index MemberIndex) int {
+		restored.index, func(each *member, index ledger.MemberIndex) int {
 			return cmp.Compare(each.index, index)
 		})
 	if !found {

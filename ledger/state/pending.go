@@ -1,10 +1,13 @@
-package ledger
+package state
 
 import (
 	"container/heap"
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time.
@@ -13,27 +16,27 @@ const MaxWaiting = 1 << 16
 
 // maxPending is above the number of every slot, because each transaction in a slot waits for at
 // least one shard.
-const maxPending = MaxWaiting * MaxShards
+const maxPending = MaxWaiting * ledger.MaxShards
 
 // wait is another shard whose verdict a transaction needs, and whether a good verdict has arrived.
 // A bad verdict is not noted, because it ends the wait at once.
 type wait struct {
-	shard ShardID
+	shard ledger.ShardID
 	said  bool
 }
 
 // pendingRecord is a record that a transaction writes when it takes effect.
 type pendingRecord struct {
-	key    RecordKey
+	key    ledger.RecordKey
 	item   uint32
-	digest Hash
+	digest ledger.Hash
 }
 
 // pending is a cross-shard transaction that waits for other shards after this shard has set its
 // part aside. It holds everything that settling it needs.
 type pending struct {
-	id      Hash
-	height  Height
+	id      ledger.Hash
+	height  ledger.Height
 	index   uint32
 	waits   []wait
 	parts   []part
@@ -53,19 +56,20 @@ type slot struct {
 type pendingSet struct {
 	slots []*slot
 	free  freeSlots
-	byID  map[Hash]*slot
+	byID  map[ledger.Hash]*slot
 	// waiting counts, for each other shard, the transactions that wait for it. limit is MaxWaiting.
-	waiting map[ShardID]int
+	waiting map[ledger.ShardID]int
 	limit   int
 }
 
 func newPendingSet() pendingSet {
-	return pendingSet{byID: make(map[Hash]*slot), waiting: make(map[ShardID]int), limit: MaxWaiting}
+	return pendingSet{byID: make(map[ledger.Hash]*slot), waiting: make(map[ledger.ShardID]int),
+		limit: MaxWaiting}
 }
 
 // full reports whether the limit of any destination other than this shard is reached.
-func (p *pendingSet) full(self ShardID, destinations []ShardID) bool {
-	return slices.ContainsFunc(destinations, func(each ShardID) bool {
+func (p *pendingSet) full(self ledger.ShardID, destinations []ledger.ShardID) bool {
+	return slices.ContainsFunc(destinations, func(each ledger.ShardID) bool {
 		return each != self && p.waiting[each] >= p.limit
 	})
 }
@@ -99,17 +103,17 @@ func (f *freeSlots) Pop() any {
 // Pending is a cross-shard transaction that waits for other shards after this shard has set its
 // part aside.
 type Pending struct {
-	ID Hash
+	ID ledger.Hash
 	// Height and Index are the transaction's place in this chain.
-	Height Height
+	Height ledger.Height
 	Index  uint32
 	// Waits are the shards, at least one, whose verdicts have not arrived. Said are the shards
 	// whose good verdicts have. Both are in ascending order.
-	Waits, Said []ShardID
+	Waits, Said []ledger.ShardID
 }
 
 // Pending returns the transaction with an id if it waits for other shards.
-func (s *State) Pending(id Hash) (Pending, bool) {
+func (s *State) Pending(id ledger.Hash) (Pending, bool) {
 	found := s.pending.byID[id]
 	if found == nil {
 		return Pending{}, false
@@ -147,7 +151,7 @@ func (p *pending) public() Pending {
 	return shown
 }
 
-func (p *pending) wait(shard ShardID) *wait {
+func (p *pending) wait(shard ledger.ShardID) *wait {
 	for i := range p.waits {
 		if p.waits[i].shard == shard {
 			return &p.waits[i]
@@ -157,7 +161,7 @@ func (p *pending) wait(shard ShardID) *wait {
 }
 
 // Awaits reports whether a transaction waits for this verdict.
-func (s *State) Awaits(verdict *Verdict) bool {
+func (s *State) Awaits(verdict *ledger.Verdict) bool {
 	found := s.pending.byID[verdict.ID]
 	if found == nil {
 		return false
@@ -212,17 +216,17 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 	to = binary.AppendUvarint(to, uint64(p.index))
 	to = binary.AppendUvarint(to, uint64(len(p.waits)))
 	for _, each := range p.waits {
-		to = appendBool(binary.AppendUvarint(to, uint64(each.shard)), each.said)
+		to = codec.AppendBool(binary.AppendUvarint(to, uint64(each.shard)), each.said)
 	}
 	to = binary.AppendUvarint(to, uint64(len(p.parts)))
 	for i := range p.parts {
-		to = appendString(to, p.parts[i].account)
-		to = appendString(to, p.parts[i].asset)
+		to = codec.AppendString(to, p.parts[i].account)
+		to = codec.AppendString(to, p.parts[i].asset)
 		to = appendAmount(to, p.parts[i].net)
 	}
 	to = binary.AppendUvarint(to, uint64(len(p.records)))
 	for i := range p.records {
-		to = appendString(to, p.records[i].key)
+		to = codec.AppendString(to, p.records[i].key)
 		to = binary.AppendUvarint(to, uint64(p.records[i].item))
 		to = append(to, p.records[i].digest[:]...)
 	}
@@ -274,21 +278,21 @@ func (p *pendingSet) fillSlots() {
 }
 
 func (r *reader) pending() *pending {
-	p := &pending{id: r.hash(), height: Height(r.uvarint()), index: uint32(r.uvarint())}
-	p.waits = make([]wait, r.count("waits", MaxShards, 2))
+	p := &pending{id: r.Hash(), height: ledger.Height(r.Uvarint()), index: uint32(r.Uvarint())}
+	p.waits = make([]wait, r.Count("waits", ledger.MaxShards, 2))
 	for i := range p.waits {
-		p.waits[i] = wait{shard: r.shard(), said: r.bool()}
+		p.waits[i] = wait{shard: r.shard(), said: r.Bool()}
 	}
-	p.parts = make([]part, r.count("parts", MaxPostings, 3))
+	p.parts = make([]part, r.Count("parts", ledger.MaxPostings, 3))
 	for i := range p.parts {
-		p.parts[i] = part{account: AccountPath(r.string("bytes of account", MaxAccountPath)),
-			asset: AssetName(r.string("bytes of asset", MaxAssetName)), net: r.amount()}
+		account := ledger.AccountPath(r.String("bytes of account", ledger.MaxAccountPath))
+		p.parts[i] = part{account: account, asset: r.assetName(), net: r.amount()}
 	}
-	if count := r.count("records", MaxRecords, 2+HashSize); count > 0 {
+	if count := r.Count("records", ledger.MaxRecords, 2+ledger.HashSize); count > 0 {
 		p.records = make([]pendingRecord, count)
 		for i := range p.records {
-			p.records[i] = pendingRecord{key: RecordKey(r.string("bytes of key", MaxAccountPath)),
-				item: uint32(r.uvarint()), digest: r.hash()}
+			key := ledger.RecordKey(r.String("bytes of key", ledger.MaxAccountPath))
+			p.records[i] = pendingRecord{key: key, item: uint32(r.Uvarint()), digest: r.Hash()}
 		}
 	}
 	return p

@@ -1,10 +1,15 @@
-package ledger
+package state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/clock"
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // Draft is a sealed block that has not been executed. Its results, roots and digest are missing.
 type Draft struct {
-	block Block
+	block ledger.Block
 	// Duplicates counts the transactions that were dropped because their id was seen before.
 	// Malformed counts the batches and bundles that were left out because they could not be
 	// decoded. No correct node proposes such batches or bundles.
@@ -23,35 +28,47 @@ func (d *Draft) Len() int { return len(d.block.Entries) }
 
 // Parent is the previous block.
 type Parent struct {
-	Header Header
-	Hash   Hash
+	Header ledger.Header
+	Hash   ledger.Hash
 	// Members returns the members after the block. Seal calls it only if a batch's time is more
 	// than MaxStep beyond the block's. If it is nil, no such time counts.
-	Members func() Membership
+	Members func() ledger.Membership
+}
+
+// times returns an empty set of times for the round after the parent.
+func (p *Parent) times() clock.Round {
+	times := clock.Round{Parent: p.Header.Time}
+	if p.Members != nil {
+		times.Members = func() []ledger.MemberIndex {
+			members := p.Members()
+			return members.Indexes()
+		}
+	}
+	return times
 }
 
 // Seal makes one block, in a book of one shard, from a round's batches in the order of delivery. It
 // drops transactions whose id was seen before: earlier in the round, or in an earlier block, as
 // seen reports. It returns nil if no new transaction is left, because an empty round makes no
 // block. The draft shares the memory of the batches, which must not change any more.
-func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
-	seen func(id Hash, transaction *Transaction) bool) *Draft {
-	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1,
+func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches [][]byte,
+	seen func(id ledger.Hash, transaction *ledger.Transaction) bool) *Draft {
+	draft := &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 		Previous: parent.Hash, Epoch: epoch, Round: round}}}
 	times := parent.times()
-	ids := make(map[Hash]struct{})
+	ids := make(map[ledger.Hash]struct{})
 	for _, payload := range batches {
 		if len(payload) == 0 {
 			continue
 		}
-		batch, err := DecodeBatch(payload)
-		if err != nil || batch.sharded() {
+		batch, err := ledger.DecodeBatch(payload)
+		if err != nil || batch.Sharded() {
 			draft.Malformed++
 			continue
 		}
 		times.Add(batch.Header.Time, batch.Clocks)
 		for _, encoded := range batch.Bundles {
-			bundle, err := DecodeBundle(encoded)
+			bundle, err := ledger.DecodeBundle(encoded)
 			if err != nil {
 				draft.Malformed++
 				continue
@@ -68,28 +85,29 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
 	return draft
 }
 
-func (d *Draft) add(bundle *Bundle, ids map[Hash]struct{}, seen func(Hash, *Transaction) bool) {
+func (d *Draft) add(bundle *ledger.Bundle, ids map[ledger.Hash]struct{},
+	seen func(ledger.Hash, *ledger.Transaction) bool) {
 	kept, first := make([]bool, bundle.Len()), len(d.block.Entries)
-	for place, id := range bundle.ids {
-		transaction := &bundle.transactions[place]
+	for place, id := range bundle.IDs() {
+		transaction := bundle.Transaction(place)
 		if _, again := ids[id]; again || seen(id, transaction) ||
-			len(d.block.Entries) == MaxBlockTransactions {
+			len(d.block.Entries) == ledger.MaxBlockTransactions {
 			d.Duplicates++
 			continue
 		}
 		ids[id] = struct{}{}
 		kept[place] = true
-		d.block.Entries = append(d.block.Entries, Entry{ID: id, Transaction: transaction,
-			Body: bundle.bodies[place], Bundle: len(d.block.Bundles), Place: place})
+		d.block.Entries = append(d.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
+			Body: bundle.Body(place), Bundle: len(d.block.Bundles), Place: place})
 	}
 	if len(d.block.Entries) > first {
-		d.block.Bundles = append(d.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept,
-			Signatures: bundle.signatures, root: bundle.root})
+		d.block.Bundles = append(d.block.Bundles, ledger.BundleSeal{IDs: bundle.IDs(), Kept: kept,
+			Signatures: bundle.Signatures(), Root: bundle.Root()})
 	}
 }
 
 // Redraft returns a draft of the block, with which the block can be executed again.
-func Redraft(block *Block) *Draft {
+func Redraft(block *ledger.Block) *Draft {
 	draft := &Draft{block: *block}
 	draft.block.Entries = slices.Clone(block.Entries)
 	return draft

@@ -1,14 +1,16 @@
-package ledger
+package state
 
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // stream is the position of one numbered stream of bundles, from the parent shard's chain or to a
 // child's. A stream that has not begun is not an entry of the state.
 type stream struct {
-	shard  ShardID
+	shard  ledger.ShardID
 	number uint64
 	mark   mark
 }
@@ -45,7 +47,7 @@ func (s *State) newStreams() {
 	}
 }
 
-func (s *State) streamOf(shard ShardID) *stream {
+func (s *State) streamOf(shard ledger.ShardID) *stream {
 	if s.parent != nil && s.parent.shard == shard {
 		return s.parent
 	}
@@ -63,14 +65,14 @@ func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
-	found := s.streamOf(ShardID(binary.BigEndian.Uint32(key[1:])))
+	found := s.streamOf(ledger.ShardID(binary.BigEndian.Uint32(key[1:])))
 	if found == nil {
 		return false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry,
 			binary.BigEndian.Uint32(key[1:]))
 	}
 	again = found.number != 0
-	if found.number = r.uvarint(); found.number == 0 {
-		r.fail("a stream that has not begun")
+	if found.number = r.Uvarint(); found.number == 0 {
+		r.Fail("a stream that has not begun")
 	}
 	return again, nil
 }
@@ -86,7 +88,7 @@ func (s *State) Carried() uint64 {
 
 // Streamed returns the position of the stream to a child: the number of its last entry. It is 0 for
 // a shard that is not a child.
-func (s *State) Streamed(child ShardID) uint64 {
+func (s *State) Streamed(child ledger.ShardID) uint64 {
 	for _, each := range s.children {
 		if each.shard == child {
 			return each.number

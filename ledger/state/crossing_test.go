@@ -1,4 +1,4 @@
-package ledger_test
+package state_test
 
 import (
 	"errors"

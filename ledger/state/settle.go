@@ -1,25 +1,29 @@
-package ledger
+package state
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // comparePlaces returns -1, 0 or 1 if the first place in a chain is before, equal to or after the
 // second.
-func comparePlaces(aHeight Height, aIndex uint32, bHeight Height, bIndex uint32) int {
+func comparePlaces(aHeight ledger.Height, aIndex uint32, bHeight ledger.Height, bIndex uint32) int {
 	return cmp.Or(cmp.Compare(aHeight, bHeight), cmp.Compare(aIndex, bIndex))
 }
 
 // applyVerdict records another shard's verdict on a waiting transaction. The transaction takes
 // effect when all other shards have given a good verdict, and is released on the first bad one.
-func (s *State) applyVerdict(verdict *Verdict) Result {
+func (s *State) applyVerdict(verdict *ledger.Verdict) ledger.Result {
 	s.counter++
 	if !s.Awaits(verdict) {
-		return Result{OutOfPlace, NoItem}
+		return whole(ledger.OutOfPlace)
 	}
 	found := s.pending.byID[verdict.ID]
 	if !verdict.Good() {
 		s.release(found.entry)
 		s.settled(found, false)
-		return Result{Released, NoItem}
+		return whole(ledger.Released)
 	}
 	s.touchSlot(found)
 	found.entry.wait(verdict.Shard).said = true
@@ -31,7 +35,7 @@ func (s *State) applyVerdict(verdict *Verdict) Result {
 	}
 	s.takeEffect(found.entry)
 	s.settled(found, true)
-	return Result{Settled, NoItem}
+	return whole(ledger.Settled)
 }
 
 func (s *State) settled(found *slot, tookEffect bool) {
@@ -74,12 +78,12 @@ func (a *account) move(p *part) {
 	}
 	place, has := a.find(p.asset)
 	if !has {
-		a.Balances = append(a.Balances, Balance{})
+		a.Balances = append(a.Balances, ledger.Balance{})
 		copy(a.Balances[place+1:], a.Balances[place:])
-		a.Balances[place] = Balance{Asset: p.asset}
+		a.Balances[place] = ledger.Balance{Asset: p.asset}
 	}
 	after, err := a.Balances[place].Amount.Add(p.net)
-	if err != nil || len(a.Balances) > MaxAssets {
+	if err != nil || len(a.Balances) > ledger.MaxAssets {
 		panic("ledger: what was set aside does not fit into " + string(a.Path))
 	}
 	a.Balances[place].Amount = after

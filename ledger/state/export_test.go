@@ -1,7 +1,10 @@
-package ledger
+package state
+
+import "github.com/ledgerd/ledgerd/ledger"
 
 // HeldByPending returns the sums of an account's asset that waiting transactions hold.
-func (s *State) HeldByPending(path AccountPath, asset AssetName) (setAside, incoming Amount) {
+func (s *State) HeldByPending(path ledger.AccountPath,
+	asset ledger.AssetName) (setAside, incoming ledger.Amount) {
 	for _, each := range s.pending.byID {
 		for i := range each.entry.parts {
 			p := &each.entry.parts[i]
@@ -20,11 +23,11 @@ func (s *State) HeldByPending(path AccountPath, asset AssetName) (setAside, inco
 
 // PendingNets returns the postings that a waiting transaction will make in this shard if it takes
 // effect.
-func (s *State) PendingNets(id Hash) []Posting {
-	var nets []Posting
+func (s *State) PendingNets(id ledger.Hash) []ledger.Posting {
+	var nets []ledger.Posting
 	if found := s.pending.byID[id]; found != nil {
 		for i := range found.entry.parts {
-			nets = append(nets, Posting{Account: found.entry.parts[i].account,
+			nets = append(nets, ledger.Posting{Account: found.entry.parts[i].account,
 				Asset: found.entry.parts[i].asset, Amount: found.entry.parts[i].net})
 		}
 	}
@@ -32,7 +35,7 @@ func (s *State) PendingNets(id Hash) []Posting {
 }
 
 // PlantCountedTwice plants a bug: a verdict also counts as the verdict of the next awaited shard.
-func (s *State) PlantCountedTwice(id Hash, from ShardID) {
+func (s *State) PlantCountedTwice(id ledger.Hash, from ledger.ShardID) {
 	if found := s.pending.byID[id]; found != nil {
 		for i := range found.entry.waits {
 			if each := &found.entry.waits[i]; each.shard != from && !each.said {
@@ -44,7 +47,7 @@ func (s *State) PlantCountedTwice(id Hash, from ShardID) {
 }
 
 // PlantForgotten plants a bug: the first of the released amounts stays set aside.
-func (s *State) PlantForgotten(nets []Posting) {
+func (s *State) PlantForgotten(nets []ledger.Posting) {
 	for _, each := range nets {
 		if each.Amount.Sign() < 0 {
 			s.changeHold(s.accounts[each.Account], &part{account: each.Account, asset: each.Asset,
@@ -55,7 +58,7 @@ func (s *State) PlantForgotten(nets []Posting) {
 }
 
 // PlantMovedTwice plants a bug: a transaction takes effect twice.
-func (s *State) PlantMovedTwice(nets []Posting) {
+func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 	for _, each := range nets {
 		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset,
 			net: each.Amount})

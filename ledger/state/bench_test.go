@@ -1,0 +1,118 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// transfers returns bundles with this number of transfers each, between two accounts. Their nonces
+// follow that of the transaction that opens the accounts.
+func transfers(genesis *ledger.Genesis, bundles, each int) []*ledger.Bundle {
+	client := ledgertest.NewClient(genesis, "acme")
+	client.Sequence = 1
+	made := make([]*ledger.Bundle, bundles)
+	for i := range made {
+		transactions := make([]ledger.Transaction, each)
+		for j := range transactions {
+			transactions[j] = client.Transfer("acme:issuer", "acme:a", 1)
+		}
+		made[i] = client.Bundle(transactions...)
+	}
+	return made
+}
+
+// BenchmarkSealAndExecute measures sealing and executing a block of 10,000 transactions, without
+// the store.
+func BenchmarkSealAndExecute(b *testing.B) {
+	genesis := ledgertest.Genesis()
+	payload := ledgertest.Batch(1, transfers(genesis, 20, 500)...)
+	client := ledgertest.NewClient(genesis, "acme")
+	register := ledgertest.Batch(1, client.Bundle(client.Register("issuer", "a")))
+	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		s := state.New(genesis)
+		s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{register},
+			never))
+		b.StartTimer()
+		block, _ := s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()},
+			1, 2, [][]byte{payload}, never))
+		if !block.Entries[9999].Result.OK() {
+			b.Fatal(block.Entries[9999].Result)
+		}
+	}
+	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
+}
+
+// BenchmarkShard measures 10,000 transactions in a shard of a book with two shards. They are either
+// the shard's own or cross both shards. Each crossing one is set aside, and a verdict settles it.
+func BenchmarkShard(b *testing.B) {
+	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+	for _, across := range []bool{false, true} {
+		name, to := "own", "org0:a"
+		if across {
+			name, to = "across", "org1:a"
+		}
+		b.Run(name, func(b *testing.B) {
+			genesis := ledgertest.ShardedGenesis(1, 0, 0)
+			client, other := ledgertest.NewClient(genesis, "org0"),
+				ledgertest.NewClient(genesis, "org1")
+			var setup []*ledger.Bundle
+			for shard, each := range []*ledgertest.Client{client, other} {
+				registration := each.Register()
+				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+					ledger.ShardID(shard)
+				setup = append(setup, each.Bundle(registration))
+			}
+			opening := client.Next()
+			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true},
+				{Account: "org0:a"}}
+			setup = append(setup, client.Bundle(opening))
+			var bundles []*ledger.Bundle
+			var verdicts []ledger.Verdict
+			for range 20 {
+				transactions := make([]ledger.Transaction, 500)
+				for i := range transactions {
+					transactions[i] = client.Transfer("org0:issuer", ledger.AccountPath(to), 1)
+				}
+				bundle := client.Bundle(transactions...)
+				bundles = append(bundles, bundle)
+				for i := range bundle.Len() {
+					verdicts = append(verdicts, ledger.Verdict{ID: bundle.ID(i), Shard: 1,
+						Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+				}
+			}
+			payload, second := ledgertest.Batch(1, bundles...),
+				(&ledger.Batch{Verdicts: verdicts}).Encode()
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				s := state.New(genesis)
+				s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()},
+					1, 1, [][]byte{ledgertest.Batch(1, setup...)}, never))
+				b.StartTimer()
+				block, _ := s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()}, 1,
+					2, [][]byte{payload}, never))
+				want := ledger.Applied
+				if across {
+					want = ledger.SetAside
+				}
+				if block.Entries[9999].Result.Code != want {
+					b.Fatal(block.Entries[9999].Result)
+				}
+				if across {
+					block, _ = s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()},
+						1, 3, [][]byte{second}, never))
+					if block.Entries[9999].Result.Code != ledger.Settled {
+						b.Fatal(block.Entries[9999].Result)
+					}
+				}
+			}
+			b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
+		})
+	}
+}
