@@ -19,9 +19,12 @@ type following struct {
 	// has from a peer.
 	began, fetchedTo uint64
 	// forked says that the group holds other blocks above the height common. This member's blocks
-	// above it have to be set aside.
-	forked bool
-	common uint64
+	// above it have to be set aside. A member of the group, forkedBy, answered so at the tick
+	// forkedAt.
+	forked   bool
+	common   uint64
+	forkedBy order.ServerID
+	forkedAt int
 	// strays counts the fetches that did not lead to the base that this member has to reach.
 	strays int
 	// followed is the generation of the peer that the head came from. fetchedIn is the oldest
@@ -66,6 +69,9 @@ func (m *Member) follow() {
 		return
 	}
 	if m.forked {
+		if !m.forkConfirmed() {
+			return
+		}
 		m.forked = false
 		if m.common < m.chain.Tip().Height { // a decision may have set them aside already
 			m.fallBack(m.common)
@@ -132,6 +138,16 @@ func (m *Member) follow() {
 	if !same && (limit == 0 || tip.Height < limit || best.Heights.Ordered <= tip.Height) {
 		m.fetch(ahead, limit)
 	}
+}
+
+// forkConfirmed reports whether the peer that holds other blocks has announced itself since then,
+// and is to be believed. It may have answered from an old disk, as a new process that this member
+// had not heard of. Without that announcement the answer proves nothing, and the blocks here may be
+// durable.
+func (m *Member) forkConfirmed() bool {
+	p := m.peer(m.forkedBy)
+	m.forked = m.recent(p) && m.believes(p, m.target())
+	return m.forked && p.at > m.forkedAt
 }
 
 // noneHas reports whether some peers are past a block and none of them has it.
@@ -413,7 +429,10 @@ func (m *Member) onFetched(in Fetched) {
 		// since the peer may be on a branch that was given up. A member that is joining or was
 		// removed asks such peers too.
 		parted := in.Forked && in.Parted < len(m.from) && m.believes(&m.from[in.Parted], target)
-		m.forked, m.common = parted, in.Common
+		m.forked, m.common, m.forkedAt = parted, in.Common, m.now
+		if parted {
+			m.forkedBy = m.from[in.Parted].server
+		}
 	case in.Forked || m.chain.Tip().Height == m.began:
 		m.strays++
 	}

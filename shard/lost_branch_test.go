@@ -194,10 +194,57 @@ func TestPartsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	for common, aside := range map[uint64]bool{8: true, 9: false} {
 		m, chain := newTestMember(t, 3)
-		chain.durable, m.forked, m.common = 7, true, common
+		chain.durable, m.forked, m.common, m.forkedBy = 7, true, common, 1
+		p := m.peer(1)
+		p.Mode, p.Group, p.Heights.Ordered = Ordering, *groupOf(3, generation.NewRun(1, 1)), 9
+		m.forkedAt = p.at - 1
 		m.follow()
 		if got := len(effectsOf[SetAside](m)) > 0; got != aside {
 			t.Errorf("parts after %d of 9: sets aside %v", common, got)
+		}
+	}
+}
+
+// TestWhereChainsPartIsConfirmed: where another chain parts from this one counts only once the peer
+// that answered so has announced itself again, and is to be believed. It may have answered as a new
+// process with an old disk.
+func TestWhereChainsPartIsConfirmed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change       func(m *Member, p *peer)
+		aside, waits bool
+	}{
+		"announced itself":      {func(_ *Member, p *peer) { p.at++ }, true, false},
+		"announced nothing yet": {func(*Member, *peer) {}, false, true},
+		"began anew": {func(_ *Member, p *peer) {
+			p.at++
+			p.heard = false
+		}, false, false},
+		"is away": {func(_ *Member, p *peer) {
+			p.at++
+			p.linked = false
+		}, false, false},
+		"does not work": {func(_ *Member, p *peer) {
+			p.at++
+			p.Group.Run = 0
+		}, false, false},
+		"does not work, but ends with the wanted base": {func(m *Member, p *peer) {
+			m.pending = decisionOf(2)
+			p.at++
+			p.Group.Run, p.Heights.Ordered, p.Tip = 0, 9, hashAt(9, 0)
+		}, true, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		chain.durable = 7
+		p := m.peer(1)
+		p.Mode, p.Group, p.Heights.Ordered = Ordering, *groupOf(3, generation.NewRun(1, 1)), 9
+		m.now += 10
+		p.at = m.now
+		m.forked, m.common, m.forkedBy, m.forkedAt = true, 8, 1, m.now
+		c.change(m, p)
+		m.follow()
+		if got := len(effectsOf[SetAside](m)) > 0; got != c.aside || m.forked != c.waits {
+			t.Errorf("%s: sets aside %v, waits %v", name, got, m.forked)
 		}
 	}
 }

@@ -154,6 +154,8 @@ func TestReasonsOfLives(t *testing.T) {
 		"a full disk alone in a group": {2, 13_003_628},
 		// A member promised, decided without the proposer, and went on.
 		"it decided meanwhile": {7, 40_004_212},
+		// Two servers hear each other for a moment, between two looks of the judge.
+		"heard for a moment": {8, 50_000_760},
 		// A disk that lost blocks remembers that it counted with three members, not two.
 		"a damaged disk remembers the third":      {2, 40_020_290},
 		"a damaged disk remembers the third, too": {2, 20_009_948},
@@ -327,6 +329,9 @@ func TestLivesThatStoodStill(t *testing.T) {
 		// nothing became durable.
 		{6, FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPause | FaultPower |
 			FaultDisk, 3, 16_002_322, ""},
+		// A member took the answer of an old disk, in a new process of a working peer, for a fork.
+		{5, FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultPause | FaultPower |
+			FaultDisk, 1, 50_003_463, ""},
 	} {
 		options := Group{
 			Engine:  cmp.Or(c.engine, allconcur.EngineAllConcurPlus),

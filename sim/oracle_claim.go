@@ -234,7 +234,10 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 		is      func(id order.ServerID) bool
 	}{
 		{"unreachable", w.Unreachable, func(id order.ServerID) bool { return !s.answers(p, id) }},
-		{"reachable", w.Silent, func(id order.ServerID) bool { return s.hears(p, id) }},
+		// A link that came up for a moment lets a server hear another one between two looks.
+		{"reachable", w.Silent, func(id order.ServerID) bool {
+			return s.hears(p, id) || s.heardLately(p, id)
+		}},
 		{"full", r.Full, func(id order.ServerID) bool { return s.servers[id].disk.full }},
 		{"forgetful", w.Forgot, func(id order.ServerID) bool {
 			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) ||
@@ -310,9 +313,7 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) ||
 			slices.Contains(r.Full, id)
 		// A link may lead one way: the server considers a member that it heard recently as there.
-		hearsay := Instant(s.life.setting.timing.Hearsay) * tick
-		heard := p.heardAt[id] > 0 && s.now-p.heardAt[id] < hearsay
-		is := named || heard || s.answers(p, id)
+		is := named || s.heardLately(p, id) || s.answers(p, id)
 		if s.disksCount(m, id) && !is {
 			unnamed = append(unnamed, id)
 		}
@@ -374,6 +375,13 @@ func (s *simulation) hears(p *process, id order.ServerID) bool {
 	v := &s.servers[id]
 	return v.process != nil && v.process.up() && v.pauses == 0 &&
 		s.network.link(id, p.self).cuts == 0
+}
+
+// heardLately reports whether a process heard another server so recently that it considers it as
+// there.
+func (s *simulation) heardLately(p *process, id order.ServerID) bool {
+	hearsay := Instant(s.life.setting.timing.Hearsay) * tick
+	return p.heardAt[id] > 0 && s.now-p.heardAt[id] < hearsay
 }
 
 // disksCount reports whether the disk of a server counts under a membership, even if the server is
