@@ -254,8 +254,13 @@ func receiver(expression ast.Expr) string {
 	}
 }
 
-// columnsMax is the greatest number of columns of a line of Go. A tab takes four.
+// columnsMax is the greatest number of columns of a line of code. A tab takes four.
 const columnsMax = 100
+
+// columnsOf counts the columns of a line.
+func columnsOf(line string) int {
+	return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+}
 
 // checkLines requires that lines are no longer than columnsMax, but for raw strings and for code
 // and tables in comments.
@@ -273,7 +278,7 @@ func checkLines(f goFile) []string {
 	})
 	var broken []string
 	for i, line := range strings.Split(string(f.content), "\n") {
-		columns := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+		columns := columnsOf(line)
 		preformatted := strings.HasPrefix(strings.TrimLeft(line, "\t"), "//\t")
 		if columns > columnsMax && !raw[i+1] && !preformatted {
 			broken = append(broken, fmt.Sprintf("%s:%d: %d columns, at most %d", f.path, i+1,
@@ -320,7 +325,11 @@ var (
 // lockFiles name versions to fetch. They must not name a host to fetch from.
 var lockFiles = []string{"package-lock.json", "go.sum", "go.mod", ".npmrc"}
 
-// checkText checks any text: its length, open ends, and paths and hosts of one machine.
+// narrow are the extensions of the explorer's sources whose lines are no longer than columnsMax. A
+// Svelte file may have longer ones: white space in its markup is shown.
+var narrow = []string{".ts", ".tsx", ".css", ".js", ".mjs"}
+
+// checkText checks any text: its lines, open ends, and paths and hosts of one machine.
 func checkText(f file) []string {
 	var broken []string
 	find := func(pattern *regexp.Regexp, rule string) {
@@ -340,6 +349,14 @@ func checkText(f file) []string {
 		!locks && path.Ext(f.path) != ".md" {
 		broken = append(broken, fmt.Sprintf("%s: %d lines, at most %d", f.path, lines,
 			fileLinesMax))
+	}
+	if slices.Contains(narrow, path.Ext(f.path)) && !generated {
+		for i, line := range strings.Split(string(f.content), "\n") {
+			if columns := columnsOf(line); columns > columnsMax {
+				broken = append(broken, fmt.Sprintf("%s:%d: %d columns, at most %d", f.path, i+1,
+					columns, columnsMax))
+			}
+		}
 	}
 	return broken
 }

@@ -16,7 +16,9 @@ export async function startDemo(flags: readonly string[]): Promise<Demo> {
   if (!binary) throw new Error("LEDGERD_BINARY names no binary");
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  const cluster = spawn(binary, ["demo", "--port", String(port), ...flags], { stdio: ["ignore", "pipe", "pipe"] });
+  const cluster = spawn(binary, ["demo", "--port", String(port), ...flags], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let output = "";
   const keep = (chunk: Buffer): void => {
     output = (output + chunk.toString()).slice(-8_000);
@@ -36,10 +38,17 @@ export async function startDemo(flags: readonly string[]): Promise<Demo> {
 async function ready(url: string, cluster: ChildProcess): Promise<void> {
   const deadline = Date.now() + readyWithinMs;
   while (Date.now() < deadline) {
-    if (cluster.exitCode !== null) throw new Error(`ledgerd demo ended with status ${cluster.exitCode}`);
+    if (cluster.exitCode !== null)
+      throw new Error(`ledgerd demo ended with status ${cluster.exitCode}`);
     try {
-      const answer = await fetch(`${url}/ledgerd.v1.LedgerService/GetCluster`, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
-      const { cluster: state } = (await answer.json()) as { cluster?: { node?: { durableHeight?: string } } };
+      const answer = await fetch(`${url}/ledgerd.v1.LedgerService/GetCluster`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: "{}",
+      });
+      const { cluster: state } = (await answer.json()) as {
+        cluster?: { node?: { durableHeight?: string } };
+      };
       if (Number(state?.node?.durableHeight ?? 0) >= 5) return;
     } catch {
       // Not listening yet.

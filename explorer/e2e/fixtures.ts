@@ -12,7 +12,8 @@ export const test = base.extend<{ expected: RegExp[]; watched: void }>({
       const errors: string[] = [];
       page.on("pageerror", (error) => errors.push(error.message));
       page.on("console", (message) => {
-        if (message.type() === "error" && !expected.some((pattern) => pattern.test(message.text()))) errors.push(message.text());
+        if (message.type() === "error" && !expected.some((pattern) => pattern.test(message.text())))
+          errors.push(message.text());
       });
       await use();
       expect(errors).toEqual([]);
@@ -37,7 +38,11 @@ export function clusterUrl(): string {
 
 /** Makes one call of the API, as JSON. */
 export async function call<T>(base: string, method: string, request: object = {}): Promise<T> {
-  const answer = await fetch(`${base}/ledgerd.v1.LedgerService/${method}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
+  const answer = await fetch(`${base}/ledgerd.v1.LedgerService/${method}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(request),
+  });
   if (!answer.ok) throw new Error(`${method}: ${answer.status} ${await answer.text()}`);
   return (await answer.json()) as T;
 }
@@ -53,7 +58,10 @@ export async function headOf(page: Page): Promise<number> {
 
 /** Returns the heights in the list of blocks, from the top. */
 export async function heightsOf(page: Page): Promise<number[]> {
-  const cells = await page.getByTestId("blocks").locator("tbody tr td:first-child a").allTextContents();
+  const cells = await page
+    .getByTestId("blocks")
+    .locator("tbody tr td:first-child a")
+    .allTextContents();
   return cells.map(numberIn);
 }
 
@@ -69,13 +77,20 @@ export async function downloadCsv(page: Page): Promise<{ name: string; rows: str
   const rows = text
     .split("\r\n")
     .filter((line) => line !== "")
-    .map((line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map((match) => (match[1] ?? match[2] ?? "").replaceAll('""', '"')));
+    .map((line) =>
+      [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map((match) =>
+        (match[1] ?? match[2] ?? "").replaceAll('""', '"'),
+      ),
+    );
   return { name: saved.suggestedFilename(), rows };
 }
 
 /** Expects that nothing is wider than the window. */
 export async function expectNoSidewaysScroll(page: Page): Promise<void> {
-  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  const [content, window] = await page.evaluate(() => [
+    document.documentElement.scrollWidth,
+    document.documentElement.clientWidth,
+  ]);
   expect(content, `${page.url()} is wider than its window`).toBeLessThanOrEqual(window ?? 0);
 }
 
@@ -88,12 +103,30 @@ export async function expectPanelsFit(page: Page): Promise<void> {
     [...document.querySelectorAll("main .panel, main .panel :is(th, td)")]
       .filter((box) => box.scrollWidth > box.clientWidth + 1)
       .map((box) => {
+        const textOf = (element: Element): string =>
+          `“${(element.textContent ?? "").trim().slice(0, 60)}”`;
         const right = box.getBoundingClientRect().left + box.clientLeft + box.clientWidth;
-        const outside = [...box.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > right + 1).slice(0, 5);
-        const name = box.getAttribute("aria-label") ?? (box.querySelector("h2") ?? box.closest(".panel")?.querySelector("h2"))?.textContent ?? "";
-        const told = outside.map((element) => `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") ?? ""}"> “${(element.textContent ?? "").trim().slice(0, 60)}”`);
-        return `${box.tagName.toLowerCase()} in “${name.trim()}”: ${box.scrollWidth} in ${box.clientWidth} pixels, by ${told.join(", ") || `its text “${(box.textContent ?? "").trim().slice(0, 60)}”`}`;
+        const outside = [...box.querySelectorAll("*")]
+          .filter((element) => element.getBoundingClientRect().right > right + 1)
+          .slice(0, 5);
+        const name =
+          box.getAttribute("aria-label") ??
+          (box.querySelector("h2") ?? box.closest(".panel")?.querySelector("h2"))?.textContent ??
+          "";
+        const told = outside.map(
+          (element) =>
+            `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") ?? ""}"> ` +
+            textOf(element),
+        );
+        return (
+          `${box.tagName.toLowerCase()} in “${name.trim()}”: ` +
+          `${box.scrollWidth} in ${box.clientWidth} pixels, ` +
+          `by ${told.join(", ") || `its text ${textOf(box)}`}`
+        );
       }),
   );
-  expect(wide, `${page.url()} has panels or cells that overflow at ${page.viewportSize()?.width} pixels`).toEqual([]);
+  expect(
+    wide,
+    `${page.url()} has panels or cells that overflow at ${page.viewportSize()?.width} pixels`,
+  ).toEqual([]);
 }

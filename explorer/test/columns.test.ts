@@ -5,6 +5,8 @@ import { expect, test } from "vitest";
 const files = readdirSync(".").filter((name) => /^[a-z.]+\.(ts|js|html)$/.test(name));
 
 test.each([...files, "public/theme.js"])("no line of %s has more than 100 columns", (file) => {
-  const long = readFileSync(file, "utf8").split("\n").filter((line) => line.length > 100);
+  const long = readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line.length > 100);
   expect(long).toEqual([]);
 });

@@ -23,11 +23,16 @@ export const idPrefix = encoder.encode("ledgerd/transaction/1\0");
 export const blockPrefix = encoder.encode("ledgerd/block/1\0");
 
 export function hash(...parts: Uint8Array[]): Uint8Array {
-  return new Uint8Array(createHash("sha256").update(concatBytes(...parts)).digest());
+  return new Uint8Array(
+    createHash("sha256")
+      .update(concatBytes(...parts))
+      .digest(),
+  );
 }
 
 const leafOf = (data: Uint8Array): Uint8Array => hash(new Uint8Array([0]), data);
-const nodeOf = (left: Uint8Array, right: Uint8Array): Uint8Array => hash(new Uint8Array([1]), left, right);
+const nodeOf = (left: Uint8Array, right: Uint8Array): Uint8Array =>
+  hash(new Uint8Array([1]), left, right);
 
 /** The root of RFC 6962, by its recursive definition. */
 export function merkleRoot(leaves: readonly Uint8Array[]): Uint8Array {
@@ -38,12 +43,21 @@ export function merkleRoot(leaves: readonly Uint8Array[]): Uint8Array {
 }
 
 /** The path of RFC 6962, by its recursive definition. */
-export function merklePath(index: number, leaves: readonly Uint8Array[]): { sibling: Uint8Array; siblingIsLeft: boolean }[] {
+export function merklePath(
+  index: number,
+  leaves: readonly Uint8Array[],
+): { sibling: Uint8Array; siblingIsLeft: boolean }[] {
   if (leaves.length <= 1) return [];
   const split = splitOf(leaves.length);
   return index < split
-    ? [...merklePath(index, leaves.slice(0, split)), { sibling: merkleRoot(leaves.slice(split)), siblingIsLeft: false }]
-    : [...merklePath(index - split, leaves.slice(split)), { sibling: merkleRoot(leaves.slice(0, split)), siblingIsLeft: true }];
+    ? [
+        ...merklePath(index, leaves.slice(0, split)),
+        { sibling: merkleRoot(leaves.slice(split)), siblingIsLeft: false },
+      ]
+    : [
+        ...merklePath(index - split, leaves.slice(split)),
+        { sibling: merkleRoot(leaves.slice(0, split)), siblingIsLeft: true },
+      ];
 }
 
 /** The largest power of two below a count. */
@@ -75,10 +89,23 @@ export class FakeChain {
   }
 
   /** Adds a block. With a verdict, its entries are this verdict of another shard. */
-  add(bodies: MessageInitShape<typeof TransactionBodySchema>[], timeMs: number, verdict?: Pick<Transaction, "verdict" | "verdictShard" | "verdictTransactionHex">): FakeBlock {
+  add(
+    bodies: MessageInitShape<typeof TransactionBodySchema>[],
+    timeMs: number,
+    verdict?: Pick<Transaction, "verdict" | "verdictShard" | "verdictTransactionHex">,
+  ): FakeBlock {
     const height = this.head + 1n;
     const previous = this.blocks.at(-1)?.header.hash ?? this.genesis;
-    const canonicals = bodies.map((body) => encoder.encode(JSON.stringify({ shard: this.shard, serial: this.serial++, signer: body.signer, note: body.note })));
+    const canonicals = bodies.map((body) =>
+      encoder.encode(
+        JSON.stringify({
+          shard: this.shard,
+          serial: this.serial++,
+          signer: body.signer,
+          note: body.note,
+        }),
+      ),
+    );
     const ids = canonicals.map((canonical) => hash(idPrefix, canonical));
     const root = merkleRoot(ids);
     const start = encoder.encode(`height ${height.toString().padStart(12, "0")} `);
@@ -120,14 +147,23 @@ export class FakeChain {
         }),
         body,
         ...verdict,
-        signatures: verdict ? [] : [{ organisation: body.signer ?? "", publicKey: hash(encoder.encode(body.signer ?? "")), signature: concatBytes(hash(id), hash(hash(id))) }],
+        signatures: verdict
+          ? []
+          : [
+              {
+                organisation: body.signer ?? "",
+                publicKey: hash(encoder.encode(body.signer ?? "")),
+                signature: concatBytes(hash(id), hash(hash(id))),
+              },
+            ],
         blockHash,
         blockTimeMs: BigInt(timeMs),
         canonical: canonicals[index] as Uint8Array,
         bundleSize: 1,
       });
     });
-    for (const transaction of transactions) this.byId.set(transaction.status?.idHex ?? "", transaction);
+    for (const transaction of transactions)
+      this.byId.set(transaction.status?.idHex ?? "", transaction);
     const block = { header, transactions };
     this.blocks.push(block);
     return block;

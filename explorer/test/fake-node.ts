@@ -8,7 +8,16 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
-import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  AccountSchema,
+  ClusterStateSchema,
+  LedgerService,
+  MemberStanding,
+  NodeMode,
+  type Account,
+  type ClusterState,
+  type TransactionBodySchema,
+} from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, fromHex } from "../src/lib/bytes";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { FakeShards } from "./fake-shards";
@@ -44,13 +53,30 @@ export interface FakeOptions {
   port?: number;
 }
 
-const types: Readonly<{ [extension: string]: string }> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+const types: Readonly<{ [extension: string]: string }> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+};
 const usual = ["northbank", "southbank", "aurora-air", "meridian-air", "clearing"];
 // The longest names that a ledger accepts: 64 characters for an organisation, 128 for an account
 // with its organisation, 32 for an asset.
-const longest = ["northbank", "W".repeat(64), "aurora-air", "international-clearing-house-of-".repeat(2), "clearing"];
+const longest = [
+  "northbank",
+  "W".repeat(64),
+  "aurora-air",
+  "international-clearing-house-of-".repeat(2),
+  "clearing",
+];
 const wideAssets = ["EUR", "SKYL", "W".repeat(32), "USD"];
-const wideAmounts = [137_917n, 285_489_231_269n, 1_234_567_890_123_456_789n, 170141183460469231731687303715884105727n, 7n];
+const wideAmounts = [
+  137_917n,
+  285_489_231_269n,
+  1_234_567_890_123_456_789n,
+  170141183460469231731687303715884105727n,
+  7n,
+];
 
 export class FakeNode {
   readonly chain: FakeChain;
@@ -61,22 +87,50 @@ export class FakeNode {
   private readonly server: Server;
 
   private constructor(private readonly options: FakeOptions) {
-    this.shards = new FakeShards({ parents: options.parents ?? [0], halted: options.halted ?? [], silent: options.silent ?? [], wide: options.wide ?? false });
+    this.shards = new FakeShards({
+      parents: options.parents ?? [0],
+      halted: options.halted ?? [],
+      silent: options.silent ?? [],
+      wide: options.wide ?? false,
+    });
     this.chain = this.shards.chain(undefined) as FakeChain;
     this.organisations = options.wide ? longest : usual;
-    this.server = createServer(connectNodeAdapter({ routes: (router) => this.routes(router), shutdownSignal: this.life.signal, fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse) }));
+    this.server = createServer(
+      connectNodeAdapter({
+        routes: (router) => this.routes(router),
+        shutdownSignal: this.life.signal,
+        fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse),
+      }),
+    );
   }
 
   static async start(options: FakeOptions = {}): Promise<FakeNode> {
     const made = new FakeNode(options);
-    await new Promise<void>((resolve, reject) => made.server.once("error", reject).listen(options.port ?? 0, "127.0.0.1", resolve));
+    await new Promise<void>((resolve, reject) =>
+      made.server.once("error", reject).listen(options.port ?? 0, "127.0.0.1", resolve),
+    );
     made.url = `http://127.0.0.1:${(made.server.address() as AddressInfo).port}`;
     const blocks = options.blocks ?? 130;
     const now = Date.now() - (options.ageMs ?? 0);
     // On a wide chain the ages grow from seconds to years.
-    const timeOf = (i: number): number => now - (options.wide ? (blocks - i) ** 5 * 100 : (blocks - i) * 700);
+    const timeOf = (i: number): number =>
+      now - (options.wide ? (blocks - i) ** 5 * 100 : (blocks - i) * 700);
     const { organisations } = made;
-    for (const chain of made.shards.chains) chain.add([{ signer: "clearing", organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], shard: 0 })), accounts: organisations.map((name) => ({ account: made.settlement(name) })) }], timeOf(0));
+    for (const chain of made.shards.chains)
+      chain.add(
+        [
+          {
+            signer: "clearing",
+            organisations: organisations.map((name) => ({
+              name,
+              publicKeys: [hash(new TextEncoder().encode(name))],
+              shard: 0,
+            })),
+            accounts: organisations.map((name) => ({ account: made.settlement(name) })),
+          },
+        ],
+        timeOf(0),
+      );
     for (let i = 1; i < blocks; i++) made.grow(timeOf(i));
     const every = options.everyMs ?? 0;
     if (every > 0) {
@@ -94,7 +148,9 @@ export class FakeNode {
 
   /** Returns an organisation's account. On a wide chain its path has the greatest length. */
   settlement(organisation: string): string {
-    return organisation.length === 64 ? `${organisation}:${"settlement".padEnd(63, "w")}` : `${organisation}:settlement`;
+    return organisation.length === 64
+      ? `${organisation}:${"settlement".padEnd(63, "w")}`
+      : `${organisation}:settlement`;
   }
 
   /**
@@ -103,7 +159,9 @@ export class FakeNode {
    */
   grow(timeMs: number): FakeBlock {
     this.shards.step();
-    for (const chain of this.shards.chains) if (chain !== this.chain && this.shards.mode(chain.shard) === "ordering") this.growChain(chain, timeMs);
+    for (const chain of this.shards.chains)
+      if (chain !== this.chain && this.shards.mode(chain.shard) === "ordering")
+        this.growChain(chain, timeMs);
     return this.growChain(this.chain, timeMs);
   }
 
@@ -111,7 +169,8 @@ export class FakeNode {
   private chainOf(shard: number | undefined): FakeChain {
     const chain = this.shards.chain(shard);
     if (!chain) throw new ConnectError(`there is no shard ${shard}`, Code.InvalidArgument);
-    if (shard !== undefined && this.shards.mode(shard) === "silent") throw new ConnectError(`no node of shard ${shard} answers`, Code.Unavailable);
+    if (shard !== undefined && this.shards.mode(shard) === "silent")
+      throw new ConnectError(`no node of shard ${shard} answers`, Code.Unavailable);
     return chain;
   }
 
@@ -119,25 +178,48 @@ export class FakeNode {
     const { wide } = this.options;
     const { organisations } = this;
     const height = chain.blocks.length + 1;
-    const bodies = Array.from({ length: 3 + ((height * 7) % 23) }, (_, i): MessageInitShape<typeof TransactionBodySchema> => {
-      const from = organisations[(height + i) % organisations.length] ?? "";
-      const to = organisations[(height + i + 1 + (i % 3)) % organisations.length] ?? "";
-      const amount = (wide && wideAmounts[(height + i) % wideAmounts.length]) || BigInt((height * 7919 + i * 104_729) % 900_000) + 1n;
-      const asset = (wide && wideAssets[i % wideAssets.length]) || (i % 3 === 0 ? "EUR" : "USD");
-      return {
-        signer: from,
-        nonce: { stream: 0n, sequence: BigInt(height * 100 + i) },
-        lastValid: BigInt(height + 100),
-        postings: [
-          { account: this.settlement(from), amount: (-amount).toString(), asset },
-          { account: this.settlement(to), amount: amount.toString(), asset },
-        ],
-        records: i === 2 ? [{ key: `${from}:manifest:flight-${height}`, value: new TextEncoder().encode(`{"flight":"AA${height}","seats":[${i},12]}`) }] : [],
-        note: i === 1 && height % 9 === 0 ? "fails" : `{"reference":"INV-${height}-${i}","kind":"settlement","exact":${"9".repeat(25)}}`,
-      };
-    });
+    const bodies = Array.from(
+      { length: 3 + ((height * 7) % 23) },
+      (_, i): MessageInitShape<typeof TransactionBodySchema> => {
+        const from = organisations[(height + i) % organisations.length] ?? "";
+        const to = organisations[(height + i + 1 + (i % 3)) % organisations.length] ?? "";
+        const amount =
+          (wide && wideAmounts[(height + i) % wideAmounts.length]) ||
+          BigInt((height * 7919 + i * 104_729) % 900_000) + 1n;
+        const asset = (wide && wideAssets[i % wideAssets.length]) || (i % 3 === 0 ? "EUR" : "USD");
+        return {
+          signer: from,
+          nonce: { stream: 0n, sequence: BigInt(height * 100 + i) },
+          lastValid: BigInt(height + 100),
+          postings: [
+            { account: this.settlement(from), amount: (-amount).toString(), asset },
+            { account: this.settlement(to), amount: amount.toString(), asset },
+          ],
+          records:
+            i === 2
+              ? [
+                  {
+                    key: `${from}:manifest:flight-${height}`,
+                    value: new TextEncoder().encode(`{"flight":"AA${height}","seats":[${i},12]}`),
+                  },
+                ]
+              : [],
+          note:
+            i === 1 && height % 9 === 0
+              ? "fails"
+              : `{"reference":"INV-${height}-${i}","kind":"settlement","exact":${"9".repeat(25)}}`,
+        };
+      },
+    );
     const block = chain.add(bodies, timeMs);
-    if (wide && height % 2 === 0) Object.assign(block.header, { transactionCount: 1_234_567, failedCount: 123_456, epoch: 987_654_321n, round: 987_654_321_012n, sizeBytes: 999_000_000n });
+    if (wide && height % 2 === 0)
+      Object.assign(block.header, {
+        transactionCount: 1_234_567,
+        failedCount: 123_456,
+        epoch: 987_654_321n,
+        round: 987_654_321_012n,
+        sizeBytes: 999_000_000n,
+      });
     return block;
   }
 
@@ -157,16 +239,26 @@ export class FakeNode {
       digraph: `GS(${count},${degree})`,
       degree,
       toleratedFailures: Math.min(degree - 1, Math.floor((count - 1) / 2)),
-      edges: Array.from({ length: count * degree }, (_, i) => ({ from: Math.floor(i / degree), to: (Math.floor(i / degree) * degree + (i % degree) + 1) % count })).filter((edge) => edge.from !== edge.to),
+      edges: Array.from({ length: count * degree }, (_, i) => ({
+        from: Math.floor(i / degree),
+        to: (Math.floor(i / degree) * degree + (i % degree) + 1) % count,
+      })).filter((edge) => edge.from !== edge.to),
       members: Array.from({ length: count }, (_, index) => ({
         index,
         name: wide && index % 2 === 0 ? `${"node-".repeat(12)}${index}` : `node-${index}`,
         peerId: `12D3KooW${index}`,
         apiAddress: `${host}:${8080 + 2 * index}`,
-        connected: index !== 0 && !unreachable.includes(index) && !(this.options.away ?? []).includes(index),
+        connected:
+          index !== 0 && !unreachable.includes(index) && !(this.options.away ?? []).includes(index),
         member: !unreachable.includes(index) && !(this.options.following ?? []).includes(index),
-        standing: (this.options.following ?? []).includes(index) ? MemberStanding.FOLLOWING : unreachable.includes(index) ? MemberStanding.UNREACHABLE : MemberStanding.ORDERING,
-        mode: this.options.modes?.[index] ?? ((this.options.following ?? []).includes(index) ? NodeMode.FOLLOWING : NodeMode.ORDERING),
+        standing: (this.options.following ?? []).includes(index)
+          ? MemberStanding.FOLLOWING
+          : unreachable.includes(index)
+            ? MemberStanding.UNREACHABLE
+            : MemberStanding.ORDERING,
+        mode:
+          this.options.modes?.[index] ??
+          ((this.options.following ?? []).includes(index) ? NodeMode.FOLLOWING : NodeMode.ORDERING),
         heldUpMs: (this.options.slow ?? []).includes(index) ? 940 : 0,
         suspected: (this.options.suspected ?? []).includes(index),
         orderedHeight: this.head - BigInt(index % 2),
@@ -181,8 +273,17 @@ export class FakeNode {
         apiAddress: `${host}:8080`,
         fabricAddress: `${host}:8081`,
         mode: this.options.modes?.[0] ?? (wide ? NodeMode.FOLLOWING : NodeMode.ORDERING),
-        reason: wide ? "This node catches up with the group: it has 987,654,321 blocks to fetch, from " + host : "",
-        engine: { engine: "allconcur+", epoch: 3n, round: this.head + 42n, members: [], awaited: [2], generation: 1n },
+        reason: wide
+          ? "This node catches up with the group: it has 987,654,321 blocks to fetch, from " + host
+          : "",
+        engine: {
+          engine: "allconcur+",
+          epoch: 3n,
+          round: this.head + 42n,
+          members: [],
+          awaited: [2],
+          generation: 1n,
+        },
         orderedHeight: this.head,
         storedHeight: this.head,
         durableHeight: this.head > 1n ? this.head - 1n : 0n,
@@ -196,7 +297,11 @@ export class FakeNode {
         diskFreeBytes: 48_000_000_000n,
         diskLearner: wide || this.options.newDisk ? "its data are missing" : "",
         clockOffsetMs: wide || this.options.wrongClock ? 946_080_000_000n : 12n,
-        clockWarning: wide || this.options.wrongClock ? "its clock is 30 years ahead of the members' median: it proposes no time for blocks; set it, and check its time service" : "",
+        clockWarning:
+          wide || this.options.wrongClock
+            ? "its clock is 30 years ahead of the members' median: it proposes no time for " +
+              "blocks; set it, and check its time service"
+            : "",
       },
       timeMs: BigInt(Date.now()),
       transactionsTotal: wide ? 18_446_744_073_709_551_615n : BigInt(this.chain.byId.size),
@@ -205,10 +310,13 @@ export class FakeNode {
   }
 
   account(name: string): Account | undefined {
-    if (!this.organisations.some((organisation) => name === this.settlement(organisation))) return undefined;
+    if (!this.organisations.some((organisation) => name === this.settlement(organisation)))
+      return undefined;
     const sums = new Map<string, bigint>();
     for (const transaction of this.chain.byId.values()) {
-      for (const posting of transaction.body?.postings ?? []) if (posting.account === name) sums.set(posting.asset, (sums.get(posting.asset) ?? 0n) + BigInt(posting.amount));
+      for (const posting of transaction.body?.postings ?? [])
+        if (posting.account === name)
+          sums.set(posting.asset, (sums.get(posting.asset) ?? 0n) + BigInt(posting.amount));
     }
     if (name.startsWith("clearing")) sums.set("WIDE", 170141183460469231731687303715884105727n);
     return create(AccountSchema, {
@@ -217,7 +325,13 @@ export class FakeNode {
       issuer: name.startsWith("clearing"),
       openedHeight: 1n,
       alias: name.startsWith("clearing") ? "coinbase" : "",
-      balances: [...sums].map(([asset, amount], i) => ({ asset, amount: amount.toString(), ...(this.sharded ? { setAside: i === 0 ? "1250" : "", incoming: i === 1 ? "77000" : "" } : {}) })),
+      balances: [...sums].map(([asset, amount], i) => ({
+        asset,
+        amount: amount.toString(),
+        ...(this.sharded
+          ? { setAside: i === 0 ? "1250" : "", incoming: i === 1 ? "77000" : "" }
+          : {}),
+      })),
       height: this.head,
       shard: this.homeOf(name.split(":")[0] ?? ""),
     });
@@ -239,11 +353,21 @@ export class FakeNode {
       if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
       return value;
     };
-    const page = <T>(rows: readonly T[], size: number, token: string): { rows: T[]; nextPageToken: string } => {
+    const page = <T>(
+      rows: readonly T[],
+      size: number,
+      token: string,
+    ): { rows: T[]; nextPageToken: string } => {
       const start = Number(token || "0");
-      return { rows: rows.slice(start, start + size), nextPageToken: start + size < rows.length ? String(start + size) : "" };
+      return {
+        rows: rows.slice(start, start + size),
+        nextPageToken: start + size < rows.length ? String(start + size) : "",
+      };
     };
-    const accounts = (): Account[] => organisations.map((name) => find(this.account(this.settlement(name)), name)).sort((a, b) => (a.account < b.account ? -1 : 1));
+    const accounts = (): Account[] =>
+      organisations
+        .map((name) => find(this.account(this.settlement(name)), name))
+        .sort((a, b) => (a.account < b.account ? -1 : 1));
     return router.service(LedgerService, {
       getCluster: () => ({ cluster: this.cluster() }),
       getNode: () => ({ node: this.cluster().node ?? {} }),
@@ -254,7 +378,7 @@ export class FakeNode {
         }
       },
       subscribe: async function* (request, context) {
-        for (let height = request.fromHeight; !context.signal.aborted; ) {
+        for (let height = request.fromHeight; !context.signal.aborted;) {
           const block = chain.at(height);
           if (block) {
             yield { block: { header: block.header }, headHeight: chain.head };
@@ -271,29 +395,52 @@ export class FakeNode {
       },
       listBlocks: (request) => {
         const chain = this.chainOf(request.shard);
-        const from = request.pageToken !== "" ? BigInt(request.pageToken) : request.fromHeight > 0n && request.fromHeight < chain.head ? request.fromHeight : chain.head;
+        const from =
+          request.pageToken !== ""
+            ? BigInt(request.pageToken)
+            : request.fromHeight > 0n && request.fromHeight < chain.head
+              ? request.fromHeight
+              : chain.head;
         const size = BigInt(request.pageSize || 50);
         const first = chain.base + 1n;
         const low = from - size >= first ? from - size + 1n : first;
         const blocks = [];
-        for (let height = from; height >= low; height--) blocks.push(find(chain.at(height), "block").header);
+        for (let height = from; height >= low; height--)
+          blocks.push(find(chain.at(height), "block").header);
         return { blocks, nextPageToken: low > first ? String(low - 1n) : "" };
       },
       getBlock: ({ block: wanted, pageSize, pageToken, shard }) => {
         const chain = this.chainOf(shard);
         const block = find(
-          wanted.case === "height" ? chain.at(wanted.value) : wanted.case === "hashHex" ? chain.blocks.find((candidate) => candidate.header.hashHex === wanted.value) : chain.blocks.at(-1),
+          wanted.case === "height"
+            ? chain.at(wanted.value)
+            : wanted.case === "hashHex"
+              ? chain.blocks.find((candidate) => candidate.header.hashHex === wanted.value)
+              : chain.blocks.at(-1),
           "block",
         );
         const { rows, nextPageToken } = page(block.transactions, pageSize || 100, pageToken);
         const verdicts = this.shards.verdictsIn(chain.shard);
-        const header = { ...block.header, transactionCount: block.header.transactionCount + verdicts.length };
-        return { block: { header, transactions: [...rows.map(summary), ...(nextPageToken === "" ? verdicts : [])] }, nextPageToken };
+        const header = {
+          ...block.header,
+          transactionCount: block.header.transactionCount + verdicts.length,
+        };
+        return {
+          block: {
+            header,
+            transactions: [...rows.map(summary), ...(nextPageToken === "" ? verdicts : [])],
+          },
+          nextPageToken,
+        };
       },
       getTransaction: ({ idHex }) => ({ transaction: find(chain.byId.get(idHex), "transaction") }),
       getProof: ({ idHex }) => {
         const proof = find(chain.proof(idHex), "proof");
-        if (this.options.damagedProofs) proof.canonicalTransaction = concatBytes(proof.canonicalTransaction.slice(0, -1), new Uint8Array([1]));
+        if (this.options.damagedProofs)
+          proof.canonicalTransaction = concatBytes(
+            proof.canonicalTransaction.slice(0, -1),
+            new Uint8Array([1]),
+          );
         return { proof };
       },
       listAccounts: ({ prefix, pageSize, pageToken }) => {
@@ -302,11 +449,19 @@ export class FakeNode {
           pageSize || 100,
           pageToken,
         );
-        return { accounts: rows.filter((account) => this.shards.mode(account.shard) !== "silent"), nextPageToken, unansweredShards: this.options.silent ?? [] };
+        return {
+          accounts: rows.filter((account) => this.shards.mode(account.shard) !== "silent"),
+          nextPageToken,
+          unansweredShards: this.options.silent ?? [],
+        };
       },
       getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
       listHistory: ({ account, pageSize, pageToken }) => {
-        const touching = [...chain.byId.values()].reverse().filter((transaction) => transaction.body?.postings.some((posting) => posting.account === account));
+        const touching = [...chain.byId.values()]
+          .reverse()
+          .filter((transaction) =>
+            transaction.body?.postings.some((posting) => posting.account === account),
+          );
         // The token counts from the oldest entry, so new entries do not move it.
         const start = pageToken === "" ? 0 : touching.length - Number(pageToken);
         const rows = touching.slice(start, start + (pageSize || 50));
@@ -318,13 +473,32 @@ export class FakeNode {
           height: transaction.status?.height ?? 0n,
           index: transaction.status?.index ?? 0,
           timeMs: transaction.blockTimeMs,
-          changes: (transaction.body?.postings ?? []).filter((posting) => posting.account === account).map(({ asset, amount }) => ({ asset, amount })),
+          changes: (transaction.body?.postings ?? [])
+            .filter((posting) => posting.account === account)
+            .map(({ asset, amount }) => ({ asset, amount })),
           note: transaction.body?.note ?? "",
         }));
         return { entries, nextPageToken };
       },
-      listOrganisations: () => ({ organisations: organisations.map((name) => ({ name, shard: this.homeOf(name), publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n })) }),
-      getOrganisation: ({ name }) => ({ organisation: { name: find(organisations.find((other) => other === name), name), shard: this.homeOf(name), publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n } }),
+      listOrganisations: () => ({
+        organisations: organisations.map((name) => ({
+          name,
+          shard: this.homeOf(name),
+          publicKeys: [hash(new TextEncoder().encode(name))],
+          registeredHeight: 1n,
+        })),
+      }),
+      getOrganisation: ({ name }) => ({
+        organisation: {
+          name: find(
+            organisations.find((other) => other === name),
+            name,
+          ),
+          shard: this.homeOf(name),
+          publicKeys: [hash(new TextEncoder().encode(name))],
+          registeredHeight: 1n,
+        },
+      }),
       getRecord: ({ key }) => {
         for (const transaction of [...chain.byId.values()].reverse()) {
           const record = transaction.body?.records.find((candidate) => candidate.key === key);
@@ -334,15 +508,23 @@ export class FakeNode {
       },
       search: ({ query }) => {
         const hits = [];
-        if (/^\d+$/.test(query)) for (const { shard, ...other } of this.shards.chains.map((each) => ({ shard: each.shard, block: each.at(BigInt(query)) }))) if (other.block) hits.push({ kind: "block", key: query, label: `block ${query}`, shard });
+        if (/^\d+$/.test(query))
+          for (const { shard, ...other } of this.shards.chains.map((each) => ({
+            shard: each.shard,
+            block: each.at(BigInt(query)),
+          })))
+            if (other.block)
+              hits.push({ kind: "block", key: query, label: `block ${query}`, shard });
         if (fromHex(query)?.length === 32) {
           const block = chain.blocks.find((candidate) => candidate.header.hashHex === query);
           if (block) hits.push({ kind: "block", key: String(block.header.height), label: query });
-          if (chain.byId.has(query)) hits.push({ kind: "transaction", key: query, label: "transaction" });
+          if (chain.byId.has(query))
+            hits.push({ kind: "transaction", key: query, label: "transaction" });
         }
         for (const name of organisations) {
           if (name.startsWith(query)) hits.push({ kind: "organisation", key: name, label: name });
-          if (this.settlement(name).startsWith(query)) hits.push({ kind: "account", key: this.settlement(name), label: "" });
+          if (this.settlement(name).startsWith(query))
+            hits.push({ kind: "account", key: this.settlement(name), label: "" });
         }
         return { hits: hits.slice(0, 10), unansweredShards: this.options.silent ?? [] };
       },
@@ -354,7 +536,9 @@ function serveFile(url: string, response: ServerResponse): void {
   const { pathname } = new URL(url, "http://localhost");
   const name = extname(pathname) in types ? normalize(pathname) : "/index.html";
   try {
-    response.writeHead(200, { "content-type": types[extname(name)] ?? "text/plain" }).end(readFileSync(join("dist", name)));
+    response
+      .writeHead(200, { "content-type": types[extname(name)] ?? "text/plain" })
+      .end(readFileSync(join("dist", name)));
   } catch {
     response.writeHead(404).end();
   }

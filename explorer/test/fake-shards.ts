@@ -1,7 +1,16 @@
 // A made-up tree of shards with moving streams and heights, and transactions that cross it, in
 // every state.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Level, ShardPlaceSchema, TransactionState, TransactionSummarySchema, TreeSchema, type Transaction, type TransactionSummary, type Tree } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  Level,
+  ShardPlaceSchema,
+  TransactionState,
+  TransactionSummarySchema,
+  TreeSchema,
+  type Transaction,
+  type TransactionSummary,
+  type Tree,
+} from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { FakeChain } from "./fake-chain";
 
 export interface ShardOptions {
@@ -23,9 +32,15 @@ export class FakeShards {
 
   constructor(private readonly options: ShardOptions) {
     this.own = options.own ?? 0;
-    this.chains = options.parents.map((_, shard) => new FakeChain(options.wide ? 987_654_321_000n : BigInt(shard * 1_000), shard));
-    this.streamed = options.parents.map((_, shard) => (options.wide ? 987_654_321_012n : BigInt(40 + shard * 3)));
-    this.carried = options.parents.map((_, shard) => (options.wide ? 123_456_789n : (this.streamed[shard] ?? 0n) - BigInt(shard % 3)));
+    this.chains = options.parents.map(
+      (_, shard) => new FakeChain(options.wide ? 987_654_321_000n : BigInt(shard * 1_000), shard),
+    );
+    this.streamed = options.parents.map((_, shard) =>
+      options.wide ? 987_654_321_012n : BigInt(40 + shard * 3),
+    );
+    this.carried = options.parents.map((_, shard) =>
+      options.wide ? 123_456_789n : (this.streamed[shard] ?? 0n) - BigInt(shard % 3),
+    );
   }
 
   chain(shard: number | undefined): FakeChain | undefined {
@@ -38,12 +53,17 @@ export class FakeShards {
   step(entries = 2): void {
     for (const shard of this.options.parents.keys()) {
       this.streamed[shard] = (this.streamed[shard] ?? 0n) + BigInt(entries);
-      if (this.mode(shard) === "ordering" && !this.options.wide) this.carried[shard] = (this.streamed[shard] ?? 0n) - BigInt(shard % 2);
+      if (this.mode(shard) === "ordering" && !this.options.wide)
+        this.carried[shard] = (this.streamed[shard] ?? 0n) - BigInt(shard % 2);
     }
   }
 
   mode(shard: number): string {
-    return this.options.halted?.includes(shard) ? "halted" : this.options.silent?.includes(shard) ? "silent" : "ordering";
+    return this.options.halted?.includes(shard)
+      ? "halted"
+      : this.options.silent?.includes(shard)
+        ? "silent"
+        : "ordering";
   }
 
   tree(): Tree {
@@ -51,18 +71,26 @@ export class FakeShards {
     const now = Date.now();
     return create(TreeSchema, {
       own: this.own,
-      shape: parents.length > 1 ? this.shape(parents.findIndex((parent, shard) => parent === shard)) : "0",
+      shape:
+        parents.length > 1
+          ? this.shape(parents.findIndex((parent, shard) => parent === shard))
+          : "0",
       shards: parents.map((parent, shard) => ({
         shard,
         parent: parent === shard ? 0 : parent,
         root: parent === shard,
         mode: this.mode(shard),
         members: Array.from({ length: 3 }, (_, index) => {
-          const down = this.mode(shard) === "silent" || (this.mode(shard) === "halted" && index > 0) || (shard === 2 && index === 1);
+          const down =
+            this.mode(shard) === "silent" ||
+            (this.mode(shard) === "halted" && index > 0) ||
+            (shard === 2 && index === 1);
           return {
             index,
             name: wide ? `${"node-".repeat(12)}${shard * 3 + index}` : `node-${shard * 3 + index}`,
-            apiAddress: wide ? `${"a-node-of-the-".repeat(4)}cluster.example:8080` : `127.0.0.1:${8080 + 2 * (shard * 3 + index)}`,
+            apiAddress: wide
+              ? `${"a-node-of-the-".repeat(4)}cluster.example:8080`
+              : `127.0.0.1:${8080 + 2 * (shard * 3 + index)}`,
             mode: down ? "silent" : this.mode(shard),
             orderedHeight: this.chains[shard]?.head ?? 0n,
             lastHeardMs: down && index === 1 ? 0n : BigInt(now - (down ? 90_000 : 400)),
@@ -71,11 +99,17 @@ export class FakeShards {
         }),
         height: this.chains[shard]?.head ?? 0n,
         durableHeight: (this.chains[shard]?.head ?? 1n) - 1n,
-        transactionsTotal: wide ? 18_446_744_073_709_551_615n : BigInt(this.chains[shard]?.byId.size ?? 0),
+        transactionsTotal: wide
+          ? 18_446_744_073_709_551_615n
+          : BigInt(this.chains[shard]?.byId.size ?? 0),
         accountsTotal: wide ? 987_654_321_012n : 5n,
         pending: wide ? 987_654_321n : BigInt(shard % 3 === 1 ? shard : 0),
         carried: parent === shard ? 0n : (this.carried[shard] ?? 0n),
-        streams: parents.flatMap((other, child) => (other === shard && child !== shard ? [{ child, streamed: this.streamed[child] ?? 0n, carried: this.carried[child] ?? 0n }] : [])),
+        streams: parents.flatMap((other, child) =>
+          other === shard && child !== shard
+            ? [{ child, streamed: this.streamed[child] ?? 0n, carried: this.carried[child] ?? 0n }]
+            : [],
+        ),
         self: shard === this.own,
         lastHeardMs: this.mode(shard) === "silent" ? BigInt(now - 95_000) : BigInt(now - 300),
       })),
@@ -83,7 +117,9 @@ export class FakeShards {
   }
 
   private shape(shard: number): string {
-    const children = this.options.parents.flatMap((parent, child) => (parent === shard && child !== shard ? [this.shape(child)] : []));
+    const children = this.options.parents.flatMap((parent, child) =>
+      parent === shard && child !== shard ? [this.shape(child)] : [],
+    );
     return children.length === 0 ? String(shard) : `${shard}(${children.join(",")})`;
   }
 
@@ -91,7 +127,12 @@ export class FakeShards {
    * Turns a transaction of the node's own chain into one that entered at the root and crosses to
    * the destinations, in the given state.
    */
-  cross(transaction: Transaction, destinations: readonly number[], state: "settled" | "waiting" | "refused", blocking = destinations.at(-1) ?? 0): void {
+  cross(
+    transaction: Transaction,
+    destinations: readonly number[],
+    state: "settled" | "waiting" | "refused",
+    blocking = destinations.at(-1) ?? 0,
+  ): void {
     const { status } = transaction;
     if (!status) return;
     const through = new Set<number>();
@@ -105,8 +146,17 @@ export class FakeShards {
     status.destinations = [...destinations];
     status.waitsFor = waits;
     status.settledHeight = state === "waiting" ? 0n : status.height + 2n;
-    status.state = state === "waiting" ? TransactionState.PENDING : state === "refused" ? TransactionState.FAILED : TransactionState.DURABLE;
-    if (state === "refused") Object.assign(status, { reasonCode: "insufficient_funds", reason: "The account would fall below zero." });
+    status.state =
+      state === "waiting"
+        ? TransactionState.PENDING
+        : state === "refused"
+          ? TransactionState.FAILED
+          : TransactionState.DURABLE;
+    if (state === "refused")
+      Object.assign(status, {
+        reasonCode: "insufficient_funds",
+        reason: "The account would fall below zero.",
+      });
     transaction.places = [...through]
       .sort((a, b) => a - b)
       .map((shard) => {
@@ -122,17 +172,36 @@ export class FakeShards {
           streamNumber: this.options.parents[shard] === shard ? 0n : (this.carried[shard] ?? 0n),
           level: Level.DURABLE,
         };
-        if (!destinations.includes(shard)) return create(ShardPlaceSchema, { ...base, state: "passed" });
-        if (state === "waiting" && shard === blocking) return create(ShardPlaceSchema, { shard, state: "absent" });
-        if (state === "waiting") return create(ShardPlaceSchema, { ...base, state: "waiting", verdict: "good", waitsFor: waits });
+        if (!destinations.includes(shard))
+          return create(ShardPlaceSchema, { ...base, state: "passed" });
+        if (state === "waiting" && shard === blocking)
+          return create(ShardPlaceSchema, { shard, state: "absent" });
+        if (state === "waiting")
+          return create(ShardPlaceSchema, {
+            ...base,
+            state: "waiting",
+            verdict: "good",
+            waitsFor: waits,
+          });
         const settledHeight = shard === blocking && state === "refused" ? 0n : height + 2n;
-        return create(ShardPlaceSchema, { ...base, state: state === "refused" ? "refused" : "settled", verdict: state === "refused" && shard === blocking ? "insufficient_funds" : "good", settledHeight, settledIndex: settledHeight > 0n ? 3 : 0 });
+        return create(ShardPlaceSchema, {
+          ...base,
+          state: state === "refused" ? "refused" : "settled",
+          verdict: state === "refused" && shard === blocking ? "insufficient_funds" : "good",
+          settledHeight,
+          settledIndex: settledHeight > 0n ? 3 : 0,
+        });
       });
     this.verdicts = [
       ...this.verdicts.filter((verdict) => verdict.verdictTransactionHex !== status.idHex),
       ...destinations.map((shard) =>
         create(TransactionSummarySchema, {
-          status: { idHex: `${shard.toString(16).padStart(2, "0")}${status.idHex.slice(2)}`, state: TransactionState.DURABLE, height: status.height, index: 90 + shard },
+          status: {
+            idHex: `${shard.toString(16).padStart(2, "0")}${status.idHex.slice(2)}`,
+            state: TransactionState.DURABLE,
+            height: status.height,
+            index: 90 + shard,
+          },
           verdictTransactionHex: status.idHex,
           verdictShard: shard,
           verdict: state === "refused" && shard === blocking ? "insufficient_funds" : "good",

@@ -5,7 +5,9 @@ import { GetBlockResponseSchema, type GetBlockResponse } from "../src/gen/ledger
 import { LatestTransactions } from "../src/lib/latest.svelte";
 import { FakeChain, summary } from "./fake-chain";
 
-const getBlock = vi.hoisted(() => vi.fn<(request: { block: { value: bigint } }) => Promise<GetBlockResponse>>());
+const getBlock = vi.hoisted(() =>
+  vi.fn<(request: { block: { value: bigint } }) => Promise<GetBlockResponse>>(),
+);
 vi.mock("../src/lib/api", () => ({ api: { getBlock }, callTimeoutMs: 1000 }));
 
 const signal = new AbortController().signal;
@@ -18,7 +20,8 @@ function chainOf(name: string, blocks: number): FakeChain {
 }
 
 function grow(chain: FakeChain, name: string, blocks: number): void {
-  for (let i = 0; i < blocks; i++) chain.add([{ signer: "bank", note: `${name}-${chain.head + 1n}` }], 1_000);
+  for (let i = 0; i < blocks; i++)
+    chain.add([{ signer: "bank", note: `${name}-${chain.head + 1n}` }], 1_000);
 }
 
 /** Lets the node answer from this chain. */
@@ -26,12 +29,18 @@ function serve(chain: FakeChain): void {
   getBlock.mockImplementation(async ({ block }) => {
     const found = chain.at(block.value);
     if (!found) throw new Error(`there is no block ${block.value}`);
-    return create(GetBlockResponseSchema, { block: { header: found.header, transactions: found.transactions.map(summary) } });
+    return create(GetBlockResponseSchema, {
+      block: { header: found.header, transactions: found.transactions.map(summary) },
+    });
   });
 }
 
 /** Returns the chain's newest blocks, newest first, as the page has them. */
-const newest = (chain: FakeChain, most = 300): BlockHeader[] => chain.blocks.slice(-most).map((block) => block.header).reverse();
+const newest = (chain: FakeChain, most = 300): BlockHeader[] =>
+  chain.blocks
+    .slice(-most)
+    .map((block) => block.header)
+    .reverse();
 const notes = (latest: LatestTransactions): string[] => latest.rows.map((row) => row.note);
 
 test("new blocks add their transactions on top", async () => {
@@ -59,7 +68,11 @@ test.each([
   const other = chainOf("new", length);
   serve(other);
   await latest.refresh(newest(other), signal);
-  expect(notes(latest)).toEqual([length, length - 1, length - 2, length - 3].filter((height) => height > 0).map((height) => `new-${height}`));
+  expect(notes(latest)).toEqual(
+    [length, length - 1, length - 2, length - 3]
+      .filter((height) => height > 0)
+      .map((height) => `new-${height}`),
+  );
   grow(other, "new", 1);
   await latest.refresh(newest(other), signal);
   expect(notes(latest)[0]).toBe(`new-${length + 1}`);
@@ -83,7 +96,9 @@ test("an answer that arrives after the chain was replaced goes with the next ref
   const late = new Promise<void>((resolve) => (answer = resolve));
   getBlock.mockImplementation(async ({ block }) => {
     await late;
-    return create(GetBlockResponseSchema, { block: { transactions: (old.at(block.value)?.transactions ?? []).map(summary) } });
+    return create(GetBlockResponseSchema, {
+      block: { transactions: (old.at(block.value)?.transactions ?? []).map(summary) },
+    });
   });
   const first = latest.refresh(newest(old), signal);
   const other = chainOf("new", 3);

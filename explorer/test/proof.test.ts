@@ -30,7 +30,10 @@ test("every place in blocks of 1 to 33 transactions verifies", async () => {
     for (let index = 0; index < size; index++) {
       const { proof, id } = proofOf(size, index);
       const result = await verifyProof(proof, id);
-      expect(result.checks.filter((check) => !check.ok), `place ${index} of ${size}`).toEqual([]);
+      expect(
+        result.checks.filter((check) => !check.ok),
+        `place ${index} of ${size}`,
+      ).toEqual([]);
       expect(result.ok).toBe(true);
       expect(result.checks).toHaveLength(5 + proof.path.length);
     }
@@ -43,9 +46,15 @@ const damages: [string, (proof: Proof) => void][] = [
   ["a bit of the leaf", (proof) => flip(proof.leafData, 0)],
   ["a byte behind the leaf", (proof) => (proof.leafData = new Uint8Array([...proof.leafData, 1]))],
   ["a bit of a sibling", (proof) => flip((proof.path[1] as Proof["path"][0]).sibling, 31)],
-  ["a swapped side", (proof) => ((proof.path[0] as Proof["path"][0]).siblingIsLeft = !proof.path[0]?.siblingIsLeft)],
+  [
+    "a swapped side",
+    (proof) => ((proof.path[0] as Proof["path"][0]).siblingIsLeft = !proof.path[0]?.siblingIsLeft),
+  ],
   ["a missing step", (proof) => proof.path.pop()],
-  ["a step too many", (proof) => proof.path.push(clone(ProofSchema, proof).path[0] as Proof["path"][0])],
+  [
+    "a step too many",
+    (proof) => proof.path.push(clone(ProofSchema, proof).path[0] as Proof["path"][0]),
+  ],
   ["another place", (proof) => (proof.leafIndex ^= 1n)],
   ["a place outside", (proof) => (proof.leafIndex = proof.treeSize)],
   ["another size", (proof) => (proof.treeSize = 64n)],
@@ -75,7 +84,7 @@ test("a sound proof of another transaction is no proof of this one", async () =>
   expect((await verifyProof(proof, "")).ok).toBe(false);
 });
 
-test("a prefix that only looks right moves bytes between prefix and transaction, and is refused", async () => {
+test("a prefix that moves bytes between prefix and transaction is refused", async () => {
   const { proof, id } = proofOf(3, 1);
   const moved = clone(ProofSchema, proof);
   moved.idPrefix = new Uint8Array([...proof.idPrefix, ...proof.canonicalTransaction.slice(0, 4)]);

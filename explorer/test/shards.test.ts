@@ -1,13 +1,35 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { ShardMemberSchema, ShardPlaceSchema, TransactionSummarySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  ShardMemberSchema,
+  ShardPlaceSchema,
+  TransactionSummarySchema,
+} from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { blockPath, blocksPath, hitPath } from "../src/lib/links";
-import { kindsOfEntries, lagWord, layOutTree, memberMode, membersRunning, memberWord, modeWord, placeMoves, placeWord, shardLabel, shardList, streamTo, verdictText, waitsFor, walk, type BoxSizes } from "../src/lib/shards";
+import {
+  kindsOfEntries,
+  lagWord,
+  layOutTree,
+  memberMode,
+  membersRunning,
+  memberWord,
+  modeWord,
+  placeMoves,
+  placeWord,
+  shardLabel,
+  shardList,
+  streamTo,
+  verdictText,
+  waitsFor,
+  walk,
+  type BoxSizes,
+} from "../src/lib/shards";
 import { FakeShards } from "./fake-shards";
 
 const sizes: BoxSizes = { width: 188, height: 96, gap: 20, rise: 64 };
 const compact: BoxSizes = { width: 120, height: 124, gap: 12, rise: 60 };
-const treeOf = (parents: number[]): { shard: number; parent: number; root: boolean }[] => parents.map((parent, shard) => ({ shard, parent, root: parent === shard }));
+const treeOf = (parents: number[]): { shard: number; parent: number; root: boolean }[] =>
+  parents.map((parent, shard) => ({ shard, parent, root: parent === shard }));
 const shapes: Readonly<Record<string, number[]>> = {
   one: [0],
   breadth: [0, 0, 0, 0, 0, 0],
@@ -18,40 +40,67 @@ const shapes: Readonly<Record<string, number[]>> = {
 };
 
 test("the walk goes from the root down, children by number, and every shard once", () => {
-  expect(walk(treeOf([0, 0, 0, 1, 1])).map(({ shard, depth }) => [shard, depth])).toEqual([[0, 0], [1, 1], [3, 2], [4, 2], [2, 1]]);
-  expect(walk(treeOf([2, 2, 2, 0])).map(({ shard, parent }) => [shard, parent])).toEqual([[2, undefined], [0, 2], [3, 0], [1, 2]]);
+  expect(walk(treeOf([0, 0, 0, 1, 1])).map(({ shard, depth }) => [shard, depth])).toEqual([
+    [0, 0],
+    [1, 1],
+    [3, 2],
+    [4, 2],
+    [2, 1],
+  ]);
+  expect(walk(treeOf([2, 2, 2, 0])).map(({ shard, parent }) => [shard, parent])).toEqual([
+    [2, undefined],
+    [0, 2],
+    [3, 0],
+    [1, 2],
+  ]);
   // The walk ends even if the shards form no tree.
-  expect(walk([{ shard: 0, parent: 1, root: false }, { shard: 1, parent: 0, root: false }])).toEqual([]);
+  expect(
+    walk([
+      { shard: 0, parent: 1, root: false },
+      { shard: 1, parent: 0, root: false },
+    ]),
+  ).toEqual([]);
 });
 
-test.each(Object.entries(shapes))("boxes of the tree %s stand apart and inside the picture, at any width", (_, parents) => {
-  for (const width of [260, 350, 700, 1200]) {
-    const layout = layOutTree(walk(treeOf(parents)), width, sizes, compact);
-    expect(layout.boxes).toHaveLength(parents.length);
-    expect(layout.edges).toHaveLength(parents.length - 1);
-    expect(JSON.stringify(layout)).not.toMatch(/null|NaN/);
-    for (const [i, box] of layout.boxes.entries()) {
-      expect(box.x).toBeGreaterThanOrEqual(0);
-      expect(box.x + layout.boxWidth).toBeLessThanOrEqual(width + 0.2);
-      expect(box.y + layout.boxHeight).toBeLessThanOrEqual(layout.height);
-      for (const other of layout.boxes.slice(i + 1)) {
-        const apart = Math.abs(box.x - other.x) >= layout.boxWidth || Math.abs(box.y - other.y) >= layout.boxHeight;
-        if (!apart) throw new Error(`shards ${box.shard} and ${other.shard} overlap at ${width} pixels`);
+test.each(Object.entries(shapes))(
+  "boxes of the tree %s stand apart and inside the picture, at any width",
+  (_, parents) => {
+    for (const width of [260, 350, 700, 1200]) {
+      const layout = layOutTree(walk(treeOf(parents)), width, sizes, compact);
+      expect(layout.boxes).toHaveLength(parents.length);
+      expect(layout.edges).toHaveLength(parents.length - 1);
+      expect(JSON.stringify(layout)).not.toMatch(/null|NaN/);
+      for (const [i, box] of layout.boxes.entries()) {
+        expect(box.x).toBeGreaterThanOrEqual(0);
+        expect(box.x + layout.boxWidth).toBeLessThanOrEqual(width + 0.2);
+        expect(box.y + layout.boxHeight).toBeLessThanOrEqual(layout.height);
+        for (const other of layout.boxes.slice(i + 1)) {
+          const apart =
+            Math.abs(box.x - other.x) >= layout.boxWidth ||
+            Math.abs(box.y - other.y) >= layout.boxHeight;
+          if (!apart)
+            throw new Error(`shards ${box.shard} and ${other.shard} overlap at ${width} pixels`);
+        }
       }
+      const y = new Map(layout.boxes.map((box) => [box.shard, box.y]));
+      for (const edge of layout.edges)
+        expect(y.get(edge.child)).toBeGreaterThan(y.get(edge.parent) ?? 0);
     }
-    const y = new Map(layout.boxes.map((box) => [box.shard, box.y]));
-    for (const edge of layout.edges) expect(y.get(edge.child)).toBeGreaterThan(y.get(edge.parent) ?? 0);
-  }
-});
+  },
+);
 
-test("a tree that has room stands from the top down, its leaves in order; else it is indented", () => {
+test("a tree with room stands from the top down, its leaves in order; else it is indented", () => {
   const nodes = walk(treeOf([0, 0, 0, 1, 1]));
   const down = layOutTree(nodes, 1200, sizes);
   expect(down.form).toBe("down");
   const x = new Map(down.boxes.map((box) => [box.shard, box.x]));
-  expect([3, 4, 2].map((shard) => x.get(shard) ?? 0)).toEqual([3, 4, 2].map((shard) => x.get(shard) ?? 0).toSorted((a, b) => a - b));
+  expect([3, 4, 2].map((shard) => x.get(shard) ?? 0)).toEqual(
+    [3, 4, 2].map((shard) => x.get(shard) ?? 0).toSorted((a, b) => a - b),
+  );
   expect(x.get(1)).toBeCloseTo(((x.get(3) ?? 0) + (x.get(4) ?? 0)) / 2, 0);
-  expect([600, 400, 380, 260].map((width) => layOutTree(nodes, width, sizes, compact).form)).toEqual(["compact", "compact", "indented", "indented"]);
+  expect(
+    [600, 400, 380, 260].map((width) => layOutTree(nodes, width, sizes, compact).form),
+  ).toEqual(["compact", "compact", "indented", "indented"]);
 });
 
 test("a stream lags by what its parent streamed and its child has not carried", () => {
@@ -64,14 +113,24 @@ test("a stream lags by what its parent streamed and its child has not carried", 
   expect(lagWord(streamTo(tree, tree.shards[2]!)!)).toBe("7 entries behind");
   // If a child is ahead of its parent's report, its lag is zero, not negative.
   tree.shards[2]!.carried = 10_000n;
-  expect(streamTo(tree, tree.shards[2]!)).toEqual({ streamed: 10_000n, carried: 10_000n, behind: 0n });
+  expect(streamTo(tree, tree.shards[2]!)).toEqual({
+    streamed: 10_000n,
+    carried: 10_000n,
+    behind: 0n,
+  });
   expect(lagWord(streamTo(tree, tree.shards[2]!)!)).toBe("up to date");
   expect(tree.shape).toBe("0(1(2))");
 });
 
 test("members and modes are told in words", () => {
-  const member = (mode: string, heard = 1n): ReturnType<typeof memberWord> => memberWord(create(ShardMemberSchema, { mode, lastHeardMs: heard }));
-  expect(["ordering", "following", "starting", "halted", "stopping", "silent"].map((mode) => [member(mode).text, member(mode).colour])).toEqual([
+  const member = (mode: string, heard = 1n): ReturnType<typeof memberWord> =>
+    memberWord(create(ShardMemberSchema, { mode, lastHeardMs: heard }));
+  expect(
+    ["ordering", "following", "starting", "halted", "stopping", "silent"].map((mode) => [
+      member(mode).text,
+      member(mode).colour,
+    ]),
+  ).toEqual([
     ["ordering", "good"],
     ["following", "warn"],
     ["starting", ""],
@@ -79,38 +138,82 @@ test("members and modes are told in words", () => {
     ["stopping", "hollow"],
     ["silent", "bad dashed"],
   ]);
-  expect(["halted", "silent", "toString", ""].map((mode) => memberMode(create(ShardMemberSchema, { mode })))).toEqual(["halted", undefined, undefined, undefined]);
+  expect(
+    ["halted", "silent", "toString", ""].map((mode) =>
+      memberMode(create(ShardMemberSchema, { mode })),
+    ),
+  ).toEqual(["halted", undefined, undefined, undefined]);
   expect(member("silent", 0n).text).toBe("never heard");
-  expect(["ordering", "halted", "silent", "odd", ""].map((mode) => modeWord(mode).text)).toEqual(["ordering", "halted", "silent", "odd", "unknown"]);
+  expect(["ordering", "halted", "silent", "odd", ""].map((mode) => modeWord(mode).text)).toEqual([
+    "ordering",
+    "halted",
+    "silent",
+    "odd",
+    "unknown",
+  ]);
   expect(membersRunning(new FakeShards({ parents: [0, 0, 0] }).tree().shards[2]!)).toBe(2);
 });
 
 test("places of an entry are told in words, and waits are gathered", () => {
-  const place = (state: string, waits: number[] = []): Parameters<typeof placeWord>[0] => create(ShardPlaceSchema, { state, waitsFor: waits });
-  expect(["settled", "refused", "waiting", "passed", "absent", "unanswered", "odd"].map((state) => placeWord(place(state)).text)).toEqual(["settled", "refused", "waiting", "passed on", "not there yet", "no answer", "odd"]);
-  expect(["settled", "refused", "passed"].map((state) => placeMoves(place(state)))).toEqual([false, false, false]);
-  expect(["waiting", "absent", "unanswered"].map((state) => placeMoves(place(state)))).toEqual([true, true, true]);
+  const place = (state: string, waits: number[] = []): Parameters<typeof placeWord>[0] =>
+    create(ShardPlaceSchema, { state, waitsFor: waits });
+  expect(
+    ["settled", "refused", "waiting", "passed", "absent", "unanswered", "odd"].map(
+      (state) => placeWord(place(state)).text,
+    ),
+  ).toEqual(["settled", "refused", "waiting", "passed on", "not there yet", "no answer", "odd"]);
+  expect(["settled", "refused", "passed"].map((state) => placeMoves(place(state)))).toEqual([
+    false,
+    false,
+    false,
+  ]);
+  expect(["waiting", "absent", "unanswered"].map((state) => placeMoves(place(state)))).toEqual([
+    true,
+    true,
+    true,
+  ]);
   expect(waitsFor([place("waiting", [3, 1]), place("waiting", [3])])).toEqual([1, 3]);
-  expect([[2], [2, 1], [3, 0, 1]].map(shardList)).toEqual(["shard 2", "shards 1 and 2", "shards 0, 1 and 3"]);
+  expect([[2], [2, 1], [3, 0, 1]].map(shardList)).toEqual([
+    "shard 2",
+    "shards 1 and 2",
+    "shards 0, 1 and 3",
+  ]);
   expect(verdictText("insufficient_funds")).toBe("insufficient funds");
 });
 
 test("users' transactions are counted apart from verdicts and from what is only passed on", () => {
-  const entry = (status: { destinations?: number[]; reasonCode?: string }, verdict = ""): ReturnType<typeof create<typeof TransactionSummarySchema>> => create(TransactionSummarySchema, { status, verdict });
+  const entry = (
+    status: { destinations?: number[]; reasonCode?: string },
+    verdict = "",
+  ): ReturnType<typeof create<typeof TransactionSummarySchema>> =>
+    create(TransactionSummarySchema, { status, verdict });
   const own = entry({});
   const here = entry({ destinations: [1, 2] });
   const past = entry({ destinations: [2, 3] });
   const relayed = entry({ destinations: [2], reasonCode: "relayed" });
-  expect(kindsOfEntries([own, here, past, relayed, entry({}, "good"), entry({}, "insufficient_funds")], 1)).toBe("2 transactions, 2 verdicts, 2 only passed on");
+  expect(
+    kindsOfEntries(
+      [own, here, past, relayed, entry({}, "good"), entry({}, "insufficient_funds")],
+      1,
+    ),
+  ).toBe("2 transactions, 2 verdicts, 2 only passed on");
   expect(kindsOfEntries([own], 1)).toBe("1 transaction");
   expect(kindsOfEntries([], 1)).toBe("0 transactions");
-  expect([shardLabel("Accounts", 3), shardLabel("Accounts", undefined)]).toEqual(["Accounts, shard\u00a03", "Accounts"]);
+  expect([shardLabel("Accounts", 3), shardLabel("Accounts", undefined)]).toEqual([
+    "Accounts, shard\u00a03",
+    "Accounts",
+  ]);
 });
 
 test("block links carry the shard where there are several", () => {
   expect(blockPath(17n)).toBe("/block/17");
   expect(blockPath(17n, 0)).toBe("/shards/0/blocks/17");
-  expect([blocksPath(), blocksPath(2), blocksPath(2, 9n), blocksPath(undefined, 9n)]).toEqual(["/blocks", "/shards/2/blocks", "/shards/2/blocks?from=9", "/blocks?from=9"]);
+  expect([blocksPath(), blocksPath(2), blocksPath(2, 9n), blocksPath(undefined, 9n)]).toEqual([
+    "/blocks",
+    "/shards/2/blocks",
+    "/shards/2/blocks?from=9",
+    "/blocks?from=9",
+  ]);
   expect(hitPath("block", "12", 3)).toBe("/shards/3/blocks/12");
   expect(hitPath("account", "a:b", 3)).toBe("/account/a:b");
 });

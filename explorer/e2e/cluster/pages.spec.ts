@@ -1,7 +1,19 @@
-import { call, clusterTest as test, clusterUrl, downloadCsv, expect, headOf, heightsOf, numberIn } from "../fixtures";
+import {
+  call,
+  clusterTest as test,
+  clusterUrl,
+  downloadCsv,
+  expect,
+  headOf,
+  heightsOf,
+  numberIn,
+} from "../fixtures";
 
 interface Block {
-  block: { header: { height: string; hashHex: string; transactionCount: number }; transactions?: { status: { idHex: string } }[] };
+  block: {
+    header: { height: string; hashHex: string; transactionCount: number };
+    transactions?: { status: { idHex: string } }[];
+  };
 }
 
 test("the overview moves with the chain", async ({ page }) => {
@@ -16,7 +28,9 @@ test("the overview moves with the chain", async ({ page }) => {
   await expect(page.locator(".uplot canvas")).toHaveCount(2);
   await expect(page.getByTestId("transactions-list").locator("tbody tr").nth(3)).toBeVisible();
   const total = numberIn(await page.getByTestId("transactions").textContent());
-  await expect.poll(async () => numberIn(await page.getByTestId("transactions").textContent())).toBeGreaterThan(total);
+  await expect
+    .poll(async () => numberIn(await page.getByTestId("transactions").textContent()))
+    .toBeGreaterThan(total);
 });
 
 test("the pause switch holds everything still and counts what comes in", async ({ page }) => {
@@ -24,7 +38,14 @@ test("the pause switch holds everything still and counts what comes in", async (
   await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(4);
   await page.getByRole("button", { name: "Pause live updates" }).click();
   const before = await heightsOf(page);
-  await expect.poll(async () => numberIn((await page.getByTestId("missed").textContent({ timeout: 15_000 }))?.split("block")[0] ?? "")).toBeGreaterThan(1);
+  await expect
+    .poll(async () =>
+      numberIn(
+        (await page.getByTestId("missed").textContent({ timeout: 15_000 }))?.split("block")[0] ??
+          "",
+      ),
+    )
+    .toBeGreaterThan(1);
   expect(await heightsOf(page)).toEqual(before);
   await page.getByRole("button", { name: "Resume live updates" }).click();
   await expect(page.getByText("Paused.")).toBeHidden();
@@ -46,7 +67,9 @@ test("blocks: pages, a block by height and by hash, its transactions as CSV", as
   const { name, rows } = await downloadCsv(page);
   expect(name).toBe("block-3.csv");
   expect(rows[0]?.slice(0, 3)).toEqual(["index", "id", "state"]);
-  expect(rows.slice(1).map((row) => row[1])).toEqual(block.transactions?.map((transaction) => transaction.status.idHex));
+  expect(rows.slice(1).map((row) => row[1])).toEqual(
+    block.transactions?.map((transaction) => transaction.status.idHex),
+  );
 
   await page.getByRole("link", { name: "← Previous" }).click();
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("Block 2");
@@ -62,17 +85,22 @@ test("the list of blocks as CSV follows the hash chain", async ({ page }) => {
   expect(header?.slice(0, 4)).toEqual(["height", "hash", "previous", "time"]);
   expect(blocks.length).toBeGreaterThan(2);
   expect(blocks.at(-1)?.[0]).toBe("1");
-  for (const [i, block] of blocks.slice(0, -1).entries()) expect(block[2], `block ${block[0]}`).toBe(blocks[i + 1]?.[1]);
+  for (const [i, block] of blocks.slice(0, -1).entries())
+    expect(block[2], `block ${block[0]}`).toBe(blocks[i + 1]?.[1]);
 });
 
-test("a transaction: its levels, its postings, and a proof that this browser checks", async ({ page }) => {
+test("a transaction: its levels, its postings, and a proof that this browser checks", async ({
+  page,
+}) => {
   await page.goto("/");
   await page.getByTestId("transactions-list").locator("tbody a").first().click();
   await expect(page.getByRole("heading", { level: 1 })).toContainText("Transaction");
   await expect(page.locator('[data-level="Durable"]')).toHaveClass(/reached/);
   await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
   await page.getByText(/^\d+ steps$/).click();
-  const marks = page.getByRole("region", { name: "Proof that it is in the block" }).locator("ol .mark");
+  const marks = page
+    .getByRole("region", { name: "Proof that it is in the block" })
+    .locator("ol .mark");
   expect(await marks.count()).toBeGreaterThanOrEqual(5);
   for (const mark of await marks.allTextContents()) expect(mark).toContain("✓");
   const block = page.getByRole("region", { name: "Status" }).getByRole("link").first();
@@ -85,7 +113,8 @@ test("proofs verify for every transaction of some blocks", async ({ page }) => {
   const ids: string[] = [];
   for (let height = Number(head.height); height > 0 && ids.length < 6; height -= 2) {
     const { block } = await call<Block>(clusterUrl(), "GetBlock", { height: String(height) });
-    for (const transaction of (block.transactions ?? []).slice(0, 3)) ids.push(transaction.status.idHex);
+    for (const transaction of (block.transactions ?? []).slice(0, 3))
+      ids.push(transaction.status.idHex);
   }
   expect(ids.length).toBeGreaterThan(0);
   for (const id of ids) {
@@ -96,7 +125,14 @@ test("proofs verify for every transaction of some blocks", async ({ page }) => {
 
 test("an account: its balances are the sum of its history, as the CSV has it", async ({ page }) => {
   await page.goto("/accounts");
-  await page.getByTestId("accounts").locator("tbody tr").filter({ hasText: /[1-9]/ }).first().getByRole("link").first().click();
+  await page
+    .getByTestId("accounts")
+    .locator("tbody tr")
+    .filter({ hasText: /[1-9]/ })
+    .first()
+    .getByRole("link")
+    .first()
+    .click();
   await expect(page.getByRole("heading", { name: "Balances" })).toBeVisible();
   await page.getByRole("button", { name: "Pause live updates" }).click();
   const account = decodeURIComponent(new URL(page.url()).pathname.replace("/account/", ""));
@@ -106,19 +142,27 @@ test("an account: its balances are the sum of its history, as the CSV has it", a
   expect(header).toEqual(["time", "height", "index", "transaction", "asset", "change", "note"]);
   expect(entries.length).toBeGreaterThan(0);
 
-  const { account: now } = await call<{ account: { height: string; balances: { asset: string; amount: string }[] } }>(clusterUrl(), "GetAccount", { account });
+  const { account: now } = await call<{
+    account: { height: string; balances: { asset: string; amount: string }[] };
+  }>(clusterUrl(), "GetAccount", { account });
   const until = BigInt(now.height);
-  const later = await call<{ entries?: { height: string; changes?: { asset: string; amount: string }[] }[] }>(clusterUrl(), "ListHistory", { account, pageSize: 1000 });
+  const later = await call<{
+    entries?: { height: string; changes?: { asset: string; amount: string }[] }[];
+  }>(clusterUrl(), "ListHistory", { account, pageSize: 1000 });
   const known = BigInt(entries[0]?.[1] ?? "0");
   const sums = new Map<string, bigint>();
-  const add = (asset: string, amount: string): void => void sums.set(asset || "unit", (sums.get(asset || "unit") ?? 0n) + BigInt(amount));
-  for (const entry of entries) if (BigInt(entry[1] ?? "0") < known) add(entry[4] ?? "", entry[5] ?? "0");
+  const add = (asset: string, amount: string): void =>
+    void sums.set(asset || "unit", (sums.get(asset || "unit") ?? 0n) + BigInt(amount));
+  for (const entry of entries)
+    if (BigInt(entry[1] ?? "0") < known) add(entry[4] ?? "", entry[5] ?? "0");
   // Entries that arrived between the download and the balances come from the history.
   for (const entry of later.entries ?? []) {
     const height = BigInt(entry.height);
-    if (height >= known && height <= until) for (const change of entry.changes ?? []) add(change.asset, change.amount);
+    if (height >= known && height <= until)
+      for (const change of entry.changes ?? []) add(change.asset, change.amount);
   }
-  for (const balance of now.balances) expect(sums.get(balance.asset || "unit"), balance.asset).toBe(BigInt(balance.amount));
+  for (const balance of now.balances)
+    expect(sums.get(balance.asset || "unit"), balance.asset).toBe(BigInt(balance.amount));
 });
 
 test("accounts are filtered by their beginning", async ({ page }) => {
@@ -128,7 +172,8 @@ test("accounts are filtered by their beginning", async ({ page }) => {
   await page.getByLabel("Begins with").fill(`${organisation}:`);
   await expect(page).toHaveURL(new RegExp(`prefix=${encodeURIComponent(`${organisation}:`)}`));
   await expect(page.getByTestId("accounts").locator("tbody tr").first()).toBeVisible();
-  for (const name of await page.getByTestId("accounts").locator("tbody a").allTextContents()) expect(name.startsWith(`${organisation}:`)).toBe(true);
+  for (const name of await page.getByTestId("accounts").locator("tbody a").allTextContents())
+    expect(name.startsWith(`${organisation}:`)).toBe(true);
   await page.getByLabel("Begins with").fill("nobody-is-called-this");
   await expect(page.getByText("No account begins with")).toBeVisible();
 });
@@ -143,18 +188,28 @@ test("organisations lead to their keys and accounts", async ({ page }) => {
 });
 
 test("nodes: the digraph is drawn, every member orders, rounds go by", async ({ page }) => {
-  const { cluster } = await call<{ cluster: { members: object[]; edges: object[]; digraph: string } }>(clusterUrl(), "GetCluster");
+  const { cluster } = await call<{
+    cluster: { members: object[]; edges: object[]; digraph: string };
+  }>(clusterUrl(), "GetCluster");
   await page.goto("/nodes");
   const drawing = page.getByTestId("digraph");
   await expect(drawing.locator("g.node")).toHaveCount(cluster.members.length);
   await expect(drawing.locator("path.edge")).toHaveCount(cluster.edges.length);
   await expect(drawing.locator("g.node.self")).toHaveCount(1);
-  await expect(page.getByTestId("nodes-ordering")).toHaveText(`${cluster.members.length} of ${cluster.members.length}`);
-  await expect(page.getByTestId("members").locator("tbody tr", { hasText: "this node" })).toHaveCount(1);
-  await expect(page.getByTestId("members").getByText("ordering", { exact: true })).toHaveCount(cluster.members.length);
+  await expect(page.getByTestId("nodes-ordering")).toHaveText(
+    `${cluster.members.length} of ${cluster.members.length}`,
+  );
+  await expect(
+    page.getByTestId("members").locator("tbody tr", { hasText: "this node" }),
+  ).toHaveCount(1);
+  await expect(page.getByTestId("members").getByText("ordering", { exact: true })).toHaveCount(
+    cluster.members.length,
+  );
   await expect(page.getByTestId("mode")).toHaveText(/^(reliable|fast path)$/);
   const round = numberIn(await page.getByTestId("round").textContent());
-  await expect.poll(async () => numberIn(await page.getByTestId("round").textContent())).toBeGreaterThan(round);
+  await expect
+    .poll(async () => numberIn(await page.getByTestId("round").textContent()))
+    .toBeGreaterThan(round);
   await page.getByTestId("members").getByRole("button").first().click();
   await expect(page.getByText(/sends to/)).toBeVisible();
 });

@@ -1,12 +1,15 @@
 import { clusterTest as test, expect, heightsOf } from "../fixtures";
 
-test.use({ expected: [/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|ERR_FAILED|Failed to load resource/] });
+test.use({
+  expected: [/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|ERR_FAILED|Failed to load resource/],
+});
 
 test("a stream that is cut goes on where it was, without a gap", async ({ page, context }) => {
   const asked: bigint[] = [];
   page.on("request", (request) => {
     const body = request.postDataBuffer();
-    // An enveloped protobuf message: a frame of five bytes, the field's tag, the height as a varint.
+    // An enveloped protobuf message: a frame of five bytes, the field's tag, the height as a
+    // varint.
     if (!request.url().endsWith("/Subscribe") || !body || body[5] !== 0x08) return;
     let height = 0n;
     for (let i = 6, shift = 0n; i < body.length; i++, shift += 7n) {

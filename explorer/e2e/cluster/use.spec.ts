@@ -1,4 +1,12 @@
-import { call, clusterTest as test, clusterUrl, expect, expectNoSidewaysScroll, expectPanelsFit, heightsOf } from "../fixtures";
+import {
+  call,
+  clusterTest as test,
+  clusterUrl,
+  expect,
+  expectNoSidewaysScroll,
+  expectPanelsFit,
+  heightsOf,
+} from "../fixtures";
 
 interface Found {
   height: string;
@@ -11,11 +19,26 @@ interface Found {
 /** Returns one object of each kind that the cluster holds. */
 async function something(): Promise<Found> {
   const base = clusterUrl();
-  const { accounts } = await call<{ accounts: { account: string; organisation: string; balances?: object[] }[] }>(base, "ListAccounts", { pageSize: 50 });
-  const account = accounts.find((candidate) => (candidate.balances ?? []).length > 0) ?? accounts[0];
-  const { entries } = await call<{ entries: { height: string; transactionIdHex: string }[] }>(base, "ListHistory", { account: account?.account, pageSize: 1 });
-  const { block } = await call<{ block: { header: { hashHex: string } } }>(base, "GetBlock", { height: entries[0]?.height });
-  return { height: entries[0]?.height ?? "", hash: block.header.hashHex, id: entries[0]?.transactionIdHex ?? "", account: account?.account ?? "", organisation: account?.organisation ?? "" };
+  const { accounts } = await call<{
+    accounts: { account: string; organisation: string; balances?: object[] }[];
+  }>(base, "ListAccounts", { pageSize: 50 });
+  const account =
+    accounts.find((candidate) => (candidate.balances ?? []).length > 0) ?? accounts[0];
+  const { entries } = await call<{ entries: { height: string; transactionIdHex: string }[] }>(
+    base,
+    "ListHistory",
+    { account: account?.account, pageSize: 1 },
+  );
+  const { block } = await call<{ block: { header: { hashHex: string } } }>(base, "GetBlock", {
+    height: entries[0]?.height,
+  });
+  return {
+    height: entries[0]?.height ?? "",
+    hash: block.header.hashHex,
+    id: entries[0]?.transactionIdHex ?? "",
+    account: account?.account ?? "",
+    organisation: account?.organisation ?? "",
+  };
 }
 
 test("search finds a height, a hash, an id, an account and an organisation", async ({ page }) => {
@@ -32,7 +55,13 @@ test("search finds a height, a hash, an id, an account and an organisation", asy
   ];
   for (const [query, url, heading] of cases) {
     await search.fill(query);
-    const kind = heading.startsWith("Block") ? "block" : heading === "Transaction" ? "transaction" : heading.includes(":") ? "account" : "organisation";
+    const kind = heading.startsWith("Block")
+      ? "block"
+      : heading === "Transaction"
+        ? "transaction"
+        : heading.includes(":")
+          ? "account"
+          : "organisation";
     await page.getByRole("option").filter({ hasText: kind }).first().click();
     await expect(page).toHaveURL(url);
     await expect(page.getByRole("heading", { level: 1 })).toContainText(heading);
@@ -73,7 +102,10 @@ test("everything is reached by keyboard", async ({ page }) => {
   await expect(page.getByText("The header has the block's hash")).toBeVisible();
 
   // The sections in order.
-  for (const [name, path] of [["Blocks", "/blocks"], ["Nodes", "/nodes"]] as const) {
+  for (const [name, path] of [
+    ["Blocks", "/blocks"],
+    ["Nodes", "/nodes"],
+  ] as const) {
     await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name }).focus();
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(path);
@@ -90,7 +122,18 @@ for (const colorScheme of ["light", "dark"] as const) {
     const found = await something();
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width: 390, height: 844 });
-    for (const path of ["/", "/blocks", `/block/${found.height}`, `/tx/${found.id}`, "/accounts", `/account/${found.account}`, "/organisations", `/organisation/${found.organisation}`, "/nodes", "/search?q=a"]) {
+    for (const path of [
+      "/",
+      "/blocks",
+      `/block/${found.height}`,
+      `/tx/${found.id}`,
+      "/accounts",
+      `/account/${found.account}`,
+      "/organisations",
+      `/organisation/${found.organisation}`,
+      "/nodes",
+      "/search?q=a",
+    ]) {
       await page.goto(path);
       await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
       await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
@@ -101,7 +144,8 @@ for (const colorScheme of ["light", "dark"] as const) {
 }
 
 test("the colours follow the system, or the choice, which a reload keeps", async ({ page }) => {
-  const ground = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const ground = (): Promise<string> =>
+    page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   await page.emulateMedia({ colorScheme: "light" });
   await page.goto("/nodes");
   const light = await ground();

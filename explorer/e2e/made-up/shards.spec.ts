@@ -3,31 +3,56 @@ import { FakeNode } from "../../test/fake-node";
 import { expect, heightsOf, numberIn, test } from "../fixtures";
 
 test.describe("a book of several shards", () => {
-  test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
+  test.use({
+    expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/],
+  });
 
   test("the tree is drawn and told, and marks go down it as entries do", async ({ page }) => {
-    const node = await FakeNode.start({ blocks: 20, everyMs: 300, parents: [0, 0, 0, 1, 1], halted: [3], silent: [4] });
+    const node = await FakeNode.start({
+      blocks: 20,
+      everyMs: 300,
+      parents: [0, 0, 0, 1, 1],
+      halted: [3],
+      silent: [4],
+    });
     try {
       await page.goto(node.url);
-      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Shards" }).click();
+      await page
+        .getByRole("navigation", { name: "Sections" })
+        .getByRole("link", { name: "Shards" })
+        .click();
       await expect(page.getByTestId("ordering")).toHaveText("3 of 5");
       const cards = page.getByTestId("tree").locator("a");
       await expect(cards).toHaveCount(5);
       await expect(page.getByTestId("tree").locator("path.edge")).toHaveCount(4);
-      for (const [shard, mode] of [[0, "ordering"], [3, "halted"], [4, "silent"]] as const) {
-        await expect(page.getByTestId("tree").locator(`[data-shard="${shard}"]`)).toContainText(mode);
-        await expect(page.getByTestId("shard-table").locator(`[data-shard="${shard}"]`)).toContainText(mode);
+      for (const [shard, mode] of [
+        [0, "ordering"],
+        [3, "halted"],
+        [4, "silent"],
+      ] as const) {
+        await expect(page.getByTestId("tree").locator(`[data-shard="${shard}"]`)).toContainText(
+          mode,
+        );
+        await expect(
+          page.getByTestId("shard-table").locator(`[data-shard="${shard}"]`),
+        ).toContainText(mode);
       }
-      await expect(page.getByTestId("shard-table").locator('[data-shard="3"]')).toContainText("entries behind");
+      await expect(page.getByTestId("shard-table").locator('[data-shard="3"]')).toContainText(
+        "entries behind",
+      );
       await expect(page.getByTestId("tree").locator("circle.mark").first()).toBeAttached();
       const behind = numberIn(await page.getByTestId("behind").textContent());
-      await expect.poll(async () => numberIn(await page.getByTestId("behind").textContent())).toBeGreaterThan(behind);
+      await expect
+        .poll(async () => numberIn(await page.getByTestId("behind").textContent()))
+        .toBeGreaterThan(behind);
 
       // With reduced motion there are no marks. The numbers show the same.
       await page.emulateMedia({ reducedMotion: "reduce" });
       await page.reload();
       const still = numberIn(await page.getByTestId("behind").textContent());
-      await expect.poll(async () => numberIn(await page.getByTestId("behind").textContent())).toBeGreaterThan(still);
+      await expect
+        .poll(async () => numberIn(await page.getByTestId("behind").textContent()))
+        .toBeGreaterThan(still);
       await expect(page.getByTestId("tree").locator("circle.mark")).toHaveCount(0);
 
       await cards.nth(1).click();
@@ -37,7 +62,10 @@ test.describe("a book of several shards", () => {
       await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(4);
       const first = (await heightsOf(page))[0] ?? 0;
       await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(first);
-      await page.getByRole("navigation", { name: "Shards" }).getByRole("link", { name: "shard 4" }).click();
+      await page
+        .getByRole("navigation", { name: "Shards" })
+        .getByRole("link", { name: "shard 4" })
+        .click();
       await expect(page.getByText("This shard is silent.")).toBeVisible();
       await expect(page.getByText("Shard 4 does not answer")).toBeVisible();
     } finally {
@@ -46,14 +74,21 @@ test.describe("a book of several shards", () => {
   });
 
   test("no node of a halted shard is green", async ({ page }) => {
-    const node = await FakeNode.start({ blocks: 5, parents: [0, 0], halted: [0], modes: { 0: NodeMode.HALTED } });
+    const node = await FakeNode.start({
+      blocks: 5,
+      parents: [0, 0],
+      halted: [0],
+      modes: { 0: NodeMode.HALTED },
+    });
     try {
       await page.goto(`${node.url}/shards`);
       const card = page.getByTestId("tree").locator('a[data-shard="0"]');
       await expect(card).toContainText("1 of 3 running");
       await expect(card.locator(".member.halted")).toHaveCount(1);
       await expect(card.locator(".member.ordering")).toHaveCount(0);
-      await expect(page.getByTestId("tree").locator('a[data-shard="1"] .member.ordering')).toHaveCount(3);
+      await expect(
+        page.getByTestId("tree").locator('a[data-shard="1"] .member.ordering'),
+      ).toHaveCount(3);
       await card.click();
       await expect(page.getByTestId("members").locator(".chip.bad").first()).toHaveText("halted");
       await expect(page.getByTestId("members").locator(".chip.good")).toHaveCount(0);
@@ -70,17 +105,25 @@ test.describe("a book of several shards", () => {
       node.shards.cross(transaction, [0, 2, 3], "waiting", 3);
       await page.goto(`${node.url}/tx/${transaction.status?.idHex}`);
       await expect(page.getByTestId("path-state")).toHaveText("waiting for shard 3");
-      const row = (shard: number): ReturnType<typeof page.locator> => page.getByTestId("path").locator(`[data-shard="${shard}"]`);
+      const row = (shard: number): ReturnType<typeof page.locator> =>
+        page.getByTestId("path").locator(`[data-shard="${shard}"]`);
       await expect(row(0)).toContainText("entered here");
       await expect(row(0)).toContainText("waiting for shard 3");
       await expect(row(1)).toContainText("passed on");
       await expect(row(2)).toContainText(/number \d+ from shard 0/);
       await expect(row(2)).toContainText("says good");
       await expect(row(3)).toContainText("not there yet");
-      expect(await page.getByTestId("path").locator("tbody tr").evaluateAll((rows) => rows.map((each) => each.getAttribute("data-shard")))).toEqual(["0", "1", "3", "2"]);
+      expect(
+        await page
+          .getByTestId("path")
+          .locator("tbody tr")
+          .evaluateAll((rows) => rows.map((each) => each.getAttribute("data-shard"))),
+      ).toEqual(["0", "1", "3", "2"]);
 
       node.shards.cross(transaction, [0, 2, 3], "settled");
-      await expect(page.getByTestId("path-state")).toHaveText("It took effect in shards 0, 2 and 3.");
+      await expect(page.getByTestId("path-state")).toHaveText(
+        "It took effect in shards 0, 2 and 3.",
+      );
       await expect(row(2)).toContainText("settled");
       await row(2).getByRole("link", { name: /^2,/ }).first().click();
       await expect(page).toHaveURL(/\/shards\/2\/blocks\/\d+$/);
@@ -88,21 +131,28 @@ test.describe("a book of several shards", () => {
 
       node.shards.cross(transaction, [0, 2], "refused", 2);
       await page.goBack();
-      await expect(page.getByTestId("path-state")).toContainText("Refused by shard 2 (insufficient funds)");
+      await expect(page.getByTestId("path-state")).toContainText(
+        "Refused by shard 2 (insufficient funds)",
+      );
       await expect(row(2)).toContainText("insufficient funds");
     } finally {
       await node.stop();
     }
   });
 
-  test("blocks of every shard, verdicts as what they are, amounts that wait, and shards that do not answer", async ({ page }) => {
+  test("blocks of every shard, verdicts, amounts that wait, and shards that are silent", async ({
+    page,
+  }) => {
     const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0], silent: [1] });
     const transaction = node.chain.at(12n)?.transactions[2];
     try {
       if (!transaction) throw new Error("there is no such transaction");
       node.shards.cross(transaction, [0, 2], "settled");
       await page.goto(`${node.url}/blocks`);
-      await page.getByRole("navigation", { name: "Shards" }).getByRole("link", { name: "shard 2" }).click();
+      await page
+        .getByRole("navigation", { name: "Shards" })
+        .getByRole("link", { name: "shard 2" })
+        .click();
       await expect(page).toHaveURL(/\/shards\/2\/blocks$/);
       await expect.poll(async () => (await heightsOf(page))[0]).toBe(2020);
       await page.getByRole("link", { name: "2,015", exact: true }).click();
@@ -117,27 +167,46 @@ test.describe("a book of several shards", () => {
 
       await page.goto(`${node.url}/accounts`);
       await expect(page.getByTestId("unanswered")).toContainText("Shard 1 does not answer.");
-      await page.getByTestId("accounts").getByRole("link", { name: "aurora-air:settlement" }).click();
+      await page
+        .getByTestId("accounts")
+        .getByRole("link", { name: "aurora-air:settlement" })
+        .click();
       await expect(page.getByTestId("balances")).toContainText("set aside 1,250");
       await expect(page.getByTestId("balances")).toContainText("incoming 77,000");
       await expect(page.getByText("lives in shard 2")).toBeVisible();
-      await expect(page.getByTestId("history").locator('a[href^="/shards/2/blocks/"]').first()).toBeVisible();
+      await expect(
+        page.getByTestId("history").locator('a[href^="/shards/2/blocks/"]').first(),
+      ).toBeVisible();
     } finally {
       await node.stop();
     }
   });
 
-  test("a verdict's page says which shard gave it about which transaction, and that nobody signed it", async ({ page }) => {
+  test("a verdict's page names its shard and transaction, and says that nobody signed it", async ({
+    page,
+  }) => {
     const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0] });
     const judged = node.chain.at(12n)?.transactions[2]?.status?.idHex ?? "";
-    const good = node.chain.add([{}], Date.now(), { verdict: "good", verdictShard: 2, verdictTransactionHex: judged });
-    const bad = node.chain.add([{}], Date.now(), { verdict: "insufficient_funds", verdictShard: 1, verdictTransactionHex: judged });
+    const good = node.chain.add([{}], Date.now(), {
+      verdict: "good",
+      verdictShard: 2,
+      verdictTransactionHex: judged,
+    });
+    const bad = node.chain.add([{}], Date.now(), {
+      verdict: "insufficient_funds",
+      verdictShard: 1,
+      verdictTransactionHex: judged,
+    });
     try {
       await page.goto(`${node.url}/shards/0/blocks/${good.header.height}`);
       await page.locator('tr[data-kind="verdict"]').getByRole("link", { name: "verdict" }).click();
       await expect(page.getByRole("heading", { level: 1 })).toContainText("Verdict");
-      await expect(page.getByTestId("verdict")).toContainText("shard 2 says good about transaction");
-      await expect(page.getByTestId("signer")).toHaveText("nobody" + "A verdict follows from the chain of shard 2, on which all its members agree.");
+      await expect(page.getByTestId("verdict")).toContainText(
+        "shard 2 says good about transaction",
+      );
+      await expect(page.getByTestId("signer")).toHaveText(
+        "nobody" + "A verdict follows from the chain of shard 2, on which all its members agree.",
+      );
       await expect(page.getByText("operator")).toHaveCount(0);
       await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
       await page.getByTestId("verdict").getByRole("link").last().click();
@@ -145,7 +214,9 @@ test.describe("a book of several shards", () => {
       await expect(page.getByRole("heading", { level: 1 })).toContainText("Transaction");
 
       await page.goto(`${node.url}/tx/${bad.transactions[0]?.status?.idHex}`);
-      await expect(page.getByTestId("verdict")).toContainText("shard 1 says insufficient funds about transaction");
+      await expect(page.getByTestId("verdict")).toContainText(
+        "shard 1 says insufficient funds about transaction",
+      );
       await expect(page.getByTestId("verdict")).toContainText("changes nothing in any shard");
     } finally {
       await node.stop();
@@ -159,14 +230,20 @@ test.describe("a book of several shards", () => {
       if (!transaction) throw new Error("there is no such transaction");
       await page.goto(node.url);
       const totals = page.getByLabel("The ledger at a glance");
-      for (const label of ["Head", "Transactions/s", "Entries", "Accounts", "Nodes ordering"]) await expect(totals.getByText(`${label}, shard 0`, { exact: true })).toBeVisible();
-      await expect(page.getByTestId("counted")).toContainText("Entries are transactions and changes of the members, verdicts of other shards, and transactions that are only passed on.");
+      for (const label of ["Head", "Transactions/s", "Entries", "Accounts", "Nodes ordering"])
+        await expect(totals.getByText(`${label}, shard 0`, { exact: true })).toBeVisible();
+      await expect(page.getByTestId("counted")).toContainText(
+        "Entries are transactions and changes of the members, verdicts of other shards, " +
+          "and transactions that are only passed on.",
+      );
       await expect(page.getByText("Entries per second, shard 0")).toBeVisible();
 
       node.shards.cross(transaction, [1, 2], "settled");
       await page.goto(`${node.url}/shards/0/blocks/12`);
       const count = node.chain.at(12n)?.transactions.length ?? 0;
-      await expect(page.getByTestId("entries")).toContainText(`${count + 2}: ${count - 1} transactions, 2 verdicts, 1 only passed on`);
+      await expect(page.getByTestId("entries")).toContainText(
+        `${count + 2}: ${count - 1} transactions, 2 verdicts, 1 only passed on`,
+      );
       await expect(page.getByRole("heading", { name: `${count + 2} entries` })).toBeVisible();
     } finally {
       await node.stop();
@@ -178,13 +255,17 @@ test.describe("a book of several shards", () => {
     try {
       await page.goto(`${node.url}/blocks`);
       await expect.poll(async () => (await heightsOf(page)).length).toBe(10);
-      await expect(page.getByRole("navigation", { name: "Sections" }).getByRole("link")).toHaveCount(5);
+      await expect(
+        page.getByRole("navigation", { name: "Sections" }).getByRole("link"),
+      ).toHaveCount(5);
       await expect(page.getByRole("navigation", { name: "Shards" })).toHaveCount(0);
       await expect(page.getByTestId("blocks").locator('a[href="/block/10"]')).toBeVisible();
       await page.goto(`${node.url}/shards`);
       await expect(page.getByText("This book has one shard")).toBeVisible();
       await page.goto(node.url);
-      await expect(page.getByLabel("The ledger at a glance").getByText("Transactions", { exact: true })).toBeVisible();
+      await expect(
+        page.getByLabel("The ledger at a glance").getByText("Transactions", { exact: true }),
+      ).toBeVisible();
       await expect(page.getByTestId("counted")).toHaveCount(0);
     } finally {
       await node.stop();

@@ -3,7 +3,9 @@ import { FakeNode } from "../../test/fake-node";
 import { expect, heightsOf, numberIn, test } from "../fixtures";
 
 test.describe("states that a healthy cluster does not show", () => {
-  test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
+  test.use({
+    expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/],
+  });
 
   test("a proof that does not verify is red, says so and shows where", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 20, damagedProofs: true });
@@ -12,7 +14,9 @@ test.describe("states that a healthy cluster does not show", () => {
       await page.goto(`${node.url}/tx/${id}`);
       await expect(page.getByTestId("proof-verdict")).toHaveText("✗ does not verify");
       await expect(page.getByText("Do not rely on this answer.")).toBeVisible();
-      const marks = page.getByRole("region", { name: "Proof that it is in the block" }).locator("ol .mark");
+      const marks = page
+        .getByRole("region", { name: "Proof that it is in the block" })
+        .locator("ol .mark");
       expect((await marks.allTextContents()).filter((mark) => mark.includes("✗"))).toHaveLength(1);
       await expect(page.getByText("but must be")).toBeVisible();
     } finally {
@@ -20,10 +24,14 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
-  test("a proof is checked without the browser's own SHA-256, which plain http elsewhere does not offer", async ({ page }) => {
+  test("a proof is checked where the browser offers no SHA-256, as over plain http", async ({
+    page,
+  }) => {
     const node = await FakeNode.start({ blocks: 20 });
     try {
-      await page.addInitScript(() => Object.defineProperty(globalThis.crypto, "subtle", { value: undefined }));
+      await page.addInitScript(() =>
+        Object.defineProperty(globalThis.crypto, "subtle", { value: undefined }),
+      );
       await page.goto(`${node.url}/tx/${node.chain.at(9n)?.transactions[4]?.status?.idHex ?? ""}`);
       await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
       await expect(page.getByText("with the page's own SHA-256")).toBeVisible();
@@ -43,14 +51,20 @@ test.describe("states that a healthy cluster does not show", () => {
       const kept = await heightsOf(page);
       expect(kept.length).toBeGreaterThan(4);
       // A page that cannot load says so, and loads once the node is back.
-      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Accounts" }).click();
+      await page
+        .getByRole("navigation", { name: "Sections" })
+        .getByRole("link", { name: "Accounts" })
+        .click();
       await expect(page.getByText("The node does not answer", { exact: true })).toBeVisible();
       // Slow enough that its height stays below the old node's, however long the page takes.
       node = await FakeNode.start({ blocks: 10, everyMs: 5000, port });
       await expect(page.getByTestId("accounts").getByText("clearing:settlement")).toBeVisible();
       await expect(page.getByText("Reconnecting.")).toBeHidden();
       // The new node has another chain: nothing of the old chain stays.
-      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Overview" }).click();
+      await page
+        .getByRole("navigation", { name: "Sections" })
+        .getByRole("link", { name: "Overview" })
+        .click();
       await expect.poll(async () => (await heightsOf(page))[0]).toBeLessThan(kept[0] ?? 0);
       const heights = await heightsOf(page);
       expect(heights).toEqual(heights.map((_, i) => (heights[0] ?? 0) - i));
@@ -59,51 +73,112 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
-  test("suspected, absent and unreachable members are told apart in words and in the drawing", async ({ page }) => {
-    const node = await FakeNode.start({ blocks: 5, servers: 9, suspected: [3], unreachable: [5], away: [7] });
+  test("suspected, absent and unreachable members differ in words and in the drawing", async ({
+    page,
+  }) => {
+    const node = await FakeNode.start({
+      blocks: 5,
+      servers: 9,
+      suspected: [3],
+      unreachable: [5],
+      away: [7],
+    });
     try {
       await page.goto(`${node.url}/nodes`);
       await expect(page.getByTestId("nodes-ordering")).toHaveText("6 of 9");
-      for (const [state, word] of [["suspected", "suspected"], ["away", "not connected"], ["unreachable", "unreachable"]]) {
+      for (const [state, word] of [
+        ["suspected", "suspected"],
+        ["away", "not connected"],
+        ["unreachable", "unreachable"],
+      ]) {
         await expect(page.getByTestId("digraph").locator(`g.node.${state}`)).toHaveCount(1);
-        await expect(page.getByTestId("members").getByText(word ?? "", { exact: true })).toHaveCount(1);
+        await expect(
+          page.getByTestId("members").getByText(word ?? "", { exact: true }),
+        ).toHaveCount(1);
       }
     } finally {
       await node.stop();
     }
   });
 
-  test("every mode of a node has its own word, colour and shape; a halted node is an error everywhere", async ({ page }) => {
+  test("every mode has its own word, colour and shape; a halted node is an error", async ({
+    page,
+  }) => {
     const { HALTED, STARTING, FOLLOWING, STOPPING } = NodeMode;
-    const node = await FakeNode.start({ blocks: 5, servers: 6, away: [5], modes: { 0: HALTED, 1: HALTED, 2: STARTING, 3: FOLLOWING, 4: STOPPING } });
+    const node = await FakeNode.start({
+      blocks: 5,
+      servers: 6,
+      away: [5],
+      modes: { 0: HALTED, 1: HALTED, 2: STARTING, 3: FOLLOWING, 4: STOPPING },
+    });
     try {
       await page.goto(`${node.url}/nodes`);
       await expect(page.getByTestId("nodes-ordering")).toHaveText("0 of 6");
       const chips = page.getByTestId("members").locator("td.state .chip");
-      await expect(chips).toHaveText(["halted", "halted", "starting", "following", "stopping", "not connected"]);
-      const looks = await chips.evaluateAll((all) => all.map((chip) => [getComputedStyle(chip).color, getComputedStyle(chip).backgroundColor, getComputedStyle(chip).borderStyle].join()));
+      await expect(chips).toHaveText([
+        "halted",
+        "halted",
+        "starting",
+        "following",
+        "stopping",
+        "not connected",
+      ]);
+      const looks = await chips.evaluateAll((all) =>
+        all.map((chip) =>
+          [
+            getComputedStyle(chip).color,
+            getComputedStyle(chip).backgroundColor,
+            getComputedStyle(chip).borderStyle,
+          ].join(),
+        ),
+      );
       expect(new Set(looks).size).toBe(5);
       await expect(page.getByTestId("members").locator(".chip.good")).toHaveCount(0);
       await expect(page.getByTestId("digraph").locator("g.node.halted rect")).toHaveCount(2);
       await expect(page.getByTestId("node-mode-word")).toHaveClass(/bad/);
       await expect(page.getByTestId("node-mode")).toHaveClass(/halted/);
-      await expect(page.getByRole("status").locator(".banner.bad")).toContainText("This node is halted");
+      await expect(page.getByRole("status").locator(".banner.bad")).toContainText(
+        "This node is halted",
+      );
     } finally {
       await node.stop();
     }
   });
 
   test("a wrong clock, a new disk, a slow member and a follower are told", async ({ page }) => {
-    const node = await FakeNode.start({ blocks: 5, servers: 5, following: [3], slow: [2], wrongClock: true, newDisk: true });
+    const node = await FakeNode.start({
+      blocks: 5,
+      servers: 5,
+      following: [3],
+      slow: [2],
+      wrongClock: true,
+      newDisk: true,
+    });
     try {
       await page.goto(`${node.url}/nodes`);
-      await expect(page.getByRole("status").getByText("Clock warning: its clock is 30 years ahead of the members' median")).toBeVisible();
-      await expect(page.getByTestId("clock")).toContainText("10,950 days ahead of the members' median");
-      await expect(page.getByTestId("clock").getByText("set it, and check its time service")).toBeVisible();
-      await expect(page.getByText("It may have forgotten data of the previous disk: its data are missing")).toBeVisible();
-      await expect(page.getByTestId("members").getByText("following", { exact: true })).toHaveCount(1);
+      await expect(
+        page
+          .getByRole("status")
+          .getByText("Clock warning: its clock is 30 years ahead of the members' median"),
+      ).toBeVisible();
+      await expect(page.getByTestId("clock")).toContainText(
+        "10,950 days ahead of the members' median",
+      );
+      await expect(
+        page.getByTestId("clock").getByText("set it, and check its time service"),
+      ).toBeVisible();
+      await expect(
+        page.getByText("It may have forgotten data of the previous disk: its data are missing"),
+      ).toBeVisible();
+      await expect(page.getByTestId("members").getByText("following", { exact: true })).toHaveCount(
+        1,
+      );
       await expect(page.getByTestId("digraph").locator("g.node.following")).toHaveCount(1);
-      await expect(page.getByTestId("members").getByText("the rounds waited for it alone for 0.9 of the last 3 s")).toBeVisible();
+      await expect(
+        page
+          .getByTestId("members")
+          .getByText("the rounds waited for it alone for 0.9 of the last 3 s"),
+      ).toBeVisible();
       await expect(page.getByTestId("nodes-ordering")).toHaveText("4 of 5");
     } finally {
       await node.stop();
@@ -127,7 +202,9 @@ test.describe("states that a healthy cluster does not show", () => {
     try {
       const id = node.chain.at(18n)?.transactions[1]?.status?.idHex ?? "";
       await page.goto(`${node.url}/tx/${id}`);
-      await expect(page.getByText("It is in the block, but failed and changed nothing.")).toBeVisible();
+      await expect(
+        page.getByText("It is in the block, but failed and changed nothing."),
+      ).toBeVisible();
       await expect(page.getByText("insufficient_funds")).toBeVisible();
       await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
     } finally {
@@ -139,9 +216,13 @@ test.describe("states that a healthy cluster does not show", () => {
     const node = await FakeNode.start({ blocks: 5 });
     try {
       await page.goto(`${node.url}/block/1`);
-      await expect(page.getByText("registers 5 organisations, opens 5 accounts", { exact: true })).toBeVisible();
+      await expect(
+        page.getByText("registers 5 organisations, opens 5 accounts", { exact: true }),
+      ).toBeVisible();
       await page.goto(`${node.url}/account/clearing:settlement`);
-      await expect(page.getByTestId("facts")).toHaveText("known as coinbase, opened in block 1, as of block 5");
+      await expect(page.getByTestId("facts")).toHaveText(
+        "known as coinbase, opened in block 1, as of block 5",
+      );
     } finally {
       await node.stop();
     }
@@ -151,7 +232,9 @@ test.describe("states that a healthy cluster does not show", () => {
     const node = await FakeNode.start({ blocks: 5 });
     try {
       await page.goto(`${node.url}/account/clearing:settlement`);
-      await expect(page.getByTestId("balances")).toContainText("170,141,183,460,469,231,731,687,303,715,884,105,727");
+      await expect(page.getByTestId("balances")).toContainText(
+        "170,141,183,460,469,231,731,687,303,715,884,105,727",
+      );
     } finally {
       await node.stop();
     }
@@ -162,7 +245,9 @@ test.describe("states that a healthy cluster does not show", () => {
     const node = await FakeNode.start({ blocks: 10, everyMs: 4 });
     try {
       await page.goto(`${node.url}/blocks`);
-      await expect.poll(async () => (await heightsOf(page))[0], { timeout: 60_000 }).toBeGreaterThan(800);
+      await expect
+        .poll(async () => (await heightsOf(page))[0], { timeout: 60_000 })
+        .toBeGreaterThan(800);
       expect((await heightsOf(page)).length).toBe(50);
       expect(await page.evaluate(() => document.querySelectorAll("*").length)).toBeLessThan(1_500);
     } finally {
@@ -196,18 +281,23 @@ test.describe("states that a healthy cluster does not show", () => {
         const state = window as unknown as { shifted: string[] };
         state.shifted = [];
         new PerformanceObserver((list) => {
-          for (const entry of list.getEntries() as unknown as { sources: { node: Node | null }[] }[]) {
+          for (const entry of list.getEntries() as unknown as {
+            sources: { node: Node | null }[];
+          }[]) {
             for (const { node } of entry.sources) {
               const element = node instanceof Element ? node : (node?.parentElement ?? null);
               // Only the rows of a live list may move.
-              if (element && !element.closest("tbody")) state.shifted.push(`${element.tagName}.${element.className.toString()}`);
+              if (element && !element.closest("tbody"))
+                state.shifted.push(`${element.tagName}.${element.className.toString()}`);
             }
           }
         }).observe({ type: "layout-shift", buffered: true });
       });
       await page.goto(`${node.url}/`);
       await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(75);
-      expect(await page.evaluate(() => (window as unknown as { shifted: string[] }).shifted)).toEqual([]);
+      expect(
+        await page.evaluate(() => (window as unknown as { shifted: string[] }).shifted),
+      ).toEqual([]);
     } finally {
       await node.stop();
     }
@@ -221,15 +311,37 @@ test.describe("states that a healthy cluster does not show", () => {
         await page.goto(`${node.url}/`);
         const colours = await page.evaluate(() => {
           const style = getComputedStyle(document.documentElement);
-          const names = ["ground", "surface", "raised", "text", "muted", "accent", "accent-soft", "good", "good-soft", "warn", "warn-soft", "bad", "bad-soft"];
-          return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+          const names = [
+            "ground",
+            "surface",
+            "raised",
+            "text",
+            "muted",
+            "accent",
+            "accent-soft",
+            "good",
+            "good-soft",
+            "warn",
+            "warn-soft",
+            "bad",
+            "bad-soft",
+          ];
+          return Object.fromEntries(
+            names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+          );
         });
         const pairs = [
-          ...["text", "muted", "accent", "good", "warn", "bad"].flatMap((ink) => ["ground", "surface"].map((paper) => [ink, paper] as const)),
+          ...["text", "muted", "accent", "good", "warn", "bad"].flatMap((ink) =>
+            ["ground", "surface"].map((paper) => [ink, paper] as const),
+          ),
           ...["accent", "good", "warn", "bad"].map((ink) => [ink, `${ink}-soft`] as const),
           ["muted", "raised"] as const,
         ];
-        for (const [ink, paper] of pairs) expect(contrast(colours[ink] ?? "", colours[paper] ?? ""), `${colorScheme}: ${ink} on ${paper}`).toBeGreaterThanOrEqual(4.5);
+        for (const [ink, paper] of pairs)
+          expect(
+            contrast(colours[ink] ?? "", colours[paper] ?? ""),
+            `${colorScheme}: ${ink} on ${paper}`,
+          ).toBeGreaterThanOrEqual(4.5);
       }
     } finally {
       await node.stop();

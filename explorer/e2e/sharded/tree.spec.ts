@@ -4,7 +4,10 @@ import { call, expect, heightsOf, numberIn, test } from "../fixtures";
 // Three shards of two nodes each. Banks and airlines pay each other across the shards.
 let demo: Demo | undefined;
 test.beforeAll(async () => {
-  test.skip(!process.env["LEDGERD_BINARY"], "a running node is tested, and there is no binary to make a sharded book with");
+  test.skip(
+    !process.env["LEDGERD_BINARY"],
+    "a running node is tested, and there is no binary to make a sharded book with",
+  );
   demo = await startDemo(["--shards", "3", "--nodes", "2", "--rate", "20"]);
 });
 test.afterAll(async () => {
@@ -17,7 +20,12 @@ function url(): string {
 }
 
 interface Block {
-  block: { transactions?: { status: { idHex: string; destinations?: number[]; settledHeight?: string }; verdict?: string }[] };
+  block: {
+    transactions?: {
+      status: { idHex: string; destinations?: number[]; settledHeight?: string };
+      verdict?: string;
+    }[];
+  };
 }
 
 /**
@@ -27,7 +35,10 @@ async function crossed(): Promise<{ id: string; verdictHeight: string }> {
   const found = { id: "", verdictHeight: "" };
   await expect
     .poll(async () => {
-      const { blocks } = await call<{ blocks: { height: string }[] }>(url(), "ListBlocks", { shard: 0, pageSize: 40 });
+      const { blocks } = await call<{ blocks: { height: string }[] }>(url(), "ListBlocks", {
+        shard: 0,
+        pageSize: 40,
+      });
       for (const { height } of blocks) {
         const { block } = await call<Block>(url(), "GetBlock", { shard: 0, height });
         for (const { status, verdict } of block.transactions ?? []) {
@@ -47,7 +58,10 @@ test("the tree of a running book moves, and each shard has its blocks", async ({
   await expect(page.getByTestId("ordering")).toHaveText("3 of 3");
   await expect(page.getByTestId("tree").locator("a")).toHaveCount(3);
   await expect(page.getByTestId("tree").locator("circle.mark").first()).toBeAttached();
-  const height = async (): Promise<number> => numberIn(await page.getByTestId("shard-table").locator('[data-shard="1"] td').nth(4).textContent());
+  const height = async (): Promise<number> =>
+    numberIn(
+      await page.getByTestId("shard-table").locator('[data-shard="1"] td').nth(4).textContent(),
+    );
   const first = await height();
   await expect.poll(height).toBeGreaterThan(first);
 

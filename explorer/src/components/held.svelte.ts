@@ -13,9 +13,14 @@ export class Held<T> {
 
   /** Handlers for the element around the list. */
   readonly handlers = {
-    onpointerenter: (event: PointerEvent): void => this.change(event.pointerType === "mouse", this.focused),
+    onpointerenter: (event: PointerEvent): void =>
+      this.change(event.pointerType === "mouse", this.focused),
     onpointerleave: (): void => this.change(false, this.focused),
-    onfocusin: (event: FocusEvent): void => this.change(this.pointed, event.target instanceof Element && event.target.matches(":focus-visible")),
+    onfocusin: (event: FocusEvent): void =>
+      this.change(
+        this.pointed,
+        event.target instanceof Element && event.target.matches(":focus-visible"),
+      ),
     onfocusout: (): void => this.change(this.pointed, false),
   };
 

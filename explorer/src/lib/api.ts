@@ -6,7 +6,10 @@ import { LedgerService } from "../gen/ledgerd/v1/ledgerd_pb";
 /** A call that takes longer than this has failed. Streams have no such limit. */
 export const callTimeoutMs = 10_000;
 
-export const api = createClient(LedgerService, createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true }));
+export const api = createClient(
+  LedgerService,
+  createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true }),
+);
 
 export interface Problem {
   /** unreachable: the node does not answer. unanswered: the node answers, but a shard does not. */
@@ -25,7 +28,8 @@ export function explain(error: unknown): Problem {
       return { kind: "invalid", message: sentence(failure.rawMessage) };
     case Code.Unavailable:
       // The node does answer, and reports that a shard of the book does not.
-      if (failure.cause === undefined && /\bshards?\b/.test(failure.rawMessage)) return { kind: "unanswered", message: sentence(failure.rawMessage) };
+      if (failure.cause === undefined && /\bshards?\b/.test(failure.rawMessage))
+        return { kind: "unanswered", message: sentence(failure.rawMessage) };
       return { kind: "unreachable", message: "The node does not answer." };
     case Code.DeadlineExceeded:
     case Code.Unknown:

@@ -2,7 +2,18 @@ import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
 import type { Cell } from "./csv";
 import { isoTime } from "./format";
 
-export const csvHeader = ["height", "hash", "previous", "time", "epoch", "round", "transactions", "failed", "size_bytes", "level"] as const;
+export const csvHeader = [
+  "height",
+  "hash",
+  "previous",
+  "time",
+  "epoch",
+  "round",
+  "transactions",
+  "failed",
+  "size_bytes",
+  "level",
+] as const;
 
 export function csvRow(block: BlockHeader, level: string): Cell[] {
   return [

@@ -8,7 +8,8 @@ export type Cell = string | number | bigint;
  */
 export function csvCell(cell: Cell): string {
   let text = String(cell);
-  if (typeof cell === "string" && /^[=+\-@\t\r]/.test(text) && !/^[+-]?\d+$/.test(text)) text = `'${text}`;
+  if (typeof cell === "string" && /^[=+\-@\t\r]/.test(text) && !/^[+-]?\d+$/.test(text))
+    text = `'${text}`;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -40,7 +40,8 @@ export function layOut(servers: readonly number[], edges: readonly Edge[], size 
     const cos = Math.cos(angle);
     const sin = Math.sin(angle);
     const outside = ring + nodeRadius + 13;
-    const anchor: "start" | "middle" | "end" = count === 1 || Math.abs(cos) < 0.3 ? "middle" : cos > 0 ? "start" : "end";
+    const anchor: "start" | "middle" | "end" =
+      count === 1 || Math.abs(cos) < 0.3 ? "middle" : cos > 0 ? "start" : "end";
     return {
       index,
       x: round(centre + ring * cos),
@@ -75,12 +76,17 @@ function arc(start: Point, end: Point, centre: number, nodeRadius: number): stri
   };
   const from = towards(start, control, nodeRadius + 1);
   const to = towards(end, control, nodeRadius + 4);
-  return `M${round(from.x)} ${round(from.y)}Q${round(control.x)} ${round(control.y)} ${round(to.x)} ${round(to.y)}`;
+  return `M${place(from)}Q${place(control)} ${place(to)}`;
 }
+
+const place = (point: Point): string => `${round(point.x)} ${round(point.y)}`;
 
 function towards(from: Point, to: Point, distance: number): Point {
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
-  return { x: from.x + ((to.x - from.x) / length) * distance, y: from.y + ((to.y - from.y) / length) * distance };
+  return {
+    x: from.x + ((to.x - from.x) / length) * distance,
+    y: from.y + ((to.y - from.y) / length) * distance,
+  };
 }
 
 function round(value: number): number {

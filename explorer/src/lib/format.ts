@@ -38,8 +38,10 @@ export function memberChange(message: MembershipChange): string {
       return `${message.change.value.name} joins`;
     case "leave":
       return `member ${message.change.value} leaves`;
-    case "admit":
-      return `member ${message.change.value.index} counts with disk ${shorten(message.change.value.disk, 4)}`;
+    case "admit": {
+      const { index, disk } = message.change.value;
+      return `member ${index} counts with disk ${shorten(disk, 4)}`;
+    }
     default:
       return "no change";
   }
@@ -49,7 +51,8 @@ export function memberChange(message: MembershipChange): string {
  * What a transaction does, if it credits no account: "registers 2 organisations, opens 1 account".
  */
 export function actions(transaction: TransactionSummary): string {
-  const { membershipChange, organisationCount, accountCount, postingCount, recordCount, note } = transaction;
+  const { membershipChange, organisationCount, accountCount, postingCount, recordCount, note } =
+    transaction;
   const list: string[] = [];
   if (membershipChange) list.push(memberChange(membershipChange));
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
@@ -74,7 +77,8 @@ export function shorten(text: string, keep = 8): string {
 export function formatBytes(bytes: bigint | number): string {
   let value = Number(bytes);
   for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
-    if (value < 1000 || unit === "TB") return `${unit === "B" || value >= 100 ? Math.round(value) : value.toFixed(1)} ${unit}`;
+    if (value < 1000 || unit === "TB")
+      return `${unit === "B" || value >= 100 ? Math.round(value) : value.toFixed(1)} ${unit}`;
     value /= 1000;
   }
   return "";
@@ -157,7 +161,9 @@ export function formatNote(note: string): { text: string; json: boolean } {
 export function gistOfNote(note: string): string {
   const { text, json } = formatNote(note);
   const members = json ? text.split("\n").slice(1, -1) : [];
-  const parts = members.map((line) => /^ {2}"((?:[^"\\])*)": (?:"((?:[^"\\])*)"|([^"{[\\]+?)),?$/.exec(line));
+  const parts = members.map((line) =>
+    /^ {2}"((?:[^"\\])*)": (?:"((?:[^"\\])*)"|([^"{[\\]+?)),?$/.exec(line),
+  );
   if (parts.length === 0 || parts.includes(null)) return note;
   return parts.map((part) => `${part?.[1]}: ${part?.[2] ?? part?.[3]}`).join(", ");
 }
@@ -192,5 +198,8 @@ export function formatValue(value: Uint8Array): { text: string; kind: "text" | "
   } catch {
     // Not text.
   }
-  return { text: Array.from(value, (byte) => byte.toString(16).padStart(2, "0")).join(""), kind: "hex" };
+  return {
+    text: Array.from(value, (byte) => byte.toString(16).padStart(2, "0")).join(""),
+    kind: "hex",
+  };
 }

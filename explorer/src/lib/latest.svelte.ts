@@ -29,7 +29,12 @@ export class LatestTransactions {
       const wanted: BlockHeader[] = [];
       let count = 0;
       for (const block of blocks) {
-        if ((this.seen && block.height <= this.seen.height) || wanted.length >= blocksAtOnce * (this.seen ? 1 : 4) || count >= this.most) break;
+        if (
+          (this.seen && block.height <= this.seen.height) ||
+          wanted.length >= blocksAtOnce * (this.seen ? 1 : 4) ||
+          count >= this.most
+        )
+          break;
         if (block.transactionCount === 0) continue;
         wanted.push(block);
         count += block.transactionCount;
@@ -37,14 +42,27 @@ export class LatestTransactions {
       const fresh: TransactionSummary[] = [];
       for (let i = 0; i < wanted.length; i += blocksAtOnce) {
         const answers = await Promise.all(
-          wanted.slice(i, i + blocksAtOnce).map((block) => api.getBlock({ block: { case: "height", value: block.height }, pageSize: this.most }, { signal, timeoutMs: callTimeoutMs })),
+          wanted
+            .slice(i, i + blocksAtOnce)
+            .map((block) =>
+              api.getBlock(
+                { block: { case: "height", value: block.height }, pageSize: this.most },
+                { signal, timeoutMs: callTimeoutMs },
+              ),
+            ),
         );
-        for (const answer of answers) fresh.push(...(answer.block?.transactions ?? []).filter((row) => row.verdict === "").toReversed());
+        for (const answer of answers)
+          fresh.push(
+            ...(answer.block?.transactions ?? []).filter((row) => row.verdict === "").toReversed(),
+          );
       }
       this.seen = blocks[0] ?? this.seen;
       if (fresh.length > 0) {
         const ids = new Set(fresh.map((row) => row.status?.idHex));
-        this.rows = [...fresh, ...this.rows.filter((row) => !ids.has(row.status?.idHex))].slice(0, this.most);
+        this.rows = [...fresh, ...this.rows.filter((row) => !ids.has(row.status?.idHex))].slice(
+          0,
+          this.most,
+        );
       }
       this.loaded = true;
     } catch {
@@ -57,7 +75,10 @@ export class LatestTransactions {
   /** Whether the blocks contain the newest block seen. */
   private continues(blocks: readonly BlockHeader[]): boolean {
     const { seen } = this;
-    return seen === undefined || blocks.some((block) => block.height === seen.height && equalBytes(block.hash, seen.hash));
+    return (
+      seen === undefined ||
+      blocks.some((block) => block.height === seen.height && equalBytes(block.hash, seen.hash))
+    );
   }
 
   private forget(): void {

@@ -2,12 +2,20 @@
 // cannot hold are escaped.
 
 export function escapeKey(key: string): string {
-  return encodeURIComponent(key).replaceAll("%3A", ":").replaceAll("%40", "@").replaceAll("%2B", "+").replaceAll("%3D", "=").replaceAll("%24", "$");
+  return encodeURIComponent(key)
+    .replaceAll("%3A", ":")
+    .replaceAll("%40", "@")
+    .replaceAll("%2B", "+")
+    .replaceAll("%3D", "=")
+    .replaceAll("%24", "$");
 }
 
 /** The path of a block of the node's own chain or, in a book of several shards, of a shard's. */
-export const blockPath = (key: bigint | string, shard?: number): string => (shard === undefined ? `/block/${key}` : `/shards/${shard}/blocks/${key}`);
-export const blocksPath = (shard?: number, from?: bigint): string => `${shard === undefined ? "/blocks" : `/shards/${shard}/blocks`}${from === undefined ? "" : `?from=${from}`}`;
+export const blockPath = (key: bigint | string, shard?: number): string =>
+  shard === undefined ? `/block/${key}` : `/shards/${shard}/blocks/${key}`;
+export const blocksPath = (shard?: number, from?: bigint): string =>
+  (shard === undefined ? "/blocks" : `/shards/${shard}/blocks`) +
+  (from === undefined ? "" : `?from=${from}`);
 export const shardPath = (shard: number): string => `/shards/${shard}`;
 export const transactionPath = (idHex: string): string => `/tx/${idHex}`;
 export const accountPath = (account: string): string => `/account/${escapeKey(account)}`;

@@ -127,7 +127,8 @@ class Live {
     let hideTimer: ReturnType<typeof setTimeout> | undefined;
     const look = (): void => {
       clearTimeout(hideTimer);
-      if (document.visibilityState === "hidden") hideTimer = setTimeout(() => this.close(), hiddenGraceMs);
+      if (document.visibilityState === "hidden")
+        hideTimer = setTimeout(() => this.close(), hiddenGraceMs);
       else this.open();
     };
     document.addEventListener("visibilitychange", look);
@@ -174,18 +175,28 @@ class Live {
 
   /** The highest known block of a shard's chain, or of the node's own. */
   headOf(shard: number | undefined): bigint {
-    if (this.elsewhere(shard)) return this.tree?.shards.find((each) => each.shard === shard)?.height ?? 0n;
+    if (this.elsewhere(shard))
+      return this.tree?.shards.find((each) => each.shard === shard)?.height ?? 0n;
     return this.blocks[0]?.height ?? this.cluster?.node?.orderedHeight ?? 0n;
   }
 
   /** The level of a block, from everything that the node has reported so far. */
   levelOf(header: { height: bigint; level: Level; shard?: number }): Level {
     if (this.elsewhere(header.shard)) {
-      const durable = this.tree?.shards.find((shard) => shard.shard === header.shard)?.durableHeight ?? 0n;
+      const durable =
+        this.tree?.shards.find((shard) => shard.shard === header.shard)?.durableHeight ?? 0n;
       return header.height <= durable ? Level.DURABLE : header.level || Level.ORDERED;
     }
-    if (header.level >= Level.DURABLE || (header.height <= this.durableHeight && this.durableHeight > 0n)) return Level.DURABLE;
-    if (header.level >= Level.STORED || (header.height <= this.storedHeight && this.storedHeight > 0n)) return Level.STORED;
+    if (
+      header.level >= Level.DURABLE ||
+      (header.height <= this.durableHeight && this.durableHeight > 0n)
+    )
+      return Level.DURABLE;
+    if (
+      header.level >= Level.STORED ||
+      (header.height <= this.storedHeight && this.storedHeight > 0n)
+    )
+      return Level.STORED;
     return header.level || Level.ORDERED;
   }
 
@@ -206,7 +217,7 @@ class Live {
   }
 
   private async run(signal: AbortSignal): Promise<void> {
-    for (let attempt = 0; !signal.aborted; ) {
+    for (let attempt = 0; !signal.aborted;) {
       const link = new AbortController();
       const cut = (): void => link.abort();
       signal.addEventListener("abort", cut);
@@ -216,7 +227,12 @@ class Live {
         this.problem = undefined;
         this.links++;
         attempt = 0;
-        await Promise.race([this.followBlocks(link.signal), this.followCluster(link.signal), this.followTree(link.signal), this.beat(link.signal)]);
+        await Promise.race([
+          this.followBlocks(link.signal),
+          this.followCluster(link.signal),
+          this.followTree(link.signal),
+          this.beat(link.signal),
+        ]);
       } catch (error) {
         if (signal.aborted) return;
         // A link that just ended is first made again silently. Only a failed attempt is shown.
@@ -242,7 +258,10 @@ class Live {
    * missed, or the chain is another one.
    */
   private async greet(signal: AbortSignal): Promise<void> {
-    const [{ cluster }, tree] = await Promise.all([api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }), this.askTree(signal)]);
+    const [{ cluster }, tree] = await Promise.all([
+      api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }),
+      this.askTree(signal),
+    ]);
     this.takeTree(tree);
     if (cluster) {
       const head = cluster.node?.orderedHeight ?? 0n;
@@ -252,7 +271,10 @@ class Live {
       this.takeCluster(cluster);
     }
     if (this.lastSeen > 0n) return;
-    const { blocks } = await api.listBlocks({ pageSize: 300 }, { signal, timeoutMs: heartbeatTimeoutMs });
+    const { blocks } = await api.listBlocks(
+      { pageSize: 300 },
+      { signal, timeoutMs: heartbeatTimeoutMs },
+    );
     for (const header of blocks.reverse()) this.takeBlock(header);
     this.seeded = true;
     this.publish();
@@ -317,7 +339,10 @@ class Live {
     for (;;) {
       await sleep(heartbeatEveryMs, signal);
       if (signal.aborted) return;
-      const [{ cluster }, tree] = await Promise.all([api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }), this.newestTree && this.askTree(signal)]);
+      const [{ cluster }, tree] = await Promise.all([
+        api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }),
+        this.newestTree && this.askTree(signal),
+      ]);
       if (cluster) this.takeCluster(cluster);
       this.takeTree(tree);
       this.schedulePublish();
@@ -351,9 +376,14 @@ class Live {
       const second = Math.floor(this.nowMs / 1000);
       const last = this.samples.at(-1)?.second ?? second - 1;
       for (let at = Math.max(last + 1, second - latencyCarrySeconds); at <= second; at++) {
-        this.samples.push({ second: at, orderedMs: ms(node.orderLatencyUs), durableMs: ms(node.durableLatencyUs) });
+        this.samples.push({
+          second: at,
+          orderedMs: ms(node.orderLatencyUs),
+          durableMs: ms(node.durableLatencyUs),
+        });
       }
-      if (this.samples.length > rateSeconds) this.samples.splice(0, this.samples.length - rateSeconds);
+      if (this.samples.length > rateSeconds)
+        this.samples.splice(0, this.samples.length - rateSeconds);
     }
     if (!this.paused) {
       this.rate = this.series.window(this.nowMs);

@@ -1,4 +1,9 @@
-import { MemberStanding, type ClusterState, type MemberState, type NodeState } from "../gen/ledgerd/v1/ledgerd_pb";
+import {
+  MemberStanding,
+  type ClusterState,
+  type MemberState,
+  type NodeState,
+} from "../gen/ledgerd/v1/ledgerd_pb";
 import { formatSpan } from "./format";
 import { modeName, modeWords, type Mode, type Word } from "./modes";
 
@@ -17,10 +22,26 @@ export function standing(member: MemberState): Standing {
 
 export const standingWords: Readonly<Record<Standing, Word>> = {
   ...modeWords,
-  suspected: { text: "suspected", title: "Its heartbeats are missing; the group goes on without it if they stay away", colour: "warn dashed" },
-  away: { text: "not connected", title: "In the group, but this node has no connection to it", colour: "bad dashed" },
-  unreachable: { text: "unreachable", title: "It does not answer, and the group goes on without it", colour: "dashed" },
-  never: { text: "never seen", title: "No message from it since this node started", colour: "dashed" },
+  suspected: {
+    text: "suspected",
+    title: "Its heartbeats are missing; the group goes on without it if they stay away",
+    colour: "warn dashed",
+  },
+  away: {
+    text: "not connected",
+    title: "In the group, but this node has no connection to it",
+    colour: "bad dashed",
+  },
+  unreachable: {
+    text: "unreachable",
+    title: "It does not answer, and the group goes on without it",
+    colour: "dashed",
+  },
+  never: {
+    text: "never seen",
+    title: "No message from it since this node started",
+    colour: "dashed",
+  },
 };
 
 /** How many members order now, as far as this node sees. */
@@ -30,7 +51,9 @@ export function membersOrdering(cluster: ClusterState): number {
 
 /** How long the rounds waited for a member alone, or "" if they did not. */
 export function heldUpWords(member: MemberState): string {
-  return member.heldUpMs === 0 ? "" : `the rounds waited for it alone for ${(member.heldUpMs / 1000).toFixed(1)} of the last 3 s`;
+  return member.heldUpMs === 0
+    ? ""
+    : `the rounds waited for it alone for ${(member.heldUpMs / 1000).toFixed(1)} of the last 3 s`;
 }
 
 /** The distance of a node's clock from the members' median. */
@@ -39,7 +62,8 @@ export function clockWords(node: NodeState): string {
   if (offset === undefined) return "has no clocks from a majority";
   const [far, where] = offset < 0n ? [-offset, "behind"] : [offset, "ahead of"];
   if (far < 10n) return "as the members' median";
-  return `${far < 60_000n ? `${(Number(far) / 1000).toFixed(2)} s` : formatSpan(Number(far))} ${where} the members' median`;
+  const span = far < 60_000n ? `${(Number(far) / 1000).toFixed(2)} s` : formatSpan(Number(far));
+  return `${span} ${where} the members' median`;
 }
 
 /**
@@ -48,7 +72,9 @@ export function clockWords(node: NodeState): string {
  */
 export function spareWords(cluster: ClusterState): string {
   const inDigraph = new Set(cluster.edges.flatMap((edge) => [edge.from, edge.to]));
-  const failed = cluster.members.filter((member) => inDigraph.has(member.index) && standing(member) !== "ordering").length;
+  const failed = cluster.members.filter(
+    (member) => inDigraph.has(member.index) && standing(member) !== "ordering",
+  ).length;
   const spare = Math.max(0, cluster.toleratedFailures - failed);
   if (failed > 0) return `${spare === 0 ? "no" : spare} more may fail`;
   return `${spare === 0 ? "none" : spare} may fail`;

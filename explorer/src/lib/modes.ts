@@ -9,7 +9,8 @@ export interface Word {
    * Classes of the chip that shows the word: a colour, and whether the chip is filled, hollow or
    * dashed. Only a node that does not answer, or may not, has a dashed one.
    */
-  colour: "good" | "warn" | "bad" | "accent" | "" | "hollow" | "dashed" | "warn dashed" | "bad dashed";
+  colour:
+    "good" | "warn" | "bad" | "accent" | "" | "hollow" | "dashed" | "warn dashed" | "bad dashed";
 }
 
 export type Mode = "starting" | "ordering" | "following" | "halted" | "stopping";
@@ -34,8 +35,26 @@ export function modeName(mode: NodeMode | undefined): Mode | undefined {
 
 export const modeWords: Readonly<Record<Mode, Word>> = {
   ordering: { text: "ordering", title: "In the group that orders", colour: "good" },
-  starting: { text: "starting", title: "It looks for a majority or fetches blocks, and does not order yet", colour: "" },
-  following: { text: "following", title: "It answers and follows the chain, but does not order: it was benched because the others waited for it, is catching up, or has a new disk", colour: "warn" },
-  halted: { text: "halted", title: "It runs, but cannot order: its group has no majority, or its store is damaged", colour: "bad" },
-  stopping: { text: "stopping", title: "It shuts down, and does not order any more", colour: "hollow" },
+  starting: {
+    text: "starting",
+    title: "It looks for a majority or fetches blocks, and does not order yet",
+    colour: "",
+  },
+  following: {
+    text: "following",
+    title:
+      "It answers and follows the chain, but does not order: it was benched because the others " +
+      "waited for it, is catching up, or has a new disk",
+    colour: "warn",
+  },
+  halted: {
+    text: "halted",
+    title: "It runs, but cannot order: its group has no majority, or its store is damaged",
+    colour: "bad",
+  },
+  stopping: {
+    text: "stopping",
+    title: "It shuts down, and does not order any more",
+    colour: "hollow",
+  },
 };

@@ -19,7 +19,8 @@ export class Turns {
     $effect(() => {
       if (!wanted()) return;
       const timer = setInterval(() => {
-        if (!live.paused && live.connection === "live" && document.visibilityState === "visible") this.count++;
+        if (!live.paused && live.connection === "live" && document.visibilityState === "visible")
+          this.count++;
       }, everyMs);
       return () => clearInterval(timer);
     });
@@ -28,9 +29,17 @@ export class Turns {
 
 export class NewestBlocks {
   private load: Load<readonly BlockHeader[]> | undefined = $state.raw();
-  readonly rows: readonly BlockHeader[] = $derived.by(() => (live.elsewhere(this.shard()) ? this.asked() : live.blocks.slice(0, this.most)));
-  readonly seeded: boolean = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.value !== undefined && this.of === this.shard() : live.seeded));
-  readonly problem: Problem | undefined = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.problem : undefined));
+  readonly rows: readonly BlockHeader[] = $derived.by(() =>
+    live.elsewhere(this.shard()) ? this.asked() : live.blocks.slice(0, this.most),
+  );
+  readonly seeded: boolean = $derived.by(() =>
+    live.elsewhere(this.shard())
+      ? this.load?.value !== undefined && this.of === this.shard()
+      : live.seeded,
+  );
+  readonly problem: Problem | undefined = $derived.by(() =>
+    live.elsewhere(this.shard()) ? this.load?.problem : undefined,
+  );
   /** The shard whose blocks the load's value has. */
   private of = $state<number>();
 
@@ -44,12 +53,18 @@ export class NewestBlocks {
     wanted: () => boolean = () => true,
   ) {
     // The next request waits for the last answer, which takes long if a shard does not answer.
-    const turns = new Turns(askEveryMs, () => live.elsewhere(shard()) && wanted() && this.load?.busy === false);
+    const turns = new Turns(
+      askEveryMs,
+      () => live.elsewhere(shard()) && wanted() && this.load?.busy === false,
+    );
     this.load = new Load(async (signal) => {
       const asked = shard();
       void turns.count;
       if (!live.elsewhere(asked) || !wanted()) return [];
-      const { blocks } = await api.listBlocks({ pageSize: most, ...inShard(asked) }, { signal, timeoutMs: callTimeoutMs });
+      const { blocks } = await api.listBlocks(
+        { pageSize: most, ...inShard(asked) },
+        { signal, timeoutMs: callTimeoutMs },
+      );
       this.of = asked;
       return blocks;
     });

@@ -46,11 +46,21 @@ export function siblingSides(index: bigint, size: bigint): boolean[] | undefined
 }
 
 function printable(prefix: Uint8Array): string {
-  return Array.from(prefix, (byte) => (byte === 0 ? "\\0" : byte >= 32 && byte < 127 ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, "0")}`)).join("");
+  return Array.from(prefix, (byte) =>
+    byte === 0
+      ? "\\0"
+      : byte >= 32 && byte < 127
+        ? String.fromCharCode(byte)
+        : `\\x${byte.toString(16).padStart(2, "0")}`,
+  ).join("");
 }
 
 function startsWith(bytes: Uint8Array, start: Uint8Array): boolean {
-  return start.length > 0 && bytes.length >= start.length && equalBytes(bytes.subarray(0, start.length), start);
+  return (
+    start.length > 0 &&
+    bytes.length >= start.length &&
+    equalBytes(bytes.subarray(0, start.length), start)
+  );
 }
 
 /**
@@ -63,8 +73,18 @@ export async function verifyProof(proof: Proof, idHex: string): Promise<ProofRes
 
   const id = await sha256(concatBytes(proof.idPrefix, proof.canonicalTransaction));
   const idPrefix = new TextDecoder("latin1").decode(proof.idPrefix);
-  checks.push(equal("The transaction's bytes have this id", `SHA-256("${printable(proof.idPrefix)}" ‖ ${proof.canonicalTransaction.length} bytes of the transaction)`, id, wantedId,
-    transactionPrefix.test(idPrefix) ? undefined : "The prefix is not the one that marks a transaction."));
+  checks.push(
+    equal(
+      "The transaction's bytes have this id",
+      `SHA-256("${printable(proof.idPrefix)}" ‖ ` +
+        `${proof.canonicalTransaction.length} bytes of the transaction)`,
+      id,
+      wantedId,
+      transactionPrefix.test(idPrefix)
+        ? undefined
+        : "The prefix is not the one that marks a transaction.",
+    ),
+  );
 
   const leaf = await sha256(concatBytes(new Uint8Array([0]), proof.leafData));
   checks.push({
@@ -72,42 +92,87 @@ export async function verifyProof(proof: Proof, idHex: string): Promise<ProofRes
     formula: "leaf = SHA-256(0x00 ‖ leaf data)",
     computed: toHex(leaf),
     ok: startsWith(proof.leafData, wantedId),
-    ...(startsWith(proof.leafData, wantedId) ? {} : { problem: "The leaf belongs to another transaction." }),
+    ...(startsWith(proof.leafData, wantedId)
+      ? {}
+      : { problem: "The leaf belongs to another transaction." }),
   });
 
   const sides = siblingSides(proof.leafIndex, proof.treeSize);
   let node = leaf;
   for (const [i, step] of proof.path.entries()) {
     const left = step.siblingIsLeft;
-    node = await sha256(concatBytes(new Uint8Array([1]), left ? step.sibling : node, left ? node : step.sibling));
+    node = await sha256(
+      concatBytes(new Uint8Array([1]), left ? step.sibling : node, left ? node : step.sibling),
+    );
     const fits = sides?.[i] === left && step.sibling.length === 32;
     checks.push({
-      title: `Level ${i + 1} of ${proof.path.length}: hashed with the neighbour on the ${left ? "left" : "right"}`,
-      formula: left ? `SHA-256(0x01 ‖ ${toHex(step.sibling)} ‖ node)` : `SHA-256(0x01 ‖ node ‖ ${toHex(step.sibling)})`,
+      title:
+        `Level ${i + 1} of ${proof.path.length}: ` +
+        `hashed with the neighbour on the ${left ? "left" : "right"}`,
+      formula: left
+        ? `SHA-256(0x01 ‖ ${toHex(step.sibling)} ‖ node)`
+        : `SHA-256(0x01 ‖ node ‖ ${toHex(step.sibling)})`,
       computed: toHex(node),
       ok: fits,
-      ...(fits ? {} : { problem: "This neighbour does not fit the transaction's place in the block." }),
+      ...(fits
+        ? {}
+        : { problem: "This neighbour does not fit the transaction's place in the block." }),
     });
   }
 
   const complete = sides !== undefined && sides.length === proof.path.length;
-  checks.push(equal(`The top is the block's transactions root`, `place ${proof.leafIndex + 1n} of ${proof.treeSize}, ${proof.path.length} ${proof.path.length === 1 ? "level" : "levels"}`, node, proof.transactionsRoot,
-    complete ? undefined : "The path's length does not fit the transaction's place in the block."));
+  checks.push(
+    equal(
+      `The top is the block's transactions root`,
+      `place ${proof.leafIndex + 1n} of ${proof.treeSize}, ` +
+        `${proof.path.length} ${proof.path.length === 1 ? "level" : "levels"}`,
+      node,
+      proof.transactionsRoot,
+      complete ? undefined : "The path's length does not fit the transaction's place in the block.",
+    ),
+  );
 
   const header = proof.header;
   const canonical = header?.canonical ?? new Uint8Array();
   const held = canonical.subarray(proof.rootOffset, proof.rootOffset + 32);
-  checks.push(equal("The block's header holds this root", `bytes ${proof.rootOffset} to ${proof.rootOffset + 31} of the header`, held, proof.transactionsRoot));
+  checks.push(
+    equal(
+      "The block's header holds this root",
+      `bytes ${proof.rootOffset} to ${proof.rootOffset + 31} of the header`,
+      held,
+      proof.transactionsRoot,
+    ),
+  );
 
   const blockHash = await sha256(concatBytes(proof.hashPrefix, canonical));
   const hashPrefix = new TextDecoder("latin1").decode(proof.hashPrefix);
-  checks.push(equal("The header has the block's hash", `SHA-256("${printable(proof.hashPrefix)}" ‖ ${canonical.length} bytes of the header)`, blockHash, header?.hash ?? new Uint8Array(),
-    blockPrefix.test(hashPrefix) ? undefined : "The prefix is not the one that marks a block."));
+  checks.push(
+    equal(
+      "The header has the block's hash",
+      `SHA-256("${printable(proof.hashPrefix)}" ‖ ${canonical.length} bytes of the header)`,
+      blockHash,
+      header?.hash ?? new Uint8Array(),
+      blockPrefix.test(hashPrefix) ? undefined : "The prefix is not the one that marks a block.",
+    ),
+  );
 
   return { ok: checks.every((check) => check.ok), checks, blockHash: toHex(blockHash) };
 }
 
-function equal(title: string, formula: string, computed: Uint8Array, expected: Uint8Array, problem?: string): ProofCheck {
+function equal(
+  title: string,
+  formula: string,
+  computed: Uint8Array,
+  expected: Uint8Array,
+  problem?: string,
+): ProofCheck {
   const ok = problem === undefined && computed.length === 32 && equalBytes(computed, expected);
-  return { title, formula, computed: toHex(computed), expected: toHex(expected), ok, ...(problem === undefined ? {} : { problem }) };
+  return {
+    title,
+    formula,
+    computed: toHex(computed),
+    expected: toHex(expected),
+    ok,
+    ...(problem === undefined ? {} : { problem }),
+  };
 }

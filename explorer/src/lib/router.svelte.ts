@@ -1,7 +1,21 @@
 // Client-side routing over real paths. Plain links and reloads work, and Back restores the place.
 
 export interface Route {
-  name: "overview" | "blocks" | "block" | "transaction" | "accounts" | "account" | "organisations" | "organisation" | "record" | "nodes" | "shards" | "shard" | "search" | "nowhere";
+  name:
+    | "overview"
+    | "blocks"
+    | "block"
+    | "transaction"
+    | "accounts"
+    | "account"
+    | "organisations"
+    | "organisation"
+    | "record"
+    | "nodes"
+    | "shards"
+    | "shard"
+    | "search"
+    | "nowhere";
   /** The key at the end of the path, unescaped; empty if there is none. */
   key: string;
   /** The shard that the path names; undefined stands for the node's own. */
@@ -34,7 +48,11 @@ export function parseRoute(pathname: string): Route {
   const inShard = /^\/shards\/(\d{1,9})(?:\/blocks(?:\/([0-9a-zA-Z]+))?)?$/.exec(path);
   if (inShard) {
     const key = inShard[2] ?? "";
-    return { name: key !== "" ? "block" : path.endsWith("/blocks") ? "blocks" : "shard", key, shard: Number(inShard[1]) };
+    return {
+      name: key !== "" ? "block" : path.endsWith("/blocks") ? "blocks" : "shard",
+      key,
+      shard: Number(inShard[1]),
+    };
   }
   const match = /^\/([a-z]+)\/(.+)$/.exec(path);
   const keyedName = match?.[1] ? keyed[match[1]] : undefined;
@@ -77,9 +95,18 @@ class Router {
    * Follows a click on a link of this application without a reload. The browser handles all others.
    */
   private follow(event: MouseEvent): void {
-    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (
+      event.defaultPrevented ||
+      event.button !== 0 ||
+      event.metaKey ||
+      event.ctrlKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
     const link = event.target instanceof Element ? event.target.closest("a") : null;
-    if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
+    if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin)
+      return;
     if (link.hash !== "" && link.pathname === location.pathname) return;
     event.preventDefault();
     this.go(link.pathname + link.search);

@@ -23,7 +23,8 @@ export class RateSeries {
   window(nowMs: number): { seconds: number[]; rates: (number | null)[] } {
     const end = Math.floor(nowMs / 1000) - 1;
     const known = Math.max(this.leastSeconds, end - this.firstSecond + 1);
-    const start = end - Math.min(this.seconds, Number.isFinite(known) ? known : this.leastSeconds) + 1;
+    const start =
+      end - Math.min(this.seconds, Number.isFinite(known) ? known : this.leastSeconds) + 1;
     for (const second of this.buckets.keys()) if (second < start) this.buckets.delete(second);
     const seconds: number[] = [];
     const rates: (number | null)[] = [];

@@ -6,5 +6,7 @@ import { sha256 as portable } from "@noble/hashes/sha2.js";
 export const native: boolean = typeof globalThis.crypto?.subtle?.digest === "function";
 
 export async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
-  return native ? new Uint8Array(await globalThis.crypto.subtle.digest("SHA-256", bytes)) : portable(bytes);
+  return native
+    ? new Uint8Array(await globalThis.crypto.subtle.digest("SHA-256", bytes))
+    : portable(bytes);
 }

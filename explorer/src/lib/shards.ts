@@ -1,12 +1,27 @@
 // The tree of shards for display: its layout, and the state of each shard and its stream in words.
-import type { ShardMember, ShardPlace, Shard, TransactionStatus, TransactionSummary, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
+import type {
+  ShardMember,
+  ShardPlace,
+  Shard,
+  TransactionStatus,
+  TransactionSummary,
+  Tree,
+} from "../gen/ledgerd/v1/ledgerd_pb";
 import { formatCount, plural } from "./format";
 import { modeWords, type Mode, type Word } from "./modes";
 
 const modes: Readonly<{ [mode: string]: Word }> = {
   ordering: { text: "ordering", title: "A majority of its nodes orders", colour: "good" },
-  halted: { text: "halted", title: "It has no majority. Transactions that need it wait until it is back", colour: "bad" },
-  silent: { text: "silent", title: "No recent message from any of its nodes", colour: "warn dashed" },
+  halted: {
+    text: "halted",
+    title: "It has no majority. Transactions that need it wait until it is back",
+    colour: "bad",
+  },
+  silent: {
+    text: "silent",
+    title: "No recent message from any of its nodes",
+    colour: "warn dashed",
+  },
 };
 
 /** A shard's mode. */
@@ -23,7 +38,9 @@ export function memberMode(member: ShardMember): Mode | undefined {
 export function memberWord(member: ShardMember): Word {
   const mode = memberMode(member);
   if (mode) return modeWords[mode];
-  return member.lastHeardMs > 0n ? { text: "silent", title: "No recent message from it", colour: "bad dashed" } : { text: "never heard", title: "No message from it yet", colour: "dashed" };
+  return member.lastHeardMs > 0n
+    ? { text: "silent", title: "No recent message from it", colour: "bad dashed" }
+    : { text: "never heard", title: "No message from it yet", colour: "dashed" };
 }
 
 /** How many members run, whatever their mode: those with a recent message. */
@@ -44,7 +61,9 @@ export interface Stream {
  */
 export function streamTo(tree: Tree, child: Shard): Stream | undefined {
   if (child.root) return undefined;
-  const told = tree.shards.find((shard) => shard.shard === child.parent)?.streams.find((stream) => stream.child === child.shard);
+  const told = tree.shards
+    .find((shard) => shard.shard === child.parent)
+    ?.streams.find((stream) => stream.child === child.shard);
   const carried = told && told.carried > child.carried ? told.carried : child.carried;
   const streamed = told && told.streamed > carried ? told.streamed : carried;
   return { streamed, carried, behind: streamed - carried };
@@ -52,7 +71,9 @@ export function streamTo(tree: Tree, child: Shard): Stream | undefined {
 
 /** The lag of a stream, in words. */
 export function lagWord(stream: Stream): string {
-  return stream.behind === 0n ? "up to date" : `${plural(stream.behind, "entry", "entries")} behind`;
+  return stream.behind === 0n
+    ? "up to date"
+    : `${plural(stream.behind, "entry", "entries")} behind`;
 }
 
 export interface TreeNode {
@@ -68,11 +89,18 @@ export interface TreeNode {
  */
 export function walk(shards: readonly Pick<Shard, "shard" | "parent" | "root">[]): TreeNode[] {
   const children = new Map<number, number[]>();
-  for (const { shard, parent, root } of shards) if (!root) children.set(parent, [...(children.get(parent) ?? []), shard]);
+  for (const { shard, parent, root } of shards)
+    if (!root) children.set(parent, [...(children.get(parent) ?? []), shard]);
   for (const list of children.values()) list.sort((a, b) => a - b);
   const nodes: TreeNode[] = [];
   const seen = new Set<number>();
-  const rest = shards.filter((shard) => shard.root).map(({ shard }): { shard: number; parent: number | undefined; depth: number } => ({ shard, parent: undefined, depth: 0 }));
+  const rest = shards
+    .filter((shard) => shard.root)
+    .map(({ shard }): { shard: number; parent: number | undefined; depth: number } => ({
+      shard,
+      parent: undefined,
+      depth: 0,
+    }));
   for (let at = rest.shift(); at; at = rest.shift()) {
     if (seen.has(at.shard)) continue;
     seen.add(at.shard);
@@ -125,16 +153,27 @@ export interface BoxSizes {
  * Lays out the tree for a picture of the given width, in pixels. It uses boxes of the usual size,
  * or compact boxes if only these fit beside each other, or an indented list.
  */
-export function layOutTree(nodes: readonly TreeNode[], width: number, usual: BoxSizes, compact: BoxSizes = usual): TreeLayout {
+export function layOutTree(
+  nodes: readonly TreeNode[],
+  width: number,
+  usual: BoxSizes,
+  compact: BoxSizes = usual,
+): TreeLayout {
   const leaves = nodes.filter((node) => node.children.length === 0).length;
-  const fits = (sizes: BoxSizes): boolean => leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
+  const fits = (sizes: BoxSizes): boolean =>
+    leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
   if (fits(usual)) return layOutDown(nodes, width, usual, leaves);
   if (fits(compact)) return { ...layOutDown(nodes, width, compact, leaves), form: "compact" };
   return layOutIndented(nodes, width, usual);
 }
 
 /** Puts leaves side by side, and each other shard above the middle of its children. */
-function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, leaves: number): TreeLayout {
+function layOutDown(
+  nodes: readonly TreeNode[],
+  width: number,
+  sizes: BoxSizes,
+  leaves: number,
+): TreeLayout {
   const boxWidth = sizes.width;
   // Spare room goes between the leaves, up to a bound that keeps a small tree together.
   const gap = leaves > 1 ? Math.min((width - leaves * boxWidth) / (leaves - 1), sizes.gap * 3) : 0;
@@ -146,22 +185,51 @@ function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, 
   for (const node of nodes.toReversed()) {
     const y = node.depth * (sizes.height + sizes.rise);
     const below = node.children.map((child) => at.get(child)?.x ?? 0);
-    const x = below.length === 0 ? (width + used) / 2 - boxWidth - leaf++ * (boxWidth + gap) : ((below[0] ?? 0) + (below.at(-1) ?? 0)) / 2;
+    const x =
+      below.length === 0
+        ? (width + used) / 2 - boxWidth - leaf++ * (boxWidth + gap)
+        : ((below[0] ?? 0) + (below.at(-1) ?? 0)) / 2;
     at.set(node.shard, { x, y });
   }
-  const boxes = nodes.map(({ shard }) => ({ shard, x: round(at.get(shard)?.x ?? 0), y: at.get(shard)?.y ?? 0 }));
+  const boxes = nodes.map(({ shard }) => ({
+    shard,
+    x: round(at.get(shard)?.x ?? 0),
+    y: at.get(shard)?.y ?? 0,
+  }));
   const edges = nodes.flatMap((node): Edge[] => {
     const from = at.get(node.parent ?? -1);
     const to = at.get(node.shard);
     if (node.parent === undefined || !from || !to) return [];
-    const [x1, y1, x2, y2] = [from.x + boxWidth / 2, from.y + sizes.height, to.x + boxWidth / 2, to.y];
+    const [x1, y1, x2, y2] = [
+      from.x + boxWidth / 2,
+      from.y + sizes.height,
+      to.x + boxWidth / 2,
+      to.y,
+    ];
     // A curve to above the child, then straight down into it. The text is beside the straight part.
     const end = y2 - Math.min(28, sizes.rise / 2);
     const bend = (end - y1) * 0.6;
-    return [{ parent: node.parent, child: node.shard, path: `M${round(x1)} ${y1}C${round(x1)} ${round(y1 + bend)} ${round(x2)} ${round(end - bend)} ${round(x2)} ${end}V${y2}`, label: { x: round(x2 + 4), y: y2 - 13 } }];
+    return [
+      {
+        parent: node.parent,
+        child: node.shard,
+        path:
+          `M${round(x1)} ${y1}C${round(x1)} ${round(y1 + bend)} ` +
+          `${round(x2)} ${round(end - bend)} ${round(x2)} ${end}V${y2}`,
+        label: { x: round(x2 + 4), y: y2 - 13 },
+      },
+    ];
   });
   const depth = Math.max(0, ...nodes.map((node) => node.depth));
-  return { width, height: depth * (sizes.height + sizes.rise) + sizes.height, boxWidth, boxHeight: sizes.height, boxes, edges, form: "down" };
+  return {
+    width,
+    height: depth * (sizes.height + sizes.rise) + sizes.height,
+    boxWidth,
+    boxHeight: sizes.height,
+    boxes,
+    edges,
+    form: "down",
+  };
 }
 
 /** Puts shards below each other, children indented under their parent. Deep trees indent less. */
@@ -171,7 +239,11 @@ function layOutIndented(nodes: readonly TreeNode[], width: number, sizes: BoxSiz
   const step = depth === 0 ? 0 : Math.max(0, Math.min(26, (width - least) / depth));
   const boxWidth = Math.min(width - depth * step, sizes.width * 2.4);
   const rise = 30;
-  const boxes = nodes.map((node, row) => ({ shard: node.shard, x: round(node.depth * step), y: row * (sizes.height + rise) }));
+  const boxes = nodes.map((node, row) => ({
+    shard: node.shard,
+    x: round(node.depth * step),
+    y: row * (sizes.height + rise),
+  }));
   const at = new Map(boxes.map((box) => [box.shard, box]));
   const edges = nodes.flatMap((node): Edge[] => {
     const from = at.get(node.parent ?? -1);
@@ -180,10 +252,23 @@ function layOutIndented(nodes: readonly TreeNode[], width: number, sizes: BoxSiz
     // Down along the parent's left side, then into the child's.
     const x = from.x + Math.max(6, step / 2);
     const middle = to.y + sizes.height / 2;
-    const path = to.x - x > 4 ? `M${round(x)} ${from.y + sizes.height}V${middle - 6}q0 6 6 6H${to.x}` : `M${round(x)} ${from.y + sizes.height}V${to.y}`;
-    return [{ parent: node.parent, child: node.shard, path, label: { x: round(to.x + 12), y: to.y - 9 } }];
+    const path =
+      to.x - x > 4
+        ? `M${round(x)} ${from.y + sizes.height}V${middle - 6}q0 6 6 6H${to.x}`
+        : `M${round(x)} ${from.y + sizes.height}V${to.y}`;
+    return [
+      { parent: node.parent, child: node.shard, path, label: { x: round(to.x + 12), y: to.y - 9 } },
+    ];
   });
-  return { width, height: Math.max(0, nodes.length * (sizes.height + rise) - rise), boxWidth: round(boxWidth), boxHeight: sizes.height, boxes, edges, form: "indented" };
+  return {
+    width,
+    height: Math.max(0, nodes.length * (sizes.height + rise) - rise),
+    boxWidth: round(boxWidth),
+    boxHeight: sizes.height,
+    boxes,
+    edges,
+    form: "indented",
+  };
 }
 
 function round(value: number): number {
@@ -193,7 +278,11 @@ function round(value: number): number {
 const placeStates: Readonly<{ [state: string]: Word }> = {
   settled: { text: "settled", title: "It took effect here", colour: "good" },
   refused: { text: "refused", title: "It changed nothing here", colour: "bad" },
-  waiting: { text: "waiting", title: "Its amounts are set aside until all verdicts are here", colour: "warn" },
+  waiting: {
+    text: "waiting",
+    title: "Its amounts are set aside until all verdicts are here",
+    colour: "warn",
+  },
   passed: { text: "passed on", title: "Only passed on to the shards below", colour: "" },
   absent: { text: "not there yet", title: "It is on its way to this shard", colour: "warn" },
   unanswered: { text: "no answer", title: "No node of this shard answers now", colour: "bad" },
@@ -205,7 +294,10 @@ export function placeWord(place: ShardPlace): Word {
 
 /** Whether an entry in a shard's chain is only passed on to the shards below. */
 export function passesThrough(status: TransactionStatus, shard: number | undefined): boolean {
-  return status.reasonCode === "relayed" || (shard !== undefined && status.destinations.length > 1 && !status.destinations.includes(shard));
+  return (
+    status.reasonCode === "relayed" ||
+    (shard !== undefined && status.destinations.length > 1 && !status.destinations.includes(shard))
+  );
 }
 
 /**
@@ -214,7 +306,9 @@ export function passesThrough(status: TransactionStatus, shard: number | undefin
  */
 export function kindsOfEntries(entries: readonly TransactionSummary[], shard: number): string {
   const verdicts = entries.filter((entry) => entry.verdict !== "").length;
-  const passed = entries.filter((entry) => entry.verdict === "" && entry.status && passesThrough(entry.status, shard)).length;
+  const passed = entries.filter(
+    (entry) => entry.verdict === "" && entry.status && passesThrough(entry.status, shard),
+  ).length;
   const kinds = [plural(entries.length - verdicts - passed, "transaction")];
   if (verdicts > 0) kinds.push(plural(verdicts, "verdict"));
   if (passed > 0) kinds.push(`${formatCount(passed)} only passed on`);
@@ -230,7 +324,9 @@ export function shardLabel(label: string, shard: number | undefined): string {
  * What a chain's total counts. In a book of several shards the API counts all entries of a shard's
  * chain, and does not tell the kinds apart.
  */
-export const entriesExplained = "Entries are transactions and changes of the members, verdicts of other shards, and transactions that are only passed on. Failed ones count too.";
+export const entriesExplained =
+  "Entries are transactions and changes of the members, verdicts of other shards, " +
+  "and transactions that are only passed on. Failed ones count too.";
 
 /** A shard's verdict in words: "good", or its reason's code. */
 export function verdictText(verdict: string): string {

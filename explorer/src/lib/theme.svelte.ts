@@ -21,7 +21,9 @@ class ThemeChoice {
    * most likely asks for that.
    */
   next(): void {
-    const steps: Theme[] = this.systemDark ? ["system", "light", "dark"] : ["system", "dark", "light"];
+    const steps: Theme[] = this.systemDark
+      ? ["system", "light", "dark"]
+      : ["system", "dark", "light"];
     this.choice = steps[(steps.indexOf(this.choice) + 1) % steps.length] ?? "system";
     if (this.choice === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = this.choice;
