@@ -181,6 +181,7 @@ func (w *network) submit(p int, empty bool) error {
 	}
 	if !empty {
 		w.broadcast[p] = append(w.broadcast[p], string(payload))
+		clear(payload) // the engine has copied it
 	}
 	w.pump(p)
 	return nil

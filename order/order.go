@@ -106,8 +106,8 @@ type Broadcaster interface {
 	// linger.
 	Undelivered() bool
 	// Broadcast A-broadcasts payload as this server's message of the current round. The engine
-	// keeps the slice, which must not change afterwards. It returns ErrNotNow if CanBroadcast does
-	// not hold, and ErrTooLarge if the payload is over the configured bound.
+	// copies the payload, so the caller may reuse the slice. It returns ErrNotNow if CanBroadcast
+	// does not hold, and ErrTooLarge if the payload is over the configured bound.
 	Broadcast(payload []byte) error
 	// Receive takes one frame from a lane. The engine may keep and relay the slice. It returns
 	// ErrFrame for bytes that are not a frame of this group (the caller then drops the peer). Stale

@@ -302,6 +302,7 @@ func (p *process) broadcast() {
 		p.pool.due = marks{}
 	}
 	p.sim.trace.note(p.sim.now, 101, uint64(p.self), uint64(len(payload)))
+	clear(payload) // the caller may: the engine has copied it
 }
 
 // executingMax is the maximum number of rounds that wait for the disk. A server with more does not

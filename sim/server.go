@@ -99,6 +99,7 @@ func (s *simulation) broadcast(id order.ServerID) {
 	s.trace.note(s.now, 101, uint64(id), uint64(len(payload)))
 	s.trace.say(s.now, "%d A-broadcasts %d bytes", id, len(payload))
 	s.history.Broadcast(id, payload)
+	clear(payload) // the caller may: the engine has copied it
 }
 
 // carryOut executes the actions of a server's turn, unless its planned crash is due.

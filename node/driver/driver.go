@@ -36,11 +36,12 @@ const StatusInterval = 100 * time.Millisecond
 
 // Source is the source of batches: the pool of transactions.
 type Source interface {
-	// Next returns the next batch, at most maxBytes long, or nil if there is none. The driver and
-	// the engine keep the slice, so it must never change again. One goroutine at a time calls Next,
-	// which must not block. A batch may be lost with the generation in which it was A-broadcast, so
-	// the source must remember the batches that it wants delivered. Next is called whenever the
-	// engine may A-broadcast, also after it returned nil and before Ready's next value.
+	// Next returns the next batch, at most maxBytes long, or nil if there is none. The engine
+	// copies it, so the source may reuse the slice at the next call. One goroutine at a time calls
+	// Next, which must not block. A batch may be lost with the generation in which it was
+	// A-broadcast, so the source must remember the batches that it wants delivered. Next is called
+	// whenever the engine may A-broadcast, also after it returned nil and before Ready's next
+	// value.
 	Next(maxBytes int) []byte
 	// Ready returns a channel that receives a value when Next has returned nil and there is
 	// something new since. One buffered value is enough.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -41,7 +42,7 @@ func (s *scripted) Undelivered() bool  { defer s.lock()(); return s.undelivered 
 
 func (s *scripted) Broadcast(payload []byte) error {
 	defer s.lock()()
-	s.broadcasts = append(s.broadcasts, payload)
+	s.broadcasts = append(s.broadcasts, bytes.Clone(payload))
 	s.can = false
 	return nil
 }

@@ -377,7 +377,7 @@ func (m *Machine) MayBroadcast() bool {
 }
 
 // Broadcast A-broadcasts a batch or, if the batch is empty, an empty message if one is due. It
-// reports whether it did. Call it only if MayBroadcast is true. The engine keeps the batch.
+// reports whether it did. Call it only if MayBroadcast is true. The engine copies the batch.
 func (m *Machine) Broadcast(batch []byte) bool {
 	if len(batch) == 0 && !m.emptyDue() {
 		return false

@@ -85,9 +85,11 @@ func (w *network) broadcast(s int, payload string) error {
 	w.submits[s]++
 	w.stream.Submit(order.MessageID{Sender: order.Replica{Server: id},
 		Sequence: uint64(w.submits[s])}, 0)
-	if err := w.engines[s].Broadcast([]byte(payload)); err != nil {
+	slice := []byte(payload)
+	if err := w.engines[s].Broadcast(slice); err != nil {
 		return fmt.Errorf("server %d A-broadcasts: %w", s, err)
 	}
+	clear(slice) // the engine has copied it
 	w.pump(s)
 	return nil
 }

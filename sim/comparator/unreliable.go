@@ -1,6 +1,7 @@
 package comparator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -50,7 +51,7 @@ func (u *Unreliable) Broadcast(payload []byte) error {
 	if err := u.begin(payload); err != nil {
 		return err
 	}
-	u.take(u.self, payload)
+	u.take(u.self, bytes.Clone(payload))
 	u.sendStep()
 	return u.advance()
 }
