@@ -210,7 +210,7 @@ var rooms = []room{
 	},
 	{folder: "machine",
 		purpose: "the replicated state machine for embedders",
-		imports: []string{"ledger", "ledger/store"},
+		imports: []string{"order", "ledger", "ledger/store"},
 	},
 	{folder: "internal/static",
 		purpose: "serves embedded files from memory: compressed, with entity tags and a policy",

@@ -4,7 +4,7 @@
 //	// The height after the last round that it has. The replica fetches or replays later rounds.
 //	height, err := application.Open()
 //	for each A-delivered round, in order {
-//		height, err = application.Apply(machine.Round{Epoch: e, Number: r, Payloads: payloads})
+//		height, err = application.Apply(machine.RoundOf(delivery))
 //	}
 //	// Concurrently: everything up to this height survives a power cut.
 //	height, err = application.Sync()
@@ -20,6 +20,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // Height counts the changes that a state machine has applied. A round that changes nothing leaves
@@ -31,6 +32,19 @@ type Round struct {
 	Epoch, Number uint64
 	// Payloads must not change after they are applied.
 	Payloads [][]byte
+}
+
+// RoundOf returns a round as an engine A-delivered it: the payloads by ascending origin, without
+// the messages of servers that had nothing to send. It shares the payloads with the delivery, and
+// no other memory. It leaves out which servers the group lost: see order.Delivery.
+func RoundOf(delivery order.Delivery) Round {
+	round := Round{Epoch: uint64(delivery.Epoch), Number: uint64(delivery.Round)}
+	for _, message := range delivery.Messages {
+		if len(message.Payload) > 0 {
+			round.Payloads = append(round.Payloads, message.Payload)
+		}
+	}
+	return round
 }
 
 // StateMachine is a deterministic application: the same rounds in the same order lead to the same

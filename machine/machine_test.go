@@ -2,11 +2,29 @@ package machine
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/order"
 )
+
+func TestRoundOf(t *testing.T) {
+	t.Parallel()
+	messages := []order.Message{{Origin: 0, Payload: []byte("b")}, {Origin: 2},
+		{Origin: 3, Payload: []byte{}}, {Origin: 5, Payload: []byte("a")}}
+	got := RoundOf(order.Delivery{Epoch: 3, Round: 7, Messages: messages,
+		Removed: []order.ServerID{1}})
+	clear(messages) // an engine reuses the list
+	want := Round{Epoch: 3, Number: 7, Payloads: [][]byte{[]byte("b"), []byte("a")}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if empty := RoundOf(order.Delivery{Epoch: 1, Round: 1}); len(empty.Payloads) != 0 {
+		t.Errorf("a round without messages has the payloads %q", empty.Payloads)
+	}
+}
 
 func TestLedgerAsStateMachine(t *testing.T) {
 	t.Parallel()

@@ -183,12 +183,7 @@ func (g *group) turn(i order.ServerID) error {
 
 // apply applies an A-delivered round at a server.
 func (g *group) apply(i order.ServerID, delivery order.Delivery) error {
-	round := machine.Round{Epoch: uint64(delivery.Epoch), Number: uint64(delivery.Round)}
-	for _, message := range delivery.Messages {
-		if len(message.Payload) > 0 {
-			round.Payloads = append(round.Payloads, message.Payload)
-		}
-	}
+	round := machine.RoundOf(delivery)
 	counter := g.servers[i].counter
 	height, err := counter.Apply(round)
 	if err != nil {
