@@ -131,6 +131,13 @@ func (c *Client) Current() string { return c.urls[c.at(0)] }
 // Rotate moves to the next node.
 func (c *Client) Rotate() { c.turn(c.current.Load()) }
 
+// view returns a client of the nodes from first up to end. Both share the connections, and each has
+// a node of its own that it asks next.
+func (c *Client) view(first, end int) *Client {
+	return &Client{options: c.options, urls: c.urls[first:end], services: c.services[first:end],
+		transport: c.transport}
+}
+
 // turn moves on from a node, unless another goroutine already did.
 func (c *Client) turn(from uint32) { c.current.CompareAndSwap(from, from+1) }
 

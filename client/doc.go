@@ -6,6 +6,7 @@
 //	key, err := keyring.Load("acme")
 //	status, err := nodes.Post(ctx, []client.Key{key}, ledger.Transaction{Postings: ...}, ledgerdv1.Level_LEVEL_DURABLE)
 //	for account, err := range nodes.Accounts(ctx, "acme:") { ... }
+//	proof, err := nodes.VerifiedProof(ctx, ledger.Hash(status.GetId()))
 //
 // # What always holds
 //

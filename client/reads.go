@@ -233,12 +233,6 @@ func (c *Client) NextSequence(ctx context.Context, organisation ledger.Organisat
 	return answer.GetNextSequence(), err
 }
 
-// Proof returns a transaction's proof.
-func (c *Client) Proof(ctx context.Context, id ledger.Hash) (*ledgerdv1.Proof, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetProofRequest{Id: id[:]}, service.GetProof)
-	return answer.GetProof(), err
-}
-
 // Search returns the matches for a query that a person typed.
 func (c *Client) Search(ctx context.Context, query string) ([]*ledgerdv1.SearchHit, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.SearchRequest{Query: query}, service.Search)
