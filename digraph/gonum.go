@@ -3,24 +3,41 @@ package digraph
 import (
 	"gonum.org/v1/gonum/graph"
 	"gonum.org/v1/gonum/graph/iterator"
-	"gonum.org/v1/gonum/graph/simple"
 )
 
 // The methods in this file make a Digraph a gonum graph. A vertex v is the node with the id v.
 // Gonum's iterators allocate; engines use Successors, Predecessors and HasEdge instead.
 var _ graph.Directed = (*Digraph)(nil)
 
+// node and edge are like those of gonum's package simple. That package brings in linear algebra,
+// which takes longer to compile than the rest of gonum that the program uses.
+type node int64
+
+// ID implements graph.Node.
+func (n node) ID() int64 { return int64(n) }
+
+type edge struct{ from, to node }
+
+// From implements graph.Edge.
+func (e edge) From() graph.Node { return e.from }
+
+// To implements graph.Edge.
+func (e edge) To() graph.Node { return e.to }
+
+// ReversedEdge implements graph.Edge.
+func (e edge) ReversedEdge() graph.Edge { return edge{from: e.to, to: e.from} }
+
 // Node returns the node with the given id, or nil if there is none.
 func (g *Digraph) Node(id int64) graph.Node {
 	if !g.contains(id) {
 		return nil
 	}
-	return simple.Node(id)
+	return node(id)
 }
 
 // Nodes returns an iterator over all nodes by ascending id.
 func (g *Digraph) Nodes() graph.Nodes {
-	return iterator.NewImplicitNodes(0, g.order, func(id int) graph.Node { return simple.Node(id) })
+	return iterator.NewImplicitNodes(0, g.order, func(id int) graph.Node { return node(id) })
 }
 
 // From returns an iterator over the successors of a node by ascending id.
@@ -39,7 +56,7 @@ func (g *Digraph) nodes(a adjacency, id int64) graph.Nodes {
 	}
 	nodes := make([]graph.Node, len(neighbours))
 	for i, v := range neighbours {
-		nodes[i] = simple.Node(v)
+		nodes[i] = node(v)
 	}
 	return iterator.NewOrderedNodes(nodes)
 }
@@ -59,7 +76,7 @@ func (g *Digraph) Edge(uid, vid int64) graph.Edge {
 	if !g.HasEdgeFromTo(uid, vid) {
 		return nil
 	}
-	return simple.Edge{F: simple.Node(uid), T: simple.Node(vid)}
+	return edge{from: node(uid), to: node(vid)}
 }
 
 func (g *Digraph) contains(id int64) bool { return 0 <= id && id < int64(g.order) }

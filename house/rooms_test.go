@@ -112,7 +112,9 @@ var rooms = []room{
 	{folder: "rdmanet/p2p",
 		purpose: "the provider between machines, over libp2p",
 		imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
-		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"},
+		// Not libp2p's root package, which brings in all of its transports.
+		modules: []string{"github.com/libp2p/go-libp2p/core", "github.com/libp2p/go-libp2p/p2p",
+			"github.com/libp2p/go-libp2p/x", "github.com/multiformats/go-multiaddr"},
 	},
 	{folder: "rdmanet/verbs",
 		purpose: "the provider over RDMA hardware (build tag `verbs`)",

@@ -10,17 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/libp2p/go-libp2p"
 	libp2pcrypto "github.com/libp2p/go-libp2p/core/crypto"
 	libp2phost "github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
-	libp2pyamux "github.com/libp2p/go-libp2p/p2p/muxer/yamux"
-	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
-	"github.com/libp2p/go-libp2p/p2p/security/noise"
-	"github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -106,7 +101,8 @@ func New(options Options) (*Host, error) {
 	gate := &gater{log: options.Logger}
 	gate.members.Store(&memberSet{})
 	tickets := newTicketOffice()
-	node, err := newLibp2p(key, listen, gate, tickets, options.MembersMax)
+	node, err := newLibp2p(libp2pConfig{key: key, listen: listen, gate: gate, tickets: tickets,
+		membersMax: options.MembersMax})
 	if err != nil {
 		return nil, fmt.Errorf("p2p host on %s: %w", options.Listen, err)
 	}
@@ -146,50 +142,6 @@ func New(options Options) (*Host, error) {
 	node.SetStreamHandler(protocolID, h.serve)
 	node.SetStreamHandler(regionProtocolID, h.serveRegions)
 	return h, nil
-}
-
-// newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and the connection gater.
-func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater,
-	tickets *ticketRegistry, membersMax int) (libp2phost.Host, error) {
-	resources, err := newResourceManager(membersMax)
-	if err != nil {
-		return nil, err
-	}
-	conns := membersMax * connsPerMember
-	trimmer, err := connmgr.NewConnManager(conns, conns+strangersMax)
-	if err != nil {
-		return nil, fmt.Errorf("connection manager: %w", err)
-	}
-	node, err := libp2p.New(
-		libp2p.Identity(key),
-		libp2p.NoListenAddrs,
-		// The addresses of members are configured. Announce none to peers.
-		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
-		libp2p.Transport(newSharedTransport(tickets)),
-		libp2p.Security(noise.ID, noise.New),
-		libp2p.Muxer(libp2pyamux.ID, newMuxer()),
-		libp2p.ConnectionGater(gate),
-		libp2p.ConnectionManager(trimmer),
-		libp2p.ResourceManager(resources),
-		libp2p.SwarmOpts(swarm.WithDialTimeout(handshakeTimeout),
-			swarm.WithDialTimeoutLocal(handshakeTimeout),
-			swarm.WithDialRanker(swarm.NoDelayDialRanker)),
-		libp2p.DisableRelay(),
-		libp2p.DisableIdentifyAddressDiscovery(),
-		libp2p.DisableMetrics(),
-		libp2p.ForceReachabilityPrivate(),
-		libp2p.Ping(false),
-		libp2p.UserAgent("ledgerd"),
-	)
-	if err != nil {
-		return nil, errors.Join(err, trimmer.Close(), resources.Close())
-	}
-	// Listen separately: this is the only step that fails in practice, and libp2p.New would leak
-	// goroutines.
-	if err := node.Network().Listen(listen); err != nil {
-		return nil, errors.Join(err, node.Close())
-	}
-	return node, nil
 }
 
 // ID implements rdmanet.Host.

@@ -12,7 +12,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	"github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 )
@@ -39,17 +38,14 @@ type sharedTransport struct {
 	tickets  *ticketRegistry
 }
 
-// newSharedTransport returns a constructor for libp2p.Transport.
-func newSharedTransport(tickets *ticketRegistry) any {
-	return func(upgrader transport.Upgrader, resources network.ResourceManager,
-		shared *tcpreuse.ConnMgr) (*sharedTransport, error) {
-		plain, err := tcp.NewTCPTransport(upgrader, resources, shared, tcp.DisableReuseport(),
-			tcp.WithConnectionTimeout(handshakeTimeout))
-		if err != nil {
-			return nil, fmt.Errorf("TCP: %w", err)
-		}
-		return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: tickets}, nil
+func newSharedTransport(upgrader transport.Upgrader, resources network.ResourceManager,
+	tickets *ticketRegistry) (*sharedTransport, error) {
+	plain, err := tcp.NewTCPTransport(upgrader, resources, nil, tcp.DisableReuseport(),
+		tcp.WithConnectionTimeout(handshakeTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("TCP: %w", err)
 	}
+	return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: tickets}, nil
 }
 
 var _ transport.DialUpdater = (*sharedTransport)(nil)
