@@ -77,9 +77,9 @@ type Config struct {
 type Detector uint8
 
 const (
-	// DetectorEventual is ◇P, eventually perfect: suspicions may be false and are withdrawn in the
-	// end. No mistake of the detector makes two servers A-deliver different rounds; see the package
-	// comment.
+	// DetectorEventual is ◇P, eventually perfect: suspicions may be false, and a false one is
+	// withdrawn sooner or later. No mistake of the detector makes two servers A-deliver different
+	// rounds; see the package comment.
 	DetectorEventual Detector = iota
 	// DetectorPerfect is P: only servers that failed are suspected. A server that notices a mistake
 	// halts.

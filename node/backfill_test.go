@@ -45,7 +45,7 @@ func (s *shard) refused(at int, bundle *ledger.Bundle) string {
 }
 
 // A node that began with a snapshot fetches the older blocks beside its work. It continues after a
-// restart, and in the end is a member like all others.
+// restart. Once it has them, it is a member like all others.
 func TestOlderBlocksAreFetched(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)

@@ -25,10 +25,9 @@ import (
 
 // TestBookChaos injects faults into a book of several shards. It kills, stops and starts nodes and
 // whole shards, and cuts and mends links within and between shards. Meanwhile organisations
-// register, open accounts and pay each other across shards through any node's API. In the end
-// everything is mended. Waiting transactions must settle by themselves, and the judge of
-// book_judge_test.go checks everything. One seed is cheap; the environment asks for more, as with
-// TestChaos.
+// register, open accounts and pay each other across shards through any node's API. Then everything
+// is mended. Waiting transactions must settle by themselves, and the judge of book_judge_test.go
+// checks everything. One seed is cheap; the environment asks for more, as with TestChaos.
 func TestBookChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -208,7 +208,7 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 			stop := c.flow()
 			defer stop()
 			c.paysOn()
-			// In the end no member of the genesis is left. A restarted node relies on its file of
+			// Every member of the genesis is replaced. A restarted node relies on its file of
 			// members, and its fellow members learn from it.
 			for i, old := range c.of(changing) {
 				c.join(changing)

@@ -28,9 +28,9 @@ const (
 )
 
 // TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and lets
-// members join and leave. In the end everything is mended. Every node must then order again by
-// itself and hold the same chain. That chain must have every transaction acknowledged as durable,
-// once, in its submitter's order.
+// members join and leave. Then everything is mended. Every node must order again by itself and hold
+// the same chain. That chain must have every transaction acknowledged as durable, once, in its
+// submitter's order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	first, count := uint64(1), uint64(4)

@@ -54,7 +54,7 @@
 //	history.Broadcast(server, payload)              // for each A-broadcast
 //	broken := history.Deliver(server, delivery)     // for each A-delivered round: judged at once
 //	history.Fail(server)                            // for each crash
-//	violations := history.Judge(order.AtRest)       // in the end
+//	violations := history.Judge(order.AtRest)       // when the run has come to rest
 //
 // Judging changes no result: the same history always gives the same answer, word for word.
 // Delivering a round that another server delivered before costs one comparison of the two.

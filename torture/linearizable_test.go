@@ -176,7 +176,7 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	default:
 		return a.read(ctx, record)
 	}
-	// The outcome has to be known in the end, even after the actors' time is over.
+	// The judge needs the outcome, even if it becomes known after the actors' time is over.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, a.level)

@@ -273,7 +273,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Nodes that are repeatedly overloaded get all lines in the end, in order.
+// Nodes that are repeatedly overloaded still get all lines, in order.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const lines = 2_000

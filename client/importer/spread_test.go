@@ -177,7 +177,7 @@ func halting(b *book, seed uint64) (stop func()) {
 }
 
 // An import that is repeatedly killed, while shards stop, lose their pools and come back, has the
-// same result in the end as an undisturbed one, with a progress file and without.
+// same result as an undisturbed one, with a progress file and without.
 func TestSpreadInterrupted(t *testing.T) {
 	t.Parallel()
 	for seed := range 2 {

@@ -184,7 +184,7 @@ func TestFlood(t *testing.T) {
 		next()
 	}
 	if counts[statusBlocks] != SlotsPerPeer {
-		t.Errorf("answers in the end: %v", counts)
+		t.Errorf("answers once the workers are released: %v", counts)
 	}
 }
 

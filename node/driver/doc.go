@@ -47,7 +47,7 @@
 //   - The inbox holds at most InboxFrames frames and InboxBytes bytes (and one frame more). When it
 //     is full the lanes' receive functions block, which closes the senders' windows.
 //   - The engine's goroutine blocks on one thing only, the Sink. A full Sink thus stops reading and
-//     A-broadcasting. In the end it stops the group, since every round needs every server. The Sink
+//     A-broadcasting. This stops the whole group, since every round needs every server. The Sink
 //     must not wait for the group.
 //   - A lane whose window is full never blocks the engine: that peer's frames are parked in its
 //     outbox, in order, and reading continues. So two servers that wait for room at each other

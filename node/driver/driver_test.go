@@ -107,8 +107,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A Sink that takes nothing stops its server and in the end the group, with bounded memory. Then
-// all continue.
+// A Sink that takes nothing stops its server, and so the group, with bounded memory. Once it takes
+// rounds again, all continue.
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	const servers, batches = 4, 500

@@ -6,7 +6,8 @@
 //
 // Two goroutines work beside the engine, which never waits for the disk. One executes. The other
 // syncs the disk for all blocks that came since the last sync. The queue between driver and
-// execution is bounded. When it is full the driver waits, and in the end the clients wait.
+// execution is bounded. When it is full the driver waits. The mempool then fills, and the node
+// refuses clients.
 //
 // What always holds:
 //

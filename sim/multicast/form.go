@@ -15,7 +15,7 @@ type Form interface {
 	Submit(client order.Replica, message order.Multicast)
 	// Lead tells a replica which server its leader oracle names as the leader of its group. It is
 	// called once before the replica's first Poll, and whenever the oracle changes its output.
-	// Oracles err independently, and also name crashed servers. In the end all oracles of a group
+	// Oracles err independently, and also name crashed servers. Eventually all oracles of a group
 	// name the same live server [TRAM, section 2.1]. A form without leaders ignores it.
 	Lead(at order.Replica, leader order.ServerID)
 	// Poll makes a process, a replica or a client, work once: it takes its letters, completions and
