@@ -130,6 +130,11 @@ var rooms = []room{
 		except: []string{"time"},
 		pure:   true,
 	},
+	{folder: "sim/timeline",
+		purpose: "the queue of events of all simulators: virtual time in one total order, as a " +
+			"heap or as a wheel",
+		pure: true,
+	},
 	{folder: "sim/parallel",
 		purpose: "runs many seeds on all processors and returns results in the order of the " +
 			"seeds",
@@ -138,7 +143,7 @@ var rooms = []room{
 		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
 			"forget, wrong clocks, named oracles, shrinking",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet", "sim/parallel"},
+			"shard/...", "rdmanet", "sim/parallel", "sim/timeline"},
 	},
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
@@ -148,7 +153,7 @@ var rooms = []room{
 	{folder: "sim/fabric",
 		purpose: "regions in virtual time, as slow, uneven and hostile as the memory contract " +
 			"allows",
-		imports: []string{"rdmanet", "rdmanet/segment"},
+		imports: []string{"rdmanet", "rdmanet/segment", "sim/timeline"},
 	},
 	{folder: "sim/multicast",
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
@@ -163,7 +168,7 @@ var rooms = []room{
 	},
 	{folder: "sim/network",
 		purpose: "models of the networks of the dissertation's figures",
-		imports: []string{"order"},
+		imports: []string{"order", "sim/timeline"},
 		// Virtual time is a duration.
 		except: []string{"time"},
 		pure:   true,

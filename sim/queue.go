@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/timeline"
 )
 
 // Instant is a point in virtual time, in nanoseconds since the beginning of a run, or a span of
@@ -57,88 +58,39 @@ type event struct {
 	process int
 }
 
-// queue is a binary heap of events, the earliest first. The heap only has the events' order, so
-// sifting moves little memory and no pointers. The events stay where they are.
+// queue is the run's timeline. Events are large, so they stay where they are, and their places are
+// queued.
 type queue struct {
-	heap     []queued
-	events   []event
-	free     []int32
-	sequence uint64
-}
-
-// queued is an event's place in time, and in queue.events.
-type queued struct {
-	at Instant
-	// sequence breaks ties: of two events at one instant, the one scheduled first happens first.
-	sequence uint64
-	slot     int32
-}
-
-func (a *queued) before(b *queued) bool {
-	return a.at < b.at || (a.at == b.at && a.sequence < b.sequence)
+	places timeline.Queue[Instant, int32]
+	events []event
+	free   []int32
 }
 
 // size returns the number of scheduled events.
-func (q *queue) size() int { return len(q.heap) }
+func (q *queue) size() int { return q.places.Len() }
 
 // push schedules an event.
 func (q *queue) push(e event) {
-	q.sequence++
-	own := queued{at: e.at, sequence: q.sequence}
+	var place int32
 	if last := len(q.free) - 1; last >= 0 {
-		own.slot, q.free = q.free[last], q.free[:last]
-		q.events[own.slot] = e
+		place, q.free = q.free[last], q.free[:last]
+		q.events[place] = e
 	} else {
-		own.slot = int32(len(q.events))
+		place = int32(len(q.events))
 		q.events = append(q.events, e)
 	}
-	q.heap = append(q.heap, own)
-	child := len(q.heap) - 1
-	for child > 0 {
-		parent := (child - 1) / 2
-		if !own.before(&q.heap[parent]) {
-			break
-		}
-		q.heap[child] = q.heap[parent]
-		child = parent
-	}
-	q.heap[child] = own
+	q.places.Push(e.at, place)
 }
 
-// pop removes and returns the earliest event. There must be one.
+// pop removes and returns the next event. There must be one.
 func (q *queue) pop() event {
-	slot := q.heap[0].slot
-	first := q.events[slot]
-	q.free = append(q.free, slot)
-	last := len(q.heap) - 1
-	own := q.heap[last]
-	q.heap = q.heap[:last]
-	if last == 0 {
-		return first
-	}
-	parent := 0
-	for {
-		child := 2*parent + 1
-		if child >= last {
-			break
-		}
-		if child+1 < last && q.heap[child+1].before(&q.heap[child]) {
-			child++
-		}
-		if !q.heap[child].before(&own) {
-			break
-		}
-		q.heap[parent] = q.heap[child]
-		parent = child
-	}
-	q.heap[parent] = own
-	return first
+	_, place := q.places.Pop()
+	q.free = append(q.free, place)
+	return q.events[place]
 }
 
 // scheduled calls visit with each scheduled event. The order has no meaning, but is always the
 // same.
 func (q *queue) scheduled(visit func(*event)) {
-	for i := range q.heap {
-		visit(&q.events[q.heap[i].slot])
-	}
+	q.places.Each(func(place int32) { visit(&q.events[place]) })
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/sim/timeline"
 )
 
 // Errors of the simulated fabric, in addition to rdmanet's.
@@ -65,72 +66,20 @@ func (o Options) withDefaults() Options {
 type Network struct {
 	options Options
 
-	mu       sync.Mutex
-	random   *rand.Rand
-	now      time.Duration
-	sequence uint64
-	events   events
-	hosts    map[rdmanet.PeerID]*Host // the live ones
-	lives    map[rdmanet.PeerID]rdmanet.Incarnation
-	cuts     map[[2]rdmanet.PeerID]bool
-	held     []*operation // at a cut wire, in the order of arrival
+	mu     sync.Mutex
+	random *rand.Rand
+	now    time.Duration
+	events timeline.Queue[time.Duration, func()]
+	hosts  map[rdmanet.PeerID]*Host // the live ones
+	lives  map[rdmanet.PeerID]rdmanet.Incarnation
+	cuts   map[[2]rdmanet.PeerID]bool
+	held   []*operation // at a cut wire, in the order of arrival
 
 	began   time.Time // for Paced
 	changed chan struct{}
 	stop    chan struct{}
 	stopped sync.WaitGroup
 	closing sync.Once
-}
-
-// event is an event at an instant.
-type event struct {
-	at       time.Duration
-	sequence uint64
-	happen   func()
-}
-
-// events is a heap, the next event first.
-type events []event
-
-func (e events) before(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].sequence < e[j].sequence
-}
-
-// push adds an event.
-func (e *events) push(x event) {
-	*e = append(*e, x)
-	own := *e
-	for at := len(own) - 1; at > 0; {
-		parent := (at - 1) / 2
-		if !own.before(at, parent) {
-			return
-		}
-		own[at], own[parent] = own[parent], own[at]
-		at = parent
-	}
-}
-
-// pop removes and returns the next event.
-func (e *events) pop() event {
-	own := *e
-	next, last := own[0], len(own)-1
-	own[0], own[last] = own[last], event{}
-	own = own[:last]
-	*e = own
-	for at := 0; ; {
-		child := 2*at + 1
-		if child >= last {
-			return next
-		}
-		if child+1 < last && own.before(child+1, child) {
-			child++
-		}
-		if !own.before(child, at) {
-			return next
-		}
-		own[at], own[child] = own[child], own[at]
-		at = child
-	}
 }
 
 // New returns a network without hosts.
@@ -231,12 +180,12 @@ func (n *Network) Step() bool {
 }
 
 func (n *Network) step() bool {
-	if len(n.events) == 0 {
+	if n.events.Len() == 0 {
 		return false
 	}
-	next := n.events.pop()
-	n.now = next.at
-	next.happen()
+	at, happen := n.events.Pop()
+	n.now = at
+	happen()
 	n.wake()
 	return true
 }
@@ -254,8 +203,7 @@ func (n *Network) Close() {
 
 // schedule schedules a function after a span. The caller holds the lock.
 func (n *Network) schedule(span time.Duration, happen func()) {
-	n.sequence++
-	n.events.push(event{n.now + span, n.sequence, happen})
+	n.events.Push(n.now+span, happen)
 	n.wake()
 }
 
@@ -303,13 +251,13 @@ func (n *Network) pace() {
 	for {
 		n.mu.Lock()
 		elapsed := time.Since(n.began)
-		for len(n.events) > 0 && n.events[0].at <= elapsed {
+		for n.events.Len() > 0 && n.events.First() <= elapsed {
 			n.step()
 		}
 		n.now = max(n.now, elapsed)
 		changed := n.changed
-		if len(n.events) > 0 {
-			timer.Reset(n.events[0].at - elapsed)
+		if n.events.Len() > 0 {
+			timer.Reset(n.events.First() - elapsed)
 		}
 		n.mu.Unlock()
 		select {

@@ -37,7 +37,7 @@ func (n *Network) drain(server int) {
 		// future can then be settled at once.
 		if at > n.now && (n.model.HostRate > 0 || n.model.Topology != nil) {
 			h.waking = true
-			n.queue.push(at, linkFree, int32(server))
+			n.schedule(at, linkFree, int32(server))
 			return
 		}
 		q := h.out.pop()
@@ -90,12 +90,12 @@ func (n *Network) pass(place int32, head time.Duration) {
 			head = begin + port.Rate.Serialisation(first) + port.Delay
 			f.tail = end + port.Delay
 			if port.Delay >= far && int(f.passed) < len(n.route) {
-				n.queue.push(head, fibrePassed, place)
+				n.schedule(head, fibrePassed, place)
 				return
 			}
 		}
 	}
-	n.queue.push(head, headArrived, place)
+	n.schedule(head, headArrived, place)
 }
 
 // enterIncoming puts a chunk whose head is at the last port on its receiver's link, after all
@@ -112,7 +112,7 @@ func (n *Network) enterIncoming(place int32) {
 	h.inFree = end
 	h.in.push(arriving{chunk: f.chunk, at: end + n.model.HostDelay})
 	if h.in.count == 1 {
-		n.queue.push(end+n.model.HostDelay, tailArrived, f.to)
+		n.schedule(end+n.model.HostDelay, tailArrived, f.to)
 	}
 	if n.connections != nil {
 		connection := n.connection(f.from, f.to)
@@ -131,7 +131,7 @@ func (n *Network) leaveIncoming(server int) (chunk, bool) {
 	h := &n.hosts[server]
 	c := h.in.pop().chunk
 	if h.in.count > 0 {
-		n.queue.push(h.in.peek().at, tailArrived, int32(server))
+		n.schedule(h.in.peek().at, tailArrived, int32(server))
 	}
 	if h.crashed || !c.last {
 		n.take(c)
@@ -154,7 +154,7 @@ func (n *Network) receiveNext(server int) {
 	}
 	h.receiving = true
 	h.processor = max(h.processor, n.now) + n.model.Overhead
-	n.queue.push(h.processor, received, int32(server))
+	n.schedule(h.processor, received, int32(server))
 }
 
 // connection returns the connection from one server to another.
@@ -194,7 +194,7 @@ func (c *connection) fits(next chunk, window int) bool {
 func (n *Network) wake(from, to int32, c *connection) {
 	if !c.waking && c.acknowledged.count > 0 {
 		c.waking = true
-		n.queue.push(c.acknowledged.peek().at, windowOpen, from*int32(len(n.hosts))+to)
+		n.schedule(c.acknowledged.peek().at, windowOpen, from*int32(len(n.hosts))+to)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/timeline"
 )
 
 // Event is an event that the network's caller must act upon.
@@ -101,7 +102,7 @@ type Network struct {
 	ports []Port
 	busy  []time.Duration // each port is busy until then
 	hosts []host
-	queue queue
+	queue timeline.Wheel[time.Duration, event]
 	now   time.Duration
 	// connections has a connection for each pair that was used, by from·n+to. It is nil without a
 	// window.
@@ -165,7 +166,7 @@ func (n *Network) After(wait time.Duration, server order.ServerID, token uint64)
 		n.timers = append(n.timers, caller{})
 	}
 	n.timers[place] = caller{server: server, token: token}
-	n.queue.push(n.now+max(0, wait), timer, place)
+	n.schedule(n.now+max(0, wait), timer, place)
 }
 
 // Send sends a frame to servers, in this order. Each send costs the sender's processor its
@@ -244,9 +245,9 @@ func (n *Network) Next() (Event, bool) {
 		n.receiveNext(n.active)
 		n.active = -1
 	}
-	for !n.queue.empty() {
-		e := n.queue.pop()
-		n.now = e.at
+	for n.queue.Len() > 0 {
+		at, e := n.queue.Pop()
+		n.now = at
 		n.stats.Events++
 		switch e.kind {
 		case linkFree:
@@ -261,7 +262,7 @@ func (n *Network) Next() (Event, bool) {
 		case timer:
 			t := n.timers[e.number]
 			n.rung = append(n.rung, e.number)
-			return Event{At: e.at, Server: t.server, Token: t.token}, true
+			return Event{At: at, Server: t.server, Token: t.token}, true
 		case tailArrived:
 			if c, whole := n.leaveIncoming(int(e.number)); whole {
 				return n.handOut(c), true
@@ -276,6 +277,11 @@ func (n *Network) Next() (Event, bool) {
 		}
 	}
 	return Event{}, false
+}
+
+// schedule schedules an internal event.
+func (n *Network) schedule(at time.Duration, kind eventKind, number int32) {
+	n.queue.Push(at, event{number: number, kind: kind})
 }
 
 // handOut makes an event of a complete frame.
