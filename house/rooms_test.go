@@ -135,6 +135,10 @@ var rooms = []room{
 			"heap or as a wheel",
 		pure: true,
 	},
+	{folder: "sim/trace",
+		purpose: "the trace of a simulated run: a hash of all events, and text on demand",
+		pure:    true,
+	},
 	{folder: "sim/parallel",
 		purpose: "runs many seeds on all processors and returns results in the order of the " +
 			"seeds",
@@ -143,7 +147,7 @@ var rooms = []room{
 		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
 			"forget, wrong clocks, named oracles, shrinking",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet", "sim/parallel", "sim/timeline"},
+			"shard/...", "rdmanet", "sim/parallel", "sim/timeline", "sim/trace"},
 	},
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
@@ -159,7 +163,8 @@ var rooms = []room{
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
 			"them; has a driver for each form of TRAM",
-		imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "tram/..."},
+		imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "sim/trace",
+			"tram/..."},
 	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",

@@ -318,8 +318,8 @@ func (s *simulation) crash(id order.ServerID) {
 	}
 	server.crashed, server.doom = true, nil
 	s.crashed++
-	s.trace.note(s.now, 100, uint64(id))
-	s.trace.say(s.now, "%d crashes", id)
+	s.trace.Note(s.now, 100, uint64(id))
+	s.trace.Say(s.now, "%d crashes", id)
 	if s.life == nil {
 		s.history.Fail(id)
 	}

@@ -58,8 +58,8 @@ func (s *simulation) suspect(e event) {
 	if v.crashed {
 		return
 	}
-	s.trace.note(s.now, uint64(suspicion), uint64(e.server), uint64(e.from))
-	s.trace.say(s.now, "%d suspects %d", e.server, e.from)
+	s.trace.Note(s.now, uint64(suspicion), uint64(e.server), uint64(e.from))
+	s.trace.Say(s.now, "%d suspects %d", e.server, e.from)
 	v.opinions = append(v.opinions, turn.Opinion{Server: e.from, Kind: turn.Suspect})
 	s.actSoon(e.server)
 }

@@ -213,8 +213,8 @@ func (s *simulation) bear(id order.ServerID) {
 		return
 	}
 	v.process = p
-	s.trace.note(s.now, 103, uint64(id), uint64(v.number))
-	s.trace.say(s.now, "%d begins as process %d, with %d blocks", id, v.number,
+	s.trace.Note(s.now, 103, uint64(id), uint64(v.number))
+	s.trace.Say(s.now, "%d begins as process %d, with %d blocks", id, v.number,
 		len(v.disk.blocks)-1)
 	if s.life.setting.alone {
 		p.start(s.life.only(s.options.Servers), nil)
@@ -243,7 +243,7 @@ func (s *simulation) live(e event) {
 		return
 	case restarting:
 		s.life.pending--
-		s.trace.note(s.now, uint64(restarting), uint64(e.server))
+		s.trace.Note(s.now, uint64(restarting), uint64(e.server))
 		s.life.restarts++
 		s.bear(e.server)
 		return
@@ -279,7 +279,7 @@ func (s *simulation) liveNow(e event) {
 	case arrival:
 		s.arriveLetter(e)
 	case submission:
-		s.trace.note(s.now, uint64(submission), uint64(e.server))
+		s.trace.Note(s.now, uint64(submission), uint64(e.server))
 		entry := append([]byte{entryUser}, e.frame...)
 		a := &ask{server: e.server, number: v.number, entry: string(entry)}
 		s.life.asked[a.entry] = a
@@ -318,8 +318,8 @@ func (s *simulation) liveNow(e event) {
 func (s *simulation) arriveLetter(e event) {
 	l := s.network.link(e.from, e.server)
 	l.received++
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d receives %s from %d", e.server,
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d receives %s from %d", e.server,
 			s.describeLetter(e.letter, e.run, e.frame), e.from)
 	}
 	p := s.servers[e.server].process

@@ -65,7 +65,7 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 		if (s.counted(d.server) || v.proposed == v.disk.id) && !s.mayForget(d.server) {
 			break // the chain counts with the new disk by now
 		}
-		s.trace.say(s.now, "%d has its old disk back", d.server)
+		s.trace.Say(s.now, "%d has its old disk back", d.server)
 		s.insert(d.server, d.before)
 	case (d.disk == diskCopied || d.disk == diskRolledBack) && v.copied != nil:
 		s.restore(d)
@@ -78,8 +78,8 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 // lose removes a part of a home. The next process makes a new identity.
 func (s *simulation) lose(id order.ServerID, fault diskFault) {
 	v := &s.servers[id]
-	s.trace.note(s.now, 113, uint64(id), uint64(fault))
-	s.trace.say(s.now, "%d %v", id, fault)
+	s.trace.Note(s.now, 113, uint64(id), uint64(fault))
+	s.trace.Say(s.now, "%d %v", id, fault)
 	if fault == diskExchanged || fault == diskReplaced {
 		v.shelf = append(v.shelf, v.disk)
 		v.disk = v.disk.copy()
@@ -121,8 +121,8 @@ func (s *simulation) restore(d *disturbance) {
 		s.life.hopeless = "a majority of the disks forgot"
 	}
 	s.stop(id)
-	s.trace.note(s.now, 114, uint64(id))
-	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d",
+	s.trace.Note(s.now, 114, uint64(id))
+	s.trace.Say(s.now, "%d gets an older copy of its home, with %d blocks for %d",
 		id, copied.height(), v.disk.height())
 	if d.disk == diskRolledBack {
 		copied.vowed, copied.damaged = v.disk.vowed, v.disk.damaged
@@ -148,8 +148,8 @@ func (s *simulation) insert(id order.ServerID, d *disk) {
 		return
 	}
 	s.stop(id)
-	s.trace.note(s.now, 118, uint64(id), d.height())
-	s.trace.say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(),
+	s.trace.Note(s.now, 118, uint64(id), d.height())
+	s.trace.Say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(),
 		v.disk.height())
 	at := slices.Index(v.shelf, d)
 	v.disk, v.shelf[at], v.acked = d, v.disk, nil

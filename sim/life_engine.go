@@ -96,7 +96,7 @@ func (s *simulation) carryOutLife(p *process) {
 			s.queue.push(event{at: at, kind: lingering, server: p.self, number: v.lingering,
 				process: v.number})
 		case turn.Lost:
-			s.trace.say(s.now, "%d loses %d: %v", p.self, member, do.Cause)
+			s.trace.Say(s.now, "%d loses %d: %v", p.self, member, do.Cause)
 			s.losesSight(p, member)
 		case turn.Silenced:
 			s.breach(p.self, fmt.Sprintf("it refuses a frame of server %d: %v", member, do.Cause))
@@ -145,10 +145,10 @@ func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, fr
 	}
 	sum := crc32.Checksum(frame, checksums)
 	at := s.network.put(p.self, to, s.now)
-	s.trace.note(s.now, uint64(arrival), uint64(p.self), uint64(to), uint64(sum),
+	s.trace.Note(s.now, uint64(arrival), uint64(p.self), uint64(to), uint64(sum),
 		uint64(len(frame)))
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", p.self,
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d sends %s to %d, arriving at %v", p.self,
 			s.describeLetter(nil, g.Run, frame), to, at)
 	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: p.self, run: g.Run, frame: frame,
@@ -162,9 +162,9 @@ func (s *simulation) post(from, to order.ServerID, l *peerMessage) {
 		return
 	}
 	at := s.network.put(from, to, s.now)
-	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(l.kind))
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l, 0, nil),
+	s.trace.Note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(l.kind))
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l, 0, nil),
 			to, at)
 	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, process: v.number})
@@ -185,7 +185,7 @@ func (s *simulation) diesBefore(p *process, effect shard.Effect) bool {
 		c.skip--
 		return false
 	}
-	s.trace.say(s.now, "%d dies before %T", p.self, effect)
+	s.trace.Say(s.now, "%d dies before %T", p.self, effect)
 	s.crash(p.self)
 	return true
 }
@@ -204,7 +204,7 @@ func (s *simulation) crashProcess(id order.ServerID) {
 	}
 	if s.adversary.IntN(5) == 0 && s.mayGoAway(id) {
 		v.away = true
-		s.trace.say(s.now, "%d stays away", id)
+		s.trace.Say(s.now, "%d stays away", id)
 		return
 	}
 	s.comeBack(id, drawDuration(s.adversary))
@@ -234,8 +234,8 @@ func (s *simulation) stop(id order.ServerID) {
 	}
 	v.process.dead, v.crashed = true, true
 	v.crashes++
-	s.trace.note(s.now, 100, uint64(id))
-	s.trace.say(s.now, "%d crashes", id)
+	s.trace.Note(s.now, 100, uint64(id))
+	s.trace.Say(s.now, "%d crashes", id)
 	s.reviewBy(id)
 }
 

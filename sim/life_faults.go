@@ -16,12 +16,12 @@ func (s *simulation) disturb(e event) {
 		}
 		d.begun = true
 	}
-	s.trace.note(s.now, uint64(e.kind), uint64(e.number))
+	s.trace.Note(s.now, uint64(e.kind), uint64(e.number))
 	if begins {
-		s.trace.say(s.now, "begins: %s", d.text)
+		s.trace.Say(s.now, "begins: %s", d.text)
 	} else {
 		s.life.pending--
-		s.trace.say(s.now, "ends: %s", d.text)
+		s.trace.Say(s.now, "ends: %s", d.text)
 	}
 	switch d.kind {
 	case FaultCrash:
@@ -120,8 +120,8 @@ func (s *simulation) powerFails(d *disturbance, begins bool) {
 		if v.acked != nil && !v.disk.holds(v.acked) && how == lossDamaged {
 			v.acked = v.disk.blocks[v.disk.synced]
 		}
-		s.trace.note(s.now, 112, uint64(id), uint64(how), v.disk.height())
-		s.trace.say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id,
+		s.trace.Note(s.now, 112, uint64(id), uint64(how), v.disk.height())
+		s.trace.Say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id,
 			v.disk.height(), how, v.disk.perhaps)
 	}
 }
@@ -193,7 +193,7 @@ func (s *simulation) want(c change) {
 
 // wish asks some working server to get a change ordered, again and again until it is.
 func (s *simulation) wish(w *wish, number int) {
-	s.trace.note(s.now, uint64(wishing), uint64(number))
+	s.trace.Note(s.now, uint64(wishing), uint64(number))
 	tip := s.life.tip()
 	member := tip.members.has(w.change.server)
 	if w.tries >= wishTries || member == (w.change.kind == entryJoin) ||
@@ -216,10 +216,10 @@ func (s *simulation) wish(w *wish, number int) {
 		v := &s.servers[id]
 		if v.process != nil && v.pauses == 0 && v.process.works() {
 			if err := s.tooFew(v.process, w.change); err != nil {
-				s.trace.say(s.now, "%d refuses %c%d: %v", id, w.change.kind, w.change.server, err)
+				s.trace.Say(s.now, "%d refuses %c%d: %v", id, w.change.kind, w.change.server, err)
 				break
 			}
-			s.trace.say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
+			s.trace.Say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
 			c := w.change
 			s.servers[c.server].leaves = c.kind == entryLeave
 			s.life.nonce++
@@ -296,11 +296,11 @@ func (s *simulation) review(observer, target order.ServerID) {
 	if bad == p.suspects[target] {
 		return
 	}
-	s.trace.note(s.now, uint64(reviewing), uint64(observer), uint64(target))
+	s.trace.Note(s.now, uint64(reviewing), uint64(observer), uint64(target))
 	if bad {
-		s.trace.say(s.now, "%d suspects %d", observer, target)
+		s.trace.Say(s.now, "%d suspects %d", observer, target)
 	} else {
-		s.trace.say(s.now, "%d trusts %d", observer, target)
+		s.trace.Say(s.now, "%d trusts %d", observer, target)
 	}
 	p.suspect(target, bad)
 }
@@ -308,7 +308,7 @@ func (s *simulation) review(observer, target order.ServerID) {
 // lifeSuspects makes a detector suspect a server that announced that it left the run.
 func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
 	if s.watches(p.self, target) && s.bad(p.self, target) {
-		s.trace.say(s.now, "%d hears that %d left the run", p.self, target)
+		s.trace.Say(s.now, "%d hears that %d left the run", p.self, target)
 		p.suspect(target, true)
 		s.settleSoon(p.self)
 	}

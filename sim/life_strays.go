@@ -221,8 +221,8 @@ func (s *simulation) strand(d *disturbance) {
 		}
 		s.stop(id)
 		v.disk.losePower(lossZeros, s.life.disks)
-		s.trace.note(s.now, 112, uint64(id), uint64(lossZeros), v.disk.height())
-		s.trace.say(s.now, "%d is without power: %d blocks are left", id, v.disk.height())
+		s.trace.Note(s.now, 112, uint64(id), uint64(lossZeros), v.disk.height())
+		s.trace.Say(s.now, "%d is without power: %d blocks are left", id, v.disk.height())
 		s.comeBack(id, between(20*millisecond, 1*second)(s.life.olds))
 	}
 }

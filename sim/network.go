@@ -146,9 +146,9 @@ func (n *network) slowest() Instant {
 func (s *simulation) send(from, to order.ServerID, frame []byte) {
 	sum := crc32.Checksum(frame, checksums)
 	at := s.network.put(from, to, s.now)
-	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(sum), uint64(len(frame)))
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describe(frame), to, at)
+	s.trace.Note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(sum), uint64(len(frame)))
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d sends %s to %d, arriving at %v", from, s.describe(frame), to, at)
 	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
 }
@@ -168,8 +168,8 @@ func (s *simulation) loseTails(from order.ServerID) {
 		if e.kind == arrival && e.from == from && e.at > cuts[e.server] {
 			e.kind = loss
 			s.network.link(from, e.server).sent--
-			s.trace.note(s.now, uint64(loss), uint64(from), uint64(e.server), uint64(e.at))
-			s.trace.say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame),
+			s.trace.Note(s.now, uint64(loss), uint64(from), uint64(e.server), uint64(e.at))
+			s.trace.Say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame),
 				from, e.server, e.at)
 		}
 	})
@@ -183,8 +183,8 @@ func (s *simulation) arrive(e event) {
 	if to.crashed {
 		return
 	}
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
 	}
 	if crc32.Checksum(e.frame, checksums) != e.sum {
 		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards",
@@ -196,6 +196,17 @@ func (s *simulation) arrive(e event) {
 		s.heardLast(e.from, e.server)
 	}
 	s.actSoon(e.server)
+}
+
+// describe describes a frame in a trace.
+func (s *simulation) describe(frame []byte) string {
+	if !s.trace.HasText() {
+		return ""
+	}
+	if s.options.Describe != nil {
+		return s.options.Describe(frame)
+	}
+	return fmt.Sprintf("%d bytes", len(frame))
 }
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)

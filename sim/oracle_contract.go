@@ -25,7 +25,7 @@ func (s *simulation) halted(id order.ServerID, err error) bool {
 	if !errors.Is(err, order.ErrHalted) {
 		return false
 	}
-	s.trace.say(s.now, "%d has halted: %s", id, s.servers[id].engine.Status().Halted)
+	s.trace.Say(s.now, "%d has halted: %s", id, s.servers[id].engine.Status().Halted)
 	return true
 }
 

@@ -15,8 +15,8 @@ const Durable order.Property = "durable"
 
 // judgeDurable judges a height that a server considers durable.
 func (s *simulation) judgeDurable(p *process, height uint64) {
-	s.trace.note(s.now, 115, uint64(p.self), height)
-	s.trace.say(s.now, "%d knows block %d to be durable", p.self, height)
+	s.trace.Note(s.now, 115, uint64(p.self), height)
+	s.trace.Say(s.now, "%d knows block %d to be durable", p.self, height)
 	if s.lossExcused() {
 		return
 	}

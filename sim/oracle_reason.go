@@ -33,8 +33,8 @@ func (s *simulation) judgeView(p *process) {
 		p.disk.original) {
 		wrong = fmt.Sprintf("its disk counts: %v", !v.Learner)
 	}
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d is %v: %s", p.self, v.Mode, v.Why)
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d is %v: %s", p.self, v.Mode, v.Why)
 	}
 	if wrong != "" {
 		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why,
@@ -52,8 +52,8 @@ func (p *process) starts() bool {
 
 // judgeEnd judges why a process ends by itself.
 func (s *simulation) judgeEnd(p *process, err error) {
-	s.trace.note(s.now, 116, uint64(p.self))
-	s.trace.say(s.now, "%d ends: %v", p.self, err)
+	s.trace.Note(s.now, 116, uint64(p.self))
+	s.trace.Say(s.now, "%d ends: %v", p.self, err)
 	s.reviewBy(p.self)
 	kind := p.view().Reason.Kind
 	switch {

@@ -117,7 +117,7 @@ func (s *simulation) judgeBlocks() {
 // judgeRestless is like judgeProgress, for a shard that lives on.
 func (s *simulation) judgeRestless() {
 	if s.clash() {
-		s.trace.say(s.now,
+		s.trace.Say(s.now,
 			"two disks of one server are needed at once: no operator can put both in")
 		return
 	}

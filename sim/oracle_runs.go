@@ -65,10 +65,10 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 // generation; by the form of the round; and by the server's promises.
 func (s *simulation) judgeDelivery(p *process, c *content) {
 	g := p.group
-	s.trace.note(s.now, 102, uint64(p.self), uint64(g.Run), uint64(c.epoch), uint64(c.round),
+	s.trace.Note(s.now, 102, uint64(p.self), uint64(g.Run), uint64(c.epoch), uint64(c.round),
 		uint64(len(c.messages)), uint64(len(c.removed)))
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d A-delivers %s", p.self, describeRound(g.Run, c))
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d A-delivers %s", p.self, describeRound(g.Run, c))
 	}
 	if vowed := p.disk.vowed; vowed > g.Run.Generation() {
 		s.broke(Freeze, fmt.Sprintf("server %d promised generation %d", p.self, vowed),
@@ -144,8 +144,8 @@ func (c *content) same(other *content) bool {
 // A-delivered it, by the chain of its generation.
 func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	s.judgeIntegrity(p.self, b)
-	if s.trace.text != nil {
-		s.trace.say(s.now, "%d has block %d %x, members %v", p.self, b.height, b.hash[:4],
+	if s.trace.HasText() {
+		s.trace.Say(s.now, "%d has block %d %x, members %v", p.self, b.height, b.hash[:4],
 			b.members.members)
 	}
 	if !own || s.over() {

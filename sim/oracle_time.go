@@ -220,7 +220,7 @@ func (s *simulation) judgeViews(right, wrong []order.ServerID) {
 // ask makes a user submit an entry to a server.
 func (s *simulation) ask(id order.ServerID) {
 	entry := payload(s.adversary, int(id), probeNumber+s.life.probes, payloadMin)
-	s.trace.say(s.now, "a user submits to %d at rest", id)
+	s.trace.Say(s.now, "a user submits to %d at rest", id)
 	s.liveNow(event{at: s.now, kind: submission, server: id, frame: entry})
 }
 

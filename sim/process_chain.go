@@ -167,8 +167,8 @@ func (p *process) setAside(keep uint64) {
 			}
 		}
 	}
-	s.trace.note(s.now, 111, uint64(p.self), keep)
-	s.trace.say(s.now, "%d sets %d blocks above %d aside", p.self, len(cut), keep)
+	s.trace.Note(s.now, 111, uint64(p.self), keep)
+	s.trace.Say(s.now, "%d sets %d blocks above %d aside", p.self, len(cut), keep)
 	p.answer(shard.WasSetAside{})
 }
 

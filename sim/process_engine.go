@@ -103,8 +103,8 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 			g.Members, len(g.Shard.Members), err))
 		return
 	}
-	s.trace.note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
-	s.trace.say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
+	s.trace.Note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
+	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
 		g.Members, g.Base, g.First)
 	p.engine, p.group, p.retired = engine, g, ""
 	p.watched = &watched{Broadcaster: engine}
@@ -131,7 +131,7 @@ func (p *process) retire(why string) {
 	if p.retired == "" && p.engine != nil {
 		p.retired = why
 		p.gate.End()
-		p.sim.trace.say(p.sim.now, "%d retires from run %v: %s", p.self, run(p.group.Run), why)
+		p.sim.trace.Say(p.sim.now, "%d retires from run %v: %s", p.self, run(p.group.Run), why)
 		p.sim.reviewBy(p.self)
 	}
 }
@@ -301,7 +301,7 @@ func (p *process) broadcast() {
 	if payload != nil {
 		p.pool.due = marks{}
 	}
-	p.sim.trace.note(p.sim.now, 101, uint64(p.self), uint64(len(payload)))
+	p.sim.trace.Note(p.sim.now, 101, uint64(p.self), uint64(len(payload)))
 	clear(payload) // the caller may: the engine has copied it
 }
 

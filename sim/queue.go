@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"time"
+
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/timeline"
@@ -9,6 +11,9 @@ import (
 // Instant is a point in virtual time, in nanoseconds since the beginning of a run, or a span of
 // virtual time.
 type Instant int64
+
+// String formats an instant as a duration.
+func (i Instant) String() string { return time.Duration(i).String() }
 
 // Spans of virtual time.
 const (

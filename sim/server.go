@@ -65,7 +65,7 @@ func (s *simulation) act(id order.ServerID) {
 			return
 		}
 		if reason := v.turn.Halted(); reason != "" {
-			s.trace.say(s.now, "%d has halted: %s", id, reason)
+			s.trace.Say(s.now, "%d has halted: %s", id, reason)
 		}
 		if !v.turn.Again() {
 			return
@@ -96,8 +96,8 @@ func (s *simulation) broadcast(id order.ServerID) {
 	if payload != nil {
 		v.pool = v.pool[1:]
 	}
-	s.trace.note(s.now, 101, uint64(id), uint64(len(payload)))
-	s.trace.say(s.now, "%d A-broadcasts %d bytes", id, len(payload))
+	s.trace.Note(s.now, 101, uint64(id), uint64(len(payload)))
+	s.trace.Say(s.now, "%d A-broadcasts %d bytes", id, len(payload))
 	s.history.Broadcast(id, payload)
 	clear(payload) // the caller may: the engine has copied it
 }
@@ -207,9 +207,9 @@ func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) 
 
 // deliver records an A-delivered round and runs the oracles that judge at once.
 func (s *simulation) deliver(id order.ServerID, d order.Delivery) {
-	s.trace.note(s.now, 102, uint64(id), uint64(d.Epoch), uint64(d.Round), uint64(len(d.Messages)),
+	s.trace.Note(s.now, 102, uint64(id), uint64(d.Epoch), uint64(d.Round), uint64(len(d.Messages)),
 		uint64(len(d.Removed)))
-	s.trace.say(s.now, "%d A-delivers [%d,%d]: %s", id, d.Epoch, d.Round, contents(d))
+	s.trace.Say(s.now, "%d A-delivers [%d,%d]: %s", id, d.Epoch, d.Round, contents(d))
 	s.judgeAccuracy(id, d)
 	s.judgeTolerance(id, d)
 	if v := s.history.Deliver(id, d); v != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
+	"github.com/ledgerd/ledgerd/sim/trace"
 )
 
 // ServersMax is the maximum number of servers of a run.
@@ -113,7 +114,7 @@ type simulation struct {
 	faultsEnd, timeUp Instant
 	history           *order.RoundHistory
 	broken            []*order.Violation
-	trace             trace
+	trace             *trace.Trace[Instant]
 	// life is set if the shard lives on. done reports that it has come to rest.
 	life *life
 	done bool
@@ -135,6 +136,9 @@ const (
 // stream returns one of a seed's streams.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, number)) }
 
+// traceColumn is the width of the instants in a trace.
+const traceColumn = 14
+
 // eventsMax bounds the events of a run, for each submission and crash and for each link that they
 // may have to travel.
 const eventsMax = 2_000
@@ -150,9 +154,9 @@ func Check(options Options) (Result, error) {
 	s.run()
 	result := s.result()
 	for _, v := range result.Violations {
-		s.trace.say(s.now, "%v", v)
+		s.trace.Say(s.now, "%v", v)
 	}
-	if err := s.trace.close(); err != nil {
+	if err := s.trace.Close(); err != nil {
 		return result, fmt.Errorf("sim: write the trace: %w", err)
 	}
 	return result, nil
@@ -166,7 +170,7 @@ func newSimulation(options Options) (*simulation, error) {
 		options: options, network: newNetwork(options.Seed, options.slots()),
 		detector: newPerfect(options.Seed, options.successors),
 		servers:  make([]server, options.Servers), history: order.NewRoundHistory(options.Servers),
-		trace: newTrace(options.Trace),
+		trace: trace.New[Instant](options.Trace, traceColumn),
 	}
 	if options.NonUniform || options.LoseTails {
 		s.history.NonUniform()
@@ -284,7 +288,7 @@ func (s *simulation) schedule() {
 		s.begin(span)
 		s.timeUp += s.faultsEnd + restWithin
 	}
-	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed,
+	s.trace.Say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed,
 		s.network.climate.name, strategy, s.describePlans())
 }
 
@@ -354,7 +358,7 @@ func (s *simulation) handle(e event) {
 		s.suspect(e)
 	case submission:
 		if v := &s.servers[e.server]; !v.crashed {
-			s.trace.note(s.now, uint64(submission), uint64(e.server))
+			s.trace.Note(s.now, uint64(submission), uint64(e.server))
 			v.pool = append(v.pool, e.frame)
 			s.actSoon(e.server)
 		}
@@ -374,7 +378,7 @@ func (s *simulation) handle(e event) {
 func (s *simulation) result() Result {
 	result := Result{
 		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now,
-		Hash:     s.trace.hash,
+		Hash:     s.trace.Hash(),
 		Schedule: fmt.Sprintf("%s network; %s", s.network.climate.name, s.describePlans()),
 	}
 	for id := range s.servers {

@@ -109,8 +109,8 @@ func (s *simulation) clockFails(d *disturbance, begins bool) {
 func (s *simulation) moveClock(id order.ServerID, f clockFault) {
 	w := &s.servers[id].wall
 	w.wrong, w.gains, w.moved = f.wrong, f.gains, s.now
-	s.trace.note(s.now, 116, uint64(id), uint64(f.wrong), uint64(f.gains))
-	s.trace.say(s.now, "the clock of %d is %v from the right time",
+	s.trace.Note(s.now, 116, uint64(id), uint64(f.wrong), uint64(f.gains))
+	s.trace.Say(s.now, "the clock of %d is %v from the right time",
 		id, time.Duration(f.wrong)*time.Millisecond)
 }
 

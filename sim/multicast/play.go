@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/trace"
 )
 
 // play is a form on a stage that a search directs, with the search's own state about it.
@@ -71,7 +73,7 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 	}
 	p := &play{options: options, messages: options.messages(), crashes: options.Crashes,
 		leads: options.Leads, ticks: options.Ticks, turn: nobody}
-	p.world = newWorld(options.deployment(), newTrace(text))
+	p.world = newWorld(options.deployment(), trace.New[time.Duration](text, traceColumn))
 	p.stage = newChosen(p.world)
 	p.world.stage, p.world.delivered = p.stage, p.delivers
 	p.submitted = make([]int, p.world.deployment.Clients)

@@ -307,19 +307,19 @@ func (x *explorer) replay(path []choice, text io.Writer) (*order.Violation, erro
 	for _, c := range path {
 		var broken *order.Violation
 		if c.kind == choiceRest {
-			p.world.trace.say(p.stage.clock, "nothing is under way; time passes")
+			p.world.trace.Say(p.stage.clock, "nothing is under way; time passes")
 			broken = p.rest()
 		} else if slices.Contains(p.choices(), c) {
-			if p.world.trace.text != nil {
-				p.world.trace.say(p.stage.clock, "%s", p.describe(c))
+			if p.world.trace.HasText() {
+				p.world.trace.Say(p.stage.clock, "%s", p.describe(c))
 			}
 			broken = p.take(c)
 		}
 		if broken != nil {
-			return broken, p.world.trace.close()
+			return broken, p.world.trace.Close()
 		}
 	}
-	return nil, p.world.trace.close()
+	return nil, p.world.trace.Close()
 }
 
 // deployment returns the deployment of a search.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/sim/fabric"
+	"github.com/ledgerd/ledgerd/sim/trace"
 )
 
 const (
@@ -84,7 +85,7 @@ func Run(options Options) (Result, error) {
 	}
 	deployment := &s.plan.deployment
 	s.history = order.NewHistory(deployment.Sizes...)
-	s.world = newWorld(deployment, newTrace(options.Trace))
+	s.world = newWorld(deployment, trace.New[time.Duration](options.Trace, traceColumn))
 	s.stage = &randomStage{
 		network: fabric.New(fabric.Options{Seed: options.Seed, Delay: p.weather.delay,
 			OperationTimeout: deployment.OperationTimeout}),
@@ -93,7 +94,7 @@ func Run(options Options) (Result, error) {
 	}
 	defer s.stage.network.Close()
 	s.world.stage, s.world.delivered, s.world.noted = s.stage, s.delivers, s.steps
-	s.world.trace.say(0, "%v", &s.plan)
+	s.world.trace.Say(0, "%v", &s.plan)
 	if s.form, err = maker(s.world, options.Plant); err != nil {
 		return Result{}, fmt.Errorf("make %s: %w", options.Engine, err)
 	}
@@ -183,8 +184,8 @@ func (s *simulation) submit(planned submission) {
 	s.messages = append(s.messages, m)
 	s.result.submitted = append(s.result.submitted, planned.number)
 	s.history.Submit(m.ID, m.To...)
-	s.world.trace.note(s.world.Now(), 2, uint64(planned.number))
-	s.world.trace.say(s.world.Now(), "message %d: %v submits %v to groups %v, %d bytes",
+	s.world.trace.Note(s.world.Now(), 2, uint64(planned.number))
+	s.world.trace.Say(s.world.Now(), "message %d: %v submits %v to groups %v, %d bytes",
 		planned.number, planned.client, m.ID, planned.to, len(planned.payload))
 	if p.hangs {
 		s.held[planned.client] = append(s.held[planned.client], m.Multicast)
@@ -243,7 +244,7 @@ func (s *simulation) settle() {
 	}
 	s.oracle.settle(s)
 	s.calm = s.world.Now()
-	s.world.trace.say(s.calm, "from here on nothing goes wrong")
+	s.world.trace.Say(s.calm, "from here on nothing goes wrong")
 	s.look()
 }
 
@@ -303,11 +304,11 @@ func (s *simulation) end() (Result, error) {
 		r.Violations = append(r.Violations, s.standstill(m))
 	}
 	for _, v := range r.Violations {
-		s.world.trace.say(r.Elapsed, "%v", v)
+		s.world.trace.Say(r.Elapsed, "%v", v)
 	}
-	s.world.trace.note(r.Elapsed, uint64(r.Events))
-	r.Hash = s.world.trace.hash
-	return *r, s.world.trace.close()
+	s.world.trace.Note(r.Elapsed, uint64(r.Events))
+	r.Hash = s.world.trace.Hash()
+	return *r, s.world.trace.Close()
 }
 
 // standstill describes the state of the processes when a message is missing.

@@ -22,9 +22,9 @@ func (s *simulation) strike(f fault) {
 	}
 	s.result.Faults++
 	s.result.struck = append(s.result.struck, f.number)
-	s.world.trace.note(s.world.Now(), 3, uint64(f.number), uint64(s.world.number(victim)))
-	if s.world.trace.text != nil {
-		s.world.trace.say(s.world.Now(), "%v (it is %v)", f, victim)
+	s.world.trace.Note(s.world.Now(), 3, uint64(f.number), uint64(s.world.number(victim)))
+	if s.world.trace.HasText() {
+		s.world.trace.Say(s.world.Now(), "%v (it is %v)", f, victim)
 	}
 	switch f.kind {
 	case FaultCrash, FaultClient:
@@ -50,7 +50,7 @@ func (s *simulation) strike(f fault) {
 func (s *simulation) crash(victim order.Replica) {
 	p := &s.world.processes[s.world.number(victim)]
 	p.crashed, p.letters = true, nil
-	s.world.trace.say(s.world.Now(), "%v is gone", victim)
+	s.world.trace.Say(s.world.Now(), "%v is gone", victim)
 	s.leave(victim)
 	s.stage.crash(s.world.number(victim), PeerOf(victim), len(s.world.processes)+len(s.world.logs))
 }
@@ -83,7 +83,7 @@ func (s *simulation) hang(victim order.Replica, span time.Duration) {
 // resume resumes a process that hung.
 func (s *simulation) resume(victim order.Replica) {
 	s.world.processes[s.world.number(victim)].hangs = false
-	s.world.trace.say(s.world.Now(), "%v goes on", victim)
+	s.world.trace.Say(s.world.Now(), "%v goes on", victim)
 	s.oracle.catchUp(s, victim)
 	for _, m := range s.held[victim] {
 		s.guard(victim, "panics", func() { s.form.Submit(victim, m) })
@@ -113,7 +113,7 @@ func (s *simulation) mend(wires ...[2]order.Replica) {
 			continue
 		}
 		s.wires = slices.Delete(s.wires, at, at+1)
-		s.world.trace.say(s.world.Now(), "the wire between %v and %v is whole again", ends[0],
+		s.world.trace.Say(s.world.Now(), "the wire between %v and %v is whole again", ends[0],
 			ends[1])
 		s.stage.mend(s.world.number(ends[0]), s.world.number(ends[1]), PeerOf(ends[0]),
 			PeerOf(ends[1]))
@@ -155,9 +155,9 @@ func (o *oracle) say(s *simulation, at order.Replica, leader order.ServerID) {
 	case p.hangs:
 		o.unheard[number] = true
 	default:
-		s.world.trace.note(s.world.Now(), 4, uint64(number), uint64(leader))
-		if s.world.trace.text != nil {
-			s.world.trace.say(s.world.Now(), "%v hears that %d leads", at, leader)
+		s.world.trace.Note(s.world.Now(), 4, uint64(number), uint64(leader))
+		if s.world.trace.HasText() {
+			s.world.trace.Say(s.world.Now(), "%v hears that %d leads", at, leader)
 		}
 		s.guard(at, "panics", func() { s.form.Lead(at, leader) })
 	}

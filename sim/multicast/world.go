@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/sim/trace"
 )
 
 // World is the environment of a form: time, memory, links, and the recipient of its deliveries. It
@@ -13,7 +14,7 @@ import (
 type World struct {
 	deployment *Deployment
 	stage      stage
-	trace      *trace
+	trace      *trace.Trace[time.Duration]
 	processes  []process
 	first      []int // the first process of each group
 	logs       []*Log
@@ -43,8 +44,11 @@ type stage interface {
 	carry(from, to int, letter Letter)
 }
 
-func newWorld(deployment *Deployment, trace *trace) *World {
-	w := &World{deployment: deployment, trace: trace}
+// traceColumn is the width of the instants in a trace.
+const traceColumn = 12
+
+func newWorld(deployment *Deployment, t *trace.Trace[time.Duration]) *World {
+	w := &World{deployment: deployment, trace: t}
 	for _, name := range deployment.Processes() {
 		if name.Group != order.Clients && name.Server == 0 {
 			w.first = append(w.first, len(w.processes))
@@ -100,10 +104,10 @@ func (w *World) redirect(at order.Replica, tag uint64, into []byte) {
 // Deliver tells the frame that a replica A-delivers a message. It must equal the submitted message,
 // including destinations and payload. The frame keeps nothing of it.
 func (w *World) Deliver(at order.Replica, m order.Multicast) {
-	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group),
+	w.trace.Note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group),
 		uint64(m.ID.Sender.Server), m.ID.Sequence)
-	if w.trace.text != nil {
-		w.trace.say(w.Now(), "%v A-delivers %v", at, m.ID)
+	if w.trace.HasText() {
+		w.trace.Say(w.Now(), "%v A-delivers %v", at, m.ID)
 	}
 	w.delivered(at, m)
 }
@@ -111,8 +115,8 @@ func (w *World) Deliver(at order.Replica, m order.Multicast) {
 // Note tells the frame that a process takes a step of the protocol, for the trace and for the
 // adversary. Arguments are formatted only if there is a trace.
 func (w *World) Note(at order.Replica, format string, arguments ...any) {
-	if w.trace.text != nil {
-		w.trace.say(w.Now(), "%v %s", at, fmt.Sprintf(format, arguments...))
+	if w.trace.HasText() {
+		w.trace.Say(w.Now(), "%v %s", at, fmt.Sprintf(format, arguments...))
 	}
 	if w.noted != nil {
 		w.noted(at)
