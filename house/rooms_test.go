@@ -139,6 +139,10 @@ var rooms = []room{
 		purpose: "the trace of a simulated run: a hash of all events, and text on demand",
 		pure:    true,
 	},
+	{folder: "sim/faults",
+		purpose: "the names of a simulator's kinds of fault",
+		pure:    true,
+	},
 	{folder: "sim/parallel",
 		purpose: "runs many seeds on all processors and returns results in the order of the " +
 			"seeds",
@@ -147,7 +151,7 @@ var rooms = []room{
 		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
 			"forget, wrong clocks, named oracles, shrinking",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet", "sim/parallel", "sim/timeline", "sim/trace"},
+			"shard/...", "rdmanet", "sim/timeline", "sim/trace", "sim/faults", "sim/parallel"},
 	},
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
@@ -163,8 +167,8 @@ var rooms = []room{
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
 			"them; has a driver for each form of TRAM",
-		imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "sim/trace",
-			"tram/..."},
+		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/parallel",
+			"sim/fabric", "tram/..."},
 	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/sim/faults"
 )
 
 // Faults is a set of kinds of fault that a run may have.
@@ -43,50 +45,24 @@ const (
 )
 
 // faultNames are the names on the command line, in the order of the bits.
-var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power",
-	"disk", "break",
-	"clock"}
+var faultNames = faults.Names[Faults]{"crash", "suspect", "partition", "join", "leave", "pause",
+	"power", "disk", "break", "clock"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
-func FaultNames() []string { return append([]string(nil), faultNames...) }
+func FaultNames() []string { return slices.Clone(faultNames) }
 
 // ParseFaults reads a list of kinds separated by commas, or "none" or "all" alone. The error wraps
 // ErrOptions.
 func ParseFaults(list string) (Faults, error) {
-	switch list {
-	case "none", "":
-		return 0, nil
-	case "all":
-		return FaultsAll, nil
+	set, err := faultNames.Parse(list)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	var faults Faults
-next:
-	for name := range strings.SplitSeq(list, ",") {
-		for bit, known := range faultNames {
-			if strings.TrimSpace(name) == known {
-				faults |= 1 << bit
-				continue next
-			}
-		}
-		return 0, fmt.Errorf("%w: no such fault as %q; use some of %s", ErrOptions,
-			name, strings.Join(faultNames, ","))
-	}
-	return faults, nil
+	return set, nil
 }
 
 // Has reports whether the set has all of some kinds.
 func (f Faults) Has(kinds Faults) bool { return f&kinds == kinds }
 
 // String lists the kinds as ParseFaults reads them.
-func (f Faults) String() string {
-	if f == 0 {
-		return "none"
-	}
-	var names []string
-	for bit, name := range faultNames {
-		if f&(1<<bit) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
-}
+func (f Faults) String() string { return faultNames.Format(f) }

@@ -208,12 +208,14 @@ func (n *Network) schedule(span time.Duration, happen func()) {
 }
 
 // delay draws how long something takes.
-func (n *Network) delay() time.Duration {
-	longest := int64(n.options.Delay)
-	if n.random.IntN(16) == 0 {
+func (n *Network) delay() time.Duration { return Delay(n.random, n.options.Delay) }
+
+// Delay draws how long something takes: up to longest, and in one case in 16 up to 32 times that.
+func Delay(random *rand.Rand, longest time.Duration) time.Duration {
+	if random.IntN(16) == 0 {
 		longest *= 32
 	}
-	return time.Duration(1 + n.random.Int64N(longest))
+	return time.Duration(1 + random.Int64N(int64(longest)))
 }
 
 // wake makes all waiting callers check their conditions again. The caller holds the lock.

@@ -2,7 +2,9 @@ package multicast
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/sim/faults"
 )
 
 // Faults is a set of kinds of fault that a run may have.
@@ -37,48 +39,26 @@ const (
 )
 
 // faultNames are the names on the command line, in the order of the bits.
-var faultNames = []string{"crash", "client", "suspect", "slow", "hang", "partition", "overwhelm"}
+var faultNames = faults.Names[Faults]{"crash", "client", "suspect", "slow", "hang",
+	"partition", "overwhelm"}
 
 // FaultNames lists the kinds of fault as ParseFaults reads them.
-func FaultNames() []string { return append([]string(nil), faultNames...) }
+func FaultNames() []string { return slices.Clone(faultNames) }
 
 // ParseFaults reads a list of kinds separated by commas, or "none" or "all" alone. The error wraps
 // ErrOptions.
 func ParseFaults(list string) (Faults, error) {
-	switch list {
-	case "none", "":
-		return 0, nil
-	case "all":
-		return FaultsAll, nil
+	set, err := faultNames.Parse(list)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w, or all, or none", ErrOptions, err)
 	}
-	var faults Faults
-next:
-	for name := range strings.SplitSeq(list, ",") {
-		for bit, known := range faultNames {
-			if strings.TrimSpace(name) == known {
-				faults |= 1 << bit
-				continue next
-			}
-		}
-		return 0, fmt.Errorf("%w: no such fault as %q; use some of %s, or all, or none", ErrOptions,
-			name, strings.Join(faultNames, ","))
-	}
-	return faults, nil
+	return set, nil
 }
 
 // String lists the kinds as ParseFaults reads them.
 func (f Faults) String() string {
-	switch f {
-	case 0:
-		return "none"
-	case FaultsAll:
+	if f == FaultsAll {
 		return "all"
 	}
-	var names []string
-	for bit, name := range faultNames {
-		if f&(1<<bit) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
+	return faultNames.Format(f)
 }

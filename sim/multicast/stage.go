@@ -38,12 +38,8 @@ func (s *randomStage) carry(from, to int, letter Letter) {
 		l = &link{}
 		s.links[[2]int{from, to}] = l
 	}
-	longest := int64(s.delay)
-	if s.random.IntN(16) == 0 {
-		longest *= 32
-	}
 	l.letters = append(l.letters, letter)
-	l.last = max(l.last, s.now()+time.Duration(1+s.random.Int64N(longest)))
+	l.last = max(l.last, s.now()+fabric.Delay(s.random, s.delay))
 	s.network.After(l.last-s.now(), func() {
 		if s.cuts[wire(from, to)] {
 			l.due++
