@@ -143,15 +143,16 @@ var rooms = []room{
 		purpose: "the names of a simulator's kinds of fault",
 		pure:    true,
 	},
-	{folder: "sim/parallel",
+	{folder: "sim/sweep",
 		purpose: "runs many seeds on all processors and returns results in the order of the " +
-			"seeds",
+			"seeds; shrinks failing runs",
+		imports: []string{"order"},
 	},
 	{folder: "sim",
 		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
 			"forget, wrong clocks, named oracles, shrinking",
 		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
-			"shard/...", "rdmanet", "sim/timeline", "sim/trace", "sim/faults", "sim/parallel"},
+			"shard/...", "rdmanet", "sim/timeline", "sim/trace", "sim/faults", "sim/sweep"},
 	},
 	{folder: "sim/search",
 		purpose: "the explicit-state search: every schedule of a small group, on the same " +
@@ -167,8 +168,8 @@ var rooms = []room{
 		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
 			"groups with seeded workloads and faults, judges, shrinks and replays " +
 			"them; has a driver for each form of TRAM",
-		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/parallel",
-			"sim/fabric", "tram/..."},
+		imports: []string{"order", "rdmanet", "sim/trace", "sim/faults", "sim/sweep", "sim/fabric",
+			"tram/..."},
 	},
 	{folder: "sim/comparator",
 		purpose: "the algorithms that the dissertation measures AllConcur against",

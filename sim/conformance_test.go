@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 // TestMain makes the garbage collector run less often: a run leaves much garbage and holds little
@@ -23,10 +24,10 @@ var engines = []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus}
 // perfectly is the detector of runs that are one run of the engines.
 const perfectly = allconcur.DetectorPerfect
 
-// sweep runs seeds of a group and fails the test at the first one that breaks a property.
-func sweep(t *testing.T, options Options, first uint64, count int) (rounds, crashes int) {
+// passSeeds runs seeds of a group and fails the test at the first one that breaks a property.
+func passSeeds(t *testing.T, options Options, first uint64, count int) (rounds, crashes int) {
 	t.Helper()
-	err := Sweep(context.Background(), options, first, count, func(r Result) bool {
+	err := sweep.Seeds(context.Background(), first, count, options.RunSeed, func(r Result) bool {
 		rounds += r.Rounds
 		crashes += len(r.Crashed)
 		if len(r.Violations) > 0 {
@@ -70,7 +71,7 @@ func TestEnginesConform(t *testing.T) {
 		for servers := 1; servers <= 32; servers++ {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				rounds, crashes := sweep(t, Group{Detector: perfectly, Faults: FaultCrash,
+				rounds, crashes := passSeeds(t, Group{Detector: perfectly, Faults: FaultCrash,
 					Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
 				t.Logf("%d rounds, %d crashes", rounds, crashes)
 			})
@@ -84,7 +85,7 @@ func TestNonUniformEnginesConform(t *testing.T) {
 	for _, servers := range []int{3, 5, 8, 16} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			sweep(t, Group{Detector: perfectly, Faults: FaultCrash,
+			passSeeds(t, Group{Detector: perfectly, Faults: FaultCrash,
 				Engine: allconcur.EngineAllConcurPlus, Servers: servers,
 				NonUniform: true}.options(t), 1, share(600/servers))
 		})
@@ -115,7 +116,7 @@ func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
 					Servers: servers}.options(t)
 				options.LoseTails = true
-				sweep(t, options, 1, share(300/servers))
+				passSeeds(t, options, 1, share(300/servers))
 			})
 		}
 	}
@@ -133,8 +134,8 @@ func TestTooManyFailuresNeverFork(t *testing.T) {
 				tolerated := digraph.Tolerated(options.Reliable)
 				options.Crashes = min(servers, tolerated+2)
 				beyond := 0
-				err := Sweep(context.Background(), options,
-					1, share(600/servers), func(r Result) bool {
+				err := sweep.Seeds(context.Background(), 1, share(600/servers), options.RunSeed,
+					func(r Result) bool {
 						if len(r.Crashed) > tolerated {
 							beyond++
 						}
@@ -163,7 +164,7 @@ func TestLongRuns(t *testing.T) {
 			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
 				Servers: 5}.options(t)
 			options.Rounds = max(share(2000), 100)
-			rounds, _ := sweep(t, options, 7, 2)
+			rounds, _ := passSeeds(t, options, 7, 2)
 			if rounds < options.Rounds {
 				t.Errorf("%d rounds for %d submissions a server", rounds, options.Rounds)
 			}
@@ -180,5 +181,5 @@ func TestLargeGroup(t *testing.T) {
 	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
 		Servers: 128}.options(t)
 	options.Rounds = 1
-	sweep(t, options, 3, 1)
+	passSeeds(t, options, 3, 1)
 }

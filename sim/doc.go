@@ -85,9 +85,9 @@
 //		fmt.Println(violation) // the property and the evidence
 //	}
 //
-// Sweep runs many seeds on all processors, Shrink looks for a smaller run that breaks the same
-// property, and Options.Trace shows a run event by event. Set Options.New to run another engine.
-// `ledgerd sim check` offers all of this on the command line.
+// Package sim/sweep runs many seeds on all processors, Shrink looks for a smaller run that breaks
+// the same property, and Options.Trace shows a run event by event. Set Options.New to run another
+// engine. `ledgerd sim check` offers all of this on the command line.
 //
 // # Several groups
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 // livingSeeds returns the number of seeds of TestShardsLiveOn: by default as many as two processors
@@ -40,7 +41,7 @@ func TestShardsLiveOn(t *testing.T) {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
 				seeds := max(2, int(float64(livingSeeds())/2/weights*weight(servers)))
-				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers,
+				rounds, crashes := passSeeds(t, Group{Engine: engine, Servers: servers,
 					Faults: FaultsAll}.options(t), 1, seeds)
 				t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
 			})
@@ -63,7 +64,7 @@ func TestEachKindOfFault(t *testing.T) {
 		for _, engine := range engines {
 			t.Run(name+" in "+engine, func(t *testing.T) {
 				t.Parallel()
-				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t),
+				passSeeds(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t),
 					1, share(200))
 			})
 		}
@@ -215,7 +216,7 @@ func TestEnginesAlone(t *testing.T) {
 			Faults: FaultSuspect, EngineAlone: true}
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			sweep(t, group.options(t), 1, share(500))
+			passSeeds(t, group.options(t), 1, share(500))
 		})
 	}
 	for _, servers := range []int{4, 5} {
@@ -251,7 +252,7 @@ func mustBreak(t *testing.T, group Group, limit int, properties []order.Property
 func mustBreakWith(t *testing.T, options Options, limit int, properties []order.Property) {
 	t.Helper()
 	caught := Result{}
-	err := Sweep(context.Background(), options, 1, limit, func(r Result) bool {
+	err := sweep.Seeds(context.Background(), 1, limit, options.RunSeed, func(r Result) bool {
 		for _, v := range r.Violations {
 			for _, property := range properties {
 				if v.Property == property {

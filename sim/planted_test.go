@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 // seedsUntilCaught runs seeds from 1 on until one breaks a property, and returns how many that
@@ -17,7 +18,7 @@ import (
 func seedsUntilCaught(t *testing.T, options Options, limit int) int {
 	t.Helper()
 	caught := 0
-	err := Sweep(context.Background(), options, 1, limit, func(r Result) bool {
+	err := sweep.Seeds(context.Background(), 1, limit, options.RunSeed, func(r Result) bool {
 		if len(r.Violations) > 0 {
 			caught = int(r.Seed)
 		}
@@ -77,7 +78,7 @@ func TestShrinkKeepsTheProperty(t *testing.T) {
 		t.Fatalf("seed %d: %v, %v", options.Seed, result, err)
 	}
 	smaller, shrunk := Shrink(options, result)
-	if !breaks(shrunk, result.Violations[0].Property) {
+	if shrunk.broken() != result.broken() {
 		t.Fatalf("%v became %v", result.Violations, shrunk.Violations)
 	}
 	if shrunk.Events > result.Events || len(shrunk.Crashed) > len(result.Crashed) {

@@ -102,7 +102,7 @@ func TestScenarios(t *testing.T) {
 					options.Faults |= options.script[i].kind
 				}
 				options.Crashes = 0
-				sweep(t, options, 1, 30)
+				passSeeds(t, options, 1, 30)
 				if c.plant == PlantNone {
 					return
 				}
@@ -124,7 +124,7 @@ func TestScenarios(t *testing.T) {
 func TestRestartsForkNothing(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5} {
-		sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers,
+		passSeeds(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers,
 			Faults: FaultCrash | FaultPower}.options(t), 1, share(500))
 	}
 }
@@ -133,6 +133,6 @@ func TestRestartsForkNothing(t *testing.T) {
 // must not count as one that did not vote.
 func TestLostVotersAreUnknown(t *testing.T) {
 	t.Parallel()
-	sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
+	passSeeds(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 		Faults: FaultCrash | FaultPartition | FaultDisk}.options(t), 1, share(500))
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/ledgerd/ledgerd/order"
+import (
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/sweep"
+)
 
 // shrinkRuns is the maximum number of runs that Shrink makes after leaving out kinds of fault.
 const shrinkRuns = 80
@@ -13,40 +16,38 @@ func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result
 	}
-	property := result.Violations[0].Property
 	options.Trace = nil
+	x := sweep.NewShrinker(options, result, Check, Result.broken)
+	x.Left = len(faultNames)
 	for bit := range faultNames {
-		smaller := options
+		smaller := x.Options
 		smaller.Faults &^= 1 << bit
-		if smaller.Faults == options.Faults || smaller.lives() != options.lives() {
-			continue
-		}
-		if found, err := Check(smaller); err == nil && breaks(found, property) {
-			options, result = smaller, found
+		if smaller.Faults != x.Options.Faults && smaller.lives() == x.Options.lives() {
+			x.Try(smaller)
 		}
 	}
-	crashes := len(result.Crashed)
+	crashes := len(x.Result.Crashed)
 	rounds := roundsMax
-	if options.Rounds > 0 {
-		rounds = min(rounds, options.Rounds)
+	if x.Options.Rounds > 0 {
+		rounds = min(rounds, x.Options.Rounds)
 	}
-	runs := 0
+	x.Left = shrinkRuns
 	for allowed := 0; allowed <= crashes; allowed++ {
 		for submitted := 1; submitted <= rounds; submitted++ {
-			if runs++; runs > shrinkRuns {
-				return options, result
-			}
-			smaller := options
+			smaller := x.Options
 			smaller.Crashes, smaller.Rounds = allowed, submitted
-			if found, err := Check(smaller); err == nil && breaks(found, property) {
-				return smaller, found
+			if x.Try(smaller) || x.Left == 0 {
+				return x.Options, x.Result
 			}
 		}
 	}
-	return options, result
+	return x.Options, x.Result
 }
 
-// breaks reports whether the first broken property of a run is the given one.
-func breaks(result Result, property order.Property) bool {
-	return len(result.Violations) > 0 && result.Violations[0].Property == property
+// broken returns the property that the run breaks first, or "".
+func (r Result) broken() order.Property {
+	if len(r.Violations) == 0 {
+		return ""
+	}
+	return r.Violations[0].Property
 }

@@ -162,6 +162,13 @@ func Check(options Options) (Result, error) {
 	return result, nil
 }
 
+// RunSeed is Check with another seed: a run of a sweep. Options.Trace must be nil if several seeds
+// run at once.
+func (o Options) RunSeed(seed uint64) (Result, error) {
+	o.Seed = seed
+	return Check(o)
+}
+
 func newSimulation(options Options) (*simulation, error) {
 	if err := options.complete(); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 // TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash.
@@ -262,7 +263,7 @@ func TestEngineThatCannotBeMadeAndTraceThatCannotBeWritten(t *testing.T) {
 	if _, err := Check(options); !errors.Is(err, cause) {
 		t.Errorf("an engine that cannot be made: %v", err)
 	}
-	if err := Sweep(context.Background(), options, 1, 10, func(Result) bool {
+	if err := sweep.Seeds(context.Background(), 1, 10, options.RunSeed, func(Result) bool {
 		return true
 	}); !errors.Is(err, cause) {
 		t.Errorf("a sweep of it: %v", err)
@@ -278,7 +279,7 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
 		Servers: 3}.options(t)
 	next := uint64(5)
-	err := Sweep(context.Background(), options, 5, 100, func(r Result) bool {
+	err := sweep.Seeds(context.Background(), 5, 100, options.RunSeed, func(r Result) bool {
 		if r.Seed != next {
 			t.Errorf("seed %d is reported, want %d", r.Seed, next)
 		}
@@ -290,12 +291,12 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Sweep(ctx, options, 1, 1_000_000, func(Result) bool {
+	if err := sweep.Seeds(ctx, 1, 1_000_000, options.RunSeed, func(Result) bool {
 		return true
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a sweep that is called off: %v", err)
 	}
-	if err := Sweep(context.Background(), options, 1, 0, func(Result) bool {
+	if err := sweep.Seeds(context.Background(), 1, 0, options.RunSeed, func(Result) bool {
 		return true
 	}); err != nil {
 		t.Errorf("no seeds: %v", err)

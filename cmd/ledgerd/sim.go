@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
 )
-
-// simFailuresShown limits the failing seeds whose evidence is shown. The others are only counted.
-const simFailuresShown = 5
 
 // simPlants are the engines' bugs that --plant accepts. It also accepts turn.Faults and sim.Plants.
 var simPlants = []allconcur.Fault{
@@ -370,7 +364,7 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
 		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
-	take := func(r sim.Result) {
+	take := func(r sim.Result) int {
 		report.Seeds++
 		report.Rounds += r.Rounds
 		report.Crashes += len(r.Crashed)
@@ -380,46 +374,28 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 		report.Generations += r.Generations
 		if len(r.Violations) == 0 {
 			report.Passed++
-			return
+			return report.Failed
 		}
 		report.Failed++
 		if len(report.Failures) < simFailuresShown {
 			report.Failures = append(report.Failures, o.failure(run, r))
 		}
+		return report.Failed
 	}
-	var err error
+	seeds := seedRange{first: o.seed, count: o.seeds, traced: o.trace}
+	traced := run
 	if o.trace {
-		run.Seed, run.Trace = o.seed, out
-		var result sim.Result
-		if result, err = sim.Check(run); err == nil {
-			run.Trace = nil
-			take(result)
-		}
-	} else {
-		bar := newSimProgress(progress, o.seeds)
-		err = sim.Sweep(ctx, run, o.seed, o.seeds, func(r sim.Result) bool {
-			take(r)
-			bar(report.Failed)
-			return ctx.Err() == nil
-		})
+		traced.Trace = out
 	}
-	interrupted := ctx.Err() != nil
-	if err != nil && !interrupted {
+	if err := runSeeds(ctx, progress, seeds, traced.RunSeed, take); err != nil {
 		return err
 	}
+	interrupted := ctx.Err() != nil
 	report.Seconds = time.Since(started).Seconds()
 	if err := o.print(out, group, report); err != nil {
 		return err
 	}
-	switch {
-	case report.Failed > 0:
-		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
-	case interrupted:
-		return &interruptedError{fmt.Errorf(
-			"interrupted after %d of %d seeds; go on with --seed %d",
-			report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
-	}
-	return nil
+	return seeds.err(report.Seeds, report.Failed, interrupted)
 }
 
 // failure describes a failing seed by the smallest run found that fails in the same way.
@@ -487,31 +463,4 @@ func (o simOptions) print(out io.Writer, group sim.Group, report simReport) erro
 	say(" in %.1f s, %.0f seeds a second\n", report.Seconds,
 		float64(report.Seeds)/max(report.Seconds, 0.001))
 	return failed
-}
-
-// newSimProgress returns a function to call after each seed. If progress is a terminal, the
-// function draws a bar once the seeds take longer than a moment.
-func newSimProgress(progress io.Writer, seeds int) func(failed int) {
-	file, isFile := progress.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return func(int) {}
-	}
-	const moment = time.Second
-	started := time.Now()
-	bar := progressbar.NewOptions(seeds, progressbar.OptionSetWriter(progress),
-		progressbar.OptionSetDescription("seeds"),
-		progressbar.OptionShowCount(), progressbar.OptionThrottle(moment/4),
-		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
-	done := 0
-	return func(failed int) {
-		done++
-		if time.Since(started) < moment {
-			return
-		}
-		if failed > 0 {
-			bar.Describe(fmt.Sprintf("seeds, %d failing", failed))
-		}
-		// Go on even if the bar cannot be drawn.
-		_ = bar.Set(done)
-	}
 }

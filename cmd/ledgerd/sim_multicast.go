@@ -305,29 +305,19 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
 	report := multicastReport{Engine: o.engine, Plant: o.plant, Faults: run.Faults.String(),
 		FirstSeed: o.seed, Failures: []multicastFailure{}}
 	var failing []multicast.Result
-	take := func(r multicast.Result) {
+	take := func(r multicast.Result) int {
 		report.take(r)
 		if len(r.Violations) > 0 && len(failing) < simFailuresShown {
 			failing = append(failing, r)
 		}
+		return report.Failed
 	}
-	var err error
+	seeds := seedRange{first: o.seed, count: o.seeds, traced: o.trace}
+	traced := run
 	if o.trace {
-		run.Trace = out
-		var result multicast.Result
-		if result, err = multicast.Run(run); err == nil {
-			run.Trace = nil
-			take(result)
-		}
-	} else {
-		bar := newSimProgress(progress, o.seeds)
-		err = multicast.Sweep(limited, run, o.seed, o.seeds, func(r multicast.Result) bool {
-			take(r)
-			bar(report.Failed)
-			return limited.Err() == nil
-		})
+		traced.Trace = out
 	}
-	if err != nil && limited.Err() == nil {
+	if err := runSeeds(limited, progress, seeds, traced.RunSeed, take); err != nil {
 		return err
 	}
 	switch {
@@ -343,15 +333,7 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
 	if err := o.print(out, report); err != nil {
 		return err
 	}
-	switch {
-	case report.Failed > 0:
-		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
-	case report.Bound == "interrupt":
-		return &interruptedError{fmt.Errorf(
-			"interrupted after %d of %d seeds; go on with --seed %d",
-			report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
-	}
-	return nil
+	return seeds.err(report.Seeds, report.Failed, report.Bound == "interrupt")
 }
 
 // take adds a result to the report.

@@ -62,9 +62,9 @@
 //		fmt.Println(violation) // the property and the evidence
 //	}
 //
-// Sweep runs many seeds on all processors. Shrink looks for a smaller run that breaks the same
-// property: fewer and smaller groups, if necessary with another seed, and then without the messages
-// and faults that it does not need. Options.Trace shows a run event by event. `ledgerd sim
+// Package sim/sweep runs many seeds on all processors. Shrink looks for a smaller run that breaks
+// the same property: fewer and smaller groups, if necessary with another seed, and then without the
+// messages and faults that it does not need. Options.Trace shows a run event by event. `ledgerd sim
 // multicast` offers all of this on the command line, and prints the command that replays what it
 // finds. Engine "sequencer" is a form that belongs to the frame: one log for all groups, which is
 // trivially correct. With bugs planted in it, the tests show that the frame finds errors.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 	"github.com/ledgerd/ledgerd/tram"
 )
 
@@ -19,7 +20,7 @@ func firstFailure(t *testing.T, options Options, property order.Property, limit 
 	Result) {
 	t.Helper()
 	var found Result
-	err := Sweep(context.Background(), options, 1, limit, func(r Result) bool {
+	err := sweep.Seeds(context.Background(), 1, limit, options.RunSeed, func(r Result) bool {
 		if len(r.Violations) > 0 && (property == "" || r.Violations[0].Property == property) {
 			found = r
 		}
@@ -99,7 +100,7 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 func TestFaultsMatter(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Plant: plantLoneLeader}
-	sweep(t, options, share(200))
+	passSeeds(t, options, share(200))
 	kinds := []Faults{FaultCrash, FaultSuspect, FaultHang, FaultOverwhelm}
 	if raceEnabled {
 		kinds = kinds[:1]
@@ -118,7 +119,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			options := Options{Engine: engine.Name, Faults: FaultsAll}
-			err := Sweep(context.Background(), options, 1, share(60), func(r Result) bool {
+			err := sweep.Seeds(t.Context(), 1, share(60), options.RunSeed, func(r Result) bool {
 				var texts [2]bytes.Buffer
 				for i := range texts {
 					own := options
@@ -207,7 +208,7 @@ func TestNobodyFailsBeyondTolerance(t *testing.T) {
 	options := Options{Engine: EngineSequencer, Faults: FaultCrash | FaultSuspect | FaultHang,
 		Groups: 2, Replicas: 5, Messages: 6}
 	most := 0
-	err := Sweep(context.Background(), options, 1, share(300), func(r Result) bool {
+	err := sweep.Seeds(context.Background(), 1, share(300), options.RunSeed, func(r Result) bool {
 		gone := map[order.GroupID]int{}
 		for _, process := range r.Crashed {
 			if gone[process.Group]++; gone[process.Group] > 2 && process.Group != order.Clients {
@@ -273,14 +274,13 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v, want %v saying %q", c.options, err, c.want, c.says)
 		}
 	}
-	if err := Sweep(context.Background(), Options{Engine: "paxos"}, 1, 3, func(Result) bool {
-		return true
-	}); !errors.Is(err, ErrEngine) {
+	if err := sweep.Seeds(context.Background(), 1, 3, Options{Engine: "paxos"}.RunSeed,
+		func(Result) bool { return true }); !errors.Is(err, ErrEngine) {
 		t.Errorf("a sweep gives %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Sweep(ctx, Options{Engine: EngineSequencer}, 1, 100, func(Result) bool {
+	if err := sweep.Seeds(ctx, 1, 100, Options{Engine: EngineSequencer}.RunSeed, func(Result) bool {
 		return true
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled sweep gives %v", err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 const (
@@ -22,55 +23,47 @@ func Shrink(options Options, result Result) (Options, Result) {
 		return options, result
 	}
 	options.Trace = nil
-	x := &shrinker{options: options, result: result, property: result.Violations[0].Property,
-		left: shrinkRuns}
+	x := &shrinker{sweep.NewShrinker(options, result, Run, Result.broken)}
+	x.Left = shrinkRuns
 	if options.OnlyMessages == nil && options.OnlyFaults == nil {
 		x.deployment()
 	}
 	// Dropping a message may make a fault unnecessary, and the other way round.
-	for before := -1; before != len(x.result.submitted)+len(x.result.struck) && x.left > 0; {
-		before = len(x.result.submitted) + len(x.result.struck)
-		x.list(x.result.struck, func(o *Options, keep []int) { o.OnlyFaults = keep })
-		x.list(x.result.submitted, func(o *Options, keep []int) { o.OnlyMessages = keep })
+	for before := -1; before != len(x.Result.submitted)+len(x.Result.struck) && x.Left > 0; {
+		before = len(x.Result.submitted) + len(x.Result.struck)
+		x.list(x.Result.struck, func(o *Options, keep []int) { o.OnlyFaults = keep })
+		x.list(x.Result.submitted, func(o *Options, keep []int) { o.OnlyMessages = keep })
 	}
-	return x.options, x.result
+	return x.Options, x.Result
 }
 
-// shrinker holds the smallest run so far.
+// broken returns the property that the run breaks first, or "".
+func (r Result) broken() order.Property {
+	if len(r.Violations) == 0 {
+		return ""
+	}
+	return r.Violations[0].Property
+}
+
+// shrinker tries smaller runs.
 type shrinker struct {
-	options  Options
-	result   Result
-	property order.Property
-	left     int
-}
-
-// try accepts a run if it breaks the property first.
-func (x *shrinker) try(options Options) bool {
-	if x.left--; x.left < 0 {
-		return false
-	}
-	result, err := Run(options)
-	if err != nil || len(result.Violations) == 0 || result.Violations[0].Property != x.property {
-		return false
-	}
-	x.options, x.result = options, result
-	return true
+	*sweep.Shrinker[Options, Result]
 }
 
 // deployment looks for fewer groups, then for smaller ones.
 func (x *shrinker) deployment() {
-	original := x.options
+	original := x.Options
 	for replicas := 1; replicas <= 3; replicas++ {
-		for groups := 1; groups <= min(3, x.result.Groups); groups++ {
+		for groups := 1; groups <= min(3, x.Result.Groups); groups++ {
 			if original.Replicas != 0 && replicas > original.Replicas || original.Tree != nil &&
-				groups != original.Groups || x.left < shrinkRuns/2 {
+				groups != original.Groups || x.Left < shrinkRuns/2 {
 				continue
 			}
 			for seed := range uint64(shrinkSeeds) {
 				smaller := original
 				smaller.Groups, smaller.Replicas, smaller.Seed = groups, replicas,
 					original.Seed+seed
-				if x.try(smaller) {
+				if x.Try(smaller) {
 					return
 				}
 			}
@@ -81,17 +74,17 @@ func (x *shrinker) deployment() {
 // list leaves out numbers in ever smaller parts, as long as the run still breaks the property.
 func (x *shrinker) list(numbers []int, set func(*Options, []int)) {
 	numbers = slices.Sorted(slices.Values(numbers))
-	smaller := x.options
+	smaller := x.Options
 	set(&smaller, append([]int{}, numbers...)) // not nil, which would keep all
-	if !x.try(smaller) {
+	if !x.Try(smaller) {
 		return // a planned event that did not happen matters after all
 	}
 	for part := len(numbers); part >= 1; part /= 2 {
 		for from := 0; from < len(numbers); {
 			rest := append(append([]int{}, numbers[:from]...),
 				numbers[min(from+part, len(numbers)):]...)
-			smaller = x.options
-			if set(&smaller, rest); x.try(smaller) {
+			smaller = x.Options
+			if set(&smaller, rest); x.Try(smaller) {
 				numbers = rest
 			} else {
 				from += part

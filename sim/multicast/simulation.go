@@ -103,6 +103,13 @@ func Run(options Options) (Result, error) {
 	return s.end()
 }
 
+// RunSeed is Run with another seed: a run of a sweep. Options.Trace must be nil if several seeds
+// run at once.
+func (o Options) RunSeed(seed uint64) (Result, error) {
+	o.Seed = seed
+	return Run(o)
+}
+
 // begin schedules everything.
 func (s *simulation) begin() {
 	s.oracle.begin(s)

@@ -1,4 +1,4 @@
-package parallel_test
+package sweep_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/sim/parallel"
+	"github.com/ledgerd/ledgerd/sim/sweep"
 )
 
 func square(seed uint64) (uint64, error) { return seed * seed, nil }
@@ -17,14 +17,14 @@ func TestSeedsComeInOrder(t *testing.T) {
 	for seed := uint64(7); seed < 1007; seed++ {
 		want = append(want, seed*seed)
 	}
-	err := parallel.Seeds(t.Context(), 7, 1000, square, func(result uint64) bool {
+	err := sweep.Seeds(t.Context(), 7, 1000, square, func(result uint64) bool {
 		got = append(got, result)
 		return true
 	})
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v; %d results, the first %v", err, len(got), got[:min(3, len(got))])
 	}
-	if err := parallel.Seeds(t.Context(), 7, 0, square, func(uint64) bool {
+	if err := sweep.Seeds(t.Context(), 7, 0, square, func(uint64) bool {
 		t.Error("a result of no seed")
 		return true
 	}); err != nil {
@@ -35,7 +35,7 @@ func TestSeedsComeInOrder(t *testing.T) {
 func TestSeedsEndEarly(t *testing.T) {
 	t.Parallel()
 	reported := 0
-	if err := parallel.Seeds(t.Context(), 0, 1000, square, func(uint64) bool {
+	if err := sweep.Seeds(t.Context(), 0, 1000, square, func(uint64) bool {
 		reported++
 		return reported < 10
 	}); err != nil || reported != 10 {
@@ -43,7 +43,7 @@ func TestSeedsEndEarly(t *testing.T) {
 	}
 	broken := errors.New("no such run")
 	reported = 0
-	err := parallel.Seeds(t.Context(), 0, 1000, func(seed uint64) (uint64, error) {
+	err := sweep.Seeds(t.Context(), 0, 1000, func(seed uint64) (uint64, error) {
 		if seed == 5 {
 			return 0, broken
 		}
@@ -53,7 +53,7 @@ func TestSeedsEndEarly(t *testing.T) {
 		t.Errorf("%v after %d results, want the error of the sixth run", err, reported)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err = parallel.Seeds(ctx, 0, 1000, square, func(uint64) bool { cancel(); return true })
+	err = sweep.Seeds(ctx, 0, 1000, square, func(uint64) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}

@@ -1,10 +1,4 @@
-// Package parallel runs a simulation over many seeds on all processors. The results do not depend
-// on the number of processors: they arrive one at a time, in the order of the seeds. The caller
-// defines a run: package sim runs one group, package sim/multicast several.
-//
-// No goroutine is left when Seeds returns, and only a bounded number of results per processor wait
-// to be reported.
-package parallel
+package sweep
 
 import (
 	"context"
