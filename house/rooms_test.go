@@ -275,13 +275,13 @@ var rooms = []room{
 		purpose: "holds what the node admitted until a block has it",
 		imports: []string{"clock", "ledger"},
 	},
-	{folder: "node/shards",
+	{folder: "node/crossing/shards",
 		purpose: "in a book of several shards: knows the members of all shards and their " +
 			"condition, and exchanges verdicts",
 		imports: []string{"ledger", "ledger/state", "ledger/store", "rdmanet", "rdmanet/p2p",
 			"node/control", "node/report"},
 	},
-	{folder: "node/streams",
+	{folder: "node/crossing/streams",
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
 			"regions, from the parent shard and to the children, as members come, go " +
 			"and restart",
@@ -307,6 +307,14 @@ var rooms = []room{
 		purpose: "seals, executes, stores, acknowledges",
 		imports: []string{"order", "allconcur/generation", "shard", "ledger/...",
 			"node/report", "node/mempool"},
+	},
+	{folder: "node/crossing",
+		purpose: "a node's connection to the other shards of its book, behind one interface " +
+			"that is empty in a book of one shard",
+		imports: []string{"ledger", "ledger/store", "rdmanet", "shard", "node/home",
+			"node/control", "node/report", "node/crossing/...", "node/calls", "node/api/...",
+			"node/mempool", "node/pipeline"},
+		modules: []string{"connectrpc.com/connect"},
 	},
 	{folder: "client",
 		purpose: "the Go client of the API; `importer` brings in files",

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
@@ -30,12 +31,28 @@ func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configure
 func (n *Node) Store() *store.Store { return n.pipeline.Store() }
 
 // Shards implements api.Backend.
-func (n *Node) Shards() api.Shards {
-	if n.between == nil {
-		return nil
+func (n *Node) Shards() api.Shards { return n.crossing.Shards() }
+
+// beside is the node as its crossing to other shards sees it.
+type beside struct{ *Node }
+
+var _ crossing.Node = beside{}
+
+// Report implements crossing.Node.
+func (b beside) Report() crossing.Report {
+	heights, _ := b.pipeline.Heights()
+	tip := b.pipeline.Tip()
+	heights.Ordered = tip.Height
+	own := crossing.Report{Mode: b.life.nodeMode(), APIAddress: b.URL(), Heights: heights,
+		Head: tip.Hash, Transactions: b.pipeline.Total()}
+	if b.stopping.Load() {
+		own.Mode = report.ModeStopping
 	}
-	return n.between
+	return own
 }
+
+// Wake implements crossing.Node.
+func (b beside) Wake() { b.pool.Wake() }
 
 // Heights implements api.Backend.
 func (n *Node) Heights() (report.Heights, <-chan struct{}) { return n.pipeline.Heights() }
@@ -66,7 +83,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	for i, bundle := range bundles {
 		if failures[i] == nil {
 			if refusals[i] = cmp.Or(n.life.refusesChange(bundle),
-				n.misroutes(bundle)); refusals[i] == nil {
+				n.crossing.Misrouted(bundle)); refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {
@@ -118,7 +135,7 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal
 	head := opened.Head().Height
 	for i := range bundle.Len() {
 		last := bundle.Transaction(i).LastValid
-		if last == 0 || last > head || !n.expiresHere(bundle.Transaction(i)) {
+		if last == 0 || last > head || !n.crossing.Expires(bundle.Transaction(i)) {
 			continue
 		}
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&

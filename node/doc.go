@@ -24,8 +24,7 @@
 //	peers.go        the members that this node stays connected to
 //	backfill.go     blocks from before the snapshot that the node began with
 //	timekeeping.go  the clocks that date the batches
-//	between.go      the members of other shards, in a book of several shards
-//	backend.go      the backend of the API
+//	backend.go      the backend of the API, and of the crossing to other shards
 //
 // The chain says which servers are members. Each node is identified by its index in the chain. An
 // index never changes.

@@ -335,7 +335,7 @@ func (l *life) publish() {
 	l.mu.Unlock()
 	if changed {
 		l.node.logger.Info("mode", "mode", view.Mode.String(), "reason", view.Why)
-		l.node.between.changed()
+		l.node.crossing.Changed()
 	}
 }
 

@@ -45,7 +45,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	if a.Group.Run != 0 {
 		l.node.pipeline.PeerStored(uint64(a.Group.Run), server, ledger.Height(a.Heights.Stored))
 	}
-	l.node.between.heard(from.ID, &a)
+	l.node.crossing.Heard(from.ID, &a)
 	l.enqueue(shard.AnnouncementReceived{From: server, Announcement: a}, true)
 }
 

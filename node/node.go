@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
@@ -68,7 +69,7 @@ type Node struct {
 	started  time.Time
 	time     *timekeeper
 	peers    peers
-	between  *crossShard // nil in a book of one shard
+	crossing crossing.Crossing
 	host     rdmanet.Host
 	control  *control.Control
 	exchange *catchup.Exchange
@@ -150,7 +151,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.peers.table.Store(table)
-	if n.between, err = newBetween(n, own); err != nil {
+	if n.crossing, err = crossing.New(crossing.Config{Genesis: n.home.Genesis, Self: own,
+		Dir: n.home.Dir, Node: beside{n}, Logger: n.logger}); err != nil {
 		return nil, err
 	}
 	n.host = options.Host
@@ -178,12 +180,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
 		n.life.tellStored(run, members, height)
 	}
-	if n.between != nil {
-		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced,
-			n.expiresHere
-		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied,
-			n.between.durableTo, n.between.exchanged
-	}
+	n.crossing.Hook(&pooling, &executing)
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
 	n.life = newLife(n)
@@ -217,22 +214,18 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.between != nil {
-		if err := n.between.start(); err != nil {
-			return nil, err
-		}
-		undo = append(undo, n.between.close)
+	if err := n.crossing.Start(n.host, n.control); err != nil {
+		return nil, err
 	}
+	undo = append(undo, n.crossing.Close)
 	if err := n.life.start(); err != nil {
 		return nil, err
 	}
 	undo = append(undo, n.life.stop)
 	n.backfill.start()
 	undo = append(undo, n.backfill.stop)
-	if n.between != nil {
-		if err := n.between.serve(n.server.Forwarded()); err != nil {
-			return nil, err
-		}
+	if err := n.crossing.Serve(n.server.Forwarded()); err != nil {
+		return nil, err
 	}
 	go func() {
 		defer close(n.served)
@@ -250,7 +243,7 @@ func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	config := n.home.Config.Fabric
 	host, err := fabric.Open(config.Kind, fabric.Options{
 		Key: n.home.Key, Listen: n.home.FabricAddress(),
-		Members: n.between.addresses(table.addresses), Device: config.Device, GID: config.GID,
+		Members: n.crossing.Addresses(table.addresses), Device: config.Device, GID: config.GID,
 		Logger: n.logger,
 	})
 	switch {
@@ -380,7 +373,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
 	n.life.enqueue(shard.Stopping{}, false)
-	n.between.changed()
+	n.crossing.Changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	for n.life.nodeMode() == report.ModeOrdering {
@@ -405,7 +398,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	<-n.served
 	n.backfill.stop()
 	n.life.stop()
-	n.between.close()
+	n.crossing.Close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) &&
 		n.pipeline.Stalled() == "" {
 		errs = append(errs, err)

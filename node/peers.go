@@ -128,7 +128,7 @@ func (l *life) activePeers(leavers []order.ServerID) []ledger.GroupMember {
 // refreshPeers passes the current members to every part that connects to them.
 func (l *life) refreshPeers() error {
 	n := l.node
-	number, elsewhere := n.Store().Membership().Number, n.between.membersChanged()
+	number, elsewhere := n.Store().Membership().Number, n.crossing.MembersChanged()
 	l.mu.Lock()
 	leavers := l.machine.Leavers()
 	l.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *life) refreshPeers() error {
 		return err
 	}
 	l.peersOf.number, l.peersOf.leavers = number, leavers
-	n.between.setOwn(n.Store().Membership())
+	n.crossing.SetOwn(n.Store().Membership())
 	n.time.setMembers(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {
 		if elsewhere {
@@ -159,7 +159,7 @@ func (l *life) refreshPeers() error {
 // of the other shards.
 func (n *Node) admitPeers(own *peerTable) error {
 	if host, can := n.host.(membershipHost); can {
-		return host.SetMembers(n.between.addresses(own.addresses))
+		return host.SetMembers(n.crossing.Addresses(own.addresses))
 	}
 	return nil
 }

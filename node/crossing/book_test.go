@@ -1,10 +1,10 @@
-package node
+package crossing
 
 import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/streams"
+	"github.com/ledgerd/ledgerd/node/crossing/streams"
 )
 
 // Verdicts have a quarter of a batch's room, but do not keep the stream's largest entry out for
@@ -14,7 +14,7 @@ func TestVerdictsLeaveRoomForTheLargestEntry(t *testing.T) {
 	largest := ledger.CarriedSize(streams.EntryMax)
 	for _, room := range []int{0, largest - 1, largest, largest + 1, largest + largest/4,
 		2 * largest, 8 * largest} {
-		b := new(crossShard)
+		b := new(book)
 		fits, shares := false, false
 		for range 2 {
 			share := b.verdictRoom(room)

@@ -1,4 +1,4 @@
-package node
+package crossing
 
 import (
 	"log/slog"
@@ -9,17 +9,15 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
-	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // A restarted node knows the members of other shards that it wrote down. If its file cannot be read
 // or is useless, it starts with those of the genesis.
 func TestAcquaintances(t *testing.T) {
 	t.Parallel()
-	begin := func(dir string) *crossShard {
-		n := &Node{home: &home.Home{Dir: dir, Genesis: ledgertest.ShardedGenesis(1, 0, 0, 0)},
-			logger: slog.New(slog.DiscardHandler)}
-		b, err := newBetween(n, "self")
+	begin := func(dir string) *book {
+		b, err := newBook(Config{Dir: dir, Genesis: ledgertest.ShardedGenesis(1, 0, 0, 0),
+			Self: "self", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package node
+package crossing
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/home"
-	"github.com/ledgerd/ledgerd/node/shards"
 )
 
 // acquaintancesFile holds the memberships of other shards, in the home of a node that learned of
@@ -19,16 +19,16 @@ import (
 // the other members of its shard.
 const acquaintancesFile = "shards.json"
 
-func (b *crossShard) acquaintancesPath() string {
-	return filepath.Join(b.node.home.Dir, acquaintancesFile)
+func (b *book) acquaintancesPath() string {
+	return filepath.Join(b.config.Dir, acquaintancesFile)
 }
 
 // recall loads the memberships known when the node ended into the directory. The node learns again
 // what it cannot read.
-func (b *crossShard) recall() {
+func (b *book) recall() {
 	changes, err := readAcquaintances(b.acquaintancesPath())
 	if err != nil {
-		b.node.logger.Warn("this node uses the members of other shards from the genesis until "+
+		b.config.Logger.Warn("this node uses the members of other shards from the genesis until "+
 			"it learns newer ones", "error", err)
 	}
 	for _, change := range changes {
@@ -52,14 +52,14 @@ func readAcquaintances(path string) (changes []shards.Change, err error) {
 }
 
 // remember writes the memberships of other shards to disk on every change, until the node ends.
-func (b *crossShard) remember() {
+func (b *book) remember() {
 	for {
 		changed := b.directory.Changed()
 		changes := b.directory.Changes()
 		if numbers := numbersOf(changes); !slices.Equal(numbers, b.written) {
 			b.written = numbers
 			if err := b.write(changes); err != nil {
-				b.node.logger.Warn(
+				b.config.Logger.Warn(
 					"the members of other shards could not be saved: this node will "+
 						"have to learn them again after a restart", "error", err)
 			}
@@ -72,7 +72,7 @@ func (b *crossShard) remember() {
 	}
 }
 
-func (b *crossShard) write(changes []shards.Change) error {
+func (b *book) write(changes []shards.Change) error {
 	text, err := json.MarshalIndent(changes, "", "  ")
 	if err != nil {
 		return err
@@ -88,23 +88,20 @@ func numbersOf(changes []shards.Change) (numbers [][2]uint64) {
 	return numbers
 }
 
-// setOwn sets the members of this node's shard.
-func (b *crossShard) setOwn(membership ledger.Membership) {
-	if b == nil {
-		return
-	}
+// SetOwn implements Crossing.
+func (b *book) SetOwn(membership ledger.Membership) {
 	b.directory.SetOwn(membership)
 	if height := membership.Height; height > 0 {
 		b.untold.Store(uint64(height))
-		b.changed()
+		b.Changed()
 	}
 }
 
 // tellMembers announces a change of this shard's members to the other shards as soon as the change
 // is durable. Before that it may be taken back, and the other shards would know wrong members.
-func (b *crossShard) tellMembers(durable ledger.Height) {
+func (b *book) tellMembers(durable ledger.Height) {
 	if height := b.untold.Load(); height > 0 && uint64(durable) >= height &&
 		b.untold.CompareAndSwap(height, 0) {
-		b.changed()
+		b.Changed()
 	}
 }

@@ -1,0 +1,75 @@
+package crossing
+
+import (
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/crossing/streams"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/pipeline"
+)
+
+// Hook implements Crossing.
+func (b *book) Hook(pool *mempool.Config, executing *pipeline.Config) {
+	pool.Beside, pool.Misplaced, pool.Expires = b, b.misplaced, b.Expires
+	executing.Applied, executing.DurableTo, executing.Exchanged = b.applied, b.durableTo,
+		b.exchanged
+}
+
+// Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
+// it. The parent's stream gets the remaining room.
+func (b *book) Propose(room int, use func(carried []ledger.Carried,
+	verdicts []ledger.Verdict)) {
+	verdicts := b.verdicts.Propose(b.verdictRoom(room))
+	room -= len(verdicts) * ledger.VerdictSize
+	used := false
+	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
+		func(carried []ledger.Carried) {
+			used = true
+			use(fitting(carried, room), verdicts)
+		})
+	if !used && len(verdicts) > 0 {
+		use(nil, verdicts)
+	}
+}
+
+// verdictRoom returns how much of a batch's room verdicts may take. The largest entry of the stream
+// may need nearly all the room that clients' bundles leave. If the verdicts' share would keep that
+// entry out, verdicts get only the rest, every other time.
+func (b *book) verdictRoom(room int) int {
+	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
+	if spare < 0 || spare >= share {
+		return share
+	}
+	if b.spared = !b.spared; b.spared {
+		return spare
+	}
+	return share
+}
+
+// fitting returns the first entries that fit into room bytes of a batch. The others count as
+// proposed and come again later.
+func fitting(carried []ledger.Carried, room int) []ledger.Carried {
+	for i := range carried {
+		if room -= ledger.CarriedSize(len(carried[i].Bundle)); room < 0 {
+			return carried[:i]
+		}
+	}
+	return carried
+}
+
+// applied is called for each executed block.
+func (b *book) applied(block *ledger.Block) {
+	b.streams.Applied(block.Header.Height, b.config.Node.Store().Carried())
+	b.verdicts.Applied(block)
+	b.announcer.Soon()
+}
+
+func (b *book) durableTo(height ledger.Height) {
+	b.streams.DurableTo(height)
+	b.verdicts.DurableTo(height)
+	b.tellMembers(height)
+}
+
+func (b *book) exchanged() {
+	b.streams.Reset()
+	b.verdicts.Reset()
+}

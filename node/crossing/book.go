@@ -1,0 +1,205 @@
+package crossing
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/calls"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/crossing/shards"
+	"github.com/ledgerd/ledgerd/node/crossing/streams"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// errNoRegions reports that a fabric has no one-sided memory, which the streams between shards
+// need.
+var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several " +
+	"shards needs")
+
+// book is the Crossing of a book of several shards: their members, the streams of the tree, the
+// verdicts on crossing transactions, and calls.
+//
+//	directory  the members of all shards; the announcer keeps it up to date
+//	streams    from the parent shard into this node's batches, from the own chain to the children
+//	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
+//	calls      clients' calls to other shards, and calls of other shards to this node
+type book struct {
+	config    Config
+	host      rdmanet.Host
+	directory *shards.Directory
+	announcer *shards.Announcer
+	streams   *streams.Streams
+	verdicts  *shards.Verdicts
+	calls     *calls.Calls
+	clients   []ledgerdv1connect.LedgerServiceClient // by shard
+	// members is closed when the members that the fabric knows have changed.
+	members <-chan struct{}
+	// untold is the height of the last change of this shard's members until it is durable, or 0.
+	untold atomic.Uint64
+	// written identifies the memberships of other shards that the home's file has (remember).
+	written [][2]uint64
+
+	// strays are bundles that a round carried and no block took, because they enter at another
+	// shard by now.
+	strays  chan *ledger.Bundle
+	context context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+
+	// spared reports that verdicts had less than their share in the last batch, in favour of an
+	// entry of the stream. Only the goroutine that makes batches uses it.
+	spared bool
+}
+
+// servingPerPeer and servingMax bound the calls of other shards' nodes under way on this node. Most
+// of these calls wait for a transaction.
+const servingPerPeer, servingMax = 256, 2048
+
+// announceGap bounds the age of what others know of this shard while its chain grows.
+const announceGap = 250 * time.Millisecond
+
+// newBook makes the directory. The rest begins with Start.
+func newBook(config Config) (*book, error) {
+	directory, err := shards.NewDirectory(config.Genesis)
+	if err != nil {
+		return nil, err
+	}
+	directory.SetSelf(config.Self)
+	b := &book{config: config, directory: directory, members: directory.Changed(),
+		strays: make(chan *ledger.Bundle, straysMax)}
+	b.context, b.cancel = context.WithCancel(context.Background())
+	b.recall()
+	return b, nil
+}
+
+// Addresses implements Crossing.
+func (b *book) Addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
+	all := make(map[rdmanet.PeerID]string, len(own))
+	for shard := range b.directory.Tree().Shards() {
+		if ledger.ShardID(shard) == b.directory.Own() {
+			continue
+		}
+		_, members := b.directory.Members(ledger.ShardID(shard))
+		for _, member := range members {
+			all[member.Peer] = member.Address
+		}
+	}
+	for peer, address := range own {
+		all[peer] = address
+	}
+	return all
+}
+
+// MembersChanged implements Crossing.
+func (b *book) MembersChanged() bool {
+	select {
+	case <-b.members:
+		b.members = b.directory.Changed()
+		return true
+	default:
+		return false
+	}
+}
+
+// Start implements Crossing.
+func (b *book) Start(host rdmanet.Host, lane *control.Control) (err error) {
+	regions, can := host.(rdmanet.RegionHost)
+	if !can {
+		return errNoRegions
+	}
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	b.host = host
+	node, logger := b.config.Node, b.config.Logger
+	b.directory.SetOwn(node.Store().Membership())
+	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory,
+		Control: lane, Own: b.announcement, Gap: announceGap, Logger: logger}); err != nil {
+		return err
+	}
+	durable := func() ledger.Height {
+		heights, _ := node.Heights()
+		return heights.Durable
+	}
+	if b.verdicts, err = shards.NewVerdicts(shards.VerdictsConfig{
+		Directory: b.directory, Control: lane, Store: func() shards.Chain { return node.Store() },
+		Durable: durable, Ready: node.Wake, Logger: logger,
+	}); err != nil {
+		return err
+	}
+	if b.streams, err = streams.New(streams.Config{
+		Directory: streamDirectory{b.directory}, Host: regions, Control: lane,
+		Chain: func() streams.Chain { return node.Store() }, Durable: durable, Ready: node.Wake,
+		Logger: logger,
+	}); err != nil {
+		return err
+	}
+	host.Watch(b.announcer.Event)
+	host.Watch(b.streams.Event)
+	return nil
+}
+
+// Serve implements Crossing.
+func (b *book) Serve(forwarded http.Handler) (err error) {
+	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
+		shard, _, known := b.directory.Find(peer)
+		return shard, known
+	}
+	if b.calls, err = calls.New(calls.Config{Host: b.host, Find: find,
+		Candidates: b.directory.Candidates, Serve: forwarded, Logger: b.config.Logger,
+		ServingPerPeer: servingPerPeer, ServingMax: servingMax}); err != nil {
+		return err
+	}
+	for shard := range b.directory.Tree().Shards() {
+		to := ledger.ShardID(shard)
+		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(
+			&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to),
+			connect.WithReadMaxBytes(calls.BodyMax)))
+	}
+	b.workers.Go(b.handOver)
+	b.workers.Go(b.remember)
+	return nil
+}
+
+// Close implements Crossing.
+func (b *book) Close() {
+	b.cancel()
+	if b.calls != nil {
+		b.calls.Close()
+	}
+	b.workers.Wait()
+	if b.streams != nil {
+		if err := b.streams.Close(); err != nil {
+			b.config.Logger.Error("the streams between shards could not be closed", "error", err)
+		}
+	}
+	if b.verdicts != nil {
+		b.verdicts.Close()
+	}
+	if b.announcer != nil {
+		b.announcer.Close()
+	}
+}
+
+// streamDirectory adapts the directory to streams.Directory.
+type streamDirectory struct{ *shards.Directory }
+
+// Members implements streams.Directory.
+func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
+	_, members := d.Directory.Members(shard)
+	list := make([]streams.Member, len(members))
+	for i := range members {
+		list[i] = streams.Member{Index: members[i].Index, Peer: members[i].Peer}
+	}
+	return list
+}

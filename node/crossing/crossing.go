@@ -1,0 +1,136 @@
+package crossing
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// Crossing is a node's connection to the other shards of its book. Make it with New.
+type Crossing interface {
+	// Hook adds the input from other shards to the pool, and listens to the pipeline.
+	Hook(pool *mempool.Config, executing *pipeline.Config)
+	// Start begins the exchange with the other shards that feeds into blocks. It must run before
+	// the node makes blocks.
+	Start(host rdmanet.Host, lane *control.Control) error
+	// Serve begins to answer the other shards' calls with a handler, and to make calls. The node
+	// must already make blocks.
+	Serve(forwarded http.Handler) error
+	// Close ends the exchange with the other shards. Closing again does nothing.
+	Close()
+
+	// Addresses adds the other shards' members to those of the own shard. The fabric admits these
+	// peers and finds them at these addresses.
+	Addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string
+	// MembersChanged reports whether any shard's members changed since it last reported a change.
+	// Only one goroutine may call it.
+	MembersChanged() bool
+	// SetOwn sets the members of this node's shard.
+	SetOwn(membership ledger.Membership)
+	// Heard records the announcement of a member of the own shard.
+	Heard(from rdmanet.PeerID, announcement *shard.Announcement)
+	// Changed announces soon that this node's state changed.
+	Changed()
+
+	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
+	// it enters here.
+	Misrouted(bundle *ledger.Bundle) *report.Refusal
+	// Expires reports whether a transaction's last valid block is a block of this chain.
+	Expires(transaction *ledger.Transaction) bool
+
+	// Shards gives the API access to the other shards. It returns nil in a book of one shard.
+	Shards() api.Shards
+}
+
+// Config is the configuration of a Crossing. All fields are required.
+type Config struct {
+	Genesis *ledger.Genesis
+	// Self is this node's identity on the fabric.
+	Self rdmanet.PeerID
+	// Dir is the node's home, which keeps the members of other shards.
+	Dir    string
+	Node   Node
+	Logger *slog.Logger
+}
+
+// Node is the node around a Crossing, which calls it from Start on. Every method is safe for
+// concurrent use.
+type Node interface {
+	// Store returns the current store.
+	Store() *store.Store
+	// Heights returns how far the chain has come.
+	Heights() (report.Heights, <-chan struct{})
+	// Report returns what this node tells other shards about itself.
+	Report() Report
+	// Admit verifies bundles and puts them into the mempool.
+	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*report.Refusal
+	// Wake makes the pool ask for input from other shards.
+	Wake()
+}
+
+// Report is what a node tells other shards about itself, besides its chain's state.
+type Report struct {
+	Mode       report.NodeMode
+	APIAddress string
+	Heights    report.Heights
+	Head       ledger.Hash // of the block at Heights.Ordered
+	// Transactions counts those of the chain.
+	Transactions uint64
+}
+
+// New makes the Crossing of a node. The exchange with other shards begins with Start.
+func New(config Config) (Crossing, error) {
+	if !config.Genesis.Sharded() {
+		return alone{}, nil
+	}
+	return newBook(config)
+}
+
+// alone is the Crossing of a book of one shard, which has no other shards.
+type alone struct{}
+
+// Hook implements Crossing: batches have clients' bundles only.
+func (alone) Hook(*mempool.Config, *pipeline.Config) {}
+
+// Start implements Crossing.
+func (alone) Start(rdmanet.Host, *control.Control) error { return nil }
+
+// Serve implements Crossing.
+func (alone) Serve(http.Handler) error { return nil }
+
+// Close implements Crossing.
+func (alone) Close() {}
+
+// Addresses implements Crossing: the fabric admits the members of the own shard only.
+func (alone) Addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string { return own }
+
+// MembersChanged implements Crossing.
+func (alone) MembersChanged() bool { return false }
+
+// SetOwn implements Crossing.
+func (alone) SetOwn(ledger.Membership) {}
+
+// Heard implements Crossing.
+func (alone) Heard(rdmanet.PeerID, *shard.Announcement) {}
+
+// Changed implements Crossing.
+func (alone) Changed() {}
+
+// Misrouted implements Crossing: each bundle enters here.
+func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }
+
+// Expires implements Crossing: there is no other chain.
+func (alone) Expires(*ledger.Transaction) bool { return true }
+
+// Shards implements Crossing.
+func (alone) Shards() api.Shards { return nil }

@@ -1,0 +1,43 @@
+// Package crossing connects a node to the other shards of its book: it knows their members, runs
+// the streams of the tree, exchanges the verdicts on crossing transactions, and carries calls.
+//
+// # How it is driven
+//
+// The node has one Crossing, whatever its book. In a book of one shard there is nothing to connect
+// to, and the Crossing does nothing.
+//
+//	c, err := crossing.New(crossing.Config{Genesis: genesis, Self: host, Dir: dir, Node: node})
+//	host := openFabric(c.Addresses(own))       // admits the members of all shards
+//	c.Hook(&pooling, &executing)               // before the pool and the pipeline are made
+//	err = c.Start(host, control)               // before the node makes blocks
+//	err = c.Serve(server.Forwarded())          // once the node serves calls
+//	c.SetOwn(membership)                       // whenever the members of the own shard changed
+//	if c.MembersChanged() { host.SetMembers(c.Addresses(own)) }
+//	c.Changed()                                // the node's state changed
+//	c.Close()                                  // after the last block, before the host
+//
+// # Parts
+//
+//	shards     the members of all shards, the nodes' announcements, and the verdicts
+//	streams    from the parent shard into this node's batches, from the own chain to the children
+//	calls      clients' calls to other shards, and calls of other shards to this node
+//
+// # What always holds
+//
+//   - Each hook returns at once. Hooks only take notes for the parts' own goroutines.
+//   - A batch carries only what its decoder accepts, and verdicts never keep the stream's largest
+//     entry out for ever.
+//   - A bundle that enters at another shard is handed over there, or dropped with a line in the
+//     log: its client sends it again. At most straysMax bundles wait.
+//   - Other shards learn this shard's members once the change is durable, and never earlier.
+//   - Close ends every goroutine, and waits for it.
+//
+// # Files
+//
+//	crossing.go       the interface, and the Crossing of a book of one shard
+//	book.go           the Crossing of a book of several shards: its start and its end
+//	batches.go        input from other shards in batches, and what executed blocks tell them
+//	strays.go         bundles that enter at another shard by now
+//	states.go         this node's announcement, and the states of all shards
+//	acquaintances.go  the members of other shards, on disk
+package crossing

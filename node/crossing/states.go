@@ -1,0 +1,75 @@
+package crossing
+
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/crossing/shards"
+	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// announcement returns this node's announcement to the other shards, and enters it in the
+// directory.
+func (b *book) announcement() shards.Announcement {
+	opened, self := b.config.Node.Store(), b.config.Node.Report()
+	a := shards.Announcement{
+		Shard: b.directory.Own(), Mode: self.Mode, APIAddress: self.APIAddress,
+		Heights: self.Heights, Head: self.Head,
+		Transactions: self.Transactions, Accounts: uint64(opened.AccountCount()),
+		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
+	}
+	for _, child := range b.directory.Tree().Children(a.Shard) {
+		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
+			Number: opened.Streamed(child)})
+	}
+	if membership := opened.MembershipAt(self.Heights.Durable); membership.Number > 0 {
+		a.Membership = &membership
+	}
+	b.directory.Heard(b.config.Self, a, time.Now())
+	return a
+}
+
+// Heard implements Crossing.
+func (b *book) Heard(from rdmanet.PeerID, a *shard.Announcement) {
+	b.directory.Heard(from, shards.Announcement{
+		Shard: b.directory.Own(), Mode: report.NodeMode(a.Mode), APIAddress: a.APIAddress,
+		Head: a.Tip,
+		Heights: report.Heights{
+			Ordered: ledger.Height(a.Heights.Ordered), Stored: ledger.Height(a.Heights.Stored),
+			Durable: ledger.Height(a.Heights.Durable),
+		},
+	}, time.Now())
+}
+
+// Changed implements Crossing.
+func (b *book) Changed() {
+	if b.announcer != nil {
+		b.announcer.Soon()
+	}
+}
+
+// Shards implements Crossing.
+func (b *book) Shards() api.Shards { return b }
+
+// Own implements api.Shards.
+func (b *book) Own() ledger.ShardID { return b.directory.Own() }
+
+// Tree implements api.Shards.
+func (b *book) Tree() *ledger.ShardTree { return b.directory.Tree() }
+
+// Client implements api.Shards.
+func (b *book) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	return b.clients[shard]
+}
+
+// States implements api.Shards.
+func (b *book) States() []report.ShardState {
+	own := b.announcement() // of its own shard the node knows best itself
+	states := b.directory.States()
+	own.SetCounts(&states[own.Shard])
+	return states
+}
