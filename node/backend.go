@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
@@ -29,9 +28,6 @@ func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configure
 
 // Store implements api.Backend.
 func (n *Node) Store() *store.Store { return n.pipeline.Store() }
-
-// Shards implements api.Backend.
-func (n *Node) Shards() api.Shards { return n.crossing.Shards() }
 
 // beside is the node as its crossing to other shards sees it.
 type beside struct{ *Node }

@@ -204,7 +204,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	config := n.home.Config.API
-	n.server, err = api.New(n, api.Options{
+	n.server, err = n.crossing.API(n, api.Options{
 		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
 		Docs:            docs.Handler(),
 		CertificateFile: config.Certificate, KeyFile: config.Key,

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"slices"
 	"sort"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-func (s *service) accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Account {
+func (s *Service) accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Account {
 	shown := &ledgerdv1.Account{
 		Shard:        uint32(s.backend.Store().Shard()),
 		Account:      string(account.Path),
@@ -43,12 +42,9 @@ func heldAmount(amount ledger.Amount) string {
 }
 
 // GetAccount returns an account with its balances.
-func (s *service) GetAccount(ctx context.Context,
+func (s *Service) GetAccount(_ context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
-	if shard, elsewhere := s.homeOfPath(ctx, request.Msg.GetAccount()); elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetAccount)
-	}
 	account, height, err := s.account(request.Msg.GetAccount())
 	if err != nil {
 		return nil, err
@@ -57,19 +53,9 @@ func (s *service) GetAccount(ctx context.Context,
 		height)}), nil
 }
 
-// homeOfPath returns the home shard of the account or record at a path, and reports whether it is
-// another shard than this node's.
-func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, bool) {
-	path, err := ledger.ParseAccountPath(text)
-	if err != nil {
-		return 0, false
-	}
-	return s.home(ctx, path.Organisation())
-}
-
 // account reads an account and the height of the head just before the read. The balances include
 // all blocks up to that height, and may include later ones.
-func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
+func (s *Service) account(text string) (ledger.Account, ledger.Height, error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
 		return ledger.Account{}, 0, invalid("account: %w", err)
@@ -82,11 +68,17 @@ func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 	return account, height, nil
 }
 
+// The numbers of entries on a page if a request does not say.
+const (
+	AccountsPage = 100
+	HistoryPage  = 50
+)
+
 // ListAccounts returns accounts by path.
-func (s *service) ListAccounts(ctx context.Context,
+func (s *Service) ListAccounts(_ context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
-	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	size, err := PageSize(request.Msg.GetPageSize(), AccountsPage)
 	if err != nil {
 		return nil, err
 	}
@@ -98,22 +90,9 @@ func (s *service) ListAccounts(ctx context.Context,
 	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
 		return nil, badToken()
 	}
-	if request.Msg.Shard != nil {
-		shard, elsewhere, err := s.chain(ctx, request.Msg.Shard)
-		if err != nil {
-			return nil, err
-		}
-		if elsewhere {
-			return passOn(ctx, s, shard, request.Msg, client.ListAccounts)
-		}
-	} else if others := s.others(ctx); others != nil {
-		return connect.NewResponse(s.accountsEverywhere(ctx, others, request.Msg, size)), nil
+	if err := s.answersFor(request.Msg.Shard); err != nil {
+		return nil, err
 	}
-	return connect.NewResponse(s.accountsHere(prefix, after, size)), nil
-}
-
-// accountsHere lists accounts of this shard.
-func (s *service) accountsHere(prefix, after string, size int) *ledgerdv1.ListAccountsResponse {
 	accounts, more := s.accountsFrom(prefix, ledger.AccountPath(after), size)
 	height := s.backend.Store().Head().Height
 	answer := &ledgerdv1.ListAccountsResponse{}
@@ -123,59 +102,12 @@ func (s *service) accountsHere(prefix, after string, size int) *ledgerdv1.ListAc
 	if more {
 		answer.NextPageToken = string(accounts[len(accounts)-1].Path)
 	}
-	return answer
-}
-
-// accountsEverywhere lists accounts of all shards that may have some with the prefix, and names the
-// shards that did not answer. It merges the pages of the shards and returns the first accounts.
-func (s *service) accountsEverywhere(ctx context.Context, others Shards,
-	request *ledgerdv1.ListAccountsRequest, size int) *ledgerdv1.ListAccountsResponse {
-	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
-	// A prefix with a whole organisation name concerns only that organisation's home.
-	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole &&
-		ledger.OrganisationName(name).Validate() == nil {
-		shards = []ledger.ShardID{s.backend.Store().HomeShard(ledger.OrganisationName(name))}
-	}
-	pages, failures := callAll(ctx, s.options.MaxReadTime,
-		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
-			error) {
-			if shard == others.Own() {
-				return s.accountsHere(request.GetPrefix(), request.GetPageToken(), size), nil
-			}
-			ctx, cancel := context.WithTimeout(ctx, askTime)
-			defer cancel()
-			answer, err := others.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
-			if err != nil {
-				return nil, err
-			}
-			return answer.Msg, nil
-		})
-	answer := &ledgerdv1.ListAccountsResponse{}
-	more := false
-	for i, page := range pages {
-		if failures[i] != nil {
-			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shards[i]))
-			continue
-		}
-		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
-		more = more || page.GetNextPageToken() != ""
-	}
-	slices.Sort(answer.UnansweredShards)
-	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int {
-		return strings.Compare(a.GetAccount(), b.GetAccount())
-	})
-	if len(answer.Accounts) > size {
-		answer.Accounts, more = answer.Accounts[:size], true
-	}
-	if more {
-		answer.NextPageToken = answer.Accounts[len(answer.Accounts)-1].GetAccount()
-	}
-	return answer
+	return connect.NewResponse(answer), nil
 }
 
 // accountsFrom lists at most limit accounts with a prefix that come after a path, and reports
 // whether there are more.
-func (s *service) accountsFrom(prefix string, after ledger.AccountPath,
+func (s *Service) accountsFrom(prefix string, after ledger.AccountPath,
 	limit int) ([]ledger.Account, bool) {
 	var found []ledger.Account
 	if after == "" && prefix != "" {
@@ -198,15 +130,12 @@ func (s *service) accountsFrom(prefix string, after ledger.AccountPath,
 }
 
 // ListHistory returns the changes of an account.
-func (s *service) ListHistory(ctx context.Context,
+func (s *Service) ListHistory(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
 	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
-	size, err := pageSize(request.Msg.GetPageSize(), 50)
+	size, err := PageSize(request.Msg.GetPageSize(), HistoryPage)
 	if err != nil {
 		return nil, err
-	}
-	if shard, elsewhere := s.homeOfPath(ctx, request.Msg.GetAccount()); elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.ListHistory)
 	}
 	account, _, err := s.account(request.Msg.GetAccount())
 	if err != nil {
@@ -271,15 +200,12 @@ func addChange(changes []ledger.Balance, posting *ledger.Posting) []ledger.Balan
 }
 
 // GetRecord returns a record's value.
-func (s *service) GetRecord(ctx context.Context,
+func (s *Service) GetRecord(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetRecordRequest]) (
 	*connect.Response[ledgerdv1.GetRecordResponse], error) {
 	key := ledger.RecordKey(request.Msg.GetKey())
 	if err := key.Validate(); err != nil {
 		return nil, invalid("key: %w", err)
-	}
-	if shard, elsewhere := s.home(ctx, key.Organisation()); elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetRecord)
 	}
 	record, err := s.backend.Store().Record(key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -295,9 +221,9 @@ func (s *service) GetRecord(ctx context.Context,
 	}), nil
 }
 
-func (s *service) organisationToProto(organisation *ledger.Organisation) *ledgerdv1.Organisation {
+func (s *Service) organisationToProto(organisation *ledger.Organisation) *ledgerdv1.Organisation {
 	shard := organisation.Shard
-	if s.backend.Shards() != nil {
+	if s.backend.Store().ShardTree() != nil {
 		shard = s.backend.Store().HomeShard(organisation.Name)
 	}
 	return &ledgerdv1.Organisation{
@@ -310,7 +236,7 @@ func (s *service) organisationToProto(organisation *ledger.Organisation) *ledger
 }
 
 // GetOrganisation returns an organisation.
-func (s *service) GetOrganisation(_ context.Context,
+func (s *Service) GetOrganisation(_ context.Context,
 	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
 	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetName())
@@ -326,17 +252,17 @@ func (s *service) GetOrganisation(_ context.Context,
 }
 
 // organisations lists all organisations by name.
-func (s *service) organisations() []ledger.Organisation {
+func (s *Service) organisations() []ledger.Organisation {
 	all := append([]ledger.Organisation(nil), s.backend.Store().Organisations()...)
 	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }
 
 // ListOrganisations returns organisations by name.
-func (s *service) ListOrganisations(_ context.Context,
+func (s *Service) ListOrganisations(_ context.Context,
 	request *connect.Request[ledgerdv1.ListOrganisationsRequest]) (
 	*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
-	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	size, err := PageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
 	}
@@ -362,15 +288,12 @@ func (s *service) ListOrganisations(_ context.Context,
 
 // GetNonce returns the next sequence number of a nonce stream, as of the head of the organisation's
 // home.
-func (s *service) GetNonce(ctx context.Context,
+func (s *Service) GetNonce(_ context.Context,
 	request *connect.Request[ledgerdv1.GetNonceRequest]) (
 	*connect.Response[ledgerdv1.GetNonceResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetOrganisation())
 	if err := name.Validate(); err != nil && name != ledger.Operator {
 		return nil, invalid("organisation: %w", err)
-	}
-	if shard, elsewhere := s.home(ctx, name); elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetNonce)
 	}
 	return connect.NewResponse(&ledgerdv1.GetNonceResponse{
 		NextSequence: s.backend.Store().NextSequence(name, request.Msg.GetStream()),

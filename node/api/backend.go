@@ -43,8 +43,4 @@ type Backend interface {
 	NodeState() report.NodeState
 	// ClusterState returns a snapshot of the shard as this node sees it.
 	ClusterState() report.ClusterState
-
-	// Shards returns the other shards, or nil in a book of one shard. The value does not change
-	// during the life of the Backend.
-	Shards() Shards
 }

@@ -54,12 +54,12 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 }
 
 // levelOf returns the level of a block that the store has.
-func (s *service) levelOf(height ledger.Height) report.Level {
+func (s *Service) levelOf(height ledger.Height) report.Level {
 	heights, _ := s.backend.Heights()
 	return max(heights.Level(height), report.LevelOrdered)
 }
 
-func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash,
+func (s *Service) headerToProto(header *ledger.Header, hash ledger.Hash,
 	facts blockFacts) *ledgerdv1.BlockHeader {
 	shown := &ledgerdv1.BlockHeader{
 		Height:           uint64(header.Height),
@@ -86,13 +86,13 @@ func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash,
 }
 
 // header returns a block's header in protobuf form.
-func (s *service) header(block *ledger.Block) *ledgerdv1.BlockHeader {
+func (s *Service) header(block *ledger.Block) *ledgerdv1.BlockHeader {
 	return s.headerToProto(&block.Header, block.Hash, s.facts.of(block))
 }
 
 // headerAt returns the header at a height. It reads the whole block only if the block's facts are
 // not cached.
-func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error) {
+func (s *Service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error) {
 	header, hash, err := s.backend.Store().Header(height)
 	if err != nil {
 		return nil, err
@@ -108,17 +108,15 @@ func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error)
 }
 
 // GetBlock returns a block with a page of its transactions.
-func (s *service) GetBlock(ctx context.Context,
+func (s *Service) GetBlock(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetBlockRequest]) (
 	*connect.Response[ledgerdv1.GetBlockResponse], error) {
-	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	size, err := PageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
 	}
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	} else if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetBlock)
 	}
 	var block *ledger.Block
 	var begin uint64
@@ -130,13 +128,6 @@ func (s *service) GetBlock(ctx context.Context,
 		block, err = s.blockAt(ctx, ledger.Height(height))
 	} else {
 		block, err = s.blockAsked(ctx, request.Msg)
-	}
-	// A hash without a shard may be that of a block in another chain.
-	if others := s.others(ctx); others != nil && connect.CodeOf(err) == connect.CodeNotFound &&
-		request.Msg.Shard == nil && len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
-		if found := s.blockElsewhere(ctx, others, request.Msg); found != nil {
-			return connect.NewResponse(found), nil
-		}
 	}
 	if err != nil {
 		return nil, err
@@ -152,24 +143,8 @@ func (s *service) GetBlock(ctx context.Context,
 	return connect.NewResponse(answer), nil
 }
 
-// blockElsewhere returns the block with a hash from another shard's chain, or nil if no shard has
-// it.
-func (s *service) blockElsewhere(ctx context.Context, others Shards,
-	request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
-	found, failures := callAll(ctx, askTime, otherShards(others), func(ctx context.Context,
-		shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
-		return others.Client(shard).GetBlock(ctx, connect.NewRequest(request))
-	})
-	for i := range found {
-		if failures[i] == nil {
-			return found[i].Msg
-		}
-	}
-	return nil
-}
-
 // block returns a block with some of its transactions in protobuf form.
-func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
+func (s *Service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	shown := &ledgerdv1.Block{Header: s.header(block),
 		Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
 	level := report.Level(shown.Header.Level)
@@ -183,19 +158,19 @@ func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	return shown
 }
 
-func (s *service) blockAsked(ctx context.Context,
+func (s *Service) blockAsked(ctx context.Context,
 	request *ledgerdv1.GetBlockRequest) (*ledger.Block, error) {
 	switch asked := request.GetBlock().(type) {
 	case *ledgerdv1.GetBlockRequest_Height:
 		return s.blockAt(ctx, ledger.Height(asked.Height))
 	case *ledgerdv1.GetBlockRequest_Hash:
-		hash, err := hashFrom(asked.Hash, "", "block hash")
+		hash, err := HashFrom(asked.Hash, "", "block hash")
 		if err != nil {
 			return nil, err
 		}
 		return s.blockOf(ctx, hash)
 	case *ledgerdv1.GetBlockRequest_HashHex:
-		hash, err := hashFrom(nil, asked.HashHex, "block hash")
+		hash, err := HashFrom(nil, asked.HashHex, "block hash")
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +181,7 @@ func (s *service) blockAsked(ctx context.Context,
 	return nil, invalid("which block? give height, hash, hash_hex or head")
 }
 
-func (s *service) blockAt(ctx context.Context, height ledger.Height) (*ledger.Block, error) {
+func (s *Service) blockAt(ctx context.Context, height ledger.Height) (*ledger.Block, error) {
 	block, err := s.backend.Store().Block(height)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("there is no block %d: the chain's head here is %d", height,
@@ -218,7 +193,7 @@ func (s *service) blockAt(ctx context.Context, height ledger.Height) (*ledger.Bl
 	return block, nil
 }
 
-func (s *service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block, error) {
+func (s *Service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block, error) {
 	block, err := s.backend.Store().BlockByHash(hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("this node has no block %s", hash)
@@ -231,17 +206,15 @@ func (s *service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block,
 
 // ListBlocks returns headers, newest first unless the request asks otherwise. The genesis is not
 // among them.
-func (s *service) ListBlocks(ctx context.Context,
+func (s *Service) ListBlocks(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
 	*connect.Response[ledgerdv1.ListBlocksResponse], error) {
-	size, err := pageSize(request.Msg.GetPageSize(), 50)
+	size, err := PageSize(request.Msg.GetPageSize(), 50)
 	if err != nil {
 		return nil, err
 	}
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	} else if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.ListBlocks)
 	}
 	head := uint64(s.backend.Store().Head().Height)
 	ascending := request.Msg.GetAscending()
@@ -261,7 +234,7 @@ func (s *service) ListBlocks(ctx context.Context,
 	}
 	answer := &ledgerdv1.ListBlocksResponse{}
 	for ; len(answer.Blocks) < size && next >= 1 && next <= head; next = step(next, ascending) {
-		if failed := contextError(ctx); failed != nil {
+		if failed := ContextError(ctx); failed != nil {
 			return nil, failed
 		}
 		header, err := s.headerAt(ledger.Height(next))

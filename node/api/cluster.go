@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-func (s *service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
+func (s *Service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 	opened := s.backend.Store()
 	var offset *int64
 	if state.ClockKnown {
@@ -71,7 +71,7 @@ func microseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
 }
 
-func (s *service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.ClusterState {
+func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.ClusterState {
 	shown := &ledgerdv1.ClusterState{
 		Chain:             state.Chain,
 		GenesisHash:       state.GenesisHash[:],
@@ -133,25 +133,21 @@ func (s *service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 }
 
 // GetNode returns the state of this node.
-func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (
+func (s *Service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (
 	*connect.Response[ledgerdv1.GetNodeResponse], error) {
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	} else if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetNode)
 	}
 	state := s.backend.NodeState()
 	return connect.NewResponse(&ledgerdv1.GetNodeResponse{Node: s.nodeToProto(&state)}), nil
 }
 
 // GetCluster returns the shard as this node sees it.
-func (s *service) GetCluster(ctx context.Context,
+func (s *Service) GetCluster(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetClusterRequest]) (
 	*connect.Response[ledgerdv1.GetClusterResponse], error) {
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	} else if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetCluster)
 	}
 	state := s.cluster()
 	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: s.clusterToProto(&state,
@@ -160,7 +156,7 @@ func (s *service) GetCluster(ctx context.Context,
 
 // errStopping is the error that ends the streams of a node that stops.
 func errStopping() error {
-	return retryable(connect.CodeUnavailable,
+	return Retryable(connect.CodeUnavailable,
 		errors.New("this node is stopping: go on at another node, or here once it is back"), nil)
 }
 
@@ -172,7 +168,7 @@ const (
 )
 
 // WatchCluster streams the shard's state.
-func (s *service) WatchCluster(ctx context.Context,
+func (s *Service) WatchCluster(ctx context.Context,
 	request *connect.Request[ledgerdv1.WatchClusterRequest],
 	stream *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
@@ -189,7 +185,7 @@ func (s *service) WatchCluster(ctx context.Context,
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return contextError(ctx)
+			return ContextError(ctx)
 		case <-s.stopping.Done():
 			return errStopping()
 		}
@@ -209,7 +205,7 @@ func (s *service) WatchCluster(ctx context.Context,
 		case <-changed:
 		case <-pause.C:
 		case <-ctx.Done():
-			return contextError(ctx)
+			return ContextError(ctx)
 		case <-s.stopping.Done():
 			return errStopping()
 		}
@@ -228,7 +224,7 @@ func sameCluster(a, b *ledgerdv1.ClusterState) bool {
 }
 
 // Subscribe streams blocks from a height on.
-func (s *service) Subscribe(ctx context.Context,
+func (s *Service) Subscribe(ctx context.Context,
 	request *connect.Request[ledgerdv1.SubscribeRequest],
 	stream *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
@@ -261,7 +257,7 @@ func (s *service) Subscribe(ctx context.Context,
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return contextError(ctx)
+			return ContextError(ctx)
 		case <-s.stopping.Done():
 			return errStopping()
 		}
@@ -269,8 +265,8 @@ func (s *service) Subscribe(ctx context.Context,
 }
 
 // streamEnds returns the reason to end a stream, if there is one.
-func (s *service) streamEnds(ctx context.Context) error {
-	if failed := contextError(ctx); failed != nil {
+func (s *Service) streamEnds(ctx context.Context) error {
+	if failed := ContextError(ctx); failed != nil {
 		return failed
 	}
 	select {
@@ -281,7 +277,7 @@ func (s *service) streamEnds(ctx context.Context) error {
 	}
 }
 
-func (s *service) subscribed(ctx context.Context, height ledger.Height,
+func (s *Service) subscribed(ctx context.Context, height ledger.Height,
 	withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
 	message := &ledgerdv1.SubscribeResponse{HeadHeight: uint64(s.backend.Store().Head().Height)}
 	if !withTransactions {

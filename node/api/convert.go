@@ -272,8 +272,8 @@ func signaturesToProto(signatures []ledger.Signature) []*ledgerdv1.Signature {
 	return shown
 }
 
-// bundleFromProto reads a bundle. It checks form and bounds, not signatures.
-func bundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
+// BundleFromProto reads a bundle. It checks form and bounds, not signatures.
+func BundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 	bodies := message.GetTransactions()
 	if len(bodies) == 0 || len(bodies) > ledger.MaxBundleTransactions {
 		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ledger.ErrBundleSize,
@@ -365,8 +365,8 @@ func milliseconds(t time.Time) uint64 {
 	return uint64(max(0, t.UnixMilli()))
 }
 
-// hashFrom reads a hash given as 32 bytes or as 64 hex digits.
-func hashFrom(raw []byte, hex string, what string) (ledger.Hash, error) {
+// HashFrom reads a hash given as 32 bytes or as 64 hex digits.
+func HashFrom(raw []byte, hex string, what string) (ledger.Hash, error) {
 	var hash ledger.Hash
 	switch {
 	case len(raw) == len(hash) && hex == "":

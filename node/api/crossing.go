@@ -31,7 +31,7 @@ func changedNothing(code ledger.Code) bool {
 // statusOfEntry returns the status of a transaction that is in a block. If the transaction waited
 // for other shards, it looks up whether it took effect. If that cannot be read, the transaction is
 // still shown as waiting.
-func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int,
+func (s *Service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int,
 	level report.Level) report.Status {
 	status := report.Status{ID: entry.ID, Outcome: report.OutcomeExecuted, Level: level,
 		Height: height, Index: uint32(index), Result: entry.Result}
@@ -58,7 +58,7 @@ func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 }
 
 // settle completes the status of a transaction that its shard set aside.
-func (s *service) settle(status *report.Status, crossing *store.Crossing) {
+func (s *Service) settle(status *report.Status, crossing *store.Crossing) {
 	status.Destinations, status.Waits = crossing.Destinations, crossing.Waits
 	if crossing.Settled == nil {
 		return
@@ -73,16 +73,16 @@ func (s *service) settle(status *report.Status, crossing *store.Crossing) {
 
 // States of a ShardPlace.
 const (
-	placeSettled    = "settled"
-	placeRefused    = "refused"
-	placeWaiting    = "waiting"
-	placePassed     = "passed"
-	placeAbsent     = "absent"
-	placeUnanswered = "unanswered"
+	PlaceSettled    = "settled"
+	PlaceRefused    = "refused"
+	PlaceWaiting    = "waiting"
+	PlacePassed     = "passed"
+	PlaceAbsent     = "absent"
+	PlaceUnanswered = "unanswered"
 )
 
 // place returns where a transaction is in this shard's chain.
-func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
+func (s *Service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 	opened := s.backend.Store()
 	own := opened.Shard()
 	block, entry := crossing.Block, crossing.Entry
@@ -109,13 +109,13 @@ func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 	}
 	switch crossing.Outcome {
 	case store.TookEffect:
-		shown.State = placeSettled
+		shown.State = PlaceSettled
 	case store.Refused:
-		shown.State = placeRefused
+		shown.State = PlaceRefused
 	case store.Waiting:
-		shown.State = placeWaiting
+		shown.State = PlaceWaiting
 	case store.PassedThrough:
-		shown.State = placePassed
+		shown.State = PlacePassed
 	}
 	return shown
 }

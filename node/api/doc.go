@@ -9,9 +9,9 @@
 //	...
 //	server.Shutdown(ctx)               // ends the streams, lets the other calls finish until ctx ends
 //
-// The node implements Backend; everything else is here. Reads come from the node's own store and
-// never wait for other nodes. Writes go through Backend.Admit, and are answered when they reach the
-// wanted level.
+// The node implements Backend; everything else of one shard is here. Reads come from the node's own
+// store and never wait for other nodes. Writes go through Backend.Admit, and are answered when they
+// reach the wanted level.
 //
 // # What always holds
 //
@@ -29,30 +29,11 @@
 //
 // # Several shards
 //
-// In a book of several shards every node answers for the whole book. Backend.Shards returns the
-// tree, and clients whose calls a node of another shard answers through Server.Forwarded. A call
-// takes at most one such hop.
-//
-//   - A query for an account, a record or a nonce goes to the home shard of its organisation.
-//   - A query that names a shard goes to that shard.
-//   - Lists and searches go to all shards at the same time. The answer names the shards that did
-//     not reply.
-//   - A bundle is admitted where it enters the tree. The node then waits for its transactions in
-//     the chains of their signers' homes, which decide on them.
-//   - A transaction shows its place in the chain of each shard that it concerns.
-//
-// The files:
-//
-//	route.go           routing: answers a call here, passes it on, or asks several shards at once
-//	submit_sharded.go  where bundles enter, in what order, and what cannot be submitted
-//	waiting.go         waiting at the homes, and finding transactions that no shard knows yet
-//	learn.go           organisations whose registration is still on its way down the tree
-//	wherever.go        a transaction from the chains of all shards that have it
-//	crossing.go        what this shard's chain has of a transaction
-//	tree.go            the tree, and the state of each shard
-//
-// Streams cover the node's own shard only. In a book of one shard none of this applies, and none of
-// its fields are set.
+// A Service answers for one shard: from its node's chain alone, without another hop. It refuses a
+// request that names another shard with an OtherShardError. In a book of several shards, package
+// route answers clients for the whole book (NewServer), and nodes of other shards get the Service
+// itself (Server.Forwarded). There, an account or a record of another shard's organisation is
+// unknown, and the Backend refuses a bundle that enters at another shard.
 //
 // # By hand
 //

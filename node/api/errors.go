@@ -24,8 +24,8 @@ const (
 	HeaderWriters = "Ledgerd-Writers"
 )
 
-// retryable returns the error of a call that the caller may make again.
-func retryable(code connect.Code, err error, writers []string) *connect.Error {
+// Retryable returns the error of a call that the caller may make again.
+func Retryable(code connect.Code, err error, writers []string) *connect.Error {
 	refused := connect.NewError(code, err)
 	refused.Meta().Set(HeaderRetry, "true")
 	if len(writers) > 0 {
@@ -42,14 +42,14 @@ func notFound(format string, arguments ...any) *connect.Error {
 	return connect.NewError(connect.CodeNotFound, fmt.Errorf(format, arguments...))
 }
 
-// refusalError converts a refusal to the error of a call.
-func refusalError(refusal *report.Refusal) *connect.Error {
+// RefusalError converts a refusal to the error of a call.
+func RefusalError(refusal *report.Refusal) *connect.Error {
 	if refusal.Retry() {
 		code := connect.CodeUnavailable
 		if refusal.Code == report.RefusedOverloaded {
 			code = connect.CodeResourceExhausted
 		}
-		return retryable(code, refusal, refusal.Writers)
+		return Retryable(code, refusal, refusal.Writers)
 	}
 	code := connect.CodeInvalidArgument
 	switch refusal.Code {
@@ -63,22 +63,23 @@ func refusalError(refusal *report.Refusal) *connect.Error {
 
 // failure converts an internal error of the node to the error of a call. An ended context keeps its
 // meaning. Damage that the store found is data loss; another node can answer the call.
-func (s *service) failure(ctx context.Context, doing string, err error) *connect.Error {
-	if failed := contextError(ctx); failed != nil {
+func (s *Service) failure(ctx context.Context, doing string, err error) *connect.Error {
+	if failed := ContextError(ctx); failed != nil {
 		return failed
 	}
 	if coded := (*connect.Error)(nil); errors.As(err, &coded) {
 		return coded
 	}
 	if errors.Is(err, store.ErrAbsent) {
-		return retryable(connect.CodeUnavailable, fmt.Errorf("%s: %w", doing, err), nil)
+		return Retryable(connect.CodeUnavailable, fmt.Errorf("%s: %w", doing, err), nil)
 	}
 	s.options.Logger.Error("an API call failed", "doing", doing, "error", err)
 	return connect.NewError(connect.CodeDataLoss,
 		fmt.Errorf("%s: %w: ask another node, and run `ledgerd verify` on this one", doing, err))
 }
 
-func contextError(ctx context.Context) *connect.Error {
+// ContextError returns the error of a call whose context has ended, or nil.
+func ContextError(ctx context.Context) *connect.Error {
 	switch err := ctx.Err(); {
 	case err == nil:
 		return nil

@@ -100,7 +100,7 @@ func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer,
 	allowed := l.of(hostOf(peer.Addr), now).calls.AllowN(now, 1)
 	l.mutex.Unlock()
 	if !allowed {
-		return nil, retryable(connect.CodeResourceExhausted,
+		return nil, Retryable(connect.CodeResourceExhausted,
 			errors.New("too many calls from this address: wait a moment and try again"), nil)
 	}
 	return ctx, nil
@@ -113,12 +113,12 @@ func (l *limits) openStream(address string) (func(), error) {
 	defer l.mutex.Unlock()
 	entry := l.of(host, time.Now())
 	if l.streams >= l.maxStreams {
-		return nil, retryable(connect.CodeResourceExhausted,
+		return nil, Retryable(connect.CodeResourceExhausted,
 			errors.New("this node already serves its maximum of streams: try again later or ask "+
 				"another node"), nil)
 	}
 	if entry.streams >= l.maxStreamsOfAddress {
-		return nil, retryable(connect.CodeResourceExhausted,
+		return nil, Retryable(connect.CodeResourceExhausted,
 			errors.New("too many streams from this address: end one first"), nil)
 	}
 	l.streams++

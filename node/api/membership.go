@@ -15,13 +15,11 @@ import (
 const genesisHashPrefix = "ledgerd/genesis/1\x00"
 
 // GetGenesis returns the chain's genesis.
-func (s *service) GetGenesis(ctx context.Context,
+func (s *Service) GetGenesis(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetGenesisRequest]) (
 	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	} else if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetGenesis)
 	}
 	opened := s.backend.Store()
 	hash := opened.GenesisHash()
@@ -41,7 +39,7 @@ type clusterState struct {
 }
 
 // cluster returns the shard's state.
-func (s *service) cluster() clusterState {
+func (s *Service) cluster() clusterState {
 	state := clusterState{ClusterState: s.backend.ClusterState()}
 	opened := s.backend.Store()
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()

@@ -8,8 +8,8 @@ import (
 // maxPageSize is the largest page of any list.
 const maxPageSize = 1_000
 
-// pageSize returns the requested size, or the default for 0.
-func pageSize(asked uint32, byDefault int) (int, error) {
+// PageSize returns the requested size, or the default for 0.
+func PageSize(asked uint32, byDefault int) (int, error) {
 	if asked == 0 {
 		return byDefault, nil
 	}

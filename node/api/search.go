@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-// Bounds of a search.
+// Bounds of a search. An answer has at most MaxHits hits.
 const (
-	maxHits                  = 10
+	MaxHits                  = 10
 	maxQuery                 = 256
 	maxSearchedOrganisations = 256
 )
@@ -26,7 +26,7 @@ type hits struct {
 	seen map[string]bool
 }
 
-func (h *hits) full() bool { return len(h.list) >= maxHits }
+func (h *hits) full() bool { return len(h.list) >= MaxHits }
 
 func (h *hits) add(kind, key, label string) {
 	if h.full() || h.seen[kind+" "+key] {
@@ -48,7 +48,7 @@ func (h *hits) addAccount(account *ledger.Account) {
 // Search finds what a person typed. Exact matches come first: a height, a hash, an account, an
 // organisation. Then come accounts by their name without the organisation, then names that begin
 // with the query.
-func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (
+func (s *Service) Search(_ context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (
 	*connect.Response[ledgerdv1.SearchResponse], error) {
 	query := strings.TrimSpace(request.Msg.GetQuery())
 	if query == "" || len(query) > maxQuery {
@@ -63,56 +63,15 @@ func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1
 	answer := &ledgerdv1.SearchResponse{Hits: found.list}
 	for _, hit := range answer.Hits {
 		hit.Shard = uint32(s.backend.Store().Shard())
-		if hit.GetKind() == "organisation" && s.backend.Shards() != nil {
+		if hit.GetKind() == "organisation" && s.backend.Store().ShardTree() != nil {
 			hit.Shard = uint32(s.backend.Store().HomeShard(ledger.OrganisationName(hit.GetKey())))
 			hit.Label = fmt.Sprintf("Organisation of shard %d", hit.Shard)
 		}
 	}
-	if others := s.others(ctx); others != nil {
-		s.searchElsewhere(ctx, others, request.Msg, answer)
-	}
 	return connect.NewResponse(answer), nil
 }
 
-// searchElsewhere adds the hits of other shards: first the best hit of each shard, then the second,
-// and so on.
-func (s *service) searchElsewhere(ctx context.Context, others Shards,
-	request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
-	shards := otherShards(others)
-	told, failures := callAll(ctx, askTime, shards, func(ctx context.Context,
-		shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
-		return others.Client(shard).Search(ctx, connect.NewRequest(request))
-	})
-	lists := [][]*ledgerdv1.SearchHit{answer.Hits}
-	for i, shard := range shards {
-		if failures[i] != nil {
-			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shard))
-			continue
-		}
-		lists = append(lists, told[i].Msg.GetHits())
-	}
-	answer.Hits = nil
-	seen := make(map[string]bool)
-	for place := range maxHits {
-		for _, list := range lists {
-			if place >= len(list) || len(answer.Hits) == maxHits {
-				continue
-			}
-			hit := list[place]
-			key := hit.GetKind() + " " + hit.GetKey()
-			if hit.GetKind() == "block" { // each chain has a block of this height
-				key = fmt.Sprint(hit.GetShard(), " ", key)
-				hit.Label += fmt.Sprintf(" of shard %d", hit.GetShard())
-			}
-			if !seen[key] {
-				seen[key] = true
-				answer.Hits = append(answer.Hits, hit)
-			}
-		}
-	}
-}
-
-func (s *service) searchHeight(found *hits, query string) {
+func (s *Service) searchHeight(found *hits, query string) {
 	digits := strings.NewReplacer(",", "", "_", "", "'", "", " ",
 		"").Replace(strings.TrimPrefix(query, "#"))
 	height, err := strconv.ParseUint(digits, 10, 64)
@@ -122,7 +81,7 @@ func (s *service) searchHeight(found *hits, query string) {
 	found.add("block", strconv.FormatUint(height, 10), fmt.Sprintf("Block %d", height))
 }
 
-func (s *service) searchHash(found *hits, query string) {
+func (s *Service) searchHash(found *hits, query string) {
 	hash, err := ledger.ParseHash(strings.TrimPrefix(strings.ToLower(query), "0x"))
 	if err != nil {
 		return
@@ -141,7 +100,7 @@ func (s *service) searchHash(found *hits, query string) {
 	}
 }
 
-func (s *service) searchAccount(found *hits, query string) {
+func (s *Service) searchAccount(found *hits, query string) {
 	path, err := ledger.ParseAccountPath(query)
 	if err != nil {
 		return
@@ -153,7 +112,7 @@ func (s *service) searchAccount(found *hits, query string) {
 
 // searchOrganisation finds organisations, accounts by their name within any organisation, and names
 // that begin with the query.
-func (s *service) searchOrganisation(found *hits, query string) {
+func (s *Service) searchOrganisation(found *hits, query string) {
 	organisations := s.organisations()
 	if len(organisations) > maxSearchedOrganisations {
 		organisations = organisations[:maxSearchedOrganisations]
@@ -185,11 +144,11 @@ func (s *service) searchOrganisation(found *hits, query string) {
 	}
 }
 
-func (s *service) searchPrefix(found *hits, prefix string) {
+func (s *Service) searchPrefix(found *hits, prefix string) {
 	if found.full() || len(prefix) > ledger.MaxAccountPath {
 		return
 	}
-	accounts, _ := s.accountsFrom(prefix, "", maxHits)
+	accounts, _ := s.accountsFrom(prefix, "", MaxHits)
 	for i := range accounts {
 		found.addAccount(&accounts[i])
 	}

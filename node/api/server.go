@@ -17,39 +17,55 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Server serves one Backend. Make it with New.
+// Server serves a Service on one address. Make it with New or NewServer.
 type Server struct {
 	options   Options
 	handler   http.Handler
 	forwarded http.Handler
 	server    *http.Server
 	unused    idleConnections
-	limits    *limits
+	service   *Service
 	metrics   *metrics
-	stopping  context.Context // ended by Shutdown, which ends the streams
-	stop      context.CancelFunc
 }
 
-// service implements the RPCs. Each family of RPCs has its own file.
-type service struct {
+// Service implements the RPCs for one shard: it answers from the Backend's chain alone. Each family
+// of RPCs has its own file.
+type Service struct {
 	backend  Backend
 	options  Options
 	limits   *limits
-	metrics  *metrics
 	facts    *factsCache
-	stopping context.Context
+	stopping context.Context // ended by Server.Shutdown, which ends the streams
+	stop     context.CancelFunc
 	// snapshots counts the snapshots that are being streamed.
 	snapshots atomic.Int32
-	// sent records transactions that entered other shards, or are decided there.
-	sent *whereabouts
 }
 
-var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
+var _ ledgerdv1connect.LedgerServiceHandler = (*Service)(nil)
+
+// NewService makes the RPCs of a backend.
+func NewService(backend Backend, options Options) *Service {
+	options = options.withDefaults()
+	s := &Service{backend: backend, options: options, limits: newLimits(options),
+		facts: new(factsCache)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Options returns the options with their defaults filled in.
+func (s *Service) Options() Options { return s.options }
 
 // New makes a server for a backend. It registers its metrics with Options.Registry, so each
 // registry can serve only one server.
 func New(backend Backend, options Options) (*Server, error) {
-	options = options.withDefaults()
+	service := NewService(backend, options)
+	return NewServer(service, service)
+}
+
+// NewServer makes a server whose clients front answers. Front may ask nodes of other shards, and
+// uses service for its own shard. Nodes of other shards get the service itself.
+func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*Server, error) {
+	options := service.options
 	if (options.CertificateFile == "") != (options.KeyFile == "") {
 		return nil, errors.New("api: TLS needs both a certificate file and a key file")
 	}
@@ -57,14 +73,8 @@ func New(backend Backend, options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
 	}
-	if shards := backend.Shards(); shards != nil {
-		if err := options.Registry.Register(newShardMetrics(shards)); err != nil {
-			return nil, fmt.Errorf("api: registering metrics: %w", err)
-		}
-	}
-	s := &Server{options: options, limits: newLimits(options), metrics: metrics}
-	s.stopping, s.stop = context.WithCancel(context.Background())
-	if s.handler, err = s.newHandler(backend); err != nil {
+	s := &Server{options: options, service: service, metrics: metrics}
+	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
 	protocols := new(http.Protocols)
@@ -111,7 +121,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // Shutdown ends the streams with Unavailable, takes no more calls, and waits for running calls
 // until ctx ends. Then it cuts them off and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop()
+	s.service.stop()
 	s.unused.close()
 	err := s.server.Shutdown(ctx)
 	if err == nil {
@@ -120,23 +130,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.server.Close())
 }
 
-func (s *Server) newHandler(backend Backend) (http.Handler, error) {
-	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics,
-		facts: new(factsCache), sent: new(whereabouts), stopping: s.stopping}
+func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.Handler, error) {
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
 		connect.WithCompressMinBytes(4 << 10),
 		connect.WithInterceptors(s.metrics),
 		connect.WithRecover(s.recovered),
 	}
-	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(calls, options...)
-	s.forwarded = asForwarded(forwarded)
-	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls,
-		append(options, connect.WithRequestGate(s.limits.gate))...)
+	_, s.forwarded = ledgerdv1connect.NewLedgerServiceHandler(s.service, options...)
+	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(front,
+		append(options, connect.WithRequestGate(s.service.limits.gate))...)
 	mux := http.NewServeMux()
 	mux.Handle(path, withReadDeadline(rpcs, s.options.MaxReadTime))
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
-	mux.Handle("GET /readyz", readyz(backend))
+	mux.Handle("GET /readyz", readyz(s.service.backend))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))
 	if s.options.Docs != nil {
 		mux.Handle("/docs/", s.options.Docs)

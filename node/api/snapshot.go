@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -16,15 +15,11 @@ import (
 const maxSnapshots = 2
 
 // GetSnapshot streams a snapshot.
-func (s *service) GetSnapshot(ctx context.Context,
+func (s *Service) GetSnapshot(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetSnapshotRequest],
 	stream *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
-	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return err
-	} else if elsewhere {
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("this node is of another shard: ask a node of shard %d itself (GetTree "+
-				"names them)", shard))
 	}
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
@@ -33,7 +28,7 @@ func (s *service) GetSnapshot(ctx context.Context,
 	defer release()
 	if s.snapshots.Add(1) > maxSnapshots {
 		s.snapshots.Add(-1)
-		return retryable(connect.CodeResourceExhausted,
+		return Retryable(connect.CodeResourceExhausted,
 			errors.New("this node already makes its maximum of snapshots: try again later or ask "+
 				"another node"), nil)
 	}
@@ -48,7 +43,7 @@ func (s *service) GetSnapshot(ctx context.Context,
 	case s.stopping.Err() != nil:
 		return errStopping()
 	case errors.Is(err, store.ErrNotFound):
-		return retryable(connect.CodeFailedPrecondition,
+		return Retryable(connect.CodeFailedPrecondition,
 			errors.New("this node has no block yet: there is nothing to make a snapshot of"), nil)
 	}
 	return s.failure(ctx, "making a snapshot", err)
@@ -60,7 +55,7 @@ const maxPart = 256 << 10
 // parts is a writer that sends each write to the stream.
 type parts struct {
 	ctx     context.Context
-	service *service
+	service *Service
 	stream  *connect.ServerStream[ledgerdv1.GetSnapshotResponse]
 }
 

@@ -13,30 +13,17 @@ import (
 )
 
 // Submit takes one bundle and waits for the wanted level.
-func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (
+func (s *Service) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (
 	*connect.Response[ledgerdv1.SubmitResponse], error) {
-	level, err := wantedLevel(request.Msg.GetWait())
+	bundle, level, err := ReadSubmit(request.Msg)
 	if err != nil {
 		return nil, err
 	}
-	bundle, err := bundleFromProto(request.Msg.GetBundle())
-	if err != nil {
-		return nil, invalid("bundle: %w", err)
-	}
-	ctx, cancel := s.waiting(ctx)
+	ctx, cancel := s.Waiting(ctx)
 	defer cancel()
-	if others := s.others(ctx); others != nil {
-		statuses, err := s.submitSharded(ctx, others, bundle, request.Msg.GetBundle(), level)
-		if err != nil {
-			return nil, err
-		}
-		return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: statuses}), nil
-	}
-	s.awaitSigners(ctx, []*ledger.Bundle{bundle})
 	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-		return nil, refusalError(refusal)
+		return nil, RefusalError(refusal)
 	}
-	s.noteAdmitted(bundle)
 	statuses, err := s.wait(ctx, bundle.IDs(), level)
 	if err != nil {
 		return nil, err
@@ -45,7 +32,7 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 		statuses)}), nil
 }
 
-func (s *service) bundleStatuses(bundle *ledger.Bundle,
+func (s *Service) bundleStatuses(bundle *ledger.Bundle,
 	statuses []report.Status) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
 	for i := range statuses {
@@ -58,53 +45,28 @@ func (s *service) bundleStatuses(bundle *ledger.Bundle,
 }
 
 // SubmitMany takes many bundles, one by one in their order.
-func (s *service) SubmitMany(ctx context.Context,
+func (s *Service) SubmitMany(ctx context.Context,
 	request *connect.Request[ledgerdv1.SubmitManyRequest]) (
 	*connect.Response[ledgerdv1.SubmitManyResponse], error) {
-	level, err := wantedLevel(request.Msg.GetWait())
+	level, after, err := s.ReadSubmitMany(request.Msg)
 	if err != nil {
 		return nil, err
 	}
 	messages := request.Msg.GetBundles()
-	if len(messages) == 0 || len(messages) > s.options.MaxBundles {
-		return nil, invalid("%d bundles in one request: 1 to %d are allowed, send the rest in "+
-			"another", len(messages), s.options.MaxBundles)
-	}
-	if len(request.Msg.GetAfter()) > 0 {
-		if !request.Msg.GetInOrder() {
-			return nil, invalid("after requires in_order: set in_order or leave after empty")
-		}
-		after, err := hashFrom(request.Msg.GetAfter(), "", "after")
-		if err != nil {
-			return nil, err
-		}
-		if refusal, err := s.predecessorKnown(ctx, after); err != nil {
+	if after != nil {
+		if refusal, err := s.Predecessor(ctx, *after); err != nil {
 			return nil, err
 		} else if refusal != nil {
-			return connect.NewResponse(refuseAll(len(messages), refusal)), nil
+			return connect.NewResponse(RefuseAll(len(messages), refusal)), nil
 		}
 	}
-	ctx, cancel := s.waiting(ctx)
+	ctx, cancel := s.Waiting(ctx)
 	defer cancel()
-	if others := s.others(ctx); others != nil {
-		return connect.NewResponse(s.submitManySharded(ctx, others, request.Msg, level)), nil
-	}
-	outcomes, err := s.submitManyHere(ctx, messages, request.Msg.GetInOrder(), level)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&ledgerdv1.SubmitManyResponse{Outcomes: outcomes}), nil
-}
-
-// submitManyHere admits bundles at this node and waits in its chain.
-func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool,
-	level report.Level) ([]*ledgerdv1.BundleOutcome, error) {
-	bundles, refusals := s.admitMany(ctx, messages, inOrder)
+	bundles, refusals := s.admitMany(ctx, messages, request.Msg.GetInOrder())
 	var ids []ledger.Hash
 	for i, bundle := range bundles {
 		if refusals[i] == nil {
 			ids = append(ids, bundle.IDs()...)
-			s.noteAdmitted(bundle)
 		}
 	}
 	statuses, err := s.wait(ctx, ids, level)
@@ -114,19 +76,19 @@ func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bund
 	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	for i, bundle := range bundles {
 		if refusals[i] != nil {
-			outcomes[i] = refusedOutcome(refusals[i])
+			outcomes[i] = RefusedOutcome(refusals[i])
 			continue
 		}
 		outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: s.bundleStatuses(bundle,
 			statuses[:bundle.Len()])}
 		statuses = statuses[bundle.Len():]
 	}
-	return outcomes, nil
+	return connect.NewResponse(&ledgerdv1.SubmitManyResponse{Outcomes: outcomes}), nil
 }
 
 // admitMany decodes and admits bundles. With inOrder, the first bundle that cannot be decoded ends
 // the prefix that may be admitted.
-func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
+func (s *Service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	inOrder bool) ([]*ledger.Bundle, []*report.Refusal) {
 	bundles := make([]*ledger.Bundle, len(messages))
 	refusals := make([]*report.Refusal, len(messages))
@@ -135,10 +97,10 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	broken := false
 	for i, message := range messages {
 		if broken && inOrder {
-			refusals[i] = afterRefusal()
+			refusals[i] = AfterRefusal()
 			continue
 		}
-		bundle, err := bundleFromProto(message)
+		bundle, err := BundleFromProto(message)
 		if err != nil {
 			refusals[i] = &report.Refusal{Code: report.RefusedMalformed, Reason: err.Error()}
 			broken = true
@@ -151,15 +113,12 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	if len(decoded) == 0 {
 		return bundles, refusals
 	}
-	if s.others(ctx) == nil {
-		s.awaitSigners(ctx, decoded)
-	}
 	for i, refusal := range s.backend.Admit(ctx, decoded, inOrder) {
 		refusals[places[i]] = refusal
 		if refusal != nil && inOrder {
 			for later := places[i] + 1; later < len(refusals); later++ {
 				if refusals[later] == nil {
-					refusals[later] = afterRefusal()
+					refusals[later] = AfterRefusal()
 				}
 			}
 			break
@@ -168,26 +127,20 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
 	return bundles, refusals
 }
 
-func afterRefusal() *report.Refusal {
+// AfterRefusal returns the refusal of a bundle that follows a refused one, in order.
+func AfterRefusal() *report.Refusal {
 	return &report.Refusal{Code: report.RefusedPredecessor,
 		Reason: "a bundle before it was refused: send it again once that one is admitted"}
 }
 
-// predecessorKnown refuses bundles whose predecessor this node does not know.
-func (s *service) predecessorKnown(ctx context.Context,
-	after ledger.Hash) (*report.Refusal, error) {
+// Predecessor refuses bundles whose predecessor this node does not know.
+func (s *Service) Predecessor(ctx context.Context, after ledger.Hash) (*report.Refusal, error) {
 	status, err := s.backend.Status(after)
 	if err != nil {
 		return nil, s.failure(ctx, "looking for the transaction before", err)
 	}
 	if status.Outcome == report.OutcomePending || status.InBlock() {
 		return nil, nil
-	}
-	if others := s.others(ctx); others != nil {
-		if before, err := s.wherever(ctx, others, status); err == nil &&
-			before.GetStatus().GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
-			return nil, nil
-		}
 	}
 	return &report.Refusal{
 		Code: report.RefusedPredecessor,
@@ -196,22 +149,24 @@ func (s *service) predecessorKnown(ctx context.Context,
 	}, nil
 }
 
-func refusedOutcome(refusal *report.Refusal) *ledgerdv1.BundleOutcome {
+// RefusedOutcome returns the outcome of a refused bundle.
+func RefusedOutcome(refusal *report.Refusal) *ledgerdv1.BundleOutcome {
 	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry()}
 }
 
-func refuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse {
+// RefuseAll returns the answer that refuses all bundles of a request.
+func RefuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse {
 	answer := &ledgerdv1.SubmitManyResponse{Outcomes: make([]*ledgerdv1.BundleOutcome, count)}
 	for i := range answer.Outcomes {
-		answer.Outcomes[i] = refusedOutcome(refusal)
+		answer.Outcomes[i] = RefusedOutcome(refusal)
 	}
 	return answer
 }
 
-// waiting returns the context of a call that waits for a level. It ends a little before the
+// Waiting returns the context of a call that waits for a level. It ends a little before the
 // caller's own deadline, so the answer with the statuses of that moment still reaches the caller.
 // It also ends when the server stops.
-func (s *service) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Service) Waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := s.options.MaxWaitTime
 	if deadline, set := ctx.Deadline(); set {
 		left := time.Until(deadline)
@@ -224,7 +179,7 @@ func (s *service) waiting(ctx context.Context) (context.Context, context.CancelF
 
 // wait waits for a level. The end of the context is no failure: the caller gets the statuses of
 // that moment.
-func (s *service) wait(ctx context.Context, ids []ledger.Hash,
+func (s *Service) wait(ctx context.Context, ids []ledger.Hash,
 	level report.Level) ([]report.Status, error) {
 	statuses, err := s.backend.Wait(ctx, ids, level)
 	switch {
@@ -238,7 +193,7 @@ func (s *service) wait(ctx context.Context, ids []ledger.Hash,
 }
 
 // Prepare builds canonical bytes from parts.
-func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.PrepareRequest]) (
+func (s *Service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.PrepareRequest]) (
 	*connect.Response[ledgerdv1.PrepareResponse], error) {
 	parts := request.Msg.GetTransactions()
 	if len(parts) == 0 || len(parts) > ledger.MaxBundleTransactions {
@@ -270,49 +225,41 @@ func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 	return connect.NewResponse(answer), nil
 }
 
-// maxWaited bounds the transactions of one WaitTransactions call.
-const maxWaited = 16_384
-
 // WaitTransactions waits for many transactions at once.
-func (s *service) WaitTransactions(ctx context.Context,
+func (s *Service) WaitTransactions(ctx context.Context,
 	request *connect.Request[ledgerdv1.WaitTransactionsRequest]) (
 	*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
-	level, err := wantedLevel(request.Msg.GetWait())
+	ids, level, err := ReadWaitTransactions(request.Msg)
 	if err != nil {
 		return nil, err
 	}
-	asked := request.Msg.GetIds()
-	if len(asked) > maxWaited {
-		return nil, invalid("%d transactions: at most %d at once, ask for the rest in another call",
-			len(asked), maxWaited)
-	}
-	ids := make([]ledger.Hash, len(asked))
-	for i := range asked {
-		if ids[i], err = hashFrom(asked[i], "", "transaction id"); err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := s.waiting(ctx)
+	ctx, cancel := s.Waiting(ctx)
 	defer cancel()
-	if others := s.others(ctx); others != nil {
-		return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{
-			Transactions: s.waitWherever(ctx, others, ids, level)}), nil
+	statuses, err := s.Statuses(ctx, ids, level)
+	if err != nil {
+		return nil, err
 	}
+	return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{Transactions: statuses}), nil
+}
+
+// Statuses waits in this chain until the transactions reach a level, or until the context ends. It
+// returns their statuses at that moment.
+func (s *Service) Statuses(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	statuses, err := s.wait(ctx, ids, level)
 	if err != nil {
 		return nil, err
 	}
-	answer := &ledgerdv1.WaitTransactionsResponse{Transactions: make([]*ledgerdv1.TransactionStatus,
-		len(ids))}
+	shown := make([]*ledgerdv1.TransactionStatus, len(ids))
 	for i := range statuses {
-		answer.Transactions[i] = s.shownStatus(statuses[i])
+		shown[i] = s.shownStatus(statuses[i])
 	}
-	return connect.NewResponse(answer), nil
+	return shown, nil
 }
 
 // shownStatus converts a status. For a failed transaction the reason has details if the store has
 // the transaction.
-func (s *service) shownStatus(status report.Status) *ledgerdv1.TransactionStatus {
+func (s *Service) shownStatus(status report.Status) *ledgerdv1.TransactionStatus {
 	shown := statusToProto(status, nil)
 	if status.Outcome == report.OutcomeFailed {
 		if found, err := s.backend.Store().Transaction(status.ID); err == nil {

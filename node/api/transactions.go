@@ -13,10 +13,10 @@ import (
 )
 
 // GetTransaction returns a transaction and how far it has come.
-func (s *service) GetTransaction(ctx context.Context,
+func (s *Service) GetTransaction(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetTransactionRequest]) (
 	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
-	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
+	id, err := HashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
 	}
@@ -28,48 +28,29 @@ func (s *service) GetTransaction(ctx context.Context,
 }
 
 // WaitTransaction returns a transaction once it has reached a level, failed or expired.
-func (s *service) WaitTransaction(ctx context.Context,
+func (s *Service) WaitTransaction(ctx context.Context,
 	request *connect.Request[ledgerdv1.WaitTransactionRequest]) (
 	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
-	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
+	id, level, err := ReadWaitTransaction(request.Msg)
 	if err != nil {
 		return nil, err
 	}
-	level, err := wantedLevel(request.Msg.GetWait())
-	if err != nil {
-		return nil, err
-	}
-	waiting, cancel := s.waiting(ctx)
+	waiting, cancel := s.Waiting(ctx)
 	defer cancel()
-	var status report.Status
-	if others := s.others(ctx); others != nil {
-		s.waitWherever(waiting, others, []ledger.Hash{id}, level)
-		if status, err = s.backend.Status(id); err != nil {
-			return nil, s.failure(ctx, "looking for transaction "+id.String(), err)
-		}
-	} else {
-		statuses, err := s.wait(waiting, []ledger.Hash{id}, level)
-		if err != nil {
-			return nil, err
-		}
-		status = statuses[0]
+	statuses, err := s.wait(waiting, []ledger.Hash{id}, level)
+	if err != nil {
+		return nil, err
 	}
-	return s.transaction(ctx, status, "has become known")
+	return s.transaction(ctx, statuses[0], "has become known")
 }
 
-// transaction returns the transaction with a status, from here and from the other shards that it
-// concerns.
-func (s *service) transaction(ctx context.Context, status report.Status,
+// transaction returns the transaction with a status.
+func (s *Service) transaction(ctx context.Context, status report.Status,
 	known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
-	var shown *ledgerdv1.Transaction
-	var err error
-	if others := s.others(ctx); others != nil {
-		shown, err = s.wherever(ctx, others, status)
-	} else if status.Outcome == report.OutcomeUnknown {
+	if status.Outcome == report.OutcomeUnknown {
 		return nil, notFound("no transaction %s %s to this node", status.ID, known)
-	} else {
-		shown, err = s.shown(ctx, status)
 	}
+	shown, err := s.shown(ctx, status)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +58,7 @@ func (s *service) transaction(ctx context.Context, status report.Status,
 }
 
 // shown adds the content of this shard's block to a status.
-func (s *service) shown(ctx context.Context, status report.Status) (*ledgerdv1.Transaction, error) {
+func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.Transaction, error) {
 	if !status.InBlock() {
 		return &ledgerdv1.Transaction{Status: statusToProto(status, nil)}, nil
 	}
@@ -120,25 +101,18 @@ const (
 )
 
 // GetProof returns the path from a transaction to its block.
-func (s *service) GetProof(ctx context.Context,
+func (s *Service) GetProof(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetProofRequest]) (
 	*connect.Response[ledgerdv1.GetProofResponse], error) {
-	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
+	id, err := HashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
 	}
-	shard, elsewhere, err := s.chain(ctx, request.Msg.Shard)
-	if err != nil {
+	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
-	}
-	if elsewhere {
-		return passOn(ctx, s, shard, request.Msg, client.GetProof)
 	}
 	found, err := s.backend.Store().Transaction(id)
 	if errors.Is(err, store.ErrNotFound) {
-		if others := s.others(ctx); others != nil && request.Msg.Shard == nil {
-			return s.proofElsewhere(ctx, others, id)
-		}
 		return nil, s.noProof(ctx, id)
 	}
 	if err != nil {
@@ -164,29 +138,13 @@ func (s *service) GetProof(ctx context.Context,
 	return connect.NewResponse(&ledgerdv1.GetProofResponse{Proof: answer}), nil
 }
 
-// proofElsewhere returns the path in the chain of the signer's home, for a transaction that is not
-// in this chain.
-func (s *service) proofElsewhere(ctx context.Context, others Shards,
-	id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
-	shown, err := s.wherever(ctx, others, report.Status{ID: id})
-	if err != nil {
-		return nil, err
-	}
-	if shown.GetStatus().GetHeight() == 0 {
-		return nil, s.noProof(ctx, id)
-	}
-	shard := shown.GetStatus().GetShard()
-	return passOn(ctx, s, ledger.ShardID(shard), &ledgerdv1.GetProofRequest{Id: id[:],
-		Shard: &shard}, client.GetProof)
-}
-
-func (s *service) noProof(ctx context.Context, id ledger.Hash) error {
+func (s *Service) noProof(ctx context.Context, id ledger.Hash) error {
 	status, err := s.backend.Status(id)
 	if err != nil {
 		return s.failure(ctx, "looking for transaction "+id.String(), err)
 	}
 	if status.Outcome == report.OutcomePending {
-		return retryable(connect.CodeFailedPrecondition,
+		return Retryable(connect.CodeFailedPrecondition,
 			errors.New("the transaction is in no block yet: wait for it first"), nil)
 	}
 	return notFound("no transaction %s is in a block of this node", id)

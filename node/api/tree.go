@@ -2,9 +2,7 @@ package api
 
 import (
 	"context"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,15 +14,22 @@ import (
 )
 
 // GetTree returns the tree of shards.
-func (s *service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+func (s *Service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
 	*connect.Response[ledgerdv1.GetTreeResponse], error) {
 	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: s.tree()}), nil
 }
 
 // WatchTree streams the tree of shards.
-func (s *service) WatchTree(ctx context.Context,
+func (s *Service) WatchTree(ctx context.Context,
 	request *connect.Request[ledgerdv1.WatchTreeRequest],
 	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
+	return s.StreamTree(ctx, request, stream, s.tree)
+}
+
+// StreamTree streams a tree whenever it has changed, and at least every clusterKeepalive.
+func (s *Service) StreamTree(ctx context.Context,
+	request *connect.Request[ledgerdv1.WatchTreeRequest],
+	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse], tree func() *ledgerdv1.Tree) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
@@ -38,12 +43,12 @@ func (s *service) WatchTree(ctx context.Context,
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return contextError(ctx)
+			return ContextError(ctx)
 		case <-s.stopping.Done():
 			return errStopping()
 		}
 		now := time.Now()
-		shown := s.tree()
+		shown := tree()
 		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !proto.Equal(last, shown) {
 			allowWrite(ctx, s.options.MaxStuckTime)
 			if err := stream.Send(&ledgerdv1.WatchTreeResponse{Tree: shown}); err != nil {
@@ -55,34 +60,15 @@ func (s *service) WatchTree(ctx context.Context,
 	}
 }
 
-// tree returns the tree of shards. A book of one shard is a tree of one.
-func (s *service) tree() *ledgerdv1.Tree {
-	shards := s.backend.Shards()
-	if shards == nil {
-		return &ledgerdv1.Tree{Shards: []*ledgerdv1.Shard{s.onlyShard()}, Shape: "0"}
-	}
-	tree := shards.Tree()
-	shown := &ledgerdv1.Tree{Own: uint32(shards.Own()), Shape: shapeOf(tree, tree.Root())}
-	states := shards.States()
-	carried := make(map[ledger.ShardID]uint64, len(states))
-	for i := range states {
-		carried[states[i].Shard] = states[i].Carried
-	}
-	for i := range states {
-		state := &states[i]
-		each := shardToProto(state)
-		parent, below := tree.Parent(state.Shard)
-		each.Parent, each.Root, each.Self = uint32(parent), !below, state.Shard == shards.Own()
-		for _, child := range tree.Children(state.Shard) {
-			each.Streams = append(each.Streams, &ledgerdv1.StreamPosition{Child: uint32(child),
-				Streamed: state.Streamed[child], Carried: carried[child]})
-		}
-		shown.Shards = append(shown.Shards, each)
-	}
-	return shown
+// tree returns a tree of this shard alone. A book of one shard has no others.
+func (s *Service) tree() *ledgerdv1.Tree {
+	own := s.backend.Store().Shard()
+	return &ledgerdv1.Tree{Own: uint32(own), Shards: []*ledgerdv1.Shard{s.onlyShard(own)},
+		Shape: strconv.FormatUint(uint64(own), 10)}
 }
 
-func shardToProto(state *report.ShardState) *ledgerdv1.Shard {
+// ShardToProto returns the state of a shard in protobuf form, without its place in the tree.
+func ShardToProto(state *report.ShardState) *ledgerdv1.Shard {
 	shown := &ledgerdv1.Shard{
 		Shard:             uint32(state.Shard),
 		Mode:              state.Mode.String(),
@@ -109,12 +95,12 @@ func shardToProto(state *report.ShardState) *ledgerdv1.Shard {
 	return shown
 }
 
-// onlyShard returns the shard of a book of one, from the node's cluster state.
-func (s *service) onlyShard() *ledgerdv1.Shard {
+// onlyShard returns this node's shard as the root, from the node's cluster state.
+func (s *Service) onlyShard(own ledger.ShardID) *ledgerdv1.Shard {
 	cluster := s.cluster()
 	heights := cluster.Node.Heights
 	state := &report.ShardState{
-		Mode: report.ShardHalted, Height: heights.Ordered, Durable: heights.Durable,
+		Shard: own, Mode: report.ShardHalted, Height: heights.Ordered, Durable: heights.Durable,
 		TransactionsTotal: cluster.TransactionsTotal, AccountsTotal: cluster.AccountsTotal,
 		LastHeard: time.Now().Truncate(time.Second),
 	}
@@ -134,22 +120,7 @@ func (s *service) onlyShard() *ledgerdv1.Shard {
 		}
 		state.Members = append(state.Members, each)
 	}
-	shown := shardToProto(state)
+	shown := ShardToProto(state)
 	shown.Root, shown.Self = true, true
 	return shown
-}
-
-// shapeOf writes a shard as text, with its children in brackets.
-func shapeOf(tree *ledger.ShardTree, shard ledger.ShardID) string {
-	text := strconv.FormatUint(uint64(shard), 10)
-	children := slices.Clone(tree.Children(shard))
-	if len(children) == 0 {
-		return text
-	}
-	slices.Sort(children)
-	shapes := make([]string, len(children))
-	for i, child := range children {
-		shapes[i] = shapeOf(tree, child)
-	}
-	return text + "(" + strings.Join(shapes, ",") + ")"
 }

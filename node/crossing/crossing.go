@@ -48,8 +48,8 @@ type Crossing interface {
 	// Expires reports whether a transaction's last valid block is a block of this chain.
 	Expires(transaction *ledger.Transaction) bool
 
-	// Shards gives the API access to the other shards. It returns nil in a book of one shard.
-	Shards() api.Shards
+	// API makes the server of a node's API, which answers for the whole book.
+	API(backend api.Backend, options api.Options) (*api.Server, error)
 }
 
 // Config is the configuration of a Crossing. All fields are required.
@@ -132,5 +132,7 @@ func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }
 // Expires implements Crossing: there is no other chain.
 func (alone) Expires(*ledger.Transaction) bool { return true }
 
-// Shards implements Crossing.
-func (alone) Shards() api.Shards { return nil }
+// API implements Crossing: this shard is the whole book.
+func (alone) API(backend api.Backend, options api.Options) (*api.Server, error) {
+	return api.New(backend, options)
+}

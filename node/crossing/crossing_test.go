@@ -35,7 +35,7 @@ func TestAlone(t *testing.T) {
 	}
 	c.SetOwn(ledger.Membership{Number: 1})
 	c.Changed()
-	if c.MembersChanged() || c.Misrouted(nil) != nil || !c.Expires(nil) || c.Shards() != nil {
+	if c.MembersChanged() || c.Misrouted(nil) != nil || !c.Expires(nil) {
 		t.Error("there is another shard")
 	}
 	c.Close()

@@ -9,6 +9,7 @@
 //	c, err := crossing.New(crossing.Config{Genesis: genesis, Self: host, Dir: dir, Node: node})
 //	host := openFabric(c.Addresses(own))       // admits the members of all shards
 //	c.Hook(&pooling, &executing)               // before the pool and the pipeline are made
+//	server, err := c.API(backend, options)     // answers for the whole book
 //	err = c.Start(host, control)               // before the node makes blocks
 //	err = c.Serve(server.Forwarded())          // once the node serves calls
 //	c.SetOwn(membership)                       // whenever the members of the own shard changed
@@ -38,6 +39,6 @@
 //	book.go           the Crossing of a book of several shards: its start and its end
 //	batches.go        input from other shards in batches, and what executed blocks tell them
 //	strays.go         bundles that enter at another shard by now
-//	states.go         this node's announcement, and the states of all shards
+//	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk
 package crossing

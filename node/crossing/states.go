@@ -6,6 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/api/route"
 	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -52,21 +53,25 @@ func (b *book) Changed() {
 	}
 }
 
-// Shards implements Crossing.
-func (b *book) Shards() api.Shards { return b }
+var _ route.Shards = (*book)(nil)
 
-// Own implements api.Shards.
+// API implements Crossing.
+func (b *book) API(backend api.Backend, options api.Options) (*api.Server, error) {
+	return route.New(backend, b, options)
+}
+
+// Own implements route.Shards.
 func (b *book) Own() ledger.ShardID { return b.directory.Own() }
 
-// Tree implements api.Shards.
+// Tree implements route.Shards.
 func (b *book) Tree() *ledger.ShardTree { return b.directory.Tree() }
 
-// Client implements api.Shards.
+// Client implements route.Shards.
 func (b *book) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
 	return b.clients[shard]
 }
 
-// States implements api.Shards.
+// States implements route.Shards.
 func (b *book) States() []report.ShardState {
 	own := b.announcement() // of its own shard the node knows best itself
 	states := b.directory.States()

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/api/route"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -46,7 +47,11 @@ func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 			Options{Nodes: len(genesis.Members), Genesis: *genesis, book: b}))
 	}
 	for _, cluster := range b.clusters {
-		b.doors = append(b.doors, Serve(tb, cluster.Node(0), options))
+		server, err := route.New(cluster.Node(0), b.Shards(cluster.store.Shard()), options)
+		if err != nil {
+			tb.Fatalf("making the API server: %v", err)
+		}
+		b.doors = append(b.doors, serve(tb, listen(tb), server, options))
 	}
 	for _, cluster := range b.clusters {
 		cluster.run(tb)
@@ -56,6 +61,9 @@ func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 
 // Shard returns the cluster of a shard.
 func (b *Book) Shard(shard ledger.ShardID) *Cluster { return b.clusters[shard] }
+
+// Shards returns the book as a node of one shard sees it.
+func (b *Book) Shards(own ledger.ShardID) route.Shards { return &shards{book: b, own: own} }
 
 // Door returns the API of a shard's first node.
 func (b *Book) Door(shard ledger.ShardID) *TestServer { return b.doors[shard] }
@@ -139,21 +147,19 @@ type shards struct {
 	own  ledger.ShardID
 }
 
-var _ api.Shards = (*shards)(nil)
-
-// Own implements api.Shards.
+// Own implements route.Shards.
 func (s *shards) Own() ledger.ShardID { return s.own }
 
-// Tree implements api.Shards.
+// Tree implements route.Shards.
 func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
 
-// Client implements api.Shards.
+// Client implements route.Shards.
 func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
 	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: &transport{book: s.book,
 		shard: shard}}, "http://shard")
 }
 
-// States implements api.Shards.
+// States implements route.Shards.
 func (s *shards) States() []report.ShardState {
 	states := make([]report.ShardState, len(s.book.clusters))
 	for shard, cluster := range s.book.clusters {

@@ -516,11 +516,3 @@ func (n *Node) ClusterState() report.ClusterState {
 	}
 	return state
 }
-
-// Shards implements api.Backend.
-func (n *Node) Shards() api.Shards {
-	if n.cluster.book == nil {
-		return nil
-	}
-	return &shards{book: n.cluster.book, own: n.cluster.store.Shard()}
-}

@@ -23,11 +23,17 @@ type TestServer struct {
 // Serve serves a backend until Close or the end of the test.
 func Serve(tb testing.TB, backend api.Backend, options api.Options) *TestServer {
 	tb.Helper()
+	return ServeOn(tb, listen(tb), backend, options)
+}
+
+// listen binds a free port of the loopback.
+func listen(tb testing.TB) net.Listener {
+	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("listening: %v", err)
 	}
-	return ServeOn(tb, listener, backend, options)
+	return listener
 }
 
 // ServeOn is Serve with the caller's listener.
@@ -38,6 +44,12 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend,
 	if err != nil {
 		tb.Fatalf("making the API server: %v", err)
 	}
+	return serve(tb, listener, server, options)
+}
+
+// serve serves with a server until Close or the end of the test.
+func serve(tb testing.TB, listener net.Listener, server *api.Server,
+	options api.Options) *TestServer {
 	scheme := "http://"
 	if options.CertificateFile != "" {
 		scheme = "https://"

@@ -1,8 +1,9 @@
-package api_test
+package route_test
 
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -354,6 +355,18 @@ func TestWaitingForTheHome(t *testing.T) {
 	b.Stand(1, false)
 	b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 settled")
 }
+
+// patience bounds a call on a machine that runs many other tests at the same time.
+const patience = 2 * time.Minute
+
+func codeIs(t *testing.T, err error, want connect.Code) {
+	t.Helper()
+	if err == nil || connect.CodeOf(err) != want {
+		t.Fatalf("error %v, want code %v", err, want)
+	}
+}
+
+func asConnect(err error, target **connect.Error) bool { return errors.As(err, target) }
 
 func ref(shard uint32) *uint32 { return &shard }
 
@@ -748,7 +761,7 @@ func TestTreeOfShards(t *testing.T) {
 func TestForwardedIsNotForwarded(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
-	direct := b.Shard(0).Node(0).Shards().Client(1)
+	direct := b.Shards(0).Client(1)
 	account, err := direct.GetAccount(b.context(),
 		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org1:a"}))
 	if err != nil || account.Msg.GetAccount().GetShard() != 1 {
@@ -760,6 +773,41 @@ func TestForwardedIsNotForwarded(t *testing.T) {
 	_, err = direct.GetCluster(b.context(),
 		connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(2)}))
 	codeIs(t, err, connect.CodeUnavailable)
+}
+
+// Bad input gets its error from the node that was asked, even if the shard that it names or
+// concerns does not answer.
+func TestBadInputCostsNoHop(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	b.Silence(2, true)
+	const many = 1 << 20
+	_, err := b.clients[1].GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
+		Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, PageSize: many, Shard: ref(2)}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	_, err = b.clients[1].ListBlocks(b.context(),
+		connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: many, Shard: ref(2)}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	_, err = b.clients[1].ListAccounts(b.context(),
+		connect.NewRequest(&ledgerdv1.ListAccountsRequest{PageSize: many, Shard: ref(2)}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	_, err = b.clients[1].ListHistory(b.context(),
+		connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "org2:a", PageSize: many}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	_, err = b.clients[1].GetProof(b.context(),
+		connect.NewRequest(&ledgerdv1.GetProofRequest{IdHex: "no id", Shard: ref(2)}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	_, err = b.clients[1].GetRecord(b.context(),
+		connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "no key"}))
+	codeIs(t, err, connect.CodeInvalidArgument)
+	snapshot, err := b.clients[1].GetSnapshot(b.context(),
+		connect.NewRequest(&ledgerdv1.GetSnapshotRequest{Shard: ref(2)}))
+	if err == nil {
+		for snapshot.Receive() {
+		}
+		err = snapshot.Err()
+	}
+	codeIs(t, err, connect.CodeFailedPrecondition)
 }
 
 // A registered organisation can be used at any node, even if its registration has not arrived there

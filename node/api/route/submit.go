@@ -1,4 +1,4 @@
-package api
+package route
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -18,8 +19,58 @@ import (
 // node that took the call then waits for its transactions in the chains of their signers' homes,
 // which decide them.
 
+// Submit takes one bundle, admits it where it enters, and waits for the wanted level.
+func (r *router) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (
+	*connect.Response[ledgerdv1.SubmitResponse], error) {
+	bundle, level, err := api.ReadSubmit(request.Msg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.Waiting(ctx)
+	defer cancel()
+	statuses, err := r.submit(ctx, bundle, request.Msg.GetBundle(), level)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: statuses}), nil
+}
+
+// SubmitMany takes many bundles, one by one in their order.
+func (r *router) SubmitMany(ctx context.Context,
+	request *connect.Request[ledgerdv1.SubmitManyRequest]) (
+	*connect.Response[ledgerdv1.SubmitManyResponse], error) {
+	level, after, err := r.ReadSubmitMany(request.Msg)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		if refusal, err := r.predecessor(ctx, *after); err != nil {
+			return nil, err
+		} else if refusal != nil {
+			return connect.NewResponse(api.RefuseAll(len(request.Msg.GetBundles()), refusal)), nil
+		}
+	}
+	ctx, cancel := r.Waiting(ctx)
+	defer cancel()
+	return connect.NewResponse(r.submitMany(ctx, request.Msg, level)), nil
+}
+
+// predecessor refuses bundles whose predecessor no shard knows.
+func (r *router) predecessor(ctx context.Context, after ledger.Hash) (*report.Refusal, error) {
+	refusal, err := r.Predecessor(ctx, after)
+	if refusal == nil || err != nil {
+		return nil, err
+	}
+	if before, err := r.transaction(ctx, after); err == nil &&
+		before.Msg.GetTransaction().GetStatus().GetState() !=
+			ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
+		return nil, nil
+	}
+	return refusal, nil
+}
+
 // misuse returns why a bundle cannot be submitted to a book of several shards, or nil if it can.
-func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *report.Refusal {
+func (r *router) misuse(bundle *ledger.Bundle) *report.Refusal {
 	for i := range bundle.Len() {
 		t := bundle.Transaction(i)
 		malformed := func(format string, arguments ...any) *report.Refusal {
@@ -37,7 +88,8 @@ func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *report.
 					"a transaction after it")
 			}
 		case len(t.Openings) > 0:
-			if destinations := tree.Destinations(t, s.backend.Store()); len(destinations) > 1 {
+			destinations := r.shards.Tree().Destinations(t, r.backend.Store())
+			if len(destinations) > 1 {
 				return malformed("it opens %s and concerns shards %v: open accounts first, in a "+
 					"transaction that concerns their own organisation only", t.Openings[0].Account,
 					destinations)
@@ -48,34 +100,34 @@ func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *report.
 }
 
 // entry returns the shard that a bundle enters.
-func (s *service) entry(bundle *ledger.Bundle, others Shards) ledger.ShardID {
+func (r *router) entry(bundle *ledger.Bundle) ledger.ShardID {
 	if bundle.Transaction(0).Change != nil {
-		return others.Own() // each shard's chain keeps its own members
+		return r.shards.Own() // each shard's chain keeps its own members
 	}
-	return s.backend.Store().BundleEntry(bundle)
+	return r.backend.Store().BundleEntry(bundle)
 }
 
 // decides returns the shard whose chain gives the transaction's status, and further shards that
 // must know a registration before other transactions can build on it.
-func (s *service) decides(t *ledger.Transaction, others Shards) (ledger.ShardID, []ledger.ShardID) {
-	opened := s.backend.Store()
+func (r *router) decides(t *ledger.Transaction) (ledger.ShardID, []ledger.ShardID) {
+	opened := r.backend.Store()
 	switch {
 	case t.Change != nil:
-		return others.Own(), nil
+		return r.shards.Own(), nil
 	case len(t.Registrations) == 0:
 		return opened.HomeShard(t.Signer), nil
 	}
 	var also []ledger.ShardID
 	for i := range t.Registrations {
-		home := ledger.Rendezvous(t.Registrations[i].Name, others.Tree().Shards())
+		home := ledger.Rendezvous(t.Registrations[i].Name, r.shards.Tree().Shards())
 		if t.Registrations[i].Pinned {
 			home = t.Registrations[i].Shard
 		}
-		if home != others.Own() && !slices.Contains(also, home) {
+		if home != r.shards.Own() && !slices.Contains(also, home) {
 			also = append(also, home)
 		}
 	}
-	return others.Own(), also
+	return r.shards.Own(), also
 }
 
 // waited collects the transactions to wait for, in their order.
@@ -87,32 +139,30 @@ type waited struct {
 }
 
 // add records a bundle that was admitted.
-func (w *waited) add(s *service, others Shards, bundle *ledger.Bundle, entry ledger.ShardID) {
+func (w *waited) add(r *router, bundle *ledger.Bundle, entry ledger.ShardID) {
 	for i := range bundle.Len() {
 		id := bundle.ID(i)
-		at, also := s.decides(bundle.Transaction(i), others)
+		at, also := r.decides(bundle.Transaction(i))
 		w.ids, w.at = append(w.ids, id), append(w.at, at)
 		for _, shard := range also {
 			w.learns, w.where = append(w.learns, id), append(w.where, shard)
 		}
-		if entry != others.Own() || at != others.Own() {
-			s.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at})
+		if entry != r.shards.Own() || at != r.shards.Own() {
+			r.sent.note(bundle.IDs()[i:i+1], sentTo{entry: entry, home: at})
 		}
 	}
 }
 
 // noteAdmitted records which shards decide a bundle that this node admitted.
-func (s *service) noteAdmitted(bundle *ledger.Bundle) {
-	if shards := s.backend.Shards(); shards != nil {
-		new(waited).add(s, shards, bundle, shards.Own())
-	}
+func (r *router) noteAdmitted(bundle *ledger.Bundle) {
+	new(waited).add(r, bundle, r.shards.Own())
 }
 
 // wait waits at the homes. A transaction that is not in the chain of its home by then is reported
 // as pending, since it was admitted.
-func (w *waited) wait(ctx context.Context, s *service,
+func (w *waited) wait(ctx context.Context, r *router,
 	level report.Level) []*ledgerdv1.TransactionStatus {
-	statuses := s.waitAt(ctx, w.ids, w.at, level)
+	statuses := r.waitAt(ctx, w.ids, w.at, level)
 	for i, status := range statuses {
 		if status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
 			status.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
@@ -122,29 +172,29 @@ func (w *waited) wait(ctx context.Context, s *service,
 	if len(w.learns) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, learnTime)
 		defer cancel()
-		s.waitAt(bounded, w.learns, w.where, min(level, report.LevelOrdered))
+		r.waitAt(bounded, w.learns, w.where, min(level, report.LevelOrdered))
 	}
 	return statuses
 }
 
-// submitSharded submits one bundle to the shard where it enters.
-func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledger.Bundle,
-	message *ledgerdv1.Bundle, level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
-	if refusal := unregistered(bundle, s.learn(ctx, others,
-		[]*ledger.Bundle{bundle})); refusal != nil {
-		return nil, refusalError(refusal)
+// submit submits one bundle to the shard where it enters.
+func (r *router) submit(ctx context.Context, bundle *ledger.Bundle, message *ledgerdv1.Bundle,
+	level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	nobody := r.learn(ctx, []*ledger.Bundle{bundle})
+	if refusal := unregistered(bundle, nobody); refusal != nil {
+		return nil, api.RefusalError(refusal)
 	}
-	if refusal := s.misuse(bundle, others.Tree()); refusal != nil {
-		return nil, refusalError(refusal)
+	if refusal := r.misuse(bundle); refusal != nil {
+		return nil, api.RefusalError(refusal)
 	}
-	entry := s.entry(bundle, others)
+	entry := r.entry(bundle)
 	var admitted []*ledgerdv1.TransactionStatus
-	if entry == others.Own() {
-		if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-			return nil, refusalError(refusal)
+	if entry == r.shards.Own() {
+		if refusal := r.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+			return nil, api.RefusalError(refusal)
 		}
 	} else {
-		answer, err := others.Client(entry).Submit(ctx,
+		answer, err := r.shards.Client(entry).Submit(ctx,
 			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: message,
 				Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
 		if err != nil {
@@ -153,18 +203,14 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 		admitted = answer.Msg.GetTransactions()
 	}
 	waits := new(waited)
-	waits.add(s, others, bundle, entry)
-	if level <= report.LevelAdmitted && entry != others.Own() {
+	waits.add(r, bundle, entry)
+	if level <= report.LevelAdmitted && entry != r.shards.Own() {
 		return admitted, nil
 	}
 	if level <= report.LevelAdmitted {
-		statuses, err := s.wait(ctx, bundle.IDs(), level)
-		if err != nil {
-			return nil, err
-		}
-		return s.bundleStatuses(bundle, statuses), nil
+		return r.Statuses(ctx, bundle.IDs(), level)
 	}
-	return waits.wait(ctx, s, level), nil
+	return waits.wait(ctx, r, level), nil
 }
 
 // submissionError converts the error of a submission to another shard to this node's answer. If no
@@ -174,10 +220,10 @@ func submissionError(ctx context.Context, entry ledger.ShardID, err error) *conn
 	if ctx.Err() == nil && !unanswered(err) {
 		return forwardError(ctx, entry, err)
 	}
-	failure := retryable(connect.CodeUnavailable,
+	failure := api.Retryable(connect.CodeUnavailable,
 		fmt.Errorf("shard %d, where the bundle enters, does not answer: submit it again", entry),
 		nil)
-	failure.Meta().Set(HeaderUnsure, "true")
+	failure.Meta().Set(api.HeaderUnsure, "true")
 	return failure
 }
 
@@ -187,17 +233,17 @@ type run struct {
 	places []int // indexes in the request
 }
 
-// submitManySharded submits many bundles, each to the shard where it enters.
-func (s *service) submitManySharded(ctx context.Context, others Shards,
-	request *ledgerdv1.SubmitManyRequest, level report.Level) *ledgerdv1.SubmitManyResponse {
+// submitMany submits many bundles, each to the shard where it enters.
+func (r *router) submitMany(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
+	level report.Level) *ledgerdv1.SubmitManyResponse {
 	messages, inOrder := request.GetBundles(), request.GetInOrder()
 	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	bundles := make([]*ledger.Bundle, len(messages))
 	failures := make([]error, len(messages))
 	for i, message := range messages {
-		bundles[i], failures[i] = bundleFromProto(message)
+		bundles[i], failures[i] = api.BundleFromProto(message)
 	}
-	nobody := s.learn(ctx, others, bundles)
+	nobody := r.learn(ctx, bundles)
 	// Group the valid bundles into runs by entry shard, and refuse the others.
 	var runs []*run
 	for i, bundle := range bundles {
@@ -205,24 +251,24 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 		if failures[i] != nil {
 			refusal = &report.Refusal{Code: report.RefusedMalformed, Reason: failures[i].Error()}
 		} else if refusal = unregistered(bundle, nobody); refusal == nil {
-			refusal = s.misuse(bundle, others.Tree())
+			refusal = r.misuse(bundle)
 		}
 		if refusal != nil {
-			outcomes[i] = refusedOutcome(refusal)
+			outcomes[i] = api.RefusedOutcome(refusal)
 			if inOrder {
 				refuseRest(outcomes[i+1:])
 				break
 			}
 			continue
 		}
-		runs = addRun(runs, s.entry(bundle, others), i, inOrder)
+		runs = addRun(runs, r.entry(bundle), i, inOrder)
 	}
 	if inOrder {
-		s.runInOrder(ctx, others, request, runs, outcomes)
+		r.runInOrder(ctx, request, bundles, runs, outcomes)
 	} else {
 		var sending sync.WaitGroup
 		for _, each := range runs {
-			sending.Go(func() { s.run(ctx, others, request, each, outcomes) })
+			sending.Go(func() { r.run(ctx, request, bundles, each, outcomes) })
 		}
 		sending.Wait()
 	}
@@ -232,12 +278,12 @@ func (s *service) submitManySharded(ctx context.Context, others Shards,
 	for _, each := range runs {
 		for _, place := range each.places {
 			if outcomes[place].GetRefused() == "" {
-				waits.add(s, others, bundles[place], each.entry)
+				waits.add(r, bundles[place], each.entry)
 			}
 		}
 	}
 	if level > report.LevelAdmitted {
-		statuses := waits.wait(ctx, s, level)
+		statuses := waits.wait(ctx, r, level)
 		for _, each := range runs {
 			for _, place := range each.places {
 				if outcomes[place].GetRefused() == "" {
@@ -263,10 +309,10 @@ func addRun(runs []*run, entry ledger.ShardID, place int, inOrder bool) []*run {
 }
 
 // runInOrder sends one run after the other, up to the first bundle refused.
-func (s *service) runInOrder(ctx context.Context, others Shards,
-	request *ledgerdv1.SubmitManyRequest, runs []*run, outcomes []*ledgerdv1.BundleOutcome) {
+func (r *router) runInOrder(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
+	bundles []*ledger.Bundle, runs []*run, outcomes []*ledgerdv1.BundleOutcome) {
 	for _, each := range runs {
-		s.run(ctx, others, request, each, outcomes)
+		r.run(ctx, request, bundles, each, outcomes)
 		for _, place := range each.places {
 			if outcomes[place].GetRefused() != "" {
 				refuseRest(outcomes[place+1:])
@@ -278,21 +324,21 @@ func (s *service) runInOrder(ctx context.Context, others Shards,
 
 func refuseRest(outcomes []*ledgerdv1.BundleOutcome) {
 	for i := range outcomes {
-		outcomes[i] = refusedOutcome(afterRefusal())
+		outcomes[i] = api.RefusedOutcome(api.AfterRefusal())
 	}
 }
 
 // run lets a shard admit bundles, and writes its outcomes to their places.
-func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest,
-	each *run, outcomes []*ledgerdv1.BundleOutcome) {
+func (r *router) run(ctx context.Context, request *ledgerdv1.SubmitManyRequest,
+	bundles []*ledger.Bundle, each *run, outcomes []*ledgerdv1.BundleOutcome) {
 	messages := pick(request.GetBundles(), each.places)
 	var told []*ledgerdv1.BundleOutcome
 	var err error
-	if each.entry == others.Own() {
-		told, err = s.submitManyHere(ctx, messages, request.GetInOrder(), report.LevelAdmitted)
+	if each.entry == r.shards.Own() {
+		told, err = r.admit(ctx, pick(bundles, each.places), request.GetInOrder())
 	} else {
 		var answer *connect.Response[ledgerdv1.SubmitManyResponse]
-		answer, err = others.Client(each.entry).SubmitMany(ctx,
+		answer, err = r.shards.Client(each.entry).SubmitMany(ctx,
 			connect.NewRequest(&ledgerdv1.SubmitManyRequest{
 				Bundles: messages, Wait: ledgerdv1.Level_LEVEL_ADMITTED,
 				InOrder: request.GetInOrder(),
@@ -308,9 +354,36 @@ func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.Sub
 		if err != nil {
 			failure := submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
-				Retry: failure.Meta().Get(HeaderRetry) == "true"}
+				Retry: failure.Meta().Get(api.HeaderRetry) == "true"}
 			continue
 		}
 		outcomes[place] = told[i]
 	}
+}
+
+// admit admits bundles at this node.
+func (r *router) admit(ctx context.Context, bundles []*ledger.Bundle,
+	inOrder bool) ([]*ledgerdv1.BundleOutcome, error) {
+	refusals := r.backend.Admit(ctx, bundles, inOrder)
+	var ids []ledger.Hash
+	for i, bundle := range bundles {
+		if refusals[i] == nil {
+			ids = append(ids, bundle.IDs()...)
+			r.noteAdmitted(bundle)
+		}
+	}
+	statuses, err := r.Statuses(ctx, ids, report.LevelAdmitted)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]*ledgerdv1.BundleOutcome, len(bundles))
+	for i, bundle := range bundles {
+		if refusals[i] != nil {
+			outcomes[i] = api.RefusedOutcome(refusals[i])
+			continue
+		}
+		outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: statuses[:bundle.Len()]}
+		statuses = statuses[bundle.Len():]
+	}
+	return outcomes, nil
 }

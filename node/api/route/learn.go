@@ -1,4 +1,4 @@
-package api
+package route
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -20,9 +21,9 @@ import (
 
 // unknownIn returns the organisations of bundles that this shard does not know and that the bundle
 // itself does not register: the signers, and with all also the owners of the accounts.
-func (s *service) unknownIn(bundles []*ledger.Bundle,
+func (r *router) unknownIn(bundles []*ledger.Bundle,
 	all bool) (unknown []ledger.OrganisationName) {
-	opened := s.backend.Store()
+	opened := r.backend.Store()
 	for _, bundle := range bundles {
 		if bundle == nil {
 			continue
@@ -64,20 +65,20 @@ const maxLearnt = 16
 
 // learn waits until this shard knows those organisations of the bundles that the root knows. It
 // returns the organisations that the root does not know.
-func (s *service) learn(ctx context.Context, others Shards,
+func (r *router) learn(ctx context.Context,
 	bundles []*ledger.Bundle) (nobody []ledger.OrganisationName) {
-	unknown := s.unknownIn(bundles, true)
+	unknown := r.unknownIn(bundles, true)
 	if len(unknown) == 0 {
 		return nil
 	}
-	root := others.Tree().Root()
-	if root == others.Own() {
+	root := r.shards.Tree().Root()
+	if root == r.shards.Own() {
 		return unknown
 	}
 	var coming []ledger.OrganisationName
 	for _, name := range unknown[:min(len(unknown), maxLearnt)] {
 		bounded, cancel := context.WithTimeout(ctx, askTime)
-		_, err := others.Client(root).GetOrganisation(bounded,
+		_, err := r.shards.Client(root).GetOrganisation(bounded,
 			connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: string(name)}))
 		cancel()
 		switch {
@@ -89,17 +90,17 @@ func (s *service) learn(ctx context.Context, others Shards,
 			return nobody // the root does not answer; the node that admits the bundle decides
 		}
 	}
-	s.awaitOrganisations(ctx, coming)
+	r.awaitOrganisations(ctx, coming)
 	return nobody
 }
 
 // awaitOrganisations waits up to learnTime for registrations to reach this shard.
-func (s *service) awaitOrganisations(ctx context.Context, names []ledger.OrganisationName) {
+func (r *router) awaitOrganisations(ctx context.Context, names []ledger.OrganisationName) {
 	deadline := time.NewTimer(learnTime)
 	defer deadline.Stop()
 	for {
-		_, changed := s.backend.Heights()
-		opened := s.backend.Store()
+		_, changed := r.backend.Heights()
+		opened := r.backend.Store()
 		if !slices.ContainsFunc(names, func(name ledger.OrganisationName) bool {
 			_, known := opened.Organisation(name)
 			return !known
@@ -129,12 +130,24 @@ func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *repo
 	return nil
 }
 
-// awaitSigners makes a bundle from another shard's node wait until its signers are known here.
-func (s *service) awaitSigners(ctx context.Context, bundles []*ledger.Bundle) {
-	if s.backend.Shards() == nil {
-		return
+// entrance is the Backend of this node's shard for bundles that another shard's node passed on.
+type entrance struct {
+	api.Backend
+	router *router
+}
+
+// Admit implements api.Backend. It waits until the bundles' signers are known here, and records
+// which shards decide the admitted bundles.
+func (e *entrance) Admit(ctx context.Context, bundles []*ledger.Bundle,
+	inOrder bool) []*report.Refusal {
+	if unknown := e.router.unknownIn(bundles, false); len(unknown) > 0 {
+		e.router.awaitOrganisations(ctx, unknown)
 	}
-	if unknown := s.unknownIn(bundles, false); len(unknown) > 0 {
-		s.awaitOrganisations(ctx, unknown)
+	refusals := e.Backend.Admit(ctx, bundles, inOrder)
+	for i, bundle := range bundles {
+		if refusals[i] == nil {
+			e.router.noteAdmitted(bundle)
+		}
 	}
+	return refusals
 }

@@ -1,4 +1,4 @@
-package api
+package route
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -21,6 +22,39 @@ const (
 	// home, know a registration.
 	learnTime = 3 * time.Second
 )
+
+// WaitTransaction returns a transaction once it has reached a level, failed or expired.
+func (r *router) WaitTransaction(ctx context.Context,
+	request *connect.Request[ledgerdv1.WaitTransactionRequest]) (
+	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+	id, level, err := api.ReadWaitTransaction(request.Msg)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := r.Waiting(ctx)
+	defer cancel()
+	r.waitWherever(waiting, []ledger.Hash{id}, level)
+	return r.transaction(ctx, id)
+}
+
+// WaitTransactions waits for many transactions at once.
+func (r *router) WaitTransactions(ctx context.Context,
+	request *connect.Request[ledgerdv1.WaitTransactionsRequest]) (
+	*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
+	ids, level, err := api.ReadWaitTransactions(request.Msg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.Waiting(ctx)
+	defer cancel()
+	return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{
+		Transactions: r.waitWherever(ctx, ids, level)}), nil
+}
+
+// unknown returns the status of a transaction of which nothing is known.
+func unknown(id ledger.Hash) *ledgerdv1.TransactionStatus {
+	return &ledgerdv1.TransactionStatus{Id: id[:], IdHex: id.String()}
+}
 
 // hasReached reports whether there is nothing more to wait for at a level.
 func hasReached(status *ledgerdv1.TransactionStatus, level report.Level) bool {
@@ -38,14 +72,14 @@ func hasReached(status *ledgerdv1.TransactionStatus, level report.Level) bool {
 // waitAt waits for each transaction in the chain of the shard at the same index in at, until it
 // reaches the level there or the context ends. If a shard does not know a transaction by then, or
 // no node of the shard answers, the status has no state.
-func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID,
+func (r *router) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID,
 	level report.Level) []*ledgerdv1.TransactionStatus {
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
 	places := make(map[ledger.ShardID][]int)
 	for i, shard := range at {
 		places[shard] = append(places[shard], i)
 	}
-	own := s.backend.Store().Shard()
+	own := r.shards.Own()
 	var waits sync.WaitGroup
 	for shard, indexes := range places {
 		group := make([]ledger.Hash, len(indexes))
@@ -56,13 +90,13 @@ func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Sha
 		waits.Go(func() {
 			var told []*ledgerdv1.TransactionStatus
 			if shard == own {
-				told = s.waitHere(ctx, group, level)
+				told = r.waitHere(ctx, group, level)
 			} else {
-				told = s.waitThere(ctx, shard, group, level)
+				told = r.waitThere(ctx, shard, group, level)
 			}
 			for i, index := range indexes {
 				if statuses[index] = told[i]; told[i] == nil {
-					statuses[index] = statusToProto(report.Status{ID: group[i]}, nil)
+					statuses[index] = unknown(group[i])
 				}
 			}
 		})
@@ -71,21 +105,17 @@ func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Sha
 	return statuses
 }
 
-func (s *service) waitHere(ctx context.Context, ids []ledger.Hash,
+func (r *router) waitHere(ctx context.Context, ids []ledger.Hash,
 	level report.Level) []*ledgerdv1.TransactionStatus {
-	told := make([]*ledgerdv1.TransactionStatus, len(ids))
-	statuses, err := s.wait(ctx, ids, level)
+	told, err := r.Statuses(ctx, ids, level)
 	if err != nil {
-		return told
-	}
-	for i := range statuses {
-		told[i] = s.shownStatus(statuses[i])
+		return make([]*ledgerdv1.TransactionStatus, len(ids))
 	}
 	return told
 }
 
 // waitThere waits at another shard. If a node of that shard does not answer, it asks again.
-func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
+func (r *router) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
 	level report.Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
 	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level(level)}
@@ -93,7 +123,7 @@ func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []led
 		request.Ids = append(request.Ids, ids[i][:])
 	}
 	for {
-		answer, err := s.backend.Shards().Client(shard).WaitTransactions(ctx,
+		answer, err := r.shards.Client(shard).WaitTransactions(ctx,
 			connect.NewRequest(request))
 		if err == nil && len(answer.Msg.GetTransactions()) == len(ids) {
 			told = answer.Msg.GetTransactions()
@@ -104,7 +134,7 @@ func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []led
 		// A busy member has room later, too.
 		if code := connect.CodeOf(err); err != nil && !unanswered(err) &&
 			code != connect.CodeResourceExhausted && code != connect.CodeUnavailable {
-			s.options.Logger.Warn("another shard refused a wait call", "shard", shard, "error",
+			r.Options().Logger.Warn("another shard refused a wait call", "shard", shard, "error",
 				err)
 			return told
 		}
@@ -137,11 +167,11 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 
 // waitWherever waits for transactions known by their ids only: first until some shard knows them,
 // then at a shard that decides them.
-func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash,
+func (r *router) waitWherever(ctx context.Context, ids []ledger.Hash,
 	level report.Level) []*ledgerdv1.TransactionStatus {
 	at, known := make([]ledger.ShardID, len(ids)), make([]bool, len(ids))
 	for i, id := range ids {
-		at[i], known[i] = s.whereDecided(others, id)
+		at[i], known[i] = r.whereDecided(id)
 	}
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
 	finding, found := beforeEnd(ctx)
@@ -156,17 +186,17 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 			}
 		}
 		if len(missing) > 0 {
-			s.find(finding, others, ids, missing, level, at, known)
+			r.find(finding, ids, missing, level, at, known)
 			if finding.Err() == nil {
 				continue
 			}
 		}
-		told := s.waitAt(ctx, pick(ids, wanted), pick(at, wanted), level)
+		told := r.waitAt(ctx, pick(ids, wanted), pick(at, wanted), level)
 		for i, index := range wanted {
 			statuses[index] = told[i]
 		}
 		for _, index := range missing {
-			statuses[index] = statusToProto(report.Status{ID: ids[index]}, nil)
+			statuses[index] = unknown(ids[index])
 		}
 		return statuses
 	}
@@ -195,43 +225,43 @@ func pick[Item any](items []Item, indexes []int) []Item {
 
 // whereDecided returns the shard that decides a transaction, if this node knows it. This shard
 // alone decides a transaction that is in the mempool here and was not recorded at its admission.
-func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, bool) {
-	if to, sent := s.sent.of(id); sent {
+func (r *router) whereDecided(id ledger.Hash) (ledger.ShardID, bool) {
+	if to, sent := r.sent.of(id); sent {
 		return to.home, true
 	}
-	status, err := s.backend.Status(id)
+	status, err := r.backend.Status(id)
 	switch {
 	case err != nil || status.Outcome == report.OutcomeUnknown ||
 		status.Outcome == report.OutcomeExpired:
 		return 0, false
 	case !status.InBlock():
-		return others.Own(), true
+		return r.shards.Own(), true
 	}
-	found, err := s.backend.Store().Transaction(id)
+	found, err := r.backend.Store().Transaction(id)
 	if err != nil || found.Entry.Transaction.Signer == ledger.Operator ||
 		len(found.Entry.Transaction.Registrations) > 0 {
-		return others.Own(), true
+		return r.shards.Own(), true
 	}
-	return s.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
+	return r.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
 }
 
 // find asks all shards for transactions, and waits a little for them. The shard that decides a
 // transaction is known once it is in a block. Before that a shard that only has it in its mempool
 // counts if the caller waits for admission only.
-func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int,
+func (r *router) find(ctx context.Context, ids []ledger.Hash, missing []int,
 	level report.Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)
-	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
+	shards := append([]ledger.ShardID{r.shards.Own()}, r.otherShards()...)
 	answers, _ := callAll(ctx, findPause, shards, func(ctx context.Context,
 		shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
-		if shard == others.Own() {
-			return s.waitHere(ctx, wanted, report.LevelAdmitted), nil
+		if shard == r.shards.Own() {
+			return r.waitHere(ctx, wanted, report.LevelAdmitted), nil
 		}
 		request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED}
 		for i := range wanted {
 			request.Ids = append(request.Ids, wanted[i][:])
 		}
-		answer, err := others.Client(shard).WaitTransactions(ctx, connect.NewRequest(request))
+		answer, err := r.shards.Client(shard).WaitTransactions(ctx, connect.NewRequest(request))
 		if err != nil || len(answer.Msg.GetTransactions()) != len(wanted) {
 			return nil, err
 		}
@@ -248,7 +278,7 @@ func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, mi
 			case status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
 			case pending && status.GetHeight() == 0 && level > report.LevelAdmitted:
 			case known[index] && pending:
-			case pending && status.GetReasonCode() == ReasonCode(ledger.Relayed) &&
+			case pending && status.GetReasonCode() == api.ReasonCode(ledger.Relayed) &&
 				len(status.GetDestinations()) > 0:
 				known[index], at[index] = true, ledger.ShardID(status.GetDestinations()[0])
 			default:

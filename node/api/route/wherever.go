@@ -1,4 +1,4 @@
-package api
+package route
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // sightings holds the answers of the shards about one transaction.
@@ -34,33 +34,91 @@ func (f shardAnswer) place() *ledgerdv1.ShardPlace {
 	return nil
 }
 
-// wherever returns a transaction from all chains that have it, or should have it.
-func (s *service) wherever(ctx context.Context, others Shards,
-	status report.Status) (*ledgerdv1.Transaction, error) {
-	here, err := s.shown(ctx, status)
-	if err != nil || status.Outcome == report.OutcomePending {
-		return here, err // a transaction in the mempool here enters here
+// GetTransaction returns a transaction from the chains of all shards that have it, and how far it
+// has come.
+func (r *router) GetTransaction(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetTransactionRequest]) (
+	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+	id, err := api.HashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
+	if err != nil {
+		return nil, err
 	}
-	found := &sightings{id: status.ID, asked: make(map[ledger.ShardID]shardAnswer)}
-	found.asked[others.Own()] = shardAnswer{transaction: here}
-	if !status.InBlock() {
-		if to, known := s.sent.of(status.ID); known {
-			s.ask(ctx, others, found, to.entry, to.home)
+	return r.transaction(ctx, id)
+}
+
+// GetProof returns the path from a transaction to its block in the named shard's chain. Without a
+// name, it is this shard's chain, or that of the signer's home if this one lacks the transaction.
+func (r *router) GetProof(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetProofRequest]) (
+	*connect.Response[ledgerdv1.GetProofResponse], error) {
+	answer, err := inChain(ctx, r, request, r.Service.GetProof, client.GetProof)
+	if code := connect.CodeOf(err); err == nil || request.Msg.Shard != nil ||
+		code != connect.CodeNotFound && code != connect.CodeFailedPrecondition {
+		return answer, err
+	}
+	id, invalid := api.HashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
+	if invalid != nil {
+		return nil, invalid
+	}
+	shown, failure := r.wherever(ctx, id, nil)
+	if failure != nil {
+		return nil, failure
+	}
+	if shown.GetStatus().GetHeight() == 0 {
+		return nil, err
+	}
+	shard := shown.GetStatus().GetShard()
+	return passOn(ctx, r, ledger.ShardID(shard), &ledgerdv1.GetProofRequest{Id: id[:],
+		Shard: &shard}, client.GetProof)
+}
+
+// transaction returns a transaction from here and from the other shards that it concerns.
+func (r *router) transaction(ctx context.Context,
+	id ledger.Hash) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+	var here *ledgerdv1.Transaction
+	answer, err := r.Service.GetTransaction(ctx,
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+	switch {
+	case err == nil:
+		here = answer.Msg.GetTransaction()
+	case connect.CodeOf(err) != connect.CodeNotFound:
+		return nil, err
+	}
+	if here.GetStatus().GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING &&
+		len(here.GetPlaces()) == 0 {
+		return answer, nil // a transaction in the mempool here enters here
+	}
+	shown, err := r.wherever(ctx, id, here)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.GetTransactionResponse{Transaction: shown}), nil
+}
+
+// wherever returns a transaction from all chains that have it, or should have it. Here is the
+// transaction as this shard knows it, or nil.
+func (r *router) wherever(ctx context.Context, id ledger.Hash,
+	here *ledgerdv1.Transaction) (*ledgerdv1.Transaction, error) {
+	found := &sightings{id: id, asked: make(map[ledger.ShardID]shardAnswer)}
+	found.asked[r.shards.Own()] = shardAnswer{transaction: here}
+	if len(here.GetPlaces()) == 0 {
+		if to, known := r.sent.of(id); known {
+			r.ask(ctx, found, to.entry, to.home)
 		}
 		if found.anywhere() == nil {
-			s.ask(ctx, others, found, otherShards(others)...)
+			r.ask(ctx, found, r.otherShards()...)
 		}
 	}
 	any := found.anywhere()
 	if any == nil {
-		return found.nowhere(status)
+		return found.nowhere()
 	}
-	s.ask(ctx, others, found, wayTo(others.Tree(), concerned(any))...)
-	return s.assemble(others.Tree(), found), nil
+	r.ask(ctx, found, wayTo(r.shards.Tree(), concerned(any))...)
+	return r.assemble(found), nil
 }
 
 // ask asks those of the shards that were not asked yet.
-func (s *service) ask(ctx context.Context, others Shards, found *sightings,
+func (r *router) ask(ctx context.Context, found *sightings,
 	shards ...ledger.ShardID) {
 	var wanted []ledger.ShardID
 	for _, shard := range shards {
@@ -70,7 +128,7 @@ func (s *service) ask(ctx context.Context, others Shards, found *sightings,
 	}
 	answers, failures := callAll(ctx, askTime,
 		wanted, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.Transaction, error) {
-			answer, err := others.Client(shard).GetTransaction(ctx,
+			answer, err := r.shards.Client(shard).GetTransaction(ctx,
 				connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: found.id[:]}))
 			if err != nil {
 				return nil, err
@@ -102,10 +160,10 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 		if place == nil {
 			continue
 		}
-		if state := place.GetState(); found == nil || state == placeSettled ||
-			state == placeRefused {
+		if state := place.GetState(); found == nil || state == api.PlaceSettled ||
+			state == api.PlaceRefused {
 			found = f.asked[shard].transaction
-			if state == placeSettled || state == placeRefused {
+			if state == api.PlaceSettled || state == api.PlaceRefused {
 				return found
 			}
 		}
@@ -115,7 +173,7 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 
 // nowhere returns a transaction that no chain has, if it is in another shard's mempool or expired.
 // Else it is not found.
-func (f *sightings) nowhere(status report.Status) (*ledgerdv1.Transaction, error) {
+func (f *sightings) nowhere() (*ledgerdv1.Transaction, error) {
 	var silent []ledger.ShardID
 	for _, shard := range f.shards() {
 		each := f.asked[shard]
@@ -129,13 +187,13 @@ func (f *sightings) nowhere(status report.Status) (*ledgerdv1.Transaction, error
 		}
 	}
 	if len(silent) > 0 {
-		return nil, retryable(connect.CodeUnavailable,
+		return nil, api.Retryable(connect.CodeUnavailable,
 			fmt.Errorf("no transaction %s is known to the shards that answer, and shards %v do "+
-				"not: try again", status.ID, silent), nil)
+				"not: try again", f.id, silent), nil)
 	}
-	return nil,
-		notFound("no transaction %s is known to this node, nor to those of the other shards",
-			status.ID)
+	return nil, connect.NewError(connect.CodeNotFound,
+		fmt.Errorf("no transaction %s is known to this node, nor to those of the other shards",
+			f.id))
 }
 
 // concerned returns the shards that a transaction in a chain concerns.
@@ -168,10 +226,10 @@ func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 
 // assemble makes one transaction of the shards' answers. The signer's home gives its outcome; if
 // the home does not know it yet, a shard that does.
-func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.Transaction {
+func (r *router) assemble(found *sightings) *ledgerdv1.Transaction {
 	shown := found.anywhere()
 	destinations := concerned(shown)
-	home := s.backend.Store().HomeShard(ledger.OrganisationName(shown.GetBody().GetSigner()))
+	home := r.backend.Store().HomeShard(ledger.OrganisationName(shown.GetBody().GetSigner()))
 	places := make([]*ledgerdv1.ShardPlace, 0, len(found.asked))
 	for _, shard := range found.shards() {
 		each := found.asked[shard]
@@ -182,9 +240,9 @@ func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.
 				home = shard
 			}
 		case slices.Contains(destinations, shard):
-			place = &ledgerdv1.ShardPlace{Shard: uint32(shard), State: placeAbsent}
+			place = &ledgerdv1.ShardPlace{Shard: uint32(shard), State: api.PlaceAbsent}
 			if each.silent {
-				place.State = placeUnanswered
+				place.State = api.PlaceUnanswered
 			}
 		default:
 			continue
@@ -194,7 +252,7 @@ func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.
 	for _, place := range places {
 		place.Home = ledger.ShardID(place.GetShard()) == home
 	}
-	if at := found.asked[home]; at.place() != nil && at.place().GetState() != placePassed {
+	if at := found.asked[home]; at.place() != nil && at.place().GetState() != api.PlacePassed {
 		shown = at.transaction
 	} else if state := shown.GetStatus().GetState(); state ==
 		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {

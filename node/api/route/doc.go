@@ -1,0 +1,47 @@
+// Package route is the network front of a node in a book of several shards. It answers clients for
+// the whole book, from the one-shard api.Service of its own node and from those of other shards'
+// nodes. In a book of one shard nothing uses it.
+//
+// # How it is driven
+//
+//	server, err := route.New(backend, shards, options)
+//	go server.Serve(listener)                    // clients, for the whole book
+//	calls.Serve(server.Forwarded())              // other shards' nodes, for this shard
+//
+// # Which shard answers
+//
+// A node of the shard that owns a call's subject answers the call: this node, or another after one
+// hop. Shards has the clients for that hop. Methods that concern no other shard, and streams, are
+// those of the embedded Service.
+//
+//   - A query for an account, a record or a nonce goes to the home shard of its organisation.
+//   - A query that names a shard goes to that shard.
+//   - Lists and searches go to all shards at the same time. The answer names the shards that did
+//     not reply.
+//   - A bundle is admitted where it enters the tree. The node then waits for its transactions in
+//     the chains of their signers' homes, which decide on them.
+//   - A transaction shows its place in the chain of each shard that it concerns.
+//
+// # What always holds
+//
+//   - A call takes at most one hop: a node that gets a call of another shard's node answers it from
+//     its own shard.
+//   - Bad input gets the same error as in a book of one shard, and costs no hop where this node can
+//     tell.
+//   - A shard that does not answer costs a bounded time, and an error with api.HeaderRetry. If it
+//     may have admitted a bundle all the same, the error has api.HeaderUnsure.
+//   - In order, the admitted bundles of a SubmitMany are a prefix, across all shards.
+//   - Memory is bounded: it remembers the shards of at most 2*maxSent transactions.
+//
+// # Files
+//
+//	route.go        the interface to the other shards, and how a call is passed on
+//	reads.go        queries for one shard, and for all of them
+//	submit.go       where bundles enter, in what order, and what cannot be submitted
+//	learn.go        organisations whose registration is still on its way down the tree
+//	waiting.go      waiting at the homes, and finding transactions that no shard knows yet
+//	wherever.go     a transaction from the chains of all shards that have it
+//	whereabouts.go  where this node sent transactions
+//	tree.go         the tree, and the state of each shard
+//	metrics.go      the streams to the child shards, for Prometheus
+package route

@@ -1,0 +1,70 @@
+package route
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// metrics collects, at scrape time, the metrics of this node's shard and its streams to child
+// shards.
+type metrics struct {
+	shards                                     Shards
+	height, pending, carried, streamed, behind *prometheus.Desc
+}
+
+func newMetrics(shards Shards) *metrics {
+	own := prometheus.Labels{"shard": strconv.FormatUint(uint64(shards.Own()), 10)}
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("ledgerd_shard_"+name, help, labels, own)
+	}
+	return &metrics{
+		shards: shards,
+		height: describe("height", "Height of this node's shard, the highest that any of "+
+			"its nodes reported."),
+		pending: describe("pending_crossings",
+			"Transactions in this shard's chain that wait for other shards."),
+		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
+			"shard's chain."),
+		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
+			"child"),
+		behind: describe("stream_behind", "Entries of this shard's stream that a child shard "+
+			"has not carried yet, as far as reported.", "child"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, each := range []*prometheus.Desc{m.height, m.pending, m.carried, m.streamed, m.behind} {
+		to <- each
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	carried := make(map[ledger.ShardID]uint64)
+	states := m.shards.States()
+	for i := range states {
+		carried[states[i].Shard] = states[i].Carried
+	}
+	for i := range states {
+		state := &states[i]
+		if state.Shard != m.shards.Own() {
+			continue
+		}
+		to <- prometheus.MustNewConstMetric(m.height, prometheus.GaugeValue, float64(state.Height))
+		to <- prometheus.MustNewConstMetric(m.pending, prometheus.GaugeValue,
+			float64(state.Pending))
+		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
+			float64(state.Carried))
+		for child, streamed := range state.Streamed {
+			name := strconv.FormatUint(uint64(child), 10)
+			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue,
+				float64(streamed), name)
+			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,
+				float64(streamed-min(streamed, carried[child])), name)
+		}
+	}
+}

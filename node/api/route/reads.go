@@ -1,0 +1,242 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// GetNode returns the state of a node of the named shard.
+func (r *router) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (
+	*connect.Response[ledgerdv1.GetNodeResponse], error) {
+	return inChain(ctx, r, request, r.Service.GetNode, client.GetNode)
+}
+
+// GetCluster returns the named shard as one of its nodes sees it.
+func (r *router) GetCluster(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetClusterRequest]) (
+	*connect.Response[ledgerdv1.GetClusterResponse], error) {
+	return inChain(ctx, r, request, r.Service.GetCluster, client.GetCluster)
+}
+
+// GetGenesis returns the genesis of the named shard's chain.
+func (r *router) GetGenesis(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetGenesisRequest]) (
+	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	return inChain(ctx, r, request, r.Service.GetGenesis, client.GetGenesis)
+}
+
+// GetSnapshot streams a snapshot of this node's shard. Streams are not passed on.
+func (r *router) GetSnapshot(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetSnapshotRequest],
+	stream *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
+	err := r.Service.GetSnapshot(ctx, request, stream)
+	if shard, named := otherShard(err); named {
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("this node is of another shard: ask a node of shard %d itself (GetTree "+
+				"names them)", shard))
+	}
+	return err
+}
+
+// ListBlocks returns headers of the named shard's chain.
+func (r *router) ListBlocks(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
+	*connect.Response[ledgerdv1.ListBlocksResponse], error) {
+	return inChain(ctx, r, request, r.Service.ListBlocks, client.ListBlocks)
+}
+
+// GetBlock returns a block of the named shard's chain. A hash without a shard may be that of a
+// block in any chain.
+func (r *router) GetBlock(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetBlockRequest]) (
+	*connect.Response[ledgerdv1.GetBlockResponse], error) {
+	answer, err := inChain(ctx, r, request, r.Service.GetBlock, client.GetBlock)
+	if connect.CodeOf(err) == connect.CodeNotFound && request.Msg.Shard == nil &&
+		len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
+		if found := r.blockElsewhere(ctx, request.Msg); found != nil {
+			return connect.NewResponse(found), nil
+		}
+	}
+	return answer, err
+}
+
+// blockElsewhere returns the block with a hash from another shard's chain, or nil if no shard has
+// it.
+func (r *router) blockElsewhere(ctx context.Context,
+	request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
+	found, failures := callAll(ctx, askTime, r.otherShards(), func(ctx context.Context,
+		shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
+		return r.shards.Client(shard).GetBlock(ctx, connect.NewRequest(request))
+	})
+	for i := range found {
+		if failures[i] == nil {
+			return found[i].Msg
+		}
+	}
+	return nil
+}
+
+// GetAccount returns an account from its organisation's home.
+func (r *router) GetAccount(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetAccountRequest]) (
+	*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
+		return passOn(ctx, r, shard, request.Msg, client.GetAccount)
+	}
+	return r.Service.GetAccount(ctx, request)
+}
+
+// ListHistory returns the changes of an account from its organisation's home.
+func (r *router) ListHistory(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
+	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
+	if _, err := api.PageSize(request.Msg.GetPageSize(), api.HistoryPage); err != nil {
+		return nil, err
+	}
+	if shard, elsewhere := r.homeOfPath(request.Msg.GetAccount()); elsewhere {
+		return passOn(ctx, r, shard, request.Msg, client.ListHistory)
+	}
+	return r.Service.ListHistory(ctx, request)
+}
+
+// GetRecord returns a record's value from its organisation's home.
+func (r *router) GetRecord(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetRecordRequest]) (
+	*connect.Response[ledgerdv1.GetRecordResponse], error) {
+	if key := ledger.RecordKey(request.Msg.GetKey()); key.Validate() == nil {
+		if shard, elsewhere := r.home(key.Organisation()); elsewhere {
+			return passOn(ctx, r, shard, request.Msg, client.GetRecord)
+		}
+	}
+	return r.Service.GetRecord(ctx, request)
+}
+
+// GetNonce returns the next sequence number of a nonce stream from the organisation's home.
+func (r *router) GetNonce(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetNonceRequest]) (
+	*connect.Response[ledgerdv1.GetNonceResponse], error) {
+	if name := ledger.OrganisationName(request.Msg.GetOrganisation()); name.Validate() == nil {
+		if shard, elsewhere := r.home(name); elsewhere {
+			return passOn(ctx, r, shard, request.Msg, client.GetNonce)
+		}
+	}
+	return r.Service.GetNonce(ctx, request)
+}
+
+// ListAccounts returns accounts of the named shard, or of all shards.
+func (r *router) ListAccounts(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
+	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	here, err := inChain(ctx, r, request, r.Service.ListAccounts, client.ListAccounts)
+	if err != nil || request.Msg.Shard != nil {
+		return here, err
+	}
+	size, err := api.PageSize(request.Msg.GetPageSize(), api.AccountsPage)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(r.accountsEverywhere(ctx, request.Msg, here.Msg, size)), nil
+}
+
+// accountsEverywhere lists accounts of all shards that may have some with the prefix, and names the
+// shards that did not answer. It merges this shard's page with those of the others and returns the
+// first accounts.
+func (r *router) accountsEverywhere(ctx context.Context, request *ledgerdv1.ListAccountsRequest,
+	here *ledgerdv1.ListAccountsResponse, size int) *ledgerdv1.ListAccountsResponse {
+	shards := append([]ledger.ShardID{r.shards.Own()}, r.otherShards()...)
+	// A prefix with a whole organisation name concerns only that organisation's home.
+	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole &&
+		ledger.OrganisationName(name).Validate() == nil {
+		shards = []ledger.ShardID{r.backend.Store().HomeShard(ledger.OrganisationName(name))}
+	}
+	pages, failures := callAll(ctx, askTime,
+		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
+			error) {
+			if shard == r.shards.Own() {
+				return here, nil
+			}
+			answer, err := r.shards.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
+			if err != nil {
+				return nil, err
+			}
+			return answer.Msg, nil
+		})
+	answer := &ledgerdv1.ListAccountsResponse{}
+	more := false
+	for i, page := range pages {
+		if failures[i] != nil {
+			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shards[i]))
+			continue
+		}
+		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
+		more = more || page.GetNextPageToken() != ""
+	}
+	slices.Sort(answer.UnansweredShards)
+	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int {
+		return strings.Compare(a.GetAccount(), b.GetAccount())
+	})
+	if len(answer.Accounts) > size {
+		answer.Accounts, more = answer.Accounts[:size], true
+	}
+	if more {
+		answer.NextPageToken = answer.Accounts[len(answer.Accounts)-1].GetAccount()
+	}
+	return answer
+}
+
+// Search finds what a person typed, in all shards: first the best hit of each shard, then the
+// second, and so on. It names the shards that did not answer.
+func (r *router) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (
+	*connect.Response[ledgerdv1.SearchResponse], error) {
+	here, err := r.Service.Search(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	shards := r.otherShards()
+	told, failures := callAll(ctx, askTime, shards, func(ctx context.Context,
+		shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
+		return r.shards.Client(shard).Search(ctx, connect.NewRequest(request.Msg))
+	})
+	answer := &ledgerdv1.SearchResponse{}
+	lists := [][]*ledgerdv1.SearchHit{here.Msg.GetHits()}
+	for i, shard := range shards {
+		if failures[i] != nil {
+			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shard))
+			continue
+		}
+		lists = append(lists, told[i].Msg.GetHits())
+	}
+	answer.Hits = mergeHits(lists)
+	return connect.NewResponse(answer), nil
+}
+
+// mergeHits takes hits from the lists in turn, each once.
+func mergeHits(lists [][]*ledgerdv1.SearchHit) (hits []*ledgerdv1.SearchHit) {
+	seen := make(map[string]bool)
+	for place := range api.MaxHits {
+		for _, list := range lists {
+			if place >= len(list) || len(hits) == api.MaxHits {
+				continue
+			}
+			hit := list[place]
+			key := hit.GetKind() + " " + hit.GetKey()
+			if hit.GetKind() == "block" { // each chain has a block of this height
+				key = fmt.Sprint(hit.GetShard(), " ", key)
+				hit.Label += fmt.Sprintf(" of shard %d", hit.GetShard())
+			}
+			if !seen[key] {
+				seen[key] = true
+				hits = append(hits, hit)
+			}
+		}
+	}
+	return hits
+}

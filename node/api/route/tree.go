@@ -1,0 +1,65 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// GetTree returns the tree of shards.
+func (r *router) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+	*connect.Response[ledgerdv1.GetTreeResponse], error) {
+	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: r.tree()}), nil
+}
+
+// WatchTree streams the tree of shards.
+func (r *router) WatchTree(ctx context.Context,
+	request *connect.Request[ledgerdv1.WatchTreeRequest],
+	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
+	return r.StreamTree(ctx, request, stream, r.tree)
+}
+
+// tree returns the tree of shards.
+func (r *router) tree() *ledgerdv1.Tree {
+	tree := r.shards.Tree()
+	shown := &ledgerdv1.Tree{Own: uint32(r.shards.Own()), Shape: shapeOf(tree, tree.Root())}
+	states := r.shards.States()
+	carried := make(map[ledger.ShardID]uint64, len(states))
+	for i := range states {
+		carried[states[i].Shard] = states[i].Carried
+	}
+	for i := range states {
+		state := &states[i]
+		each := api.ShardToProto(state)
+		parent, below := tree.Parent(state.Shard)
+		each.Parent, each.Root, each.Self = uint32(parent), !below, state.Shard == r.shards.Own()
+		for _, child := range tree.Children(state.Shard) {
+			each.Streams = append(each.Streams, &ledgerdv1.StreamPosition{Child: uint32(child),
+				Streamed: state.Streamed[child], Carried: carried[child]})
+		}
+		shown.Shards = append(shown.Shards, each)
+	}
+	return shown
+}
+
+// shapeOf writes a shard as text, with its children in brackets.
+func shapeOf(tree *ledger.ShardTree, shard ledger.ShardID) string {
+	text := strconv.FormatUint(uint64(shard), 10)
+	children := slices.Clone(tree.Children(shard))
+	if len(children) == 0 {
+		return text
+	}
+	slices.Sort(children)
+	shapes := make([]string, len(children))
+	for i, child := range children {
+		shapes[i] = shapeOf(tree, child)
+	}
+	return text + "(" + strings.Join(shapes, ",") + ")"
+}
