@@ -226,7 +226,9 @@ var rooms = []room{
 			"google.golang.org/protobuf", "golang.org/x/sys"},
 	},
 	{folder: "machine",
-		purpose: "the replicated state machine for embedders",
+		purpose: "the replicated state machine: the contract by which rounds drive a node's " +
+			"ledger, or an " +
+			"embedder's application",
 		imports: []string{"order", "ledger", "ledger/store"},
 	},
 	{folder: "internal/static",
@@ -321,7 +323,7 @@ var rooms = []room{
 	},
 	{folder: "node/pipeline",
 		purpose: "seals, executes, stores, acknowledges",
-		imports: []string{"order", "allconcur/generation", "shard", "ledger/...",
+		imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "machine",
 			"node/report", "node/mempool"},
 	},
 	{folder: "node/crossing",

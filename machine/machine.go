@@ -1,10 +1,11 @@
-// Package machine is the replicated state machine for programs that embed ledgerd. It defines the
-// interface through which ordered rounds drive an application, and implements it for the ledger.
+// Package machine is the replicated state machine. It defines the interface through which ordered
+// rounds drive an application, and implements it for the ledger. A node's pipeline drives the
+// ledger through it, and a program that embeds ledgerd drives its own application likewise.
 //
 //	// The height after the last round that it has. The replica fetches or replays later rounds.
 //	height, err := application.Open()
 //	for each A-delivered round, in order {
-//		height, err = application.Apply(machine.RoundOf(delivery))
+//		height, change, err := application.Apply(machine.RoundOf(delivery))
 //	}
 //	// Concurrently: everything up to this height survives a power cut.
 //	height, err = application.Sync()
@@ -48,14 +49,16 @@ func RoundOf(delivery order.Delivery) Round {
 }
 
 // StateMachine is a deterministic application: the same rounds in the same order lead to the same
-// state on every replica. View is the type through which it is read.
-type StateMachine[View any] interface {
+// state on every replica. View is the type through which it is read. Change is what a round
+// changed, for the caller of Apply; its zero value stands for nothing.
+type StateMachine[View, Change any] interface {
 	// Open returns the height of the last applied round that survived. The height is stored
 	// atomically with that round's effects. Open is called once, before all other methods.
 	Open() (Height, error)
-	// Apply applies a round and returns the height after it. The height stays the same if the round
-	// changes nothing. Calls must not overlap.
-	Apply(Round) (Height, error)
+	// Apply applies a round. It returns the height after the round, which stays the same if the
+	// round changes nothing, and what the round changed. Calls must not overlap. After an error the
+	// round is not applied, and may be applied again.
+	Apply(Round) (Height, Change, error)
 	// Sync returns a height, at least the height before the call, up to which everything survives a
 	// power cut. It may run concurrently with Apply and Lookup.
 	Sync() (Height, error)
@@ -68,8 +71,8 @@ type StateMachine[View any] interface {
 // ErrNotOpen reports that the state machine was not opened, or was closed.
 var ErrNotOpen = errors.New("machine: not open")
 
-// Ledger is the ledger as a state machine. The payloads of a round are batches, and heights are
-// those of blocks.
+// Ledger is the ledger as a state machine. The payloads of a round are batches, heights are those
+// of blocks, and a round changes at most one block.
 type Ledger struct {
 	// Folder, Genesis and Options are the arguments of store.Open.
 	Folder  string
@@ -80,13 +83,17 @@ type Ledger struct {
 	store *store.Store
 }
 
-var _ StateMachine[*store.Store] = (*Ledger)(nil)
+var _ StateMachine[*store.Store, *ledger.Block] = (*Ledger)(nil)
+
+// Of returns the state machine of a store that is open. It needs no Open. To close the store is
+// left to the caller.
+func Of(opened *store.Store) *Ledger { return &Ledger{store: opened} }
 
 // Open opens the store and returns the height of its head.
 func (l *Ledger) Open() (Height, error) {
 	opened, err := store.Open(l.Folder, l.Genesis, l.Options)
 	if err != nil {
-		return 0, fmt.Errorf("machine: %w", err)
+		return 0, err
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -103,17 +110,18 @@ func (l *Ledger) open() (*store.Store, error) {
 	return l.store, nil
 }
 
-// Apply seals, executes and appends the block of a round.
-func (l *Ledger) Apply(round Round) (Height, error) {
+// Apply seals, executes and appends the block of a round, and returns it, or nil for none.
+func (l *Ledger) Apply(round Round) (Height, *ledger.Block, error) {
 	opened, err := l.open()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	if _, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Number),
-		round.Payloads); err != nil {
-		return 0, fmt.Errorf("machine: round %d: %w", round.Number, err)
+	block, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Number),
+		round.Payloads)
+	if err != nil {
+		return 0, nil, fmt.Errorf("round %d: %w", round.Number, err)
 	}
-	return Height(opened.AppendedHeight()), nil
+	return Height(opened.AppendedHeight()), block, nil
 }
 
 // Sync makes the applied blocks durable.
@@ -123,7 +131,7 @@ func (l *Ledger) Sync() (Height, error) {
 		return 0, err
 	}
 	if err := opened.Sync(); err != nil {
-		return 0, fmt.Errorf("machine: %w", err)
+		return 0, err
 	}
 	return Height(opened.DurableHeight()), nil
 }

@@ -31,7 +31,7 @@ func TestLedgerAsStateMachine(t *testing.T) {
 	genesis := ledgertest.Genesis()
 	application := &Ledger{Folder: t.TempDir(), Genesis: genesis,
 		Options: store.Options{MemTableBytes: 1 << 20, ReserveBytes: 1}}
-	if _, err := application.Apply(Round{}); !errors.Is(err, ErrNotOpen) {
+	if _, _, err := application.Apply(Round{}); !errors.Is(err, ErrNotOpen) {
 		t.Fatalf("apply before open: %v", err)
 	}
 	client := ledgertest.NewClient(genesis, "acme")
@@ -45,8 +45,11 @@ func TestLedgerAsStateMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		height, err := application.Apply(Round{Epoch: 1, Number: uint64(i + 1),
+		height, block, err := application.Apply(Round{Epoch: 1, Number: uint64(i + 1),
 			Payloads: rounds[i : i+1]})
+		if (block != nil) != (i != 1) || block != nil && Height(block.Header.Height) != want {
+			t.Fatalf("round %d: block %+v", i+1, block)
+		}
 		if err != nil || height != want || before > height {
 			t.Fatalf("round %d: height %d after %d, %v", i+1, height, before, err)
 		}

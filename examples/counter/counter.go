@@ -29,7 +29,7 @@ type state struct {
 	Value  int64
 }
 
-var _ machine.StateMachine[int64] = (*Counter)(nil)
+var _ machine.StateMachine[int64, int64] = (*Counter)(nil)
 
 // Open reads the file, if there is one, and returns the height that survived.
 func (c *Counter) Open() (machine.Height, error) {
@@ -49,14 +49,14 @@ func (c *Counter) Open() (machine.Height, error) {
 	return read.Height, nil
 }
 
-// Apply executes the commands of a round.
-func (c *Counter) Apply(round machine.Round) (machine.Height, error) {
+// Apply executes the commands of a round. It returns by how much they changed the value.
+func (c *Counter) Apply(round machine.Round) (machine.Height, int64, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.state == nil {
-		return 0, machine.ErrNotOpen
+		return 0, 0, machine.ErrNotOpen
 	}
-	changed := false
+	changed, before := false, c.state.Value
 	for _, payload := range round.Payloads {
 		if len(payload) < 2 {
 			continue
@@ -77,7 +77,7 @@ func (c *Counter) Apply(round machine.Round) (machine.Height, error) {
 	if changed {
 		c.state.Height++
 	}
-	return c.state.Height, nil
+	return c.state.Height, c.state.Value - before, nil
 }
 
 // Sync writes the counter to its file: first to another one, which then replaces it. So the file is

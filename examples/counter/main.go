@@ -75,7 +75,7 @@ type group struct {
 
 type server struct {
 	engine   *allconcur.Engine
-	counter  machine.StateMachine[int64]
+	counter  machine.StateMachine[int64, int64]
 	commands []string // that the server has yet to A-broadcast
 	crashed  bool
 }
@@ -185,7 +185,7 @@ func (g *group) turn(i order.ServerID) error {
 func (g *group) apply(i order.ServerID, delivery order.Delivery) error {
 	round := machine.RoundOf(delivery)
 	counter := g.servers[i].counter
-	height, err := counter.Apply(round)
+	height, _, err := counter.Apply(round)
 	if err != nil {
 		return err
 	}

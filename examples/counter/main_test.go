@@ -25,7 +25,7 @@ func TestCounterSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counter")
 	counter := &Counter{Path: path}
-	if _, err := counter.Apply(machine.Round{}); !errors.Is(err, machine.ErrNotOpen) {
+	if _, _, err := counter.Apply(machine.Round{}); !errors.Is(err, machine.ErrNotOpen) {
 		t.Errorf("apply before open: %v", err)
 	}
 	if height, err := counter.Open(); height != 0 || err != nil {
@@ -35,7 +35,7 @@ func TestCounterSurvives(t *testing.T) {
 		command string
 		height  machine.Height
 	}{{"+4", 1}, {"", 1}, {"+", 1}, {"-4", 1}, {"*x", 1}, {"*3", 2}} {
-		height, err := counter.Apply(machine.Round{Number: uint64(number) + 1,
+		height, _, err := counter.Apply(machine.Round{Number: uint64(number) + 1,
 			Payloads: [][]byte{[]byte(round.command)}})
 		if err != nil || height != round.height {
 			t.Errorf("%q: height %d, want %d: %v", round.command, height, round.height, err)
@@ -44,7 +44,7 @@ func TestCounterSurvives(t *testing.T) {
 	if height, err := counter.Sync(); height != 2 || err != nil {
 		t.Fatalf("saved height %d, %v", height, err)
 	}
-	if _, err := counter.Apply(machine.Round{Payloads: [][]byte{[]byte("+1")}}); err != nil {
+	if _, _, err := counter.Apply(machine.Round{Payloads: [][]byte{[]byte("+1")}}); err != nil {
 		t.Fatal(err)
 	}
 	again := &Counter{Path: path} // the process ended before it saved the last round

@@ -1,8 +1,9 @@
 // Package pipeline brings A-delivered rounds to the ledger. It seals and executes each round, has
-// it stored, and notifies the waiters.
+// it stored, and notifies the waiters. Rounds drive the ledger as a machine.StateMachine, as in any
+// program that embeds the engines. Blocks from peers go to its store.
 //
-//	driver ──Deliver──> queue ──> execute (store.Apply) ──> ordered
-//	       ──> sync (store.Sync) ──> stored ──peers' heights──> durable
+//	driver ──Deliver──> queue ──> execute (machine.Apply) ──> ordered
+//	       ──> sync (machine.Sync) ──> stored ──peers' heights──> durable
 //
 // Two goroutines work beside the engine, which never waits for the disk. One executes. The other
 // syncs the disk for all blocks that came since the last sync. The queue between driver and

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/machine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/order"
@@ -90,7 +91,7 @@ type work struct {
 // must make all calls of Begin and Exchange.
 type Pipeline struct {
 	config   Config
-	ledger   atomic.Pointer[store.Store]
+	ledger   atomic.Pointer[openLedger]
 	progress *progress
 	meter    *meter
 	queue    chan work
@@ -111,6 +112,13 @@ type Pipeline struct {
 	round     order.Round      // the last executed one
 	disks     shard.Durability // which heights the disks of the run's members hold
 	counted   ledger.Height    // the height up to which it is known which disks count
+}
+
+// openLedger is the ledger in its two forms: the state machine that rounds drive, and the store
+// that everything else reads.
+type openLedger struct {
+	machine machine.StateMachine[*store.Store, *ledger.Block]
+	store   *store.Store
 }
 
 // New makes a pipeline on an open store and starts its goroutines.
@@ -160,7 +168,7 @@ func (p *Pipeline) exchange(change func(*store.Store) (*store.Store, error)) err
 }
 
 func (p *Pipeline) adopt(opened *store.Store) {
-	p.ledger.Store(opened)
+	p.ledger.Store(&openLedger{machine: machine.Of(opened), store: opened})
 	head := opened.Head()
 	p.total.Store(head.Total)
 	p.mu.Lock()
@@ -182,7 +190,7 @@ func (p *Pipeline) stopCounting() {
 	p.disks.End()
 }
 
-func (p *Pipeline) store() *store.Store { return p.ledger.Load() }
+func (p *Pipeline) store() *store.Store { return p.ledger.Load().store }
 
 // Store returns the open store.
 func (p *Pipeline) Store() *store.Store { return p.store() }
@@ -384,7 +392,8 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	if len(batches) > 0 {
 		var block *ledger.Block
 		err := p.retryOnFullDisk(func() (err error) {
-			block, err = p.store().Apply(epoch, ledger.Round(delivery.Round), batches)
+			_, block, err = p.ledger.Load().machine.Apply(machine.Round{Epoch: uint64(epoch),
+				Number: uint64(delivery.Round), Payloads: batches})
 			return err
 		})
 		if err != nil {
@@ -538,15 +547,16 @@ type synced struct {
 func (p *Pipeline) syncStore() (synced, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
-	opened := p.store()
-	if heights := p.progress.now(); heights.Durable > opened.KnownDurable() {
+	opened := p.ledger.Load()
+	if heights := p.progress.now(); heights.Durable > opened.store.KnownDurable() {
 		// blocks that were ahead of the head may be here by now
-		opened.RecordDurable(heights.Durable)
+		opened.store.RecordDurable(heights.Durable)
 	}
-	if err := opened.Sync(); err != nil {
+	durable, err := opened.machine.Sync()
+	if err != nil {
 		return synced{}, err
 	}
-	height := opened.DurableHeight()
+	height := ledger.Height(durable)
 	p.progress.update(func(h *report.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
 	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number,
