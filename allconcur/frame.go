@@ -17,3 +17,28 @@ func FrameGeneration(frame []byte) (uint64, error) {
 	}
 	return binary.LittleEndian.Uint64(frame[8:]), nil
 }
+
+// MessageID identifies a message: its server's, of a round of an epoch.
+type MessageID struct {
+	Generation uint64
+	Epoch      order.Epoch
+	Round      order.Round
+	Origin     order.ServerID
+}
+
+// FrameMessage returns the payload of a message's frame, in the frame's memory, without examining
+// the rest of it. Whether the engine takes the frame is another question. It reports false for
+// other frames, and for bytes that are no frame.
+func FrameMessage(frame []byte) (id MessageID, payload []byte, is bool) {
+	if len(frame) < messageHeaderSize || frame[0] != frameVersion ||
+		frameKind(frame[1]) != kindUnreliable && frameKind(frame[1]) != kindReliable ||
+		len(frame) < payloadStart(frame) {
+		return MessageID{}, nil, false
+	}
+	return MessageID{
+		Origin:     order.ServerID(binary.LittleEndian.Uint32(frame[4:])),
+		Generation: binary.LittleEndian.Uint64(frame[8:]),
+		Epoch:      order.Epoch(binary.LittleEndian.Uint64(frame[16:])),
+		Round:      order.Round(binary.LittleEndian.Uint64(frame[24:])),
+	}, payloadOf(frame), true
+}

@@ -11,6 +11,7 @@
 //	admission:  bundle, err := ledger.DecodeBundle(bytes)
 //	            err = ledger.VerifyBundle(bundle, genesis, book, authority)
 //	proposal:   payload := ledger.EncodeBatch(ledger.BatchHeader{...}, bundles)
+//	arrival:    batch, err := ledger.VerifyBatch(payload)
 //	execution:  see package ledger/state, which makes a *ledger.Block of a round's payloads
 //	proof:      proof := block.Proof(index)
 //	            err := ledger.VerifyProof(proof)
@@ -20,9 +21,10 @@
 //   - A transaction's id is the SHA-256 of its body under a domain prefix. Encodings are canonical:
 //     each value has one form, and decoders refuse all others. So an id cannot have two bodies, and
 //     a body cannot have two ids.
-//   - Signatures cover the RFC 6962 Merkle root of a bundle's ids. They are verified once, at
-//     admission (VerifyBundle). Execution only checks that each organisation whose consent is
-//     needed has signed with a key that is registered at that moment.
+//   - Signatures cover the RFC 6962 Merkle root of a bundle's ids. The member that admits a bundle
+//     verifies them (VerifyBundle), and so does each node before it makes a block of a round
+//     (VerifyBatch) or takes a block from a peer (VerifySignatures): a member may lie. What a good
+//     signature is does not depend on the node, or on the batch in which it is verified.
 //   - A block's header commits to the previous block, the transactions, their results, the
 //     signatures and the whole state.
 //

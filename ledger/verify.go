@@ -1,11 +1,8 @@
 package ledger
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-
-	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
 )
 
 // ErrSignature reports that a signature is wrong.
@@ -57,10 +54,6 @@ type Authority interface {
 	Membership() Membership
 }
 
-func (s *Signature) verify(message []byte) bool {
-	return ed25519.Verify(s.Key[:], message, s.Bytes[:])
-}
-
 // VerifyBundle returns nil if a bundle may be proposed: every transaction is valid (Validate) and
 // for this ledger, every organisation that must sign has signed, each key is known to the authority
 // or from a registration in this bundle, and all signatures are good. Otherwise the error names the
@@ -71,42 +64,21 @@ func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Autho
 	if err := CheckBundle(bundle, genesis, ledger, authority); err != nil {
 		return err
 	}
-	message := SigningMessage(bundle.root)
-	for i := range bundle.signatures {
-		if !bundle.signatures[i].verify(message) {
-			return signatureError(&bundle.signatures[i])
-		}
-	}
-	return nil
+	return verifier.Bundles([]*Bundle{bundle})[0]
 }
 
 // VerifyBundles verifies many bundles at once, each as VerifyBundle does. Verifying the signatures
 // in one batch takes half the time. The result has one error or nil for each bundle.
 func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, authority Authority) []error {
 	failures := make([]error, len(bundles))
-	type place struct{ bundle, signature int }
-	var places []place
-	verifier := ed25519.NewBatchVerifierWithCapacity(len(bundles))
+	checked, places := make([]*Bundle, 0, len(bundles)), make([]int, 0, len(bundles))
 	for i, bundle := range bundles {
-		if failures[i] = CheckBundle(bundle, genesis, ledger, authority); failures[i] != nil {
-			continue
-		}
-		message := SigningMessage(bundle.root)
-		for j := range bundle.signatures {
-			verifier.Add(bundle.signatures[j].Key[:], message, bundle.signatures[j].Bytes[:])
-			places = append(places, place{i, j})
+		if failures[i] = CheckBundle(bundle, genesis, ledger, authority); failures[i] == nil {
+			checked, places = append(checked, bundle), append(places, i)
 		}
 	}
-	if len(places) == 0 {
-		return failures
-	}
-	if all, each := verifier.Verify(rand.Reader); !all {
-		for i, good := range each {
-			if where := places[i]; !good && failures[where.bundle] == nil {
-				failures[where.bundle] = signatureError(
-					&bundles[where.bundle].signatures[where.signature])
-			}
-		}
+	for i, err := range verifier.Bundles(checked) {
+		failures[places[i]] = err
 	}
 	return failures
 }
@@ -271,37 +243,4 @@ func HasSigned(signatures []Signature, name OrganisationName, keys []PublicKey) 
 		}
 	}
 	return false
-}
-
-// VerifySignatures verifies all signatures of a block, in one batch. It does not check that the
-// keys were registered; executing the block does.
-func VerifySignatures(block *Block) error {
-	verifier := ed25519.NewBatchVerifierWithCapacity(len(block.Bundles))
-	count := 0
-	for i := range block.Bundles {
-		message := SigningMessage(block.Bundles[i].Root)
-		for j := range block.Bundles[i].Signatures {
-			signature := &block.Bundles[i].Signatures[j]
-			verifier.Add(signature.Key[:], message, signature.Bytes[:])
-			count++
-		}
-	}
-	if count == 0 {
-		return nil
-	}
-	all, each := verifier.Verify(rand.Reader)
-	if all {
-		return nil
-	}
-	at := 0
-	for i := range block.Bundles {
-		for j := range block.Bundles[i].Signatures {
-			if !each[at] {
-				return fmt.Errorf("bundle %d: %w", i,
-					signatureError(&block.Bundles[i].Signatures[j]))
-			}
-			at++
-		}
-	}
-	return ErrSignature
 }

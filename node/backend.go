@@ -378,7 +378,7 @@ func (n *Node) memberState(node *report.NodeState, member *ledger.GroupMember) r
 			ledger.Height(h.Heights.Stored)
 		shown.AbsentHeight = ledger.Height(h.Absent)
 	}
-	shown.HeldUp = n.life.heldUp(server)
+	shown.HeldUp, shown.Forged = n.life.heldUp(server), n.forgeries.of(server)
 	if node.Engine.Members == nil {
 		// Outside the group, the node relies on the members' announcements.
 		shown.Member = server != n.home.Self && h.Group.Run != 0 && !h.Stalled && h.linked

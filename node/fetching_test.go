@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -45,11 +46,13 @@ func newBranches(t *testing.T, common int) *branches {
 	own := b.chain(common, common, "")
 	n := &Node{logger: slog.New(slog.NewTextHandler(&b.log, nil))}
 	n.peers.table.Store(&b.table)
+	n.verification = verification.New()
+	t.Cleanup(n.verification.Close)
 	n.pipeline = pipeline.New(pipeline.Config{
 		Pool: mempool.New(mempool.Config{
 			BytesMax: 1 << 20, Tip: func() mempool.Tip { return n.pipeline.Tip() },
 		}),
-		Logger: n.logger,
+		Logger: n.logger, Verification: n.verification,
 	}, own)
 	t.Cleanup(n.pipeline.Close)
 	n.exchange = b.exchange("0", own)

@@ -26,8 +26,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			return float64(of(heights))
 		}
 	}
+	n.forgeries.bundles.WithLabelValues(n.home.Name()) // so that the metric is there from the start
 	var errs []error
 	for _, c := range []prometheus.Collector{
+		n.forgeries.bundles,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(
 			collectors.ProcessCollectorOpts{}),
 		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 "+

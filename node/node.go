@@ -28,6 +28,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -75,11 +76,14 @@ type Node struct {
 	exchange *catchup.Exchange
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
-	life     *life
-	backfill *backfill
-	server   *api.Server
-	address  string // of the API, as bound
-	served   chan struct{}
+	// verification verifies the signatures of messages that arrive.
+	verification *verification.Pool
+	forgeries    *forgeries
+	life         *life
+	backfill     *backfill
+	server       *api.Server
+	address      string // of the API, as bound
+	served       chan struct{}
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -132,6 +136,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { _ = n.identity.Close() })
+	n.verification, n.forgeries = verification.New(), newForgeries(n)
+	undo = append(undo, n.verification.Close)
+	n.options.Store.Verify = n.verification.Batches
 	opened, err := n.openStore()
 	if err != nil {
 		return nil, err
@@ -176,7 +183,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		Tip: func() mempool.Tip {
 			return n.pipeline.Tip()
 		}, Clock: n.time}
-	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail}
+	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail,
+		Verification: n.verification, Forged: n.forgeries.found}
 	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
 		n.life.tellStored(run, members, height)
 	}
@@ -404,6 +412,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	n.pipeline.Close()
+	n.verification.Close()
 	n.exchange.Close()
 	closing, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -132,7 +132,7 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 		if err != nil {
 			return nil, err
 		}
-		if err := fresh.Append(block); err != nil {
+		if err := fresh.AppendVerified(block); err != nil {
 			return nil, err
 		}
 	}

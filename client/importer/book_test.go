@@ -127,7 +127,8 @@ func (b *book) round(shard ledger.ShardID) bool {
 	b.time++
 	batch.Header.Time = b.time
 	draft := c.state.Seal(c.parent, 1, ledger.Round(b.time),
-		[][]byte{batch.Encode()}, func(id ledger.Hash, _ *ledger.Transaction) bool {
+		ledger.VerifyBatches([][]byte{batch.Encode()}), func(id ledger.Hash,
+			_ *ledger.Transaction) bool {
 			return c.entries[id] != nil
 		})
 	for _, bundle := range c.pool[:taken] {

@@ -83,6 +83,9 @@ type nodeReport struct {
 	// HeldUpMS is the time in the last three seconds during which the rounds waited for this node
 	// alone, as the asked node saw it.
 	HeldUpMS uint32 `json:"held_up_ms"`
+	// ForgedBundles is how many bundles with wrong signatures the node proposed, as the asked node
+	// has seen since it started.
+	ForgedBundles uint64 `json:"forged_bundles,omitempty"`
 	// Backfill is the progress of a node that began with a snapshot.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
 	StartedMS uint64          `json:"started_ms"`
@@ -279,7 +282,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 		Suspected:     member.GetSuspected(),
 		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(),
 		AbsentHeight: member.GetAbsentHeight(),
-		HeldUpMS:     member.GetHeldUpMs(),
+		HeldUpMS:     member.GetHeldUpMs(), ForgedBundles: member.GetForgedBundles(),
 	}
 	if state == nil {
 		if failure != nil {
@@ -414,6 +417,11 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		remarks = append(remarks, fmt.Sprintf("%s: the rounds waited for it alone for %d of the "+
 			"last 3,000 ms",
 			sanitize(n.Name, 0), n.HeldUpMS))
+	}
+	if n.ForgedBundles > 0 {
+		remarks = append(remarks, fmt.Sprintf("%s proposed %d forged bundles, which no node "+
+			"executes: its program or its machine is compromised; remove it with `ledgerd cluster "+
+			"leave`", sanitize(n.Name, 0), n.ForgedBundles))
 	}
 	if n.DiskLearner != "" {
 		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one "+

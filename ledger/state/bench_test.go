@@ -36,11 +36,12 @@ func BenchmarkSealAndExecute(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		s := state.New(genesis)
-		s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{register},
+		s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()},
+			1, 1, ledger.VerifyBatches([][]byte{register}),
 			never))
 		b.StartTimer()
 		block, _ := s.Execute(state.Seal(state.Parent{Hash: genesis.Hash()},
-			1, 2, [][]byte{payload}, never))
+			1, 2, ledger.VerifyBatches([][]byte{payload}), never))
 		if !block.Entries[9999].Result.OK() {
 			b.Fatal(block.Entries[9999].Result)
 		}
@@ -93,10 +94,10 @@ func BenchmarkShard(b *testing.B) {
 				b.StopTimer()
 				s := state.New(genesis)
 				s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()},
-					1, 1, [][]byte{ledgertest.Batch(1, setup...)}, never))
+					1, 1, ledger.VerifyBatches([][]byte{ledgertest.Batch(1, setup...)}), never))
 				b.StartTimer()
 				block, _ := s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()}, 1,
-					2, [][]byte{payload}, never))
+					2, ledger.VerifyBatches([][]byte{payload}), never))
 				want := ledger.Applied
 				if across {
 					want = ledger.SetAside
@@ -106,7 +107,7 @@ func BenchmarkShard(b *testing.B) {
 				}
 				if across {
 					block, _ = s.Execute(s.Seal(state.Parent{Hash: genesis.Hash()},
-						1, 3, [][]byte{second}, never))
+						1, 3, ledger.VerifyBatches([][]byte{second}), never))
 					if block.Entries[9999].Result.Code != ledger.Settled {
 						b.Fatal(block.Entries[9999].Result)
 					}

@@ -118,7 +118,7 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		payloads[i] = batch.Encode()
 	}
 	draft := c.state.Seal(c.parent, 1, ledger.Round(len(c.blocks)+1),
-		payloads, func(id ledger.Hash, _ *ledger.Transaction) bool {
+		ledger.VerifyBatches(payloads), func(id ledger.Hash, _ *ledger.Transaction) bool {
 			_, seen := c.places[id]
 			return seen
 		})

@@ -6,7 +6,7 @@
 // # The data's way
 //
 //	genesis:    s := state.New(genesis)
-//	delivery:   draft := state.Seal(parent, epoch, round, payloads, seen)
+//	delivery:   draft := state.Seal(parent, epoch, round, verified, seen)
 //	            // nil if the round has nothing new; s.Seal in a book of several shards
 //	execution:  block, changes := s.Execute(draft)
 //	store:      see package ledger/store, which makes the block and its changes durable together
@@ -19,7 +19,7 @@
 //   - A transaction is executed once. Sealing drops ids that were seen before, and a nonce that was
 //     applied or is too far below the highest one is refused (window.go).
 //   - Each organisation whose consent is needed has signed with a key that is registered at that
-//     moment. Admission has verified the signatures (ledger.VerifyBundle).
+//     moment. Sealing drops bundles with a wrong signature, whichever member proposed them.
 //   - The postings of an applied transaction add up to zero for each asset. An account's balance,
 //     less the amounts set aside, is never below zero unless the account is an issuer.
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
@@ -47,7 +47,7 @@
 //	any node:    shard := s.BundleEntry(bundle)   // the members of this shard accept it
 //	proposal:    batch := &ledger.Batch{Header: ..., Bundles: ..., Carried: ..., Verdicts: ...}
 //	             payload := batch.Encode()
-//	delivery:    draft := s.Seal(parent, epoch, round, payloads, seen)
+//	delivery:    draft := s.Seal(parent, epoch, round, verified, seen)
 //	execution:   block, changes := s.Execute(draft)
 //	to children: for each of changes.Forwards, entry Number of the stream to Child is
 //	             block.CarriedBundle(Bundle)

@@ -61,7 +61,7 @@ func transfer() error {
 	first := genesis.Block()
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false } // all ids are new
 	draft := state.Seal(state.Parent{Header: first.Header, Hash: first.Hash}, 1, 1,
-		[][]byte{batch}, never)
+		ledger.VerifyBatches([][]byte{batch}), never)
 	block, _ := book.Execute(draft)
 	fmt.Printf("block %d has %d transactions\n", block.Header.Height, len(block.Entries))
 	cash, _ := book.Account("acme:cash")

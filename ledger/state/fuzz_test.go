@@ -98,7 +98,8 @@ func FuzzSeal(f *testing.F) {
 		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
-		if draft := state.Seal(state.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{data},
+		if draft := state.Seal(state.Parent{Hash: genesis.Hash()},
+			1, 1, ledger.VerifyBatches([][]byte{data}),
 			never); draft != nil {
 			s := state.New(genesis)
 			block, _ := s.Execute(draft)
@@ -113,7 +114,8 @@ func FuzzSeal(f *testing.F) {
 		for shard := range ledger.ShardID(2) {
 			one, _ := sharded.ForShard(shard)
 			s := state.New(one)
-			draft := s.Seal(state.Parent{Hash: one.Hash()}, 1, 1, [][]byte{data}, never)
+			draft := s.Seal(state.Parent{Hash: one.Hash()}, 1, 1,
+				ledger.VerifyBatches([][]byte{data}), never)
 			if draft == nil {
 				continue
 			}
@@ -132,7 +134,7 @@ func FuzzStateEntry(f *testing.F) {
 	s := state.New(ledgertest.Genesis())
 	_, batch := roundSeed()
 	s.Execute(state.Seal(state.Parent{}, 1, 1,
-		[][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
+		ledger.VerifyBatches([][]byte{batch}), func(ledger.Hash, *ledger.Transaction) bool {
 			return false
 		}))
 	_ = s.Entries(func(key, value []byte) error {
@@ -144,7 +146,8 @@ func FuzzStateEntry(f *testing.F) {
 		members := state.New(operated)
 		batch := ledgertest.Batch(7, change)
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
-		members.Execute(state.Seal(state.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{batch},
+		members.Execute(state.Seal(state.Parent{Hash: operated.Hash()}, 1,
+			1, ledger.VerifyBatches([][]byte{batch}),
 			never))
 		_ = members.Entries(func(key, value []byte) error {
 			f.Add(bytes.Clone(key), bytes.Clone(value))
@@ -180,7 +183,8 @@ func FuzzStream(f *testing.F) {
 		s := state.New(below)
 		batch := &ledger.Batch{Carried: []ledger.Carried{{Number: 1, Bundle: data}}}
 		draft := s.Seal(state.Parent{Hash: below.Hash()}, 1,
-			1, [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool {
+			1, ledger.VerifyBatches([][]byte{batch.Encode()}), func(ledger.Hash,
+				*ledger.Transaction) bool {
 				return false
 			})
 		if draft == nil {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/clock"
@@ -12,8 +13,9 @@ type Draft struct {
 	block ledger.Block
 	// Duplicates counts the transactions that were dropped because their id was seen before.
 	// Malformed counts the batches and bundles that were left out because they could not be
-	// decoded. No correct node proposes such batches or bundles.
-	Duplicates, Malformed int
+	// decoded, and Forged the bundles with a wrong signature. No correct node proposes such batches
+	// or bundles.
+	Duplicates, Malformed, Forged int
 	// The following are only for books of several shards. Misplaced counts the transactions that
 	// were left out because they concern shards that this shard does not reach, and so must enter
 	// elsewhere, or because their signer is not registered here yet. Repeated counts the entries of
@@ -48,32 +50,26 @@ func (p *Parent) times() clock.Round {
 }
 
 // Seal makes one block, in a book of one shard, from a round's batches in the order of delivery. It
-// drops transactions whose id was seen before: earlier in the round, or in an earlier block, as
-// seen reports. It returns nil if no new transaction is left, because an empty round makes no
-// block. The draft shares the memory of the batches, which must not change any more.
-func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches [][]byte,
+// drops bundles with a wrong signature, and transactions whose id was seen before: earlier in the
+// round, or in an earlier block, as seen reports. It returns nil if no new transaction is left,
+// because an empty round makes no block. A nil batch stands for one that cannot be decoded. The
+// draft shares the memory of the batches, which must not change any more.
+func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledger.VerifiedBatch,
 	seen func(id ledger.Hash, transaction *ledger.Transaction) bool) *Draft {
 	draft := &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 		Previous: parent.Hash, Epoch: epoch, Round: round}}}
 	times := parent.times()
 	ids := make(map[ledger.Hash]struct{})
-	for _, payload := range batches {
-		if len(payload) == 0 {
-			continue
-		}
-		batch, err := ledger.DecodeBatch(payload)
-		if err != nil || batch.Sharded() {
+	for _, batch := range batches {
+		if batch == nil || batch.Sharded() {
 			draft.Malformed++
 			continue
 		}
 		times.Add(batch.Header.Time, batch.Clocks)
-		for _, encoded := range batch.Bundles {
-			bundle, err := ledger.DecodeBundle(encoded)
-			if err != nil {
-				draft.Malformed++
-				continue
+		for i := range batch.Proposals {
+			if proposal := &batch.Proposals[i]; draft.takes(proposal) {
+				draft.add(proposal.Bundle, ids, seen)
 			}
-			draft.add(bundle, ids, seen)
 		}
 	}
 	if len(draft.block.Entries) == 0 {
@@ -83,6 +79,19 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches [][]byt
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft
+}
+
+// takes reports whether a bundle may be in the block, and counts it if not.
+func (d *Draft) takes(proposal *ledger.Proposal) bool {
+	switch {
+	case proposal.Err == nil:
+		return true
+	case errors.Is(proposal.Err, ledger.ErrSignature):
+		d.Forged++
+	default:
+		d.Malformed++
+	}
+	return false
 }
 
 func (d *Draft) add(bundle *ledger.Bundle, ids map[ledger.Hash]struct{},

@@ -15,7 +15,8 @@ import "github.com/ledgerd/ledgerd/ledger"
 //
 // A round with the next entry of the stream makes a block even if no transaction of the entry is
 // new, so that the stream advances. Seal reads the state and does not change it.
-func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches [][]byte,
+func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
+	batches []*ledger.VerifiedBatch,
 	seen func(id ledger.Hash, transaction *ledger.Transaction) bool) *Draft {
 	if s.tree == nil {
 		return Seal(parent, epoch, round, batches, seen)
@@ -28,13 +29,9 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batc
 		registered: make(map[ledger.OrganisationName]ledger.Organisation),
 	}
 	times := parent.times()
-	decoded := make([]*ledger.Batch, 0, len(batches))
-	for _, payload := range batches {
-		if len(payload) == 0 {
-			continue
-		}
-		batch, err := ledger.DecodeBatch(payload)
-		if err != nil {
+	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
+	for _, batch := range batches {
+		if batch == nil {
 			sealing.Malformed++
 			continue
 		}
@@ -48,11 +45,9 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batc
 	}
 	sealing.addStream(decoded)
 	for _, batch := range decoded {
-		for _, encoded := range batch.Bundles {
-			if bundle, err := ledger.DecodeBundle(encoded); err != nil {
-				sealing.Malformed++
-			} else {
-				sealing.addBundle(bundle, nil, 0)
+		for i := range batch.Proposals {
+			if proposal := &batch.Proposals[i]; sealing.takes(proposal) {
+				sealing.addBundle(proposal.Bundle, nil, 0)
 			}
 		}
 	}
@@ -110,8 +105,8 @@ func (s *sealing) addVerdict(verdict *ledger.Verdict) {
 }
 
 // addStream adds the entries of the parent's stream that follow the last one in the chain.
-func (s *sealing) addStream(batches []*ledger.Batch) {
-	last, ahead := s.state.Carried(), make(map[uint64][]byte)
+func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
+	last, ahead := s.state.Carried(), make(map[uint64]*ledger.Proposal)
 	for _, batch := range batches {
 		for i := range batch.Carried {
 			carried := &batch.Carried[i]
@@ -120,26 +115,20 @@ func (s *sealing) addStream(batches []*ledger.Batch) {
 				s.Repeated++
 				continue
 			}
-			ahead[carried.Number] = carried.Bundle
+			// Another member may propose the same entry as it is.
+			if proposal := &batch.Stream[i]; s.takes(proposal) {
+				ahead[carried.Number] = proposal
+			}
 		}
 	}
-	// The stream must not skip an entry, so stop at the first one that is missing or cannot be
-	// used.
+	// The stream must not skip an entry, so stop at the first one that is missing.
 	for next := last + 1; len(ahead) > 0; next++ {
-		encoded, here := ahead[next]
-		if !here {
-			break
-		}
-		bundle, kept, err := ledger.DecodeCarried(encoded)
-		if err != nil {
-			s.Malformed++
-			break
-		}
-		if len(s.block.Entries)+bundle.Len() > ledger.MaxBlockTransactions {
+		entry, here := ahead[next]
+		if !here || len(s.block.Entries)+entry.Len() > ledger.MaxBlockTransactions {
 			break
 		}
 		delete(ahead, next)
-		s.addBundle(bundle, kept, next)
+		s.addBundle(entry.Bundle, entry.Kept, next)
 	}
 	s.Gaps += len(ahead)
 }

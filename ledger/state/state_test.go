@@ -27,7 +27,8 @@ func newChain(t *testing.T, genesis *ledger.Genesis) *one {
 
 func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 	o.t.Helper()
-	draft := state.Seal(o.parent, 1, 1, [][]byte{ledgertest.Batch(5, bundles...)},
+	draft := state.Seal(o.parent, 1, 1,
+		ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundles...)}),
 		func(id ledger.Hash, _ *ledger.Transaction) bool {
 			return o.seen[id]
 		})

@@ -48,7 +48,8 @@ func sealed(t *testing.T, genesis *ledger.Genesis, parent ledger.Milliseconds,
 	}
 	before := state.Parent{Header: ledger.Header{Time: parent}, Hash: genesis.Hash(),
 		Members: s.Membership}
-	draft := s.Seal(before, 1, 1, batches, func(ledger.Hash, *ledger.Transaction) bool {
+	draft := s.Seal(before, 1, 1, ledger.VerifyBatches(batches), func(ledger.Hash,
+		*ledger.Transaction) bool {
 		return false
 	})
 	if draft == nil {

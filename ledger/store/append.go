@@ -17,9 +17,10 @@ import (
 // maxChunk is the maximum number of bytes of an encoded block in one row.
 const maxChunk = 256 << 10
 
-// Apply seals a delivered round, executes the block and appends it. The block is readable when
-// Apply returns, and durable after the next Sync. The block is nil if the round has nothing new.
-// The payloads must not change any more. After ErrDiskFull the store is unchanged, and Apply may be
+// Apply verifies the signatures of a delivered round, seals the round, executes the block and
+// appends it. Bundles with a wrong signature are left out. The block is readable when Apply
+// returns, and durable after the next Sync. The block is nil if the round has nothing new. The
+// payloads must not change any more. After ErrDiskFull the store is unchanged, and Apply may be
 // called again with the same round. A *DamageError from a look-up of transaction ids changes
 // nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
 func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
@@ -33,7 +34,7 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	if err := s.ready(size); err != nil {
 		return nil, err
 	}
-	draft, err := s.seal(epoch, round, payloads)
+	draft, err := s.seal(epoch, round, s.options.Verify(payloads))
 	if err != nil {
 		return nil, fmt.Errorf("store: sealing round %d: %w", round, err)
 	}
@@ -49,13 +50,13 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 
 // seal makes the draft of the next block from a round. It returns nil if the round has nothing new.
 func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
-	payloads [][]byte) (draft *state.Draft, err error) {
+	batches []*ledger.VerifiedBatch) (draft *state.Draft, err error) {
 	if s.genesis.Sharded() {
-		return s.sealShard(epoch, round, payloads)
+		return s.sealShard(epoch, round, batches)
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	draft = state.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
+	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)
 		if failure != nil && err == nil {
@@ -69,10 +70,20 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 // Append appends a block that another node made. The block must follow the head; otherwise Append
 // returns ErrMismatch and changes nothing. It executes the block. If that gives another block,
 // Append also returns ErrMismatch, and the store accepts no more blocks, because one of the two
-// nodes is wrong. Append does not verify signatures. As in Verify, the block's time must not be
+// nodes is wrong. Append verifies the signatures first: if one is wrong, it returns an error that
+// matches ledger.ErrSignature, and changes nothing. As in Verify, the block's time must not be
 // before its parent's. No other check of the time is possible, because the clocks that determined
 // it are in the round and not in the block.
 func (s *Store) Append(block *ledger.Block) error {
+	if err := ledger.VerifySignatures(block); err != nil {
+		return fmt.Errorf("block %d: %w", block.Header.Height, err)
+	}
+	return s.AppendVerified(block)
+}
+
+// AppendVerified is Append for a block whose signatures this node has verified before, such as one
+// of its own chain.
+func (s *Store) AppendVerified(block *ledger.Block) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if err := s.ready(0); err != nil {

@@ -103,7 +103,8 @@ func (b *shardBook) grow(entries int) {
 			batch.Bundles = [][]byte{b.signed(opening), batch.Bundles[0]}
 		}
 		draft := b.root.Seal(b.parent, 1, ledger.Round(b.round),
-			[][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool {
+			ledger.VerifyBatches([][]byte{batch.Encode()}), func(ledger.Hash,
+				*ledger.Transaction) bool {
 				return false
 			})
 		block, changes := b.root.Execute(draft)

@@ -398,14 +398,14 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 
 // sealShard seals a round of a book with several shards. It holds the mutex, because the state must
 // not change meanwhile, not even temporarily as in Precheck.
-func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*state.Draft,
-	error) {
+func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
+	batches []*ledger.VerifiedBatch) (*state.Draft, error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	var lookup error
 	parent := s.head
 	parent.Members = s.state.Membership
-	draft := s.state.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
+	draft := s.state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		// Registrations have no nonce.
 		if len(transaction.Registrations) == 0 && s.unseen(id, transaction) {

@@ -29,6 +29,10 @@ type Options struct {
 	// FreeSpace returns the free bytes of the file system of dir. Default: statfs.
 	FreeSpace func(dir string) (uint64, error)
 
+	// Verify verifies the batches of a round, as ledger.VerifyBatches does, which is the default. A
+	// node sets one that has verified most of them while they arrived.
+	Verify func(batches [][]byte) []*ledger.VerifiedBatch
+
 	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
@@ -49,6 +53,9 @@ func (o Options) withDefaults() Options {
 	o.MemTableBytes = max(o.MemTableBytes, 1<<20)
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
+	}
+	if o.Verify == nil {
+		o.Verify = ledger.VerifyBatches
 	}
 	if o.onWrite == nil {
 		o.onWrite = func(string) {}

@@ -119,6 +119,7 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 			StoredHeight:  uint64(member.StoredHeight),
 			AbsentHeight:  uint64(member.AbsentHeight),
 			HeldUpMs:      uint32(member.HeldUp.Milliseconds()),
+			ForgedBundles: member.Forged,
 			LastHeardMs:   milliseconds(member.LastHeard),
 			Self:          member.Self,
 			Key:           chained.Key,

@@ -19,8 +19,8 @@
 //
 //   - Answers are not trusted. A block is decoded, which checks all its roots. Its height and
 //     previous hash must follow the block before, down to the caller's point, before the caller
-//     sees it. The caller checks whether the chain is the one that the members decided, and the
-//     signatures (ledger.VerifySignatures).
+//     sees it. The caller checks whether the chain is the one that the members decided. The
+//     store verifies the signatures (store.Append).
 //   - Every request is complete in itself, so the server keeps no state between requests. The store
 //     that it serves from may be replaced at any time: the next request then detects the fork.
 //   - A Fetch has one piece under way, and a node at most SlotsPerPeer with one peer. A server

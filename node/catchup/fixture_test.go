@@ -102,7 +102,7 @@ func newChain(t testing.TB, heights, same int, variant int64) *chain {
 		last := made.blocks[i]
 		parent := state.Parent{Header: last.Header, Hash: last.Hash}
 		draft := state.Seal(parent, 1, ledger.Round(i+1),
-			[][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
+			ledger.VerifyBatches([][]byte{batch}), func(ledger.Hash, *ledger.Transaction) bool {
 				return false
 			})
 		if draft == nil {

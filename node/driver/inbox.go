@@ -15,8 +15,9 @@ import (
 // which frames are taken. The inbox is the lock around it, and makes lanes wait for room. Both
 // sides take the lock once per batch of frames.
 type inbox struct {
-	runOf  func([]byte) (uint64, error)
-	logger *slog.Logger
+	runOf   func([]byte) (uint64, error)
+	arrived func([]byte) // never nil
+	logger  *slog.Logger
 
 	// wake holds a value when there is something to take.
 	wake chan struct{}
@@ -33,9 +34,13 @@ func newInbox(config Config) (*inbox, error) {
 		gate: turn.NewGate(turn.GateConfig{
 			Frames: config.InboxFrames, Bytes: config.InboxBytes, Held: config.HeldFrames,
 		}),
-		runOf:  config.FrameRun,
-		logger: config.Logger,
-		wake:   make(chan struct{}, 1),
+		runOf:   config.FrameRun,
+		arrived: config.Arrived,
+		logger:  config.Logger,
+		wake:    make(chan struct{}, 1),
+	}
+	if in.arrived == nil {
+		in.arrived = func([]byte) {}
 	}
 	in.room.L = &in.mu
 	return in, in.setPeers(config.Peers)
@@ -97,6 +102,9 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 			if in.gate.Waiting() == 1 {
 				in.signal()
 			}
+			in.arrived(frame)
+		case turn.Held:
+			in.arrived(frame)
 		case turn.Refused:
 			in.signal()
 			in.room.Broadcast()

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -27,9 +28,11 @@ func operated(t testing.TB, members int, config Config) (*Pipeline, *ledger.Gene
 		return p.Tip()
 	}})
 	config.Logger = slog.New(slog.DiscardHandler)
+	config.Verification = verification.New()
 	p = New(config, opened)
 	t.Cleanup(func() {
 		p.Close()
+		config.Verification.Close()
 		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}

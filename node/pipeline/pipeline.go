@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/machine"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -44,6 +45,13 @@ type Config struct {
 	// Stored is called once after each sync of the disk in a run, with the run's members and the
 	// height up to which this disk holds the chain. The disk's goroutine calls it.
 	Stored func(run uint64, members []order.ServerID, height ledger.Height)
+	// Verification verifies the batches of rounds. The store should use the same. It is required,
+	// and the caller closes it after the pipeline.
+	Verification *verification.Pool
+	// Forged is called if a round has bundles with wrong signatures, with the member that proposed
+	// them, their number, the run, and the first error. Nil means that only the log names them. It
+	// must be quick, and must not call the pipeline.
+	Forged func(run uint64, member order.ServerID, bundles int, err error)
 	// Failed is called, once, with an error after which the node cannot continue: a fork, a damaged
 	// store.
 	Failed func(error)
@@ -380,16 +388,18 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		if len(batch) == 0 {
 			continue
 		}
-		bundles, err := p.checkFork(message.Origin, batch)
-		if err != nil {
+		verified := p.config.Verification.Batches([][]byte{batch})[0]
+		if err := p.checkFork(message.Origin, verified); err != nil {
 			return err
 		}
-		if message.Origin == p.config.Self {
-			own = bundles
+		p.checkForgery(message.Origin, delivery.Round, verified)
+		if message.Origin == p.config.Self && verified != nil {
+			own = verified.Bundles
 		}
 		batches = append(batches, batch)
 	}
 	if len(batches) > 0 {
+		defer p.config.Verification.Forget(batches)
 		var block *ledger.Block
 		err := p.retryOnFullDisk(func() (err error) {
 			_, block, err = p.ledger.Load().machine.Apply(machine.Round{Epoch: uint64(epoch),
@@ -419,26 +429,43 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
 }
 
-// checkFork compares the block that a batch's sender had executed with ours. It returns the batch's
-// bundles, or ErrFork.
-func (p *Pipeline) checkFork(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
-	batch, err := ledger.DecodeBatch(encoded)
-	if err != nil {
-		return nil, nil // sealing drops it, at every node
-	}
-	if batch.Header.Height > p.store().Head().Height {
-		return batch.Bundles, nil // the sender is ahead; other nodes compare
+// checkFork compares the block that a batch's sender had executed with ours, and returns ErrFork if
+// they differ. A nil batch is one that cannot be decoded, which sealing drops at every node.
+func (p *Pipeline) checkFork(origin order.ServerID, batch *ledger.VerifiedBatch) error {
+	if batch == nil || batch.Header.Height > p.store().Head().Height {
+		return nil // the sender is ahead; other nodes compare
 	}
 	_, hash, err := p.store().Header(batch.Header.Height)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if hash != batch.Header.Tip {
-		return nil, fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and "+
+		return fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and "+
 			"compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash,
 			batch.Header.Tip, origin)
 	}
-	return batch.Bundles, nil
+	return nil
+}
+
+// checkForgery reports the bundles of a batch that its sender forged. Sealing drops them at every
+// node. A correct node proposes none, because it verifies what it admits.
+func (p *Pipeline) checkForgery(origin order.ServerID, round order.Round,
+	batch *ledger.VerifiedBatch) {
+	if batch == nil {
+		return
+	}
+	forged, first := batch.Forged()
+	if forged == 0 {
+		return
+	}
+	p.config.Logger.Error("forged bundles dropped", "member", origin, "round", round, "bundles",
+		forged, "error", first)
+	if p.config.Forged != nil {
+		p.mu.Lock()
+		run := p.run.Number
+		p.mu.Unlock()
+		p.config.Forged(run, origin, forged, first)
+	}
 }
 
 // retryOnFullDisk repeats an attempt that fails on a full disk, until there is space.

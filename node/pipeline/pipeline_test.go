@@ -1,10 +1,13 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/verification"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,9 +54,11 @@ func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config,
 	pool.BytesMax, pool.Tip = 1<<20, func() mempool.Tip { return f.pipeline.Tip() }
 	f.pool = mempool.New(pool)
 	config.Pool, config.Self, config.Failed = f.pool, 0, func(err error) { f.failed <- err }
+	config.Verification = verification.New()
 	f.pipeline = pipeline.New(config, f.store)
 	t.Cleanup(func() {
 		f.pipeline.Close()
+		config.Verification.Close()
 		if err := f.pipeline.Store().Close(); err != nil && !errors.Is(err, store.ErrClosed) {
 			t.Errorf("close: %v", err)
 		}
@@ -459,9 +464,10 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 		pool := mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip {
 			return mempool.Tip{}
 		}})
+		verifying := verification.New()
 		p := pipeline.New(pipeline.Config{Pool: pool, Self: 0, Failed: func(err error) {
 			t.Error(err)
-		}}, opened)
+		}, Verification: verifying}, opened)
 		height := ledger.Height(2 * restart)
 		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 ||
 			heights.Ordered != height {
@@ -490,6 +496,7 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 			t.Fatalf("before restart %d the heights are %+v", restart+1, heights)
 		}
 		p.Close()
+		verifying.Close()
 		if err := opened.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -570,5 +577,45 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 			t.Errorf("the members of run %d were told that this disk holds block %d", s.run,
 				s.height)
 		}
+	}
+}
+
+// TestForgedBundles: a round's forged bundles are in no block, and their proposer is named. The
+// other bundles of the round stay.
+func TestForgedBundles(t *testing.T) {
+	t.Parallel()
+	type found struct {
+		run     uint64
+		member  order.ServerID
+		bundles int
+	}
+	var mu sync.Mutex
+	var all []found
+	f := fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, pipeline.Config{
+		Forged: func(run uint64, member order.ServerID, bundles int, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found{run, member, bundles})
+			if !errors.Is(err, ledger.ErrSignature) {
+				t.Errorf("forged because of %v", err)
+			}
+		}})
+	register := f.client.Bundle(f.client.Register("issuer", "a"))
+	forged := bytes.Clone(f.client.Bundle(f.client.Transfer("acme:issuer", "acme:a", 7)).Encode())
+	forged[len(forged)-1] ^= 1
+	header := ledger.BatchHeader{Time: 1, Tip: f.genesis.Hash()}
+	f.deliver(append(ledger.EncodeBatch(header, [][]byte{register.Encode()}), 0),
+		append(ledger.EncodeBatch(header, [][]byte{forged, forged}), 0))
+	f.deliver(append(ledger.EncodeBatch(header, [][]byte{forged}), 0))
+	if err := f.pipeline.Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []found{{1, 1, 2}, {1, 1, 1}}; !slices.Equal(all, want) {
+		t.Errorf("found %v, want %v", all, want)
+	}
+	if head := f.pipeline.Store().Head(); head.Height != 1 || head.Total != 1 {
+		t.Errorf("the head is block %d with %d transactions", head.Height, head.Total)
 	}
 }

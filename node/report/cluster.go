@@ -22,6 +22,7 @@ type MemberState struct {
 	AbsentHeight  ledger.Height // as last reported: the member lacks the blocks from 1 up to it
 	// The part of the last three seconds in which the rounds waited for this member alone.
 	HeldUp    time.Duration
+	Forged    uint64    // bundles with wrong signatures that it proposed, as this process saw it
 	LastHeard time.Time // zero: never
 	Mode      NodeMode  // as it last reported; 0: never
 }

@@ -4721,7 +4721,10 @@ type MemberState struct {
 	AbsentHeight uint64 `protobuf:"varint,19,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"`
 	// How many milliseconds of the last three seconds the rounds waited for this member alone, as the
 	// asked node saw it. A member that holds them up for a second is benched.
-	HeldUpMs      uint32 `protobuf:"varint,20,opt,name=held_up_ms,json=heldUpMs,proto3" json:"held_up_ms,omitempty"`
+	HeldUpMs uint32 `protobuf:"varint,20,opt,name=held_up_ms,json=heldUpMs,proto3" json:"held_up_ms,omitempty"`
+	// The bundles with wrong signatures that the member proposed, as the asked node has seen since it
+	// started. No node executes them. A correct member proposes none.
+	ForgedBundles uint64 `protobuf:"varint,21,opt,name=forged_bundles,json=forgedBundles,proto3" json:"forged_bundles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4892,6 +4895,13 @@ func (x *MemberState) GetAbsentHeight() uint64 {
 func (x *MemberState) GetHeldUpMs() uint32 {
 	if x != nil {
 		return x.HeldUpMs
+	}
+	return 0
+}
+
+func (x *MemberState) GetForgedBundles() uint64 {
+	if x != nil {
+		return x.ForgedBundles
 	}
 	return 0
 }
@@ -6732,7 +6742,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rabsent_height\x18\x02 \x01(\x04R\fabsentHeight\x12%\n" +
 	"\x0eindexed_height\x18\x03 \x01(\x04R\rindexedHeight\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xfa\x04\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xa1\x05\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6756,7 +6766,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04disk\x18\x12 \x01(\tR\x04disk\x12#\n" +
 	"\rabsent_height\x18\x13 \x01(\x04R\fabsentHeight\x12\x1c\n" +
 	"\n" +
-	"held_up_ms\x18\x14 \x01(\rR\bheldUpMs\"\x90\x01\n" +
+	"held_up_ms\x18\x14 \x01(\rR\bheldUpMs\x12%\n" +
+	"\x0eforged_bundles\x18\x15 \x01(\x04R\rforgedBundles\"\x90\x01\n" +
 	"\fFormerMember\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +

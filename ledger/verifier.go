@@ -1,0 +1,270 @@
+package ledger
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
+	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519/extra/cache"
+)
+
+// Verifier verifies signatures. It remembers the expanded keys of the most recent signers, and the
+// last good signatures, which it does not verify again. All verifiers agree on every signature, in
+// a batch or alone, whatever they remember: each signature is verified with the cofactor and must
+// have a key of large order. It is safe for concurrent use.
+type Verifier struct {
+	keys *cache.Verifier
+
+	mu sync.Mutex
+	// recent and older hold signatures that were found to be good, by their message: a node
+	// verifies a bundle when it admits it, and again meets it in the round that it proposed.
+	recent, older map[string][][96]byte
+}
+
+const (
+	// verifierKeys is how many expanded keys a Verifier remembers, at about 1.3 kB each.
+	verifierKeys = 4096
+	// verifierMessages is how many messages recent and older each hold.
+	verifierMessages = 1 << 15
+	// verifierSignatures is the most signatures of a message that is remembered.
+	verifierSignatures = 4
+)
+
+// NewVerifier makes a verifier that remembers nothing yet.
+func NewVerifier() *Verifier {
+	return &Verifier{keys: cache.NewVerifier(cache.NewLRUCache(verifierKeys)),
+		recent: make(map[string][][96]byte)}
+}
+
+// sealOf returns the bytes of a signature and its key.
+func sealOf(s *Signature) (seal [96]byte) {
+	copy(seal[:], s.Key[:])
+	copy(seal[len(s.Key):], s.Bytes[:])
+	return seal
+}
+
+// known reports whether all signatures of a message were found to be good before. It compares them
+// as a whole, so there is nothing to collide.
+func (v *Verifier) known(all *signed) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	good, found := v.recent[string(all.message)]
+	if !found {
+		good = v.older[string(all.message)]
+	}
+	for i := range all.signatures {
+		if !slices.Contains(good, sealOf(&all.signatures[i])) {
+			return false
+		}
+	}
+	return len(all.signatures) > 0
+}
+
+// remember records that all signatures of a message are good.
+func (v *Verifier) remember(all *signed) {
+	if len(all.signatures) == 0 || len(all.signatures) > verifierSignatures {
+		return
+	}
+	seals := make([][96]byte, len(all.signatures))
+	for i := range seals {
+		seals[i] = sealOf(&all.signatures[i])
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.recent) >= verifierMessages {
+		v.recent, v.older = make(map[string][][96]byte, verifierMessages), v.recent
+	}
+	v.recent[string(all.message)] = seals
+}
+
+// verifier is the package's own.
+var verifier = NewVerifier()
+
+// verify verifies one signature of a message.
+func (s *Signature) verify(message []byte) bool {
+	return verifier.keys.Verify(s.Key[:], message, s.Bytes[:])
+}
+
+// signed is a message with the signatures that belong to it.
+type signed struct {
+	message    []byte
+	signatures []Signature
+}
+
+// verify verifies all signatures, in one batch. It returns the index of a wrong signature, or -1,
+// for each element.
+func (v *Verifier) verify(all []signed) []int {
+	wrong := make([]int, len(all))
+	places := make([]int, 0, len(all)) // of the elements that are not known
+	count := 0
+	for i := range all {
+		wrong[i] = -1
+		if !v.known(&all[i]) {
+			places = append(places, i)
+			count += len(all[i].signatures)
+		}
+	}
+	v.find(all, places, count, wrong)
+	for _, i := range places {
+		if wrong[i] < 0 {
+			v.remember(&all[i])
+		}
+	}
+	return wrong
+}
+
+// find sets wrong for the elements at places, which have count signatures.
+func (v *Verifier) find(all []signed, places []int, count int, wrong []int) {
+	if count < 2 {
+		for _, i := range places {
+			for j := range all[i].signatures {
+				s := &all[i].signatures[j]
+				if !v.keys.Verify(s.Key[:], all[i].message, s.Bytes[:]) {
+					wrong[i] = j
+				}
+			}
+		}
+		return
+	}
+	batch := ed25519.NewBatchVerifierWithCapacity(count)
+	for _, i := range places {
+		for j := range all[i].signatures {
+			s := &all[i].signatures[j]
+			v.keys.Add(batch, s.Key[:], all[i].message, s.Bytes[:])
+		}
+	}
+	good, each := batch.Verify(rand.Reader)
+	if good {
+		return
+	}
+	at := 0
+	for _, i := range places {
+		for j := range all[i].signatures {
+			if !each[at] && wrong[i] < 0 {
+				wrong[i] = j
+			}
+			at++
+		}
+	}
+}
+
+// Bundles verifies the signatures of bundles, and nothing else. It returns nil or an error that
+// matches ErrSignature for each bundle.
+func (v *Verifier) Bundles(bundles []*Bundle) []error {
+	all := make([]signed, len(bundles))
+	for i, bundle := range bundles {
+		all[i] = signed{SigningMessage(bundle.root), bundle.signatures}
+	}
+	failures := make([]error, len(bundles))
+	for i, at := range v.verify(all) {
+		if at >= 0 {
+			failures[i] = signatureError(&bundles[i].signatures[at])
+		}
+	}
+	return failures
+}
+
+// VerifiedBatch is a batch as a round's block is made of it: decoded, and with all signatures
+// verified. It depends on the batch's bytes alone, so all nodes get the same.
+type VerifiedBatch struct {
+	*Batch
+	// Proposals are the bundles of Batch.Bundles, in their order.
+	Proposals []Proposal
+	// Stream are the bundles of Batch.Carried, in their order. For each, Kept says which
+	// transactions it has.
+	Stream []Proposal
+}
+
+// Proposal is a decoded bundle of a batch.
+type Proposal struct {
+	*Bundle
+	Kept []bool
+	// Err is nil for a bundle that may be executed. It matches ErrSignature if a signature is
+	// wrong: the proposer forged it, since every correct node verifies what it proposes. Any other
+	// error means that the bundle cannot be decoded, and Bundle is nil.
+	Err error
+}
+
+// Forged returns the number of bundles with a wrong signature, and the error of the first one.
+func (b *VerifiedBatch) Forged() (bundles int, first error) {
+	for _, proposals := range [][]Proposal{b.Proposals, b.Stream} {
+		for i := range proposals {
+			if err := proposals[i].Err; errors.Is(err, ErrSignature) {
+				bundles++
+				first = cmp.Or(first, err)
+			}
+		}
+	}
+	return bundles, first
+}
+
+// Batch decodes a batch and its bundles and verifies their signatures. It returns an error only if
+// the batch itself cannot be decoded. The result shares the memory of data.
+func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) {
+	batch, err := DecodeBatch(data)
+	if err != nil {
+		return nil, err
+	}
+	verified := &VerifiedBatch{Batch: batch, Proposals: make([]Proposal, len(batch.Bundles)),
+		Stream: make([]Proposal, len(batch.Carried))}
+	all := make([]signed, 0, len(batch.Bundles)+len(batch.Carried))
+	places := make([]*Proposal, 0, cap(all))
+	add := func(p *Proposal) {
+		if p.Err != nil {
+			p.Bundle, p.Kept = nil, nil
+			return
+		}
+		all, places = append(all, signed{SigningMessage(p.root), p.signatures}), append(places, p)
+	}
+	for i, encoded := range batch.Bundles {
+		p := &verified.Proposals[i]
+		p.Bundle, p.Err = DecodeBundle(encoded)
+		add(p)
+	}
+	for i := range batch.Carried {
+		p := &verified.Stream[i]
+		p.Bundle, p.Kept, p.Err = DecodeCarried(batch.Carried[i].Bundle)
+		add(p)
+	}
+	for i, at := range v.verify(all) {
+		if at >= 0 {
+			places[i].Err = signatureError(&places[i].signatures[at])
+		}
+	}
+	return verified, nil
+}
+
+// VerifyBatch is Verifier.Batch of a verifier that the whole process shares.
+func VerifyBatch(data []byte) (*VerifiedBatch, error) { return verifier.Batch(data) }
+
+// VerifyBatches verifies the batches of a round, one after the other. It leaves out empty ones. The
+// result has nil for a batch that cannot be decoded.
+func VerifyBatches(batches [][]byte) []*VerifiedBatch {
+	all := make([]*VerifiedBatch, 0, len(batches))
+	for _, data := range batches {
+		if len(data) > 0 {
+			verified, _ := VerifyBatch(data)
+			all = append(all, verified)
+		}
+	}
+	return all
+}
+
+// VerifySignatures verifies all signatures of a block, in one batch. It does not check that the
+// keys were registered; executing the block does.
+func VerifySignatures(block *Block) error {
+	all := make([]signed, len(block.Bundles))
+	for i := range block.Bundles {
+		all[i] = signed{SigningMessage(block.Bundles[i].Root), block.Bundles[i].Signatures}
+	}
+	for i, at := range verifier.verify(all) {
+		if at >= 0 {
+			return fmt.Errorf("bundle %d: %w", i, signatureError(&block.Bundles[i].Signatures[at]))
+		}
+	}
+	return nil
+}
