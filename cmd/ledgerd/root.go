@@ -239,6 +239,7 @@ A node that was removed from the members ends with 3.`,
 	add(groupNode, nodeCommands)
 	add(groupClient, clientCommands)
 	add(groupStudy, studyCommands)
+	root.AddCommand(newVersionCommand())
 	markRuns(root)
 	return root
 }
