@@ -13,6 +13,9 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
+    // Lists the packages in the bundle, with their licences. The bill of materials of a release
+    // takes them from there (scripts/sbom).
+    license: { fileName: "licences.json" },
   },
   server: {
     // `npm run dev` calls the node that LEDGERD_URL names, or the one that `ledgerd demo` starts.
