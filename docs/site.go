@@ -60,7 +60,7 @@ func sections() []section {
 		{Title: "Start", names: []string{indexName, "tutorial"}},
 		{Title: "How to", names: []string{"membership", "disks", "shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
-			"reference/api", "reference/metrics", "glossary", "status"}},
+			"reference/api", "reference/metrics", "glossary", "status", "licences"}},
 		{Title: "Concepts", names: []string{"guarantees", "fabric", "performance", "figures",
 			"testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/storage",
