@@ -207,6 +207,7 @@ func TestForWhomAMemberWaits(t *testing.T) {
 	same := func(*generation.Report) {}
 	restarted := func(r *generation.Report) { r.Restarted = true }
 	lost := func(r *generation.Report) { r.Durable = 12 }
+	perhaps := func(r *generation.Report) { r.Perhaps = true }
 	unheard := func(server order.ServerID) func(*Member) {
 		return func(m *Member) { m.peer(server).at = 0 }
 	}
@@ -219,8 +220,8 @@ func TestForWhomAMemberWaits(t *testing.T) {
 	type waits struct {
 		unreachable, restarted, full []order.ServerID
 		durable, sought              uint64
-		// silent are those that restarted and have to promise again.
-		silent []order.ServerID
+		// silent are those whose promise is over: they have to promise again.
+		silent, perhaps []order.ServerID
 	}
 	servers := func(servers ...order.ServerID) []order.ServerID { return servers }
 	for name, c := range map[string]struct {
@@ -248,6 +249,9 @@ func TestForWhomAMemberWaits(t *testing.T) {
 			waits{silent: servers(1)}},
 		"one restarted, and decided more since": {nothing, servers(1), restarted, decided(3),
 			waits{silent: servers(1)}},
+		"one perhaps had more": {nothing, servers(1), perhaps, nothing, waits{perhaps: servers(1)}},
+		"one perhaps had more, and decided since": {nothing, servers(1), perhaps, decided(0),
+			waits{silent: servers(1)}},
 		"one remembers, and decided since": {nothing, servers(1), same, decided(0), waits{}},
 		"a durable block is gone": {nothing, servers(1, 2), lost, nothing,
 			waits{durable: 12}},
@@ -269,10 +273,12 @@ func TestForWhomAMemberWaits(t *testing.T) {
 		silent := slices.DeleteFunc(slices.Clone(w.Silent), func(server order.ServerID) bool {
 			return server == 2
 		})
-		got := waits{w.Unreachable, w.Restarted, r.Full, w.Durable, r.Sought, silent}
+		got := waits{w.Unreachable, w.Restarted, r.Full, w.Durable, r.Sought, silent,
+			w.Perhaps}
 		if !slices.Equal(got.unreachable, c.want.unreachable) || got.durable != c.want.durable ||
 			!slices.Equal(got.restarted, c.want.restarted) || got.sought != c.want.sought ||
-			!slices.Equal(got.full, c.want.full) || !slices.Equal(got.silent, c.want.silent) {
+			!slices.Equal(got.full, c.want.full) || !slices.Equal(got.silent, c.want.silent) ||
+			!slices.Equal(got.perhaps, c.want.perhaps) || !slices.IsSorted(w.Silent) {
 			t.Errorf("%s: %+v, want %+v: %s", name, got, c.want, why)
 		}
 	}

@@ -165,15 +165,19 @@ func TestOriginalDisksKeepCounting(t *testing.T) {
 	for name, c := range map[string]struct {
 		self     bool // this member's own disk is original
 		original bool // member 1 announced so
+		renamed  bool // the chain admitted another disk of this member since
 		disk     generation.DiskID
 		before   []generation.DiskID
 		want     []generation.DiskID
 	}{
-		"both":                  {true, true, other, nil, []generation.DiskID{own, other, {}}},
-		"none":                  {false, false, other, nil, []generation.DiskID{{}, {}, {}}},
-		"the own":               {true, false, other, nil, []generation.DiskID{own, {}, {}}},
-		"it has another by now": {false, true, diskOf(7), nil, []generation.DiskID{{}, {}, {}}},
-		"named before": {true, true, other, []generation.DiskID{diskOf(8), {}, diskOf(9)},
+		"both":    {true, true, false, other, nil, []generation.DiskID{own, other, {}}},
+		"none":    {false, false, false, other, nil, []generation.DiskID{{}, {}, {}}},
+		"the own": {true, false, false, other, nil, []generation.DiskID{own, {}, {}}},
+		"it has another by now": {false, true, false, diskOf(7), nil,
+			[]generation.DiskID{{}, {}, {}}},
+		"this member has another by the chain": {true, true, true, other, nil,
+			[]generation.DiskID{{}, other, {}}},
+		"named before": {true, true, false, other, []generation.DiskID{diskOf(8), {}, diskOf(9)},
 			[]generation.DiskID{diskOf(8), other, diskOf(9)}},
 	} {
 		m, _ := newTestMember(t, 3)
@@ -184,6 +188,9 @@ func TestOriginalDisksKeepCounting(t *testing.T) {
 		before := generation.Membership{Members: serversTo(3), Disks: c.before}
 		now := generation.Membership{Members: serversTo(3),
 			Disks: []generation.DiskID{own, other, {}}}
+		if c.renamed {
+			now.Disks[0] = diskOf(8)
+		}
 		kept := slices.Clone(c.before)
 		got := m.withNames([]generation.Former{{Membership: before, Until: 9}}, &now)
 		if len(got) != 1 || got[0].Until != 9 || !slices.Equal(got[0].Membership.Disks, c.want) {
@@ -192,5 +199,23 @@ func TestOriginalDisksKeepCounting(t *testing.T) {
 		if !slices.Equal(before.Disks, kept) {
 			t.Errorf("%s: changed the chain's membership to %v", name, before.Disks)
 		}
+	}
+}
+
+// TestStartNamesOriginalDisks: the memberships with which a run starts have these names too.
+func TestStartNamesOriginalDisks(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	chain.durable, chain.changed = 7, 8
+	chain.membership.Number, chain.membership.Disks = 1, []generation.DiskID{diskOf(0), {}, {}}
+	g := groupOf(3, generation.NewRun(1, 1))
+	g.Shard = chain.membership
+	m.begin(g)
+	m.Ready()
+	m.onSaved()
+	started := effectsOf[Start](m)
+	if len(started) != 1 || len(started[0].Former) != 1 || started[0].Former[0].Until != 8 ||
+		!slices.Equal(started[0].Former[0].Membership.Disks, chain.membership.Disks) {
+		t.Errorf("starts %+v, want one former membership, which names disk 0", started)
 	}
 }

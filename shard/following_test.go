@@ -151,6 +151,8 @@ func TestFetched(t *testing.T) {
 		"up to the second": {8, Fetched{Reached: 1}, 9, 0},
 		"up to no peer":    {8, Fetched{Reached: 2}, 9, 0},
 		"forked":           {9, Fetched{Reached: -1, Forked: true, Common: 3}, 0, 0},
+		"forked from the second": {9, Fetched{Reached: -1, Forked: true, Common: 3, Parted: 1}, 0,
+			0},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.onFetched(c.in) // it does not fetch
@@ -159,12 +161,19 @@ func TestFetched(t *testing.T) {
 		}
 		m.job, m.began, m.from, m.perhaps = fetching, c.began, []peer{*m.peer(1), *m.peer(2)}, true
 		m.from[0].Group.Run = run
+		if c.in.Parted == 1 { // only a peer that works is believed
+			m.from[1].Mode, m.from[1].Group.Run = Ordering, run
+		}
 		m.onFetched(c.in)
 		if m.fetchedTo != c.to || m.follows != c.follows || m.followed != c.follows.Generation() ||
 			m.perhaps != (c.follows == 0) ||
 			m.forked != c.in.Forked || m.common != c.in.Common || m.job != idle || m.from != nil {
 			t.Errorf("%s: to %d, follows %d in generation %d, perhaps %v, forked %v",
 				name, m.fetchedTo, m.follows, m.followed, m.perhaps, m.forked)
+		}
+		if by := order.ServerID(1 + c.in.Parted); m.forked &&
+			(m.forkedBy != by || m.forkedAt != m.now) {
+			t.Errorf("%s: by %d at %d, want %d at %d", name, m.forkedBy, m.forkedAt, by, m.now)
 		}
 	}
 	working := peer{Announcement: Announcement{Group: Group{Run: run}}}

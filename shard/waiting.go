@@ -88,7 +88,6 @@ func (m *Member) waitingFor() (Reason, string) {
 	w.Unreachable = append(w.Unreachable, gone...)
 	w.Silent = slices.Concat(w.Silent, later)
 	slices.Sort(w.Silent)
-	w.Silent = slices.Compact(w.Silent)
 	lost := func(server order.ServerID) bool {
 		return slices.Contains(forgot, server) || slices.Contains(gone, server) ||
 			slices.Contains(later, server)
