@@ -61,8 +61,8 @@ func sections() []section {
 		{Title: "How to", names: []string{"membership", "disks", "shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "glossary", "status", "licences"}},
-		{Title: "Concepts", names: []string{"guarantees", "fabric", "performance", "figures",
-			"testing"}},
+		{Title: "Concepts", names: []string{"guarantees", "security", "fabric", "performance",
+			"figures", "testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/storage",
 			"design/invariants", "design/deviations", "design/extending", "design/planted-bugs"}},
 	}

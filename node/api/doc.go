@@ -21,6 +21,8 @@
 //   - Bad input gets an error with the matching Connect code and a sentence that says what to do.
 //     None of it is kept. A panic in a call becomes an internal error of that call and is logged
 //     with its stack. The node continues.
+//   - A request is checked before it is decoded (package intake), and all requests under way share
+//     one memory budget. A request beyond it is refused at once.
 //   - Everything is bounded: the size of messages, the bundles of a request, the entries of a page,
 //     calls per second and streams by remote address, streams in all. A stream keeps one height and
 //     no queue. It reads each block from the store when its reader is ready for it. A slow reader

@@ -27,6 +27,9 @@ type Options struct {
 
 	MaxMessageBytes int // of a request; default 16 MiB
 	MaxBundles      int // of a SubmitMany; default 256
+	// MaxRequestMemory bounds what all requests under way may take, encoded and decoded; default
+	// 256 MiB.
+	MaxRequestMemory int64
 
 	// CallsPerSecond and CallBurst limit each remote address; default 20,000 and 40,000. A negative
 	// rate means no limit.
@@ -51,6 +54,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxMessageBytes, 16<<20)
 	defaultTo(&o.MaxBundles, 256)
+	defaultTo(&o.MaxRequestMemory, 256<<20)
 	defaultTo(&o.CallsPerSecond, 20_000)
 	defaultTo(&o.CallBurst, 40_000)
 	defaultTo(&o.MaxStreams, 1_024)

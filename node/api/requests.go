@@ -2,6 +2,7 @@ package api
 
 import (
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/intake"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -58,9 +59,6 @@ func ReadWaitTransaction(
 	return id, level, nil
 }
 
-// maxWaited bounds the transactions of one WaitTransactions call.
-const maxWaited = 16_384
-
 // ReadWaitTransactions reads a WaitTransactions: the transactions, and the level to wait for.
 func ReadWaitTransactions(request *ledgerdv1.WaitTransactionsRequest) ([]ledger.Hash, report.Level,
 	error) {
@@ -69,9 +67,9 @@ func ReadWaitTransactions(request *ledgerdv1.WaitTransactionsRequest) ([]ledger.
 		return nil, 0, err
 	}
 	asked := request.GetIds()
-	if len(asked) > maxWaited {
+	if len(asked) > intake.MaxWaited {
 		return nil, 0, invalid("%d transactions: at most %d at once, ask for the rest in another "+
-			"call", len(asked), maxWaited)
+			"call", len(asked), intake.MaxWaited)
 	}
 	ids := make([]ledger.Hash, len(asked))
 	for i := range asked {

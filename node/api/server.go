@@ -131,17 +131,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.Handler, error) {
+	requests, err := newRequests(s.options)
+	if err != nil {
+		return nil, err
+	}
 	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
+		requests.handlerOptions(),
 		connect.WithCompressMinBytes(4 << 10),
-		connect.WithInterceptors(s.metrics),
+		connect.WithInterceptors(s.metrics, requests),
 		connect.WithRecover(s.recovered),
 	}
-	_, s.forwarded = ledgerdv1connect.NewLedgerServiceHandler(s.service, options...)
+	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(s.service, options...)
+	s.forwarded = requests.within(forwarded)
 	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(front,
 		append(options, connect.WithRequestGate(s.service.limits.gate))...)
 	mux := http.NewServeMux()
-	mux.Handle(path, withReadDeadline(rpcs, s.options.MaxReadTime))
+	mux.Handle(path, withReadDeadline(requests.within(rpcs), s.options.MaxReadTime))
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
 	mux.Handle("GET /readyz", readyz(s.service.backend))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))

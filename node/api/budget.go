@@ -1,0 +1,148 @@
+package api
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerd/ledgerd/node/api/intake"
+)
+
+// requests keeps all requests under way within one memory budget, and each within its call's
+// limits.
+type requests struct {
+	table  *intake.Table
+	budget *intake.Budget
+}
+
+var _ connect.Interceptor = (*requests)(nil)
+
+func newRequests(options Options) (*requests, error) {
+	r := &requests{table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
+		budget: intake.NewBudget(options.MaxRequestMemory)}
+	for _, collector := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ledgerd_api_request_bytes",
+			Help: "Memory that is reserved for requests under way.",
+		}, func() float64 { return float64(r.budget.Used()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "ledgerd_api_requests_over_budget_total",
+			Help: "Requests refused because the memory for requests was spent.",
+		}, func() float64 { return float64(r.budget.Refused()) }),
+	} {
+		if err := options.Registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("api: registering metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// handlerOptions returns the options of a handler behind within.
+func (r *requests) handlerOptions() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		r.table.Codecs(),
+		connect.WithRequestGate(refuseOverBudget),
+		connect.WithCompression("gzip",
+			func() connect.Decompressor { return intake.Compressed{} },
+			func() connect.Compressor { return gzip.NewWriter(io.Discard) }))
+}
+
+type bodyKey struct{}
+
+// within reserves the memory of each request: the least that a call takes at once, the rest as its
+// body arrives.
+func (r *requests) within(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var body *budgetedBody
+		if reservation := r.budget.Open(); reservation != nil {
+			defer reservation.Close()
+			body = &budgetedBody{ReadCloser: request.Body, reservation: reservation,
+				limits: r.table.Of(intake.MethodOf(request.URL.Path))}
+			if !body.reserve(len(request.URL.RawQuery)) { // has the message of a GET
+				body = nil
+			}
+		}
+		request = request.WithContext(context.WithValue(request.Context(), bodyKey{}, body))
+		if body != nil {
+			request.Body = body
+		}
+		next.ServeHTTP(w, request)
+	})
+}
+
+func overBudget() *connect.Error {
+	return Retryable(connect.CodeResourceExhausted,
+		errors.New("this node has no memory for more requests: try again in a moment or ask "+
+			"another node"), nil)
+}
+
+// refuseOverBudget refuses a call that got no reservation, before its body is read.
+func refuseOverBudget(ctx context.Context, _ connect.Spec, _ connect.Peer,
+	_ http.Header) (context.Context, error) {
+	if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body == nil {
+		return nil, overBudget()
+	}
+	return ctx, nil
+}
+
+// budgetedBody reserves what each byte may take, decoded too, when it arrives.
+type budgetedBody struct {
+	io.ReadCloser
+	reservation *intake.Reservation
+	limits      intake.Limits
+	read        int
+	failed      error
+}
+
+func (b *budgetedBody) reserve(bytes int) bool {
+	before := b.read
+	b.read += bytes
+	return b.reservation.Grow(b.limits.Needs(b.read) - b.limits.Needs(before))
+}
+
+func (b *budgetedBody) Read(buffer []byte) (int, error) {
+	if b.failed != nil {
+		return 0, b.failed
+	}
+	n, err := b.ReadCloser.Read(buffer)
+	switch {
+	// A gRPC message has a prefix of five bytes.
+	case b.read+n > b.limits.Bytes+5:
+		b.failed = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
+			"the request is larger than the %d bytes that are allowed", b.limits.Bytes))
+	case !b.reserve(n):
+		b.failed = overBudget()
+	default:
+		return n, err
+	}
+	return 0, b.failed
+}
+
+// WrapUnary implements connect.Interceptor. A request that is decoded gives back the memory of its
+// encoded form.
+func (r *requests) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body != nil {
+			body.reservation.Shrink(body.limits.Encoded(body.read))
+		}
+		return next(ctx, request)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (r *requests) WrapStreamingClient(
+	next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor. A stream's request is small.
+func (r *requests) WrapStreamingHandler(
+	next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}

@@ -1,0 +1,218 @@
+package intake_test
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/intake"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+var table = intake.NewTable(16<<20, 256)
+
+func nameOf(message proto.Message) protoreflect.FullName {
+	return message.ProtoReflect().Descriptor().FullName()
+}
+
+// requests returns an empty request of each method.
+func requests() map[string]proto.Message {
+	found := map[string]proto.Message{}
+	service := ledgerdv1.File_ledgerd_v1_ledgerd_proto.Services().ByName("LedgerService")
+	for i := range service.Methods().Len() {
+		method := service.Methods().Get(i)
+		message := messageOf(method.Input().FullName())
+		for name, other := range found {
+			if nameOf(other) == nameOf(message) {
+				panic(fmt.Sprintf("%s and %s have one request type: their limits would be one",
+					name, method.Name()))
+			}
+		}
+		found[string(method.Name())] = message
+	}
+	return found
+}
+
+// The largest requests that the ledger can take are within the limits, in both forms.
+func TestUsefulRequestsPass(t *testing.T) {
+	bundle := func(transactions, size int) *ledgerdv1.Bundle {
+		made := &ledgerdv1.Bundle{}
+		for range transactions {
+			made.Transactions = append(made.Transactions, make([]byte, size))
+		}
+		for range ledger.MaxBundleSignatures {
+			made.Signatures = append(made.Signatures, &ledgerdv1.Signature{
+				Organisation: "a", PublicKey: make([]byte, 32), Signature: make([]byte, 64)})
+		}
+		return made
+	}
+	many := &ledgerdv1.SubmitManyRequest{}
+	for range 256 {
+		many.Bundles = append(many.Bundles, bundle(512, 70))
+	}
+	small := &ledgerdv1.SubmitManyRequest{}
+	for range 256 {
+		one := bundle(1, 48)
+		one.Signatures = one.Signatures[:1]
+		small.Bundles = append(small.Bundles, one)
+	}
+	parts := &ledgerdv1.PrepareRequest{}
+	for i := range ledger.MaxBundleTransactions {
+		parts.Transactions = append(parts.Transactions, &ledgerdv1.TransactionBody{Signer: "a",
+			Nonce: &ledgerdv1.Nonce{Sequence: uint64(i + 1)},
+			Postings: []*ledgerdv1.Posting{{Account: "a:b", Amount: "-1"},
+				{Account: "a:c", Amount: "1"}}})
+	}
+	postings := &ledgerdv1.PrepareRequest{}
+	for range 16 {
+		body := &ledgerdv1.TransactionBody{Signer: "a", Note: strings.Repeat("n", ledger.MaxNote)}
+		for range ledger.MaxPostings {
+			body.Postings = append(body.Postings, &ledgerdv1.Posting{Account: "acme:cash",
+				Amount: "1", Asset: "unit"})
+		}
+		postings.Transactions = append(postings.Transactions, body)
+	}
+	waited := &ledgerdv1.WaitTransactionsRequest{}
+	for range intake.MaxWaited {
+		waited.Ids = append(waited.Ids, make([]byte, 32))
+	}
+	for name, request := range map[string]proto.Message{
+		"a bundle of many":     &ledgerdv1.SubmitRequest{Bundle: bundle(4096, 64)},
+		"a bundle of few":      &ledgerdv1.SubmitRequest{Bundle: bundle(4, 256<<10)},
+		"many bundles":         many,
+		"many small bundles":   small,
+		"parts":                parts,
+		"parts with postings":  postings,
+		"waited":               waited,
+		"an account":           &ledgerdv1.GetAccountRequest{Account: "acme:cash"},
+		"a page":               &ledgerdv1.ListHistoryRequest{Account: "a:b", PageToken: "h12"},
+		"nothing":              &ledgerdv1.GetTreeRequest{},
+		"a small registration": &ledgerdv1.PrepareRequest{Transactions: parts.Transactions[:1]},
+	} {
+		wire, err := proto.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.CheckWire(nameOf(request), wire); err != nil {
+			t.Errorf("%s, %d bytes: %v", name, len(wire), err)
+		}
+		text, err := protojson.MarshalOptions{Multiline: len(wire) < 1<<10}.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.CheckJSON(nameOf(request), text); err != nil {
+			t.Errorf("%s as JSON, %d bytes: %v", name, len(text), err)
+		}
+	}
+}
+
+func TestOverTheLimits(t *testing.T) {
+	prepare := nameOf(&ledgerdv1.PrepareRequest{})
+	submit := nameOf(&ledgerdv1.SubmitRequest{})
+	node := nameOf(&ledgerdv1.GetNodeRequest{})
+	repeat := func(part string, count int) []byte { return bytes.Repeat([]byte(part), count) }
+	for _, c := range []struct {
+		name    string
+		request protoreflect.FullName
+		json    bool
+		data    []byte
+		says    string
+	}{
+		{"transactions", prepare, false, repeat("\x0a\x0a\x32\x08abcdefgh", 4097),
+			"more than the 4096"},
+		{"a bundle twice", submit, false, repeat("\x0a\x00", 2), "more than the 1 "},
+		{"empty elements", prepare, false, repeat("\x0a\x00", 1000), "too much memory"},
+		{"unknown fields", submit, false, repeat("\xf8\x07\x01", 60000), "too much memory"},
+		{"bytes", node, false, repeat("\xf8\x07\x01", 30000), "at most 65536"},
+		{"no request", nameOf(&ledgerdv1.Posting{}), false, nil, "not a request"},
+		{"JSON: transactions", submit, true, []byte(`{"bundle":{"transactions":[` +
+			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4097) + `""]}}`),
+			"more than the 4096"},
+		{"JSON: an escaped name", submit, true, []byte(`{"bundl\u0065":{"transactions":[` +
+			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4097) + `""]}}`),
+			"more than the 4096"},
+		{"JSON: empty elements", prepare, true, []byte(`{"transactions":[` +
+			strings.Repeat(`{},`, 1000) + `{}]}`), "too much memory"},
+		{"JSON: depth", submit, true, repeat("[", 1000), "too deep"},
+		{"JSON: bytes", submit, true, repeat(" ", 3<<20), "at most"},
+	} {
+		check := table.CheckWire
+		if c.json {
+			check = table.CheckJSON
+		}
+		if err := check(c.request, c.data); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+// A request that passes takes at most what the budget reserved for it.
+func TestReservedMemoryIsEnough(t *testing.T) {
+	for method, request := range requests() {
+		limits := table.Of(method)
+		for i := range request.ProtoReflect().Descriptor().Fields().Len() {
+			described := request.ProtoReflect().Descriptor().Fields().Get(i)
+			if described.Kind() != protoreflect.MessageKind &&
+				described.Kind() != protoreflect.BytesKind {
+				continue
+			}
+			for _, content := range [][]byte{nil, []byte("\x0a\x00"), []byte("\x1a\x00"),
+				[]byte("\x0a\x01a"), bytes.Repeat([]byte("\x1a\x00"), 12),
+				bytes.Repeat([]byte("\x0a\x00\x12\x00"), 16),
+				bytes.Repeat([]byte("\x1a\x05\x0a\x01a\x12\x00"), 200)} {
+				element := protowire.AppendTag(nil, described.Number(), protowire.BytesType)
+				element = protowire.AppendBytes(element, content)
+				// The most elements that pass, found by halving.
+				low, high := 0, limits.Bytes/len(element)+1
+				for low+1 < high {
+					if middle := (low + high) / 2; table.CheckWire(nameOf(request),
+						bytes.Repeat(element, middle)) == nil {
+						low = middle
+					} else {
+						high = middle
+					}
+				}
+				data := bytes.Repeat(element, low)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_ = proto.Unmarshal(data, request)
+				runtime.ReadMemStats(&after)
+				took := int(after.TotalAlloc - before.TotalAlloc)
+				// A list that grows leaves its earlier copies to the collector.
+				if reserved := limits.Growth*len(data) + 32<<10; took > reserved*3/2 {
+					t.Errorf("%s: %d times %x take %d bytes, reserved %d", method, low, element,
+						took, reserved)
+				}
+				proto.Reset(request)
+			}
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	budget := intake.NewBudget(100 << 10)
+	first := budget.Open()
+	if first == nil || !first.Grow(60<<10) {
+		t.Fatal("the budget is refused although it is free")
+	}
+	if first.Grow(60 << 10) {
+		t.Error("more than the budget has")
+	}
+	second := budget.Open()
+	if second == nil || budget.Open() != nil {
+		t.Errorf("%d bytes used: want room for one more call and no other", budget.Used())
+	}
+	first.Shrink(1 << 30)
+	second.Close()
+	if budget.Used() != 0 || budget.Refused() != 2 {
+		t.Errorf("%d bytes used, %d refused, want 0 and 2", budget.Used(), budget.Refused())
+	}
+}
