@@ -9,9 +9,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// A disk may be full, a quota used up, or a file system read-only for a while. Such a failed write
-// does not end the node: it logs the reason, keeps what it has, and tries again. Any other error
-// ends it. After a failed sync, the contents of the disk are unknown.
+// A disk may be full, a quota used up, or a file system read-only for a while, or the process may
+// have used up its descriptors. Such a failed write does not end the node: it logs the reason, keeps
+// what it has, and tries again. Any other error ends it. After a failed sync, the contents of the
+// disk are unknown.
 
 // cannotWrite returns why the disk takes no writes now and what to do, if err of the file system or
 // of the store means that. Otherwise it returns "".
@@ -24,6 +25,10 @@ func (n *Node) cannotWrite(err error) string {
 	case errors.Is(err, syscall.EDQUOT):
 		return fmt.Sprintf("the disk quota is used up (%s): free some space, or raise the quota",
 			fileSystemOf(n.home.Dir))
+	case errors.Is(err, store.ErrNoDescriptors), errors.Is(err, syscall.EMFILE),
+		errors.Is(err, syscall.ENFILE):
+		return "this process can open no more files: raise its limit (ulimit -n), or end other " +
+			"work on this machine"
 	case errors.Is(err, syscall.EROFS):
 		return readOnly(n.home.Dir)
 	}

@@ -29,6 +29,8 @@ func TestCannotWrite(t *testing.T) {
 		{failed(syscall.ENOSPC), "free some space"},
 		{fmt.Errorf("%w: %w", store.ErrFailed, failed(syscall.ENOSPC)), "free some space"},
 		{failed(syscall.EDQUOT), "the disk quota is used up (mounted at /"},
+		{failed(syscall.EMFILE), "raise its limit"},
+		{store.ErrNoDescriptors, "raise its limit"},
 		{failed(syscall.EROFS), "the file system is read-only (mounted at /"},
 		{failed(syscall.EIO), ""},
 		{errors.Join(failed(syscall.ENOSPC), failed(syscall.EIO)), ""},

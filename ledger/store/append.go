@@ -20,8 +20,9 @@ const maxChunk = 256 << 10
 // Apply verifies the signatures of a delivered round, seals the round, executes the block and
 // appends it. Bundles with a wrong signature are left out. The block is readable when Apply
 // returns, and durable after the next Sync. The block is nil if the round has nothing new. The
-// payloads must not change any more. After ErrDiskFull the store is unchanged, and Apply may be
-// called again with the same round. A *DamageError from a look-up of transaction ids changes
+// payloads must not change any more. After ErrDiskFull or ErrNoDescriptors the store is unchanged,
+// and Apply may be called again with the same round. A *DamageError from a look-up of transaction
+// ids changes
 // nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
 func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
 	error) {
@@ -114,7 +115,7 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 // ready waits for room in the writer's queue and checks that the disk has space for size more
 // bytes.
 func (s *Store) ready(size int) error {
-	if err := s.requireSpace(size); err != nil {
+	if err := errors.Join(s.requireSpace(size), s.requireDescriptors()); err != nil {
 		return fmt.Errorf("%w; the node then resumes by itself", err)
 	}
 	s.mutex.Lock()
@@ -188,7 +189,10 @@ func (s *Store) write() {
 		next := s.pending[0]
 		s.mutex.Unlock()
 
-		err := s.writeBlock(next)
+		err := s.retryDescriptors(s.requireDescriptors)
+		if err == nil || outOfDescriptors(err) { // the latter: closing, this is the last attempt
+			err = s.writeBlock(next)
+		}
 
 		s.mutex.Lock()
 		if err != nil {
@@ -251,7 +255,7 @@ func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 func (s *Store) fence(active bool) error {
 	s.logsMu.Lock()
 	defer s.logsMu.Unlock()
-	return s.logs.sync(active)
+	return s.retryDescriptors(func() error { return s.logs.sync(active) })
 }
 
 // countRows returns the number of rows of a block and a bound on their size in bytes.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +34,62 @@ func (s *Store) requireSpace(size int) error {
 			ErrDiskFull, free>>20, s.dir, need>>20+1)
 	}
 	return nil
+}
+
+// spareDescriptors is how many files the database may open for one write and its compactions.
+const spareDescriptors = 16
+
+// requireDescriptors returns ErrNoDescriptors unless the process can open some more files. The
+// database cannot go on after it failed to open its next log, so the store asks before each write.
+func (s *Store) requireDescriptors() (err error) {
+	var spare []int
+	defer func() {
+		for _, descriptor := range spare {
+			_ = unix.Close(descriptor)
+		}
+	}()
+	raw, err := s.lock.SyscallConn()
+	if err != nil {
+		return nil // the store is being closed
+	}
+	_ = raw.Control(func(lock uintptr) {
+		for range spareDescriptors {
+			descriptor, failed := unix.FcntlInt(lock, unix.F_DUPFD_CLOEXEC, 0)
+			if outOfDescriptors(failed) {
+				err = fmt.Errorf("%w: %w: raise the limit of open files (ulimit -n) or end other "+
+					"work on this machine", ErrNoDescriptors, failed)
+				return
+			}
+			if failed != nil {
+				return
+			}
+			spare = append(spare, descriptor)
+		}
+	})
+	return err
+}
+
+func outOfDescriptors(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}
+
+// retryDescriptors repeats an attempt that opens files until the process can open them, or until
+// the store is closed. The attempt must be safe to repeat.
+func (s *Store) retryDescriptors(attempt func() error) error {
+	const pause = 100 * time.Millisecond
+	for {
+		err := attempt()
+		if !outOfDescriptors(err) || s.isClosed() {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (s *Store) isClosed() bool {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.closed
 }
 
 func syncData(file *os.File) error {

@@ -18,6 +18,9 @@ var (
 	// ErrDiskFull reports that there is not enough free space to append. Reads still work. Appends
 	// work again as soon as there is enough space.
 	ErrDiskFull = errors.New("store: disk full")
+	// ErrNoDescriptors reports that the process can open no more files. Appends work again as soon
+	// as it can.
+	ErrNoDescriptors = errors.New("store: no file descriptors left")
 	// ErrNotFound reports that there is no such block, transaction, account or record.
 	ErrNotFound = errors.New("store: not found")
 	// ErrAbsent reports that the store began with a snapshot, and that the requested data is in a

@@ -40,6 +40,18 @@ type Options struct {
 	MaxStreamsPerAddress int    // default 64
 	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
 
+	// MaxConnections bounds the connections in all; default: half of the descriptors that the
+	// process may open, at most 4,096. MaxConnectionsPerAddress defaults to a quarter of it.
+	MaxConnections, MaxConnectionsPerAddress int
+
+	// MaxHeaderTime bounds the time in which a request's header must arrive; default 10 s.
+	MaxHeaderTime time.Duration
+	// MaxBodyPatience bounds how far a request's body may fall behind the least rate of 32 KiB a
+	// second; default 10 s.
+	MaxBodyPatience time.Duration
+	// MaxIdleTime bounds how long a connection may carry no call; default 2 min.
+	MaxIdleTime time.Duration
+
 	MaxReadTime time.Duration // of a call that only reads; default 30 s
 	// Of a call that waits for a level; default 60 s. The call then returns the statuses of that
 	// moment.
@@ -60,6 +72,13 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxStreams, 1_024)
 	defaultTo(&o.MaxStreamsPerAddress, 64)
 	defaultTo(&o.MaxConcurrentCalls, 256)
+	if o.MaxConnections == 0 {
+		o.MaxConnections = defaultConnections()
+	}
+	defaultTo(&o.MaxConnectionsPerAddress, max(fewest, o.MaxConnections/4))
+	defaultTo(&o.MaxHeaderTime, 10*time.Second)
+	defaultTo(&o.MaxBodyPatience, 10*time.Second)
+	defaultTo(&o.MaxIdleTime, 2*time.Minute)
 	defaultTo(&o.MaxReadTime, 30*time.Second)
 	defaultTo(&o.MaxWaitTime, 60*time.Second)
 	defaultTo(&o.MaxStuckTime, 2*time.Minute)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,7 +22,7 @@ type Server struct {
 	handler   http.Handler
 	forwarded http.Handler
 	server    *http.Server
-	unused    idleConnections
+	open      *connections
 	service   *Service
 	metrics   *metrics
 }
@@ -73,7 +72,11 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
 	}
-	s := &Server{options: options, service: service, metrics: metrics}
+	s := &Server{options: options, service: service, metrics: metrics,
+		open: newConnections(options)}
+	if err := s.open.register(options.Registry); err != nil {
+		return nil, err
+	}
 	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
@@ -84,14 +87,10 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	s.server = &http.Server{
 		Handler:   s.handler,
 		Protocols: protocols,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls),
-			SendPingTimeout: 15 * time.Second},
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ConnState:         s.unused.state,
-		ErrorLog:          slog.NewLogLogger(options.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(options.Logger.Handler(), slog.LevelDebug),
 	}
+	bound(s.server, options)
+	s.server.ConnState = s.open.state
 	return s, nil
 }
 
@@ -106,6 +105,7 @@ func (s *Server) Forwarded() http.Handler { return s.forwarded }
 // Serve accepts connections until Shutdown, then returns nil. The listener is closed when it
 // returns.
 func (s *Server) Serve(listener net.Listener) error {
+	listener = s.open.listener(listener)
 	var err error
 	if s.options.CertificateFile != "" {
 		err = s.server.ServeTLS(listener, s.options.CertificateFile, s.options.KeyFile)
@@ -122,7 +122,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // until ctx ends. Then it cuts them off and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.service.stop()
-	s.unused.close()
+	s.open.close()
 	err := s.server.Shutdown(ctx)
 	if err == nil {
 		return nil
@@ -146,7 +146,7 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(front,
 		append(options, connect.WithRequestGate(s.service.limits.gate))...)
 	mux := http.NewServeMux()
-	mux.Handle(path, withReadDeadline(requests.within(rpcs), s.options.MaxReadTime))
+	mux.Handle(path, withBodyDeadline(requests.within(rpcs), s.options.MaxBodyPatience))
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
 	mux.Handle("GET /readyz", readyz(s.service.backend))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))

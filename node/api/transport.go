@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,34 +81,6 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 }
 
 type controllerKey struct{}
-
-// withReadDeadline bounds the time in which a request's body must arrive. It also puts the response
-// controller into the context, with which calls bound the time of their answers.
-func withReadDeadline(next http.Handler, limit time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		controller := http.NewResponseController(w)
-		if controller.SetReadDeadline(time.Now().Add(limit)) == nil {
-			r.Body = &timedBody{ReadCloser: r.Body, controller: controller}
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), controllerKey{},
-			controller)))
-	})
-}
-
-// timedBody clears the read deadline when the body has arrived, since the server watches the
-// connection for its end while the call runs.
-type timedBody struct {
-	io.ReadCloser
-	controller *http.ResponseController
-}
-
-func (b *timedBody) Read(buffer []byte) (int, error) {
-	n, err := b.ReadCloser.Read(buffer)
-	if errors.Is(err, io.EOF) {
-		_ = b.controller.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
 
 // allowWrite gives the reader of a stream a time limit to take the next message. It does nothing if
 // the transport has no deadlines.

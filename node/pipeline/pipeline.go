@@ -468,19 +468,20 @@ func (p *Pipeline) checkForgery(origin order.ServerID, round order.Round,
 	}
 }
 
-// retryOnFullDisk repeats an attempt that fails on a full disk, until there is space.
+// retryOnFullDisk repeats an attempt that fails on a full disk, or because the process can open no
+// more files, until it can succeed.
 func (p *Pipeline) retryOnFullDisk(attempt func() error) error {
 	for {
 		err := attempt()
-		if !errors.Is(err, store.ErrDiskFull) {
+		if !errors.Is(err, store.ErrDiskFull) && !errors.Is(err, store.ErrNoDescriptors) {
 			if p.stalled.Swap(nil) != nil {
-				p.config.Logger.Info("there is disk space again: execution continues")
+				p.config.Logger.Info("the disk takes writes again: execution continues")
 			}
 			return err
 		}
 		reason := err.Error()
 		if p.stalled.Swap(&reason) == nil {
-			p.config.Logger.Error("execution waits for disk space", "error", err)
+			p.config.Logger.Error("execution waits until the disk takes writes", "error", err)
 		}
 		select {
 		case <-time.After(diskRetry):

@@ -1,0 +1,220 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+)
+
+// The types and flags of HTTP/2's frames [RFC 9113, section 6] that the floods use.
+const (
+	frameHeaders      = 1
+	frameReset        = 3
+	frameSettings     = 4
+	framePing         = 6
+	frameContinuation = 9
+	flagEndHeaders    = 4
+)
+
+func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	made := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind,
+		flags}
+	return append(binary.BigEndian.AppendUint32(made, stream), payload...)
+}
+
+// headers returns the header block of a call: literal fields of HPACK [RFC 7541].
+func headers(method string) []byte {
+	path := "/ledgerd.v1.LedgerService/" + method
+	block := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...)
+	block = append(append(block, 0x01, 9), "localhost"...)
+	return append(append(block, 0x0f, 0x10, 17), "application/proto"...)
+}
+
+// speak opens a connection of HTTP/2 and writes frames until the server closes it, or until the
+// time is over. It returns how many bytes it wrote.
+func (f *flooder) speak(duration time.Duration, reads bool, next func(i int) []byte) int {
+	connection, err := f.dial.DialContext(f.Context(), "tcp", f.to)
+	if err != nil {
+		f.Error(err)
+		return 0
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(duration))
+	if reads {
+		go func() { _, _ = io.Copy(io.Discard, connection) }()
+	}
+	sent, _ := connection.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+		frame(frameSettings, 0, 0, nil)...))
+	for i := 0; ; {
+		var many []byte
+		for len(many) < 16<<10 {
+			many = append(many, next(i)...)
+			i++
+		}
+		n, err := connection.Write(many)
+		if sent += n; err != nil {
+			return sent
+		}
+	}
+}
+
+// heap returns the bytes of live objects.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// Floods of frames of HTTP/2 shut no other client out, and leave nothing behind.
+func TestFloodsOfFrames(t *testing.T) {
+	b := newBank(t, apitest.Options{}, api.Options{})
+	reset := frame(frameReset, 0, 0, []byte{0, 0, 0, 8})
+	call := headers("GetNode")
+	client := newFlooder(t, "127.0.0.3", b.door.URL)
+	for _, flood := range []struct {
+		name  string
+		reads bool
+		next  func(i int) []byte
+	}{
+		{"resets", true, func(i int) []byte {
+			binary.BigEndian.PutUint32(reset[5:], uint32(2*i+1))
+			return append(frame(frameHeaders, flagEndHeaders, uint32(2*i+1), call), reset...)
+		}},
+		{"streams that stay open", true, func(i int) []byte {
+			return frame(frameHeaders, flagEndHeaders, uint32(2*i+1), call)
+		}},
+		{"pings", true, func(int) []byte { return frame(framePing, 0, 0, make([]byte, 8)) }},
+		{"pings without reading", false, func(int) []byte {
+			return frame(framePing, 0, 0, make([]byte, 8))
+		}},
+		{"settings", true, func(int) []byte {
+			return frame(frameSettings, 0, 0, []byte{0, 1, 0, 0, 16, 0})
+		}},
+		{"settings without reading", false, func(int) []byte {
+			return frame(frameSettings, 0, 0, []byte{0, 1, 0, 0, 16, 0})
+		}},
+		{"headers without end", true, func(i int) []byte {
+			if i == 0 {
+				return frame(frameHeaders, 0, 1, call)
+			}
+			return frame(frameContinuation, 0, 1, bytes.Repeat([]byte{0, 1, 'a', 1, 'b'}, 200))
+		}},
+	} {
+		t.Run(flood.name, func(t *testing.T) {
+			before := heap()
+			stranger := newFlooder(t, "127.0.0.2", b.door.URL)
+			ended := make(chan int)
+			const parallel = 4
+			for range parallel {
+				go func() { ended <- stranger.speak(time.Second, flood.reads, flood.next) }()
+			}
+			calls, sent, most := 0, 0, uint64(0)
+			for running := parallel; running > 0; {
+				select {
+				case bytes := <-ended:
+					sent += bytes
+					running--
+				default:
+					if line, err := client.call(); line != "HTTP/1.1 200 OK" {
+						t.Errorf("a call during the flood: %q, %v", line, err)
+					}
+					calls++
+					var stats runtime.MemStats
+					runtime.ReadMemStats(&stats)
+					most = max(most, stats.HeapAlloc)
+				}
+			}
+			t.Logf("%d KiB sent, %d calls of another client, heap %d KiB above before", sent>>10,
+				calls, (int64(most)-int64(before))>>10)
+			if calls == 0 {
+				t.Error("no call of another client ended during the flood")
+			}
+			// The peak includes what this test allocates to send, before it is collected.
+			if after := heap(); most > 2*before+128<<20 || after > before+32<<20 {
+				t.Errorf("the heap grew from %d to %d MiB, and %d are left", before>>20, most>>20,
+					after>>20)
+			}
+		})
+	}
+}
+
+// cutOff writes bytes one by one, with pauses, and returns when the server ended the connection.
+func (f *flooder) cutOff(beginning string, pause time.Duration) time.Duration {
+	f.Helper()
+	connection, err := f.dial.DialContext(f.Context(), "tcp", f.to)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer connection.Close()
+	begin := time.Now()
+	_, _ = io.WriteString(connection, beginning)
+	answer := make(chan struct{})
+	go func() {
+		_ = connection.SetReadDeadline(begin.Add(patience))
+		_, err := io.ReadAll(connection)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			f.Error("the server keeps a slow connection")
+		}
+		close(answer)
+	}()
+	for {
+		select {
+		case <-answer:
+			return time.Since(begin)
+		case <-time.After(pause):
+			_, _ = connection.Write([]byte("a"))
+		}
+	}
+}
+
+// Headers and bodies that arrive byte by byte are cut off. A body that keeps the least rate is not,
+// however long it takes.
+func TestSlowRequests(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{MaxHeaderTime: 300 * time.Millisecond,
+		MaxBodyPatience: 300 * time.Millisecond, MaxIdleTime: 300 * time.Millisecond})
+	stranger := newFlooder(t, "127.0.0.2", b.door.URL)
+	for name, beginning := range map[string]string{
+		"header": "POST /ledgerd.v1.LedgerService/Submit HTTP/1.1\r\nHost: localhost\r\nX: ",
+		"body":   unfinishedCall,
+	} {
+		if took := stranger.cutOff(beginning, 20*time.Millisecond); took < 250*time.Millisecond {
+			t.Errorf("a slow %s is cut off after %v already", name, took)
+		}
+	}
+	if took := stranger.cutOff("", time.Hour); took < 250*time.Millisecond {
+		t.Errorf("an idle connection is cut off after %v already", took)
+	}
+
+	reader, writer := net.Pipe()
+	go func() {
+		defer writer.Close()
+		for range 20 { // a second and more, at four times the least rate
+			time.Sleep(50 * time.Millisecond)
+			if _, err := io.WriteString(writer, strings.Repeat(" ", 6<<10)); err != nil {
+				return
+			}
+		}
+		_, _ = io.WriteString(writer, "{}")
+	}()
+	answer, err := http.Post(b.door.URL+"/ledgerd.v1.LedgerService/Prepare", "application/json",
+		reader)
+	must(t, err)
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	if !strings.Contains(string(text), "0 transactions") {
+		t.Errorf("a long request that keeps the rate: %d %s", answer.StatusCode, text)
+	}
+}
