@@ -10,9 +10,9 @@ import (
 )
 
 // A disk may be full, a quota used up, or a file system read-only for a while, or the process may
-// have used up its descriptors. Such a failed write does not end the node: it logs the reason, keeps
-// what it has, and tries again. Any other error ends it. After a failed sync, the contents of the
-// disk are unknown.
+// have used up its descriptors. Such a failed write does not end the node: it logs the reason,
+// keeps what it has, and tries again. Any other error ends it. After a failed sync, the contents of
+// the disk are unknown.
 
 // cannotWrite returns why the disk takes no writes now and what to do, if err of the file system or
 // of the store means that. Otherwise it returns "".

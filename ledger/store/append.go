@@ -22,8 +22,7 @@ const maxChunk = 256 << 10
 // returns, and durable after the next Sync. The block is nil if the round has nothing new. The
 // payloads must not change any more. After ErrDiskFull or ErrNoDescriptors the store is unchanged,
 // and Apply may be called again with the same round. A *DamageError from a look-up of transaction
-// ids changes
-// nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
+// ids changes nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
 func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
 	error) {
 	s.applying.Lock()

@@ -23,8 +23,8 @@
 //     with its stack. The node continues.
 //   - A request is checked before it is decoded (package intake), and all requests under way share
 //     one memory budget. A request beyond it is refused at once.
-//   - Connections are bounded, in all and by address; idle ones give way. Slow headers and bodies are
-//     cut off.
+//   - Connections are bounded, in all and by address; idle ones give way. Slow headers and bodies
+//     are cut off.
 //   - Everything is bounded: the size of messages, the bundles of a request, the entries of a page,
 //     calls per second and streams by remote address, streams in all. A stream keeps one height and
 //     no queue. It reads each block from the store when its reader is ready for it. A slow reader

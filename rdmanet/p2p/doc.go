@@ -6,10 +6,13 @@
 // # Admission
 //
 // The operator gives the member set, with the identity and address of each member. It can be
-// replaced while the host runs. A connection gater refuses all other peers: inbound as soon as the
-// Noise handshake has proved the caller's identity, outbound before dialling. Members are protected
-// in the connection manager. The resource manager's limits are sized for the member set. There is
-// no limit per address, so hundreds of members can share one.
+// replaced while the host runs. Nothing reaches libp2p before its caller has proved to be a member:
+// a connection begins with a pass, the signature of a challenge. Each member has its own slots, so
+// neither strangers nor other members can take them. Strangers share a bounded number of places for
+// unidentified callers, for ten seconds each. A connection gater checks the identities again after
+// the Noise handshake, and before dialling. Members are protected in the connection manager. The
+// resource manager's limits are sized for the member set. No limit of members is per address, so
+// hundreds of them can share one.
 //
 // # Lanes
 //
@@ -96,8 +99,9 @@
 // # The port
 //
 // libp2p and direct connections share one port. Their first bytes distinguish them. A connection
-// has ten seconds to show that it is libp2p's or to show a token. At most 256 connections may be in
-// that state; one more closes the oldest. An unknown token closes its connection at once. A host
+// has ten seconds to show a pass or a token. At most 256 connections may be in that state, and at
+// most an eighth of the files that the process may open; one more closes the oldest of the address
+// that has the most. An unknown token closes its connection at once. A host
 // holds one direct connection for each lane to and from a member, beside libp2p's one for the
 // member.
 //

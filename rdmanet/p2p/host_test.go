@@ -94,16 +94,16 @@ func TestHostileMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.NoListenAddrs, libp2p.DisableMetrics(),
-		libp2p.DisableRelay())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rogue.Close()
 	id, err := peer.Decode(string(victim.ID()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.NoListenAddrs, libp2p.DisableMetrics(),
+		libp2p.DisableRelay(), p2p.RogueTransport(key, func() peer.ID { return id }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rogue.Close()
 	host, port := splitAddress(t, victim.Address())
 	address, err := multiaddr.NewMultiaddr("/ip4/" + host + "/tcp/" + port)
 	if err != nil {

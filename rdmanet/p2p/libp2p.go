@@ -83,7 +83,7 @@ func newLibp2p(config libp2pConfig) (node libp2phost.Host, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("upgrader: %w", err)
 	}
-	transport, err := newSharedTransport(upgrade, resources, config.tickets)
+	transport, err := newSharedTransport(upgrade, resources, id, config)
 	if err != nil {
 		return nil, err
 	}

@@ -111,14 +111,18 @@ func (g *gater) InterceptSecured(direction network.Direction, id peer.ID,
 	if g.isMember(id) {
 		return true
 	}
+	g.refused(id.String(), direction.String(), addresses.RemoteMultiaddr().String())
+	return false
+}
+
+// refused logs that a connection was refused, at most once in strangerLogPause.
+func (g *gater) refused(id, direction, address string) {
 	now := time.Now().UnixNano()
 	if quiet := g.quietUntil.Load(); now >= quiet &&
 		g.quietUntil.CompareAndSwap(quiet, now+int64(strangerLogPause)) {
-		g.log.Warn("connection refused: not a member", "peer", id.String(), "direction",
-			direction.String(),
-			"address", addresses.RemoteMultiaddr().String())
+		g.log.Warn("connection refused: not a member", "peer", id, "direction", direction,
+			"address", address)
 	}
-	return false
 }
 
 // InterceptUpgraded implements connmgr.ConnectionGater.

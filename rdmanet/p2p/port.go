@@ -7,9 +7,11 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/multiformats/go-multiaddr"
@@ -20,9 +22,6 @@ const (
 	// identifyTimeout is how long a connection may take to show whether it is libp2p's or a direct
 	// one, including its token.
 	identifyTimeout = 10 * time.Second
-	// newcomersMax bounds the connections that are not yet identified, or that libp2p has not yet
-	// accepted. One more closes the oldest, so that many silent connections cannot block others.
-	newcomersMax = 256
 	// acceptPause is how long the listener pauses after the kernel fails to accept a connection,
 	// for example for lack of file descriptors.
 	acceptPause = 50 * time.Millisecond
@@ -31,21 +30,39 @@ const (
 	keepAlivePeriod = 30 * time.Second
 )
 
+// newcomersMax bounds the connections that are not yet identified: an eighth of the descriptors
+// that the process may open, from 16 to 256. One more closes the oldest of the address that has the
+// most, so that silent connections cannot block others.
+var newcomersMax = sync.OnceValue(func() int {
+	const fewest, most = 16, 256
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return max(fewest, int(min(limit.Cur/8, most)))
+})
+
 // sharedTransport is libp2p's TCP transport on a port that also accepts direct connections.
 type sharedTransport struct {
 	*tcp.TcpTransport
 	upgrader transport.Upgrader
 	tickets  *ticketRegistry
+	own      peer.ID
+	gate     *gater
 }
 
 func newSharedTransport(upgrader transport.Upgrader, resources network.ResourceManager,
-	tickets *ticketRegistry) (*sharedTransport, error) {
+	own peer.ID, config libp2pConfig) (*sharedTransport, error) {
 	plain, err := tcp.NewTCPTransport(upgrader, resources, nil, tcp.DisableReuseport(),
-		tcp.WithConnectionTimeout(handshakeTimeout))
+		tcp.WithConnectionTimeout(handshakeTimeout),
+		tcp.WithDialerForAddr(func(multiaddr.Multiaddr) (tcp.ContextDialer, error) {
+			return passDialer{config.key}, nil
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("TCP: %w", err)
 	}
-	return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: tickets}, nil
+	return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: config.tickets,
+		own: own, gate: config.gate}, nil
 }
 
 var _ transport.DialUpdater = (*sharedTransport)(nil)
@@ -65,7 +82,7 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 		return nil, errors.Join(err, plain.Close())
 	}
 	return t.upgrader.UpgradeGatedMaListener(t,
-		t.upgrader.GateMaListener(newPort(listener, plain, t.tickets, identifyTimeout))), nil
+		t.upgrader.GateMaListener(newPort(listener, plain, t, identifyTimeout))), nil
 }
 
 // port separates the connections to one address by their first bytes. It passes libp2p's
@@ -74,7 +91,8 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 type port struct {
 	manet.Listener
 	plain    net.Listener // the listener below it
-	tickets  *ticketRegistry
+	owner    *sharedTransport
+	members  slots
 	patience time.Duration // identifyTimeout
 	libp2p   chan manet.Conn
 	closed   chan struct{}
@@ -88,6 +106,7 @@ type port struct {
 // newcomer is a connection that has no owner yet.
 type newcomer struct {
 	net.Conn
+	from     string        // the address, without the port
 	expelled chan struct{} // closed with the connection, by the port
 }
 
@@ -97,9 +116,9 @@ func (n *newcomer) expel() {
 	n.Close()
 }
 
-func newPort(listener manet.Listener, plain net.Listener, tickets *ticketRegistry,
+func newPort(listener manet.Listener, plain net.Listener, owner *sharedTransport,
 	patience time.Duration) *port {
-	p := &port{Listener: listener, plain: plain, tickets: tickets, patience: patience,
+	p := &port{Listener: listener, plain: plain, owner: owner, patience: patience,
 		libp2p: make(chan manet.Conn), closed: make(chan struct{})}
 	p.work.Go(p.run)
 	return p
@@ -137,7 +156,8 @@ func (p *port) run() {
 		conn, err := p.plain.Accept()
 		switch {
 		case err == nil:
-			n := &newcomer{Conn: conn, expelled: make(chan struct{})}
+			n := &newcomer{Conn: conn, from: hostOf(conn.RemoteAddr()),
+				expelled: make(chan struct{})}
 			if !p.note(n) {
 				conn.Close()
 				return
@@ -155,6 +175,14 @@ func (p *port) run() {
 	}
 }
 
+func hostOf(address net.Addr) string {
+	host, _, err := net.SplitHostPort(address.String())
+	if err != nil {
+		return address.String()
+	}
+	return host
+}
+
 // note adds a connection to the newcomers. It returns false if the port is closed.
 func (p *port) note(n *newcomer) bool {
 	p.mu.Lock()
@@ -164,12 +192,28 @@ func (p *port) note(n *newcomer) bool {
 		return false
 	default:
 	}
-	if len(p.newcomers) == newcomersMax {
-		p.newcomers[0].expel()
-		p.newcomers = slices.Delete(p.newcomers, 0, 1)
+	if len(p.newcomers) >= newcomersMax() {
+		i := p.crowded()
+		p.newcomers[i].expel()
+		p.newcomers = slices.Delete(p.newcomers, i, i+1)
 	}
 	p.newcomers = append(p.newcomers, n)
 	return true
+}
+
+// crowded returns the index of the oldest newcomer of the address with the most newcomers. The
+// caller holds the mutex.
+func (p *port) crowded() (oldest int) {
+	counts := map[string]int{}
+	for _, n := range p.newcomers {
+		counts[n.from]++
+	}
+	for i, n := range p.newcomers {
+		if counts[n.from] > counts[p.newcomers[oldest].from] {
+			oldest = i
+		}
+	}
+	return oldest
 }
 
 // known removes a connection from the newcomers.
@@ -181,7 +225,8 @@ func (p *port) known(n *newcomer) {
 	}
 }
 
-// identify reads the first bytes of a connection and passes it on.
+// identify reads the first bytes of a connection, and the pass or the token that they announce, and
+// passes the connection on.
 func (p *port) identify(n *newcomer) {
 	conn := n.Conn
 	var start [len(directMagic)]byte
@@ -190,41 +235,51 @@ func (p *port) identify(n *newcomer) {
 	if err == nil {
 		_, err = io.ReadFull(conn, start[:])
 	}
+	var member peer.ID
 	direct := err == nil && string(start[:]) == directMagic
-	if direct {
+	switch {
+	case direct:
 		_, err = io.ReadFull(conn, token[:])
+	case err == nil && string(start[:]) == passMagic:
+		member, err = checkPass(conn, p.owner.own, p.owner.gate.isMember)
+	case err == nil:
+		err = errNoPass
+	}
+	if errors.Is(err, errNoPass) {
+		p.owner.gate.refused(member.String(), "inbound", conn.RemoteAddr().String())
 	}
 	if err == nil {
 		err = conn.SetReadDeadline(time.Time{})
 	}
+	// From here on it has an owner, or none at all: note cannot expel it any more.
+	p.known(n)
 	switch {
 	case err != nil:
-		p.known(n)
 		conn.Close()
 	case direct:
-		p.known(n) // before it has an owner, so that note cannot expel it any more
 		tcp, ok := conn.(*net.TCPConn)
-		if !ok || !p.tickets.redeem(token, tcp) {
+		if !ok || !p.owner.tickets.redeem(token, tcp) {
 			conn.Close()
 		}
 	default:
-		p.forward(n, start[:])
-		// Until now it counts as a newcomer, which bounds the connections waiting for libp2p.
-		p.known(n)
+		p.forward(member, conn)
 	}
 }
 
-// forward passes a connection that starts like libp2p's to libp2p.
-func (p *port) forward(n *newcomer, start []byte) {
-	tune(n.Conn)
-	wrapped, err := manet.WrapNetConn(n.Conn)
+// forward passes a member's connection to libp2p.
+func (p *port) forward(member peer.ID, conn net.Conn) {
+	tune(conn)
+	slot := p.members.take(member, conn)
+	wrapped, err := manet.WrapNetConn(slot)
 	if err != nil {
-		n.Close()
+		slot.Close()
 		return
 	}
 	select {
-	case p.libp2p <- &startedConn{Conn: wrapped, start: start}:
-	case <-n.expelled:
+	case p.libp2p <- wrapped:
+	case <-slot.ended:
+	case <-p.closed:
+		slot.Close()
 	}
 }
 
@@ -241,20 +296,4 @@ func tune(conn net.Conn) {
 		_ = inner.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlivePeriod,
 			Interval: keepAlivePeriod})
 	}
-}
-
-// startedConn is a connection whose first bytes have been read already.
-type startedConn struct {
-	manet.Conn
-	start []byte // the part not yet returned
-}
-
-// Read implements net.Conn.
-func (c *startedConn) Read(b []byte) (int, error) {
-	if len(c.start) == 0 {
-		return c.Conn.Read(b)
-	}
-	n := copy(b, c.start)
-	c.start = c.start[n:]
-	return n, nil
 }

@@ -2,12 +2,17 @@ package p2p
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
+	libp2pcrypto "github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/peer"
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
@@ -23,7 +28,7 @@ func testPort(t *testing.T, patience time.Duration) (p *port, address string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = newPort(listener, plain, newTicketOffice(), patience)
+	p = newPort(listener, plain, portOwner(t), patience)
 	accepted, ended := make(chan manet.Conn, 16), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -42,6 +47,46 @@ func testPort(t *testing.T, patience time.Duration) (p *port, address string,
 		<-ended
 	})
 	return p, plain.Addr().String(), accepted
+}
+
+// portMember returns the keys of the members of portOwner, the first of which is its own.
+func portMember(t *testing.T, which byte) (key libp2pcrypto.PrivKey, id peer.ID) {
+	t.Helper()
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0], seed[31] = which, 0x77
+	key, err := libp2pcrypto.UnmarshalEd25519PrivateKey(ed25519.NewKeyFromSeed(seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err = peer.IDFromPublicKey(key.GetPublic()); err != nil {
+		t.Fatal(err)
+	}
+	return key, id
+}
+
+// portOwner owns a port of three members.
+func portOwner(t *testing.T) *sharedTransport {
+	t.Helper()
+	set := memberSet{}
+	for which := range byte(3) {
+		_, id := portMember(t, which)
+		set[id] = nil
+	}
+	gate := &gater{log: slog.New(slog.DiscardHandler)}
+	gate.members.Store(&set)
+	_, own := portMember(t, 0)
+	return &sharedTransport{tickets: newTicketOffice(), own: own, gate: gate}
+}
+
+// dialPass connects as a member or a stranger, and returns the error of its pass.
+func dialPass(t *testing.T, address string, which byte, say []byte) (net.Conn, error) {
+	t.Helper()
+	key, _ := portMember(t, which)
+	_, own := portMember(t, 0)
+	conn := dialPort(t, address, nil)
+	err := showPass(conn, key, own)
+	_, _ = conn.Write(say)
+	return conn, err
 }
 
 func dialPort(t *testing.T, address string, say []byte) net.Conn {
@@ -73,7 +118,7 @@ func closedSoon(t *testing.T, what string, conn net.Conn) {
 func TestPortAdmitsATokenOnce(t *testing.T) {
 	t.Parallel()
 	p, address, _ := testPort(t, time.Minute)
-	admitted, shown, cancel := p.tickets.issue(true)
+	admitted, shown, cancel := p.owner.tickets.issue(true)
 	defer cancel()
 	wrong := admitted
 	wrong.token[31] ^= 1
@@ -92,12 +137,12 @@ func TestPortAdmitsATokenOnce(t *testing.T) {
 	}
 	closedSoon(t, "a token again", dialPort(t, address, greeting))
 
-	late, _, cancelLate := p.tickets.issue(true)
+	late, _, cancelLate := p.owner.tickets.issue(true)
 	cancelLate()
 	closedSoon(t, "a token that nobody waits for any more",
 		dialPort(t, address, append([]byte(directMagic), late.token[:]...)))
-	if len(p.tickets.open) > 0 {
-		t.Errorf("%d tickets are kept", len(p.tickets.open))
+	if len(p.owner.tickets.open) > 0 {
+		t.Errorf("%d tickets are kept", len(p.owner.tickets.open))
 	}
 }
 
@@ -106,12 +151,12 @@ func TestPortAdmitsATokenOnce(t *testing.T) {
 func TestCancelledTicketClosesItsConnection(t *testing.T) {
 	t.Parallel()
 	p, address, _ := testPort(t, time.Minute)
-	admitted, _, cancel := p.tickets.issue(true)
+	admitted, _, cancel := p.owner.tickets.issue(true)
 	conn := dialPort(t, address, append([]byte(directMagic), admitted.token[:]...))
 	for redeemed := false; !redeemed; {
-		p.tickets.mu.Lock()
-		redeemed = len(p.tickets.open) == 0
-		p.tickets.mu.Unlock()
+		p.owner.tickets.mu.Lock()
+		redeemed = len(p.owner.tickets.open) == 0
+		p.owner.tickets.mu.Unlock()
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -124,7 +169,10 @@ func TestPortForwardsToLibp2p(t *testing.T) {
 	t.Parallel()
 	_, address, libp2p := testPort(t, time.Minute)
 	text := []byte("\x13/multistream/1.0.0\n and more")
-	conn := dialPort(t, address, text)
+	conn, err := dialPass(t, address, 1, text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case forwarded := <-libp2p:
 		got := make([]byte, len(text))
@@ -153,22 +201,79 @@ func TestPortInACrowd(t *testing.T) {
 	t.Parallel()
 	p, address, libp2p := testPort(t, time.Minute)
 	oldest := dialPort(t, address, nil)
-	for range newcomersMax {
+	for range newcomersMax() {
 		dialPort(t, address, nil)
 	}
 	closedSoon(t, "the oldest of a crowd", oldest)
 	p.mu.Lock()
-	if len(p.newcomers) > newcomersMax {
+	if len(p.newcomers) > newcomersMax() {
 		t.Errorf("%d connections are kept", len(p.newcomers))
 	}
 	p.mu.Unlock()
-	dialPort(t, address, []byte("\x13/multistream"))
+	if _, err := dialPass(t, address, 1, nil); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case forwarded := <-libp2p:
 		forwarded.Close()
 	case <-time.After(20 * time.Second):
 		t.Fatal("nobody gets through")
 	}
+}
+
+// TestPortOfMembersOnly checks that nothing reaches libp2p without the pass of a member, and that a
+// pass is good for one port and one challenge.
+func TestPortOfMembersOnly(t *testing.T) {
+	t.Parallel()
+	_, address, libp2p := testPort(t, time.Minute)
+	closedSoon(t, "libp2p without a pass", dialPort(t, address, []byte("\x13/multistream/1.0.0\n")))
+	stranger, err := dialPass(t, address, 9, nil)
+	if err == nil {
+		t.Error("a stranger gets a challenge")
+	}
+	closedSoon(t, "a stranger's pass", stranger)
+
+	key, own := portMember(t, 1)
+	_, other := portMember(t, 2)
+	conn := dialPort(t, address, nil)
+	_ = showPass(conn, key, other)
+	closedSoon(t, "a pass for another port", conn)
+
+	// A listener that replays what it overheard: the challenge is another one.
+	public, err := key.GetPublic().Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := key.Sign(passText(make([]byte, challengeBytes), own, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = dialPort(t, address, append([]byte(passMagic), public...))
+	if _, err := io.ReadFull(conn, make([]byte, challengeBytes)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = conn.Write(old)
+	closedSoon(t, "an old pass", conn)
+	select {
+	case <-libp2p:
+		t.Error("a connection without a good pass reached libp2p")
+	default:
+	}
+}
+
+// FuzzPass feeds the port's side of a pass with any bytes: none of them is a member's pass.
+func FuzzPass(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{7}, passKeyBytes+signatureBytes))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		conn := struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(b), io.Discard}
+		all := func(peer.ID) bool { return true }
+		if _, err := checkPass(conn, "port", all); !errors.Is(err, errNoPass) {
+			t.Fatalf("%x is a pass: %v", b, err)
+		}
+	})
 }
 
 func FuzzTicket(f *testing.F) {
@@ -195,13 +300,25 @@ func TestPortWhereLibp2pTakesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPort(listener, plain, newTicketOffice(), time.Minute)
-	text := []byte("\x13/multistream/1.0.0\n")
-	oldest := dialPort(t, plain.Addr().String(), text)
-	for range newcomersMax {
-		dialPort(t, plain.Addr().String(), text)
+	p := newPort(listener, plain, portOwner(t), time.Minute)
+	oldest, err := dialPass(t, plain.Addr().String(), 1, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	closedSoon(t, "the oldest of those that wait for libp2p", oldest)
+	other, err := dialPass(t, plain.Addr().String(), 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range slotsOfMember {
+		if _, err := dialPass(t, plain.Addr().String(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closedSoon(t, "the oldest of a member's that wait for libp2p", oldest)
+	_ = other.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("another member's connection: %v", err)
+	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}

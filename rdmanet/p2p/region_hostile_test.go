@@ -40,13 +40,15 @@ func newHostileFabric(t *testing.T, mendTimeout time.Duration) *hostileFabric {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f := &hostileFabric{}
 	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
-		libp2p.DisableMetrics(), libp2p.DisableRelay())
+		libp2p.DisableMetrics(), libp2p.DisableRelay(),
+		RogueTransport(key, func() peer.ID { return f.host.libp2p.ID() }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rogue.Close() })
-	f := &hostileFabric{rogue: rogue, rogueID: rdmanet.PeerID(rogue.ID().String())}
+	f.rogue, f.rogueID = rogue, rdmanet.PeerID(rogue.ID().String())
 	f.host, err = New(Options{
 		PrivateKey: keys[0], Listen: "127.0.0.1:0", MendTimeout: mendTimeout,
 		Members: map[rdmanet.PeerID]string{f.rogueID: rogue.Addrs()[0].String()},
