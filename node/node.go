@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/crossing"
+	"github.com/ledgerd/ledgerd/node/doors"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
@@ -212,9 +213,14 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	config := n.home.Config.API
+	gates, err := doors.New(doorsConfig(&config))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", home.ErrConfig, err)
+	}
 	n.server, err = n.crossing.API(n, api.Options{
 		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
 		Docs:            docs.Handler(),
+		Doors:           gates,
 		CertificateFile: config.Certificate, KeyFile: config.Key,
 		AllowedOrigins: config.AllowedOrigins,
 		CallsPerSecond: callsPerSecond(config.CallsPerSecond),

@@ -129,6 +129,7 @@ func FuzzHandlers(f *testing.F) {
 			request.Header.Set("Content-Type", contentType)
 			request.ProtoMajor = 2
 		}
+		request.Host = "localhost"
 		answer := httptest.NewRecorder()
 		server.Handler().ServeHTTP(answer, request)
 		if complaint := complaints.Swap(nil); complaint != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/ledgerd/ledgerd/node/doors"
 )
 
 // Options of a Server. The zero value of each field means its default.
@@ -19,6 +21,8 @@ type Options struct {
 	// Docs is served at /docs/; default: nothing but what the explorer answers there.
 	Docs http.Handler
 
+	// Doors decide which requests are served; default: those for loopback hosts.
+	Doors *doors.Doors
 	// CertificateFile and KeyFile, both or none, switch TLS on.
 	CertificateFile, KeyFile string
 	// AllowedOrigins are the origins, as "https://example.org", whose pages may call this API from
@@ -108,4 +112,12 @@ func defaultTo[T comparable](value *T, byDefault T) {
 	if *value == zero {
 		*value = byDefault
 	}
+}
+
+// doors returns the doors, by default those for loopback hosts.
+func (o *Options) doors() (*doors.Doors, error) {
+	if o.Doors != nil {
+		return o.Doors, nil
+	}
+	return doors.New(doors.Config{})
 }

@@ -68,6 +68,10 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if (options.CertificateFile == "") != (options.KeyFile == "") {
 		return nil, errors.New("api: TLS needs both a certificate file and a key file")
 	}
+	gates, err := options.doors()
+	if err != nil {
+		return nil, err
+	}
 	metrics, err := newMetrics(options.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
@@ -80,6 +84,7 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
+	s.handler = gates.Hosts(s.handler)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)

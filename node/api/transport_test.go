@@ -338,3 +338,34 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+// A page whose name resolves to the node's address (DNS rebinding) reads nothing.
+func TestForeignHost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	for path, want := range map[string]int{"/": 421, "/metrics": 421, "/readyz": 421,
+		"/ledgerd.v1.LedgerService/GetNode": 421} {
+		request, err := http.NewRequest(http.MethodGet, b.door.URL+path, nil)
+		must(t, err)
+		request.Host = "evil.example"
+		answer, err := http.DefaultClient.Do(request)
+		must(t, err)
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+	request, err := http.NewRequest(http.MethodPost,
+		b.door.URL+"/ledgerd.v1.LedgerService/GetNode", strings.NewReader("{}"))
+	must(t, err)
+	request.Host = "evil.example"
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(t, err)
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(string(text), "[api]") {
+		t.Errorf("%d %s", answer.StatusCode, text)
+	}
+}

@@ -40,6 +40,10 @@ type APIConfig struct {
 	// The certificate's file in PEM. With key it switches TLS on.
 	Certificate string `koanf:"certificate"`
 	Key         string `koanf:"key"` // the file of the certificate's private key in PEM
+	// Names and addresses, without a port, by which clients call the API, such as "books.example".
+	// Requests for other hosts get an error. Loopback names, listen and the address of the
+	// connection need no entry.
+	Hosts []string `koanf:"hosts"`
 	// Origins of pages that may call the API from a browser, such as "https://books.example".
 	AllowedOrigins []string `koanf:"allowed_origins"`
 	// Calls a second that one remote address may make. 0 means 20,000.
@@ -219,7 +223,8 @@ func readConfig(path string) (Config, error) {
 }
 
 var keys = []string{
-	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second",
+	"api.listen", "api.certificate", "api.key", "api.hosts", "api.allowed_origins",
+	"api.calls_per_second",
 	"fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
@@ -236,6 +241,7 @@ func (c *Config) text() string {
 listen = %q
 # certificate = "tls.crt"  # with key: serve TLS
 # key = "tls.key"
+# hosts = ["books.example"] # names of this node; requests for other hosts are refused
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
 
