@@ -26,7 +26,7 @@ const DefaultURL = "http://127.0.0.1:8080"
 
 // Options of a Client. The zero value of each field means its default.
 type Options struct {
-	TLS     *tls.Config   // for https: addresses; default: the system's roots
+	TLS     *tls.Config   // for https: addresses; default: the system's roots; see ReadTLS
 	Tries   int           // rounds over all nodes for a retryable call; default 8
 	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
 	// CallTime bounds one call to one node; default 30 s.
@@ -100,7 +100,7 @@ func New(urls []string, options Options) (*Client, error) {
 		}
 		c.urls = append(c.urls, normal)
 		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: c.transport}, normal,
+			&http.Client{Transport: &door{c.transport}}, normal,
 			connect.WithReadMaxBytes(options.MaxAnswerBytes)))
 	}
 	return c, nil
@@ -117,6 +117,14 @@ func normalURL(address string) (string, error) {
 			DefaultURL)
 	}
 	return strings.TrimRight(parsed.String(), "/"), nil
+}
+
+// Beside makes a client of other nodes that uses this client's TLS, unless options has its own.
+func (c *Client) Beside(urls []string, options Options) (*Client, error) {
+	if options.TLS == nil {
+		options.TLS = c.options.TLS
+	}
+	return New(urls, options)
 }
 
 // Close closes idle connections.
@@ -183,6 +191,9 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 		}
 		return ended
 	}
+	if refused := doorError(address, err); refused != nil {
+		return refused
+	}
 	coded := (*connect.Error)(nil)
 	if !errors.As(err, &coded) {
 		return fmt.Errorf("%s: %w", address, err)
@@ -229,7 +240,8 @@ func judge(err error) verdict {
 		}
 		return final
 	}
-	if refused := (*net.OpError)(nil); errors.As(err, &refused) && refused.Op == "dial" {
+	if refused := (*net.OpError)(nil); errors.As(err, &refused) && refused.Op == "dial" ||
+		doorError("", err) != nil {
 		return elsewhere
 	}
 	switch coded.Code() {

@@ -347,7 +347,7 @@ var rooms = []room{
 	},
 	{folder: "client",
 		purpose: "the Go client of the API; `importer` brings in files",
-		imports: []string{"ledger", "node/api/..."},
+		imports: []string{"ledger", "node/doors", "node/api/..."},
 		modules: []string{"connectrpc.com/connect"},
 	},
 	{folder: "internal/testnet",

@@ -5,7 +5,11 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// doorsConfig returns what the configuration says about the requests that the node serves.
-func doorsConfig(config *home.APIConfig) doors.Config {
-	return doors.Config{Listen: config.Listen, Hosts: config.Hosts}
+// doorsConfig returns what a home's configuration says about the requests that the node serves.
+func (n *Node) doorsConfig(h *home.Home) doors.Config {
+	config := &h.Config.API
+	return doors.Config{
+		Listen: config.Listen, Hosts: config.Hosts, Certificate: h.File(config.Certificate),
+		Key: h.File(config.Key), ClientCA: h.File(config.ClientCA), Logger: n.logger,
+	}
 }

@@ -82,6 +82,7 @@ type Node struct {
 	forgeries    *forgeries
 	life         *life
 	backfill     *backfill
+	doors        *doors.Doors
 	server       *api.Server
 	address      string // of the API, as bound
 	served       chan struct{}
@@ -213,15 +214,14 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	config := n.home.Config.API
-	gates, err := doors.New(doorsConfig(&config))
+	n.doors, err = doors.New(n.doorsConfig(n.home))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", home.ErrConfig, err)
 	}
 	n.server, err = n.crossing.API(n, api.Options{
 		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
-		Docs:            docs.Handler(),
-		Doors:           gates,
-		CertificateFile: config.Certificate, KeyFile: config.Key,
+		Docs:           docs.Handler(),
+		Doors:          n.doors,
 		AllowedOrigins: config.AllowedOrigins,
 		CallsPerSecond: callsPerSecond(config.CallsPerSecond),
 	})
@@ -335,11 +335,7 @@ func (n *Node) fabricKind() fabric.Kind {
 
 // URL returns the address of the API and of the explorer.
 func (n *Node) URL() string {
-	scheme := "http"
-	if n.home.Config.API.Certificate != "" {
-		scheme = "https"
-	}
-	return scheme + "://" + n.address
+	return n.doors.Scheme() + "://" + n.address
 }
 
 // Done is closed when the node has ended. If it ended by itself, Err says why.

@@ -89,6 +89,7 @@ func bindVia(command *cobra.Command, remote *remoteOptions) {
 			nodeVariable+" or "+client.DefaultURL+")")
 	command.Flags().DurationVar(&remote.timeout, "timeout", 2*time.Minute,
 		"give up after this time; 0 means never")
+	remote.credentials.bind(command.Flags())
 	completeFlag(command, "via", cobra.FixedCompletions([]string{client.DefaultURL},
 		cobra.ShellCompDirectiveNoFileComp))
 }

@@ -26,6 +26,7 @@ type joinOptions struct {
 	changeOptions
 	home, name, address, genesis string
 	basePort                     int
+	certificate, certificateKey  string
 	snapshot                     bool
 	fabric                       fabric.Kind
 }
@@ -41,6 +42,10 @@ type joinReport struct {
 	MembershipNumber uint64 `json:"membership_number"`
 	Height           uint64 `json:"height"` // of the block that admitted it
 	SnapshotHeight   uint64 `json:"snapshot_height,omitempty"`
+	// Certificate is the file of the API's certificate, if the home serves TLS.
+	Certificate string `json:"certificate,omitempty"`
+	// SelfSigned reports that this command made that certificate.
+	SelfSigned bool `json:"self_signed,omitempty"`
 }
 
 // newClusterJoinCommand returns the `ledgerd cluster join` command.
@@ -71,6 +76,11 @@ snapshot in any case.
 
 If the ledger has several shards, the new node joins the shard that the node of
 --via belongs to, or the one that --shard names.
+
+If the node of --via serves TLS, so does the new one: with the certificate that
+--api-cert and --api-key name, which the home gets a copy of, or else with one
+that this command makes for --address. No authority signs that one, so clients
+need the file with --ca.
 
 If the command is interrupted, run it again: it goes on where it was. Once it has
 succeeded, running it again changes nothing.
@@ -131,6 +141,10 @@ func (o *joinOptions) bind(command *cobra.Command) {
 		"host by which the other nodes find the new one")
 	flags.BoolVar(&o.snapshot, "snapshot", false,
 		"begin with the current state of the ledger, and fetch the earlier blocks later")
+	flags.StringVar(&o.certificate, "api-cert", "",
+		"file with the certificate of the new node's API, in PEM")
+	flags.StringVar(&o.certificateKey, "api-key", "", "file with the key of --api-cert, in PEM")
+	command.MarkFlagsRequiredTogether("api-cert", "api-key")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
 }
@@ -185,7 +199,10 @@ func (o *joinOptions) join(ctx context.Context, c *membershipSession) (*joinRepo
 	if err != nil {
 		return nil, err
 	}
-	report := &joinReport{Durable: true}
+	report := &joinReport{Durable: true, Certificate: at.File(at.Config.API.Certificate)}
+	if report.SelfSigned, err = o.certify(at); err != nil {
+		return nil, err
+	}
 	if present, already := c.membership.ByKey(member.Key); already {
 		report.AlreadyMember, report.Height = true, uint64(present.Joined)
 	} else {
@@ -274,7 +291,11 @@ func (o *joinOptions) prepare(ctx context.Context, c *membershipSession) (*home.
 	if err := c.checkJoin(); err != nil {
 		return nil, ledger.Member{}, err
 	}
-	at, err = home.CreateJoining(o.home, o.configuration(c.cluster, port), c.genesis, key)
+	config := o.configuration(c.cluster, port)
+	if o.certificate != "" || strings.HasPrefix(c.nodes.Current(), "https://") {
+		config.API.Certificate, config.API.Key = certificateFile, certificateKeyFile
+	}
+	at, err = home.CreateJoining(o.home, config, c.genesis, key)
 	return at, member, err
 }
 
@@ -421,6 +442,13 @@ func (r *joinReport) text(dir string, c *membershipSession) string {
 	}
 	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir,
 		r.API, r.Address, r.Genesis)
+	if r.Certificate != "" {
+		note := ""
+		if r.SelfSigned {
+			note = " (self-signed: clients need it with --ca)"
+		}
+		text += fmt.Sprintf("  TLS      %s%s\n", r.Certificate, note)
+	}
 	if r.SnapshotHeight > 0 {
 		text += fmt.Sprintf("  ledger   begins with block %d\n", r.SnapshotHeight)
 	}

@@ -90,7 +90,7 @@ func (c *membershipSession) openSnapshot(ctx context.Context,
 	}
 	var failures []error
 	for _, address := range addresses {
-		from, done, err := openSnapshotOf(ctx, address)
+		from, done, err := openSnapshotOf(ctx, c.nodes, address)
 		if err == nil {
 			return from, done, nil
 		}
@@ -106,8 +106,9 @@ func (c *membershipSession) openSnapshot(ctx context.Context,
 }
 
 // openSnapshotOf opens one node's snapshot, and waits for its first byte.
-func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done func(), err error) {
-	node, err := client.New([]string{address}, client.Options{})
+func openSnapshotOf(ctx context.Context, beside *client.Client, address string) (from io.Reader,
+	done func(), err error) {
+	node, err := beside.Beside([]string{address}, client.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +153,7 @@ func (c *membershipSession) confirm(ctx context.Context, but ledger.MemberIndex,
 	var contradiction error
 	for _, address := range addresses {
 		asking.Go(func() {
-			index, err := hasBlock(bounded, address, height, hash)
+			index, err := hasBlock(bounded, c.nodes, address, height, hash)
 			mutex.Lock()
 			defer mutex.Unlock()
 			switch _, isMember := c.membership.Find(ledger.MemberIndex(index)); {
@@ -187,9 +188,9 @@ var errOtherBlock = errors.New("do not trust either of these nodes before `ledge
 	"checked their folders")
 
 // hasBlock asks one node until it has reached a height, and returns the node's index.
-func hasBlock(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) (uint32,
-	error) {
-	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
+func hasBlock(ctx context.Context, beside *client.Client, address string, height ledger.Height,
+	hash ledger.Hash) (uint32, error) {
+	node, err := beside.Beside([]string{address}, client.Options{CallTime: memberTime})
 	if err != nil {
 		return 0, err
 	}

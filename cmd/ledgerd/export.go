@@ -53,6 +53,7 @@ type exporter interface {
 func newExportCommand() *cobra.Command {
 	var dir, url string
 	var blocks, balances bool
+	var access credentials
 	command := &cobra.Command{
 		Use:   "export (--home DIR | --node URL) (--blocks | --balances)",
 		Short: "Write all blocks or all balances as JSON lines",
@@ -80,7 +81,11 @@ takes transactions meanwhile are not all of one moment.`,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			var from exporter
 			if url != "" {
-				node, err := client.New([]string{url}, client.Options{})
+				options, err := access.options()
+				if err != nil {
+					return err
+				}
+				node, err := client.New([]string{url}, options)
 				if err != nil {
 					return asUsage(err)
 				}
@@ -107,6 +112,7 @@ takes transactions meanwhile are not all of one moment.`,
 	flags := command.Flags()
 	flags.StringVar(&dir, "home", "", "home folder of a node that is not running")
 	flags.StringVar(&url, "node", "", "address of a running node")
+	access.bind(flags)
 	flags.BoolVar(&blocks, "blocks", false, "write the blocks")
 	flags.BoolVar(&balances, "balances", false, "write the balances")
 	flags.Bool("json", true, "print JSON, the only format")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -23,8 +24,56 @@ const completionTime = time.Second
 
 // remoteOptions are the flags of commands that talk to nodes.
 type remoteOptions struct {
-	nodes   []string
-	timeout time.Duration
+	nodes       []string
+	timeout     time.Duration
+	credentials credentials
+}
+
+// credentials are the flags with which a command trusts nodes and identifies itself to them.
+type credentials struct{ ca, certificate, key string }
+
+// The environment variables that stand in for these flags.
+const (
+	caVariable          = "LEDGERD_CA"
+	certificateVariable = "LEDGERD_CERT"
+	keyVariable         = "LEDGERD_KEY"
+)
+
+// bind adds the flags to a command.
+func (c *credentials) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&c.ca, "ca", "", "file with the authorities that sign the nodes' "+
+		"certificates, in PEM (default $"+caVariable+" or the system's)")
+	flags.StringVar(&c.certificate, "cert", "", "file with your own certificate, in PEM "+
+		"(default $"+certificateVariable+")")
+	flags.StringVar(&c.key, "key", "", "file with the key of --cert, in PEM (default $"+
+		keyVariable+")")
+}
+
+// options returns the options of a client with these credentials.
+func (c *credentials) options() (options client.Options, err error) {
+	options.TLS, err = client.ReadTLS(cmp.Or(c.ca, os.Getenv(caVariable)),
+		cmp.Or(c.certificate, os.Getenv(certificateVariable)),
+		cmp.Or(c.key, os.Getenv(keyVariable)))
+	return options, asUsage(err)
+}
+
+// withDoorHint adds to an error of a node that let no call in what the command line lacks.
+func withDoorHint(err error) error {
+	refused := (*client.DoorError)(nil)
+	if !errors.As(err, &refused) || errors.As(err, new(*hintedError)) {
+		return err
+	}
+	switch refused.Reason {
+	case client.DoorUnknownAuthority:
+		return &hintedError{err, "name the authority's certificate with --ca FILE (or $" +
+			caVariable + ")"}
+	case client.DoorWantsCertificate:
+		return &hintedError{err, "show a certificate that the node knows with --cert FILE and " +
+			"--key FILE"}
+	case client.DoorWrongName:
+		return &hintedError{err, "call the node by one of these names with --node"}
+	}
+	return err
 }
 
 // bind adds the flags to a command. A command that runs until it is stopped (endless) has no
@@ -38,6 +87,7 @@ func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
 		command.Flags().DurationVar(&o.timeout, "timeout", time.Minute,
 			"give up after this time; 0 means never")
 	}
+	o.credentials.bind(command.Flags())
 	completeFlag(command, "node", cobra.FixedCompletions([]string{client.DefaultURL},
 		cobra.ShellCompDirectiveNoFileComp))
 }
@@ -64,7 +114,11 @@ func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, boun
 		return nil, nil, nil, usagef("--timeout is %s: it has to be above zero, or 0 for none",
 			o.timeout)
 	}
-	nodes, err = client.New(o.addresses(), client.Options{})
+	options, err := o.credentials.options()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	nodes, err = client.New(o.addresses(), options)
 	if err != nil {
 		return nil, nil, nil, asUsage(err)
 	}

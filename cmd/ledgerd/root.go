@@ -196,7 +196,8 @@ survives, and nothing that was acknowledged is lost.
 
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
 others with --node or in LEDGERD_NODE, separated by commas: if one does not
-answer, the next is asked. Keys are kept in the folder that --keys or LEDGERD_KEYS
+answer, the next is asked. For https:// addresses see --ca, --cert and --key, or
+LEDGERD_CA, LEDGERD_CERT and LEDGERD_KEY. Keys of organisations are kept in the folder that --keys or LEDGERD_KEYS
 names. Every command that shows something prints JSON with --json. If it fails, it
 then prints {"error": "...", "next": "..."} as the last line of standard error;
 next says what to do, and is absent if the error has no such hint.
@@ -254,7 +255,7 @@ func markRuns(command *cobra.Command) {
 					misused.command == nil {
 					misused.command = command
 				}
-				return &runError{err}
+				return &runError{withDoorHint(err)}
 			}
 			return nil
 		}

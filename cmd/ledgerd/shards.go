@@ -301,7 +301,7 @@ func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.
 	if len(addresses) == 0 {
 		return nil, keep, fmt.Errorf("there is no shard %d: see `ledgerd shards`", *f.number)
 	}
-	own, err := client.New(addresses, client.Options{})
+	own, err := nodes.Beside(addresses, client.Options{})
 	if err != nil {
 		return nil, keep, err
 	}

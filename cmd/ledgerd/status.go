@@ -194,7 +194,7 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 			states[i] = cluster.GetNode()
 			continue
 		}
-		asking.Go(func() { states[i], failures[i] = askMember(ctx, memberAddress(member)) })
+		asking.Go(func() { states[i], failures[i] = askMember(ctx, nodes, memberAddress(member)) })
 	}
 	asking.Wait()
 	for i, member := range members {
@@ -259,11 +259,12 @@ func modeName(mode ledgerdv1.NodeMode) string {
 }
 
 // askMember asks one node for its state.
-func askMember(ctx context.Context, address string) (*ledgerdv1.NodeState, error) {
+func askMember(ctx context.Context, beside *client.Client,
+	address string) (*ledgerdv1.NodeState, error) {
 	if address == "" {
 		return nil, errors.New("its address is not known")
 	}
-	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
+	node, err := beside.Beside([]string{address}, client.Options{CallTime: memberTime})
 	if err != nil {
 		return nil, err
 	}

@@ -167,6 +167,9 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	result, err := importer.Run(ctx, nodes, source, importer.Options{
 		Key: key, Organisations: o.spread, Issuers: o.issuers, Wait: level, StopOnError: o.stop,
 		StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
+		Connect: func(addresses []string) (importer.Nodes, error) {
+			return nodes.Beside(addresses, client.Options{})
+		},
 	})
 	progress.end()
 	if result.ProgressError != nil {
@@ -215,7 +218,7 @@ func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, e
 			addresses = append(addresses, address)
 		}
 	}
-	return client.New(addresses, client.Options{})
+	return nodes.Beside(addresses, client.Options{})
 }
 
 // memberAddress returns the address of a member's API, or "" if it has announced no usable one.

@@ -21,10 +21,9 @@ type Options struct {
 	// Docs is served at /docs/; default: nothing but what the explorer answers there.
 	Docs http.Handler
 
-	// Doors decide which requests are served; default: those for loopback hosts.
+	// Doors decide which requests are served, and whether over TLS; default: those for loopback
+	// hosts, without TLS.
 	Doors *doors.Doors
-	// CertificateFile and KeyFile, both or none, switch TLS on.
-	CertificateFile, KeyFile string
 	// AllowedOrigins are the origins, as "https://example.org", whose pages may call this API from
 	// a browser. Same-origin needs no entry.
 	AllowedOrigins []string
@@ -87,6 +86,9 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxWaitTime, 60*time.Second)
 	defaultTo(&o.MaxStuckTime, 2*time.Minute)
 	defaultTo(&o.ClusterInterval, 250*time.Millisecond)
+	if o.Doors == nil {
+		o.Doors = doors.Loopback()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -112,12 +114,4 @@ func defaultTo[T comparable](value *T, byDefault T) {
 	if *value == zero {
 		*value = byDefault
 	}
-}
-
-// doors returns the doors, by default those for loopback hosts.
-func (o *Options) doors() (*doors.Doors, error) {
-	if o.Doors != nil {
-		return o.Doors, nil
-	}
-	return doors.New(doors.Config{})
 }

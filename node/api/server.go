@@ -65,13 +65,6 @@ func New(backend Backend, options Options) (*Server, error) {
 // uses service for its own shard. Nodes of other shards get the service itself.
 func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*Server, error) {
 	options := service.options
-	if (options.CertificateFile == "") != (options.KeyFile == "") {
-		return nil, errors.New("api: TLS needs both a certificate file and a key file")
-	}
-	gates, err := options.doors()
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := newMetrics(options.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
@@ -84,7 +77,7 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
-	s.handler = gates.Hosts(s.handler)
+	s.handler = options.Doors.Hosts(s.handler)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -110,13 +103,7 @@ func (s *Server) Forwarded() http.Handler { return s.forwarded }
 // Serve accepts connections until Shutdown, then returns nil. The listener is closed when it
 // returns.
 func (s *Server) Serve(listener net.Listener) error {
-	listener = s.open.listener(listener)
-	var err error
-	if s.options.CertificateFile != "" {
-		err = s.server.ServeTLS(listener, s.options.CertificateFile, s.options.KeyFile)
-	} else {
-		err = s.server.Serve(listener)
-	}
+	err := s.options.Doors.Serve(s.server, s.open.listener(listener))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

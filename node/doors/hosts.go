@@ -86,7 +86,8 @@ var errorWriter = connect.NewErrorWriter()
 // and any other request 421.
 func (d *Doors) Hosts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.current.Load().hosts.allow(r) {
+		now := d.current.Load()
+		if now.hosts.allow(r) || now.certificates.names(hostOf(r)) {
 			next.ServeHTTP(w, r)
 			return
 		}

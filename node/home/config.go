@@ -37,9 +37,12 @@ type Config struct {
 // APIConfig configures the API for clients.
 type APIConfig struct {
 	Listen string `koanf:"listen"` // the address of the API, host:port
-	// The certificate's file in PEM. With key it switches TLS on.
+	// The certificate's file in PEM. With key it switches TLS on. A relative path is below the
+	// home, here and in the keys that follow. A changed file is read again.
 	Certificate string `koanf:"certificate"`
 	Key         string `koanf:"key"` // the file of the certificate's private key in PEM
+	// The file with the authorities that sign clients' certificates, in PEM.
+	ClientCA string `koanf:"client_ca"`
 	// Names and addresses, without a port, by which clients call the API, such as "books.example".
 	// Requests for other hosts get an error. Loopback names, listen and the address of the
 	// connection need no entry.
@@ -223,8 +226,8 @@ func readConfig(path string) (Config, error) {
 }
 
 var keys = []string{
-	"api.listen", "api.certificate", "api.key", "api.hosts", "api.allowed_origins",
-	"api.calls_per_second",
+	"api.listen", "api.certificate", "api.key", "api.client_ca", "api.hosts",
+	"api.allowed_origins", "api.calls_per_second",
 	"fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
@@ -239,8 +242,9 @@ func (c *Config) text() string {
 
 [api]                    # for clients and browsers
 listen = %q
-# certificate = "tls.crt"  # with key: serve TLS
-# key = "tls.key"
+%s
+%s
+# client_ca = "clients.crt" # authorities of clients' certificates
 # hosts = ["books.example"] # names of this node; requests for other hosts are refused
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
@@ -280,9 +284,20 @@ backfill_bytes_per_second = %d
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
-`, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
+`, EnvPrefix, c.API.Listen,
+		optional("certificate", c.API.Certificate, `"tls.crt"  # with key: serve TLS`),
+		optional("key", c.API.Key, `"tls.key"`), string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
 		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
+}
+
+// optional returns the line of a key that a file need not have: with its value, or, if it has none,
+// as a comment with an example.
+func optional(key, value, example string) string {
+	if value == "" {
+		return "# " + key + " = " + example
+	}
+	return fmt.Sprintf("%s = %q", key, value)
 }

@@ -83,6 +83,15 @@ func (h *Home) FabricAddress() string {
 	return h.self.Address
 }
 
+// File returns the path of a file that the configuration names: a relative name is below the home.
+// An empty name stays empty.
+func (h *Home) File(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(h.Dir, name)
+}
+
 // Create makes a home in dir, which must not contain one. Errors: ErrExists, ErrHome for a key that
 // the genesis does not have, and the file system's.
 func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home,

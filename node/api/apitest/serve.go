@@ -51,8 +51,8 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend,
 func serve(tb testing.TB, listener net.Listener, server *api.Server,
 	options api.Options) *TestServer {
 	scheme := "http://"
-	if options.CertificateFile != "" {
-		scheme = "https://"
+	if options.Doors != nil {
+		scheme = options.Doors.Scheme() + "://"
 	}
 	door := &TestServer{URL: scheme + listener.Addr().String(), Server: server,
 		served: make(chan error, 1), tb: tb}

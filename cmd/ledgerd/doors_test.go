@@ -1,0 +1,111 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/doors"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+// writePair writes a certificate for hosts as NAME.crt and NAME.key.
+func writePair(t *testing.T, dir, name string, hosts ...string) (certificate, key string) {
+	t.Helper()
+	text, keyText, err := doors.SelfSigned(hosts, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	for path, content := range map[string][]byte{certificate: text, key: keyText} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certificate, key
+}
+
+// newSecureShell returns a shell as newClusterShell does, whose node serves TLS. Its certificate is
+// %d/ledger.crt.
+func newSecureShell(t *testing.T, config doors.Config) *shell {
+	t.Helper()
+	s := newClusterShell(t, 1)
+	config.Certificate, config.Key = writePair(t, s.folder, "ledger", "127.0.0.1")
+	gates, err := doors.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.doors = []*apitest.TestServer{apitest.Serve(t, s.cluster.Node(0), api.Options{Doors: gates})}
+	return s
+}
+
+// A wrong scheme and a bad certificate get an error that says what to write.
+func TestDoorErrors(t *testing.T) {
+	t.Parallel()
+	s := newSecureShell(t, doors.Config{})
+	address := strings.TrimPrefix(s.doors[0].URL, "https://")
+	if text := s.must("status --ca %d/ledger.crt --node https://" + address); !strings.Contains(
+		text, "node-0") {
+		t.Errorf("status: %s", text)
+	}
+	plain := newClusterShell(t, 1)
+	cases := []struct{ line, advice string }{
+		{"status --node http://" + address, "use https://" + address},
+		{"status --node " + address, "use https://" + address},
+		{"status --node https://" + address, "--ca FILE"},
+		{"status --node https://localhost" + address[strings.Index(address, ":"):] +
+			" --ca %d/ledger.crt", "is for other names"},
+		{"status --node https://" + address + " --ca %d/ledger.key", "no certificate"},
+		{"status --node https://" + address + " --cert %d/ledger.crt", "needs its key"},
+		{"export --blocks --node https://" + address, "--ca FILE"},
+		{"cluster status --via https://" + address, "--ca FILE"},
+		{"status --node " + strings.Replace(plain.doors[0].URL, "http:", "https:", 1),
+			"serves no TLS: use http://"},
+	}
+	for _, c := range cases {
+		if done := s.run(c.line); done.status == 0 || !strings.Contains(done.errs, c.advice) {
+			t.Errorf("%s: %d %s", c.line, done.status, done.errs)
+		}
+	}
+	if done := s.run("status --json --node https://" + address); !strings.Contains(done.errs,
+		`"next":"name the authority's certificate with --ca FILE`) {
+		t.Errorf("as JSON: %s", done.errs)
+	}
+}
+
+// A node that joins over TLS serves TLS.
+func TestJoinOverTLS(t *testing.T) {
+	t.Parallel()
+	s := newSecureShell(t, doors.Config{})
+	line := s.via("join --home %d/second") + " --ca %d/ledger.crt"
+	joined := s.object(line)
+	at, err := home.Load(filepath.Join(s.folder, "second"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if joined["self_signed"] != true || !strings.HasPrefix(joined["api"].(string), "https://") ||
+		joined["certificate"] != filepath.Join(s.folder, "second", "tls.crt") ||
+		at.Config.API.Certificate != "tls.crt" {
+		t.Errorf("joined: %v, %+v", joined, at.Config.API)
+	}
+	if _, err := doors.New(doors.Config{Certificate: at.File(at.Config.API.Certificate),
+		Key: at.File(at.Config.API.Key)}); err != nil {
+		t.Error(err)
+	}
+	if text := s.must(line); !strings.Contains(text, "already") {
+		t.Errorf("again: %s", text)
+	}
+	s.admitDisk("node-0", 1)
+	_, _ = writePair(t, s.folder, "own", "third.example")
+	joined = s.object(s.via("join --home %d/third --force") +
+		" --ca %d/ledger.crt --api-cert %d/own.crt --api-key %d/own.key")
+	text, err := os.ReadFile(filepath.Join(s.folder, "third", "tls.crt"))
+	own, ownErr := os.ReadFile(filepath.Join(s.folder, "own.crt"))
+	if err != nil || ownErr != nil || string(text) != string(own) || joined["self_signed"] == true {
+		t.Errorf("joined: %v, %v, %v", joined, err, ownErr)
+	}
+}
