@@ -86,6 +86,7 @@ type Node struct {
 	server       *api.Server
 	address      string // of the API, as bound
 	served       chan struct{}
+	admin        *adminListener
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -219,7 +220,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("%w: %w", home.ErrConfig, err)
 	}
 	n.server, err = n.crossing.API(n, api.Options{
-		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
+		Logger: n.logger, Registry: registry, Version: n.options.Version,
+		Explorer:       explorer.Handler(),
 		Docs:           docs.Handler(),
 		Doors:          n.doors,
 		AllowedOrigins: config.AllowedOrigins,
@@ -228,6 +230,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.admin, err = n.listenAdmin(ctx); err != nil {
+		return nil, err
+	}
+	undo = append(undo, n.admin.close)
 	if err := n.crossing.Start(n.host, n.control); err != nil {
 		return nil, err
 	}
@@ -247,8 +253,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 			n.fail(fmt.Errorf("the API ended: %w", err))
 		}
 	}()
-	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "over",
-		n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
+	n.logger.Info("started", "api", n.URL(), "admin", n.AdminURL(), "fabric",
+		n.home.FabricAddress(), "over", n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
 	return n, nil
 }
 
@@ -406,6 +412,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
+	n.admin.close()
 	n.backfill.stop()
 	n.life.stop()
 	n.crossing.Close()

@@ -197,10 +197,11 @@ survives, and nothing that was acknowledged is lost.
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
 others with --node or in LEDGERD_NODE, separated by commas: if one does not
 answer, the next is asked. For https:// addresses see --ca, --cert and --key, or
-LEDGERD_CA, LEDGERD_CERT and LEDGERD_KEY. Keys of organisations are kept in the folder that --keys or LEDGERD_KEYS
-names. Every command that shows something prints JSON with --json. If it fails, it
-then prints {"error": "...", "next": "..."} as the last line of standard error;
-next says what to do, and is absent if the error has no such hint.
+LEDGERD_CA, LEDGERD_CERT and LEDGERD_KEY. The keys of organisations are kept in
+the folder that --keys or LEDGERD_KEYS names. Every command that shows something
+prints JSON with --json. If it fails, it then prints
+{"error": "...", "next": "..."} as the last line of standard error; next says
+what to do, and is absent if the error has no such hint.
 
 The exit status is 0 for success, 1 for a failure, and 2 for a wrong command line.
 A node that was removed from the members ends with 3.`,

@@ -39,6 +39,8 @@ const (
 type startReport struct {
 	Event string `json:"event"`
 	URL   string `json:"url"`
+	// Admin is the address of the admin listener, if there is one.
+	Admin string `json:"admin,omitempty"`
 	Name  string `json:"name"`
 	Chain string `json:"chain"`
 	// Shard is the shard that the node keeps, if the book has several.
@@ -104,10 +106,11 @@ LEDGERD_NODE_API_LISTEN override them.`,
 				}()
 			}
 			return runNode(ctx, h, newLogger(h.Config.Log,
-				command.ErrOrStderr()), func(url string) error {
+				command.ErrOrStderr()), func(running *node.Node) error {
+				url := running.URL()
 				if asJSON {
-					ready := startReport{Event: "ready", URL: url, Name: h.Name(),
-						Chain: h.Genesis.Chain}
+					ready := startReport{Event: "ready", URL: url, Admin: running.AdminURL(),
+						Name: h.Name(), Chain: h.Genesis.Chain}
 					if h.Genesis.Sharded() {
 						ready.Shard = &h.Genesis.Shard
 					}
@@ -179,29 +182,34 @@ func newLogger(config home.LogConfig, to io.Writer) *slog.Logger {
 // nodeStarter starts nodes for commands that run several of them in this process.
 func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 	return func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (testnet.Node, error) {
-		return node.Start(ctx, node.Options{
-			Home: at, Host: fabric, Logger: logger, Version: programVersion(), Store: options,
-			Clock: wallClock(at.Dir),
-		})
+		return startNode(ctx, at, fabric, logger, options)
 	}
 }
 
-// runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address
-// once the API answers.
+// startNode starts a home's node.
+func startNode(ctx context.Context, at *home.Home, fabric rdmanet.Host, logger *slog.Logger,
+	options store.Options) (*node.Node, error) {
+	return node.Start(ctx, node.Options{
+		Home: at, Host: fabric, Logger: logger, Version: programVersion(), Store: options,
+		Clock: wallClock(at.Dir),
+	})
+}
+
+// runNode runs a home's node until ctx ends or the node does. It calls ready once the API answers.
 func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
-	ready func(url string) error) error {
+	ready func(*node.Node) error) error {
 	tuneMemory()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	running, err := nodeStarter(logger, store.Options{})(ctx, h, nil)
+	running, err := startNode(ctx, h, nil, logger, store.Options{})
 	if damage := (*store.DamageError)(nil); errors.As(err, &damage) {
 		return fmt.Errorf("%w\n`ledgerd verify --home %s` checks every block", err, h.Dir)
 	}
 	if err != nil {
 		return err
 	}
-	if err := ready(running.URL()); err != nil {
+	if err := ready(running); err != nil {
 		logger.Warn("cannot tell on standard output that the node is ready", "error", err)
 	}
 	for over := false; !over; {

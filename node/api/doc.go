@@ -48,6 +48,9 @@
 //	curl --get http://127.0.0.1:8080/ledgerd.v1.LedgerService/GetBlock \
 //	  --data-urlencode 'encoding=json' --data-urlencode 'message={"head":true}'
 //
-// GET /healthz reports whether the process is alive. GET /readyz reports whether the node takes
-// writes now; /readyz?for=reads reports whether it serves reads. GET /metrics is for Prometheus.
+// GET /livez, or /healthz, reports whether the process is alive. GET /readyz reports whether the
+// node takes writes now; /readyz?for=reads reports whether it serves reads. GET /metrics is for
+// Prometheus, and GET /version names the program. The standard service grpc.health.v1.Health
+// answers for the node ("") as /readyz does, and for ledgerd.v1.LedgerService as /readyz?for=reads
+// does. Server.Admin has all of these, and Go's profiles, for a listener that clients cannot reach.
 package api

@@ -16,6 +16,8 @@ type Options struct {
 	Logger *slog.Logger // default: slog.Default()
 	// Registry holds the API's metrics and is what /metrics shows; default: a new one.
 	Registry *prometheus.Registry
+	// Version is the program's, which /version shows.
+	Version string
 	// Explorer is served at /; default: a line of text that names the API.
 	Explorer http.Handler
 	// Docs is served at /docs/; default: nothing but what the explorer answers there.

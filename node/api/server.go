@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
@@ -139,9 +138,7 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 		append(options, connect.WithRequestGate(s.service.limits.gate))...)
 	mux := http.NewServeMux()
 	mux.Handle(path, withBodyDeadline(requests.within(rpcs), s.options.MaxBodyPatience))
-	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
-	mux.Handle("GET /readyz", readyz(s.service.backend))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))
+	s.probes(mux)
 	if s.options.Docs != nil {
 		mux.Handle("/docs/", s.options.Docs)
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // healthz reports that the process is alive.
@@ -24,9 +22,9 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 func readyz(backend Backend) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := backend.NodeState()
-		ready := state.Mode == report.ModeOrdering && !state.ReadsOnly
+		ready := takesWrites(&state)
 		if r.URL.Query().Get("for") == "reads" {
-			ready = state.Mode != report.ModeStarting && state.Mode != report.ModeStopping
+			ready = servesReads(&state)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if !ready {

@@ -28,6 +28,7 @@ var ErrConfig = errors.New("configuration")
 // Config holds the settings of a node.
 type Config struct {
 	API      APIConfig      `koanf:"api"`
+	Admin    AdminConfig    `koanf:"admin"`
 	Fabric   FabricConfig   `koanf:"fabric"`
 	Ordering OrderingConfig `koanf:"ordering"`
 	Store    StoreConfig    `koanf:"store"`
@@ -51,6 +52,13 @@ type APIConfig struct {
 	AllowedOrigins []string `koanf:"allowed_origins"`
 	// Calls a second that one remote address may make. 0 means 20,000.
 	CallsPerSecond float64 `koanf:"calls_per_second"`
+}
+
+// AdminConfig configures the listener for operators: /livez, /readyz, /version, /metrics,
+// /debug/pprof/ and the standard gRPC health service. It asks for no identity.
+type AdminConfig struct {
+	// The address, host:port; port 0 takes a free one, which the log shows. Empty for none.
+	Listen string `koanf:"listen"`
 }
 
 // FabricConfig configures the network between nodes. The kind must be the same on all nodes of all
@@ -109,6 +117,7 @@ const perfectAfterMin = time.Second
 func Default() Config {
 	return Config{
 		API:    APIConfig{Listen: "127.0.0.1:8080"},
+		Admin:  AdminConfig{Listen: "127.0.0.1:0"},
 		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
 			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(),
@@ -127,6 +136,11 @@ func (c *Config) Validate() error {
 	}
 	if err := checkAddress(c.API.Listen); err != nil {
 		return wrong("api.listen", "%v", err)
+	}
+	if c.Admin.Listen != "" {
+		if err := checkAddress(c.Admin.Listen); err != nil {
+			return wrong("admin.listen", "%v", err)
+		}
 	}
 	if c.Fabric.Listen != "" {
 		if err := checkAddress(c.Fabric.Listen); err != nil {
@@ -228,7 +242,7 @@ func readConfig(path string) (Config, error) {
 var keys = []string{
 	"api.listen", "api.certificate", "api.key", "api.client_ca", "api.hosts",
 	"api.allowed_origins", "api.calls_per_second",
-	"fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
+	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
@@ -248,6 +262,9 @@ listen = %q
 # hosts = ["books.example"] # names of this node; requests for other hosts are refused
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
+
+[admin]                  # for operators: probes, metrics, profiles; keep clients away from it
+listen = %q     # port 0: a free one, which the log shows
 
 [fabric]                 # the network between nodes
 # kind must be the same on all nodes, also those of other shards.
@@ -286,7 +303,8 @@ level = %q             # debug, info, warn, error
 format = %q            # text or json
 `, EnvPrefix, c.API.Listen,
 		optional("certificate", c.API.Certificate, `"tls.crt"  # with key: serve TLS`),
-		optional("key", c.API.Key, `"tls.key"`), string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
+		optional("key", c.API.Key, `"tls.key"`),
+		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
