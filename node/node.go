@@ -254,7 +254,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		}
 	}()
 	n.logger.Info("started", "api", n.URL(), "admin", n.AdminURL(), "fabric",
-		n.home.FabricAddress(), "over", n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
+		n.home.FabricAddress(), "over", n.fabricKind(), "height",
+		opened.Head().Height, "chain", n.home.Genesis.Chain)
 	return n, nil
 }
 

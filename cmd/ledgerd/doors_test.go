@@ -1,9 +1,11 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,5 +109,58 @@ func TestJoinOverTLS(t *testing.T) {
 	own, ownErr := os.ReadFile(filepath.Join(s.folder, "own.crt"))
 	if err != nil || ownErr != nil || string(text) != string(own) || joined["self_signed"] == true {
 		t.Errorf("joined: %v, %v, %v", joined, err, ownErr)
+	}
+}
+
+// checkReload changes the configuration of a running node, and tells it so with SIGHUP.
+func checkReload(t *testing.T, dir string, running *running) {
+	t.Helper()
+	url := running.out.await(t, `ready (http\S+)`)
+	path := filepath.Join(dir, home.ConfigFile)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(from, to, says string) {
+		t.Helper()
+		text := strings.Replace(string(before), from, to, 1)
+		if text == string(before) && from != to {
+			t.Fatalf("the configuration has no %q", from)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		running.errs.await(t, says)
+	}
+	status := func(host string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/livez", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	if status("books.example") != http.StatusMisdirectedRequest {
+		t.Error("a foreign host is served")
+	}
+	hosts := "# hosts = [\"books.example\"]"
+	reload(hosts, "hosts = [\"https://books.example\"]", "SIGHUP changed nothing.*is no host")
+	reload(hosts, "hosts = [\"books.example\"]\ncalls_per_second = 7",
+		"(?s)read again.*next start.*api.calls_per_second")
+	if status("books.example") != http.StatusOK {
+		t.Error("a host that was added is not served")
+	}
+	reload(`level = "info"`, `level = "warn"`, "")
+	if err := os.WriteFile(path, before, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

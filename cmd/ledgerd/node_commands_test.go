@@ -170,10 +170,7 @@ func TestOneNode(t *testing.T) {
 
 	node := begin(t, "start", "--home", dir)
 	url := node.out.await(t, `ready (http\S+)`)
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	node.errs.await(t, "SIGHUP is ignored")
+	checkReload(t, dir, node)
 	fill(t, newClient(t, url))
 	refuses(t, exitFailure, "stop it first", "verify", "--home", dir)
 	refuses(t, exitFailure, "stop it first", "export", "--home", dir, "--blocks")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,12 @@ When the API answers, a line "ready http://..." goes to standard output; the
 log goes to standard error. An interrupt (Ctrl-C) or SIGTERM stops the node in
 good order: it takes no more writes, finishes what is under way and syncs its
 disk. A second interrupt ends it at once, which also keeps everything that was
-acknowledged as stored or durable. SIGHUP changes nothing: the configuration is
-read when the node starts.
+acknowledged as stored or durable.
+
+SIGHUP reads the configuration again, and the files that it names. Certificates,
+client_ca and hosts under [api], and level under [log], take effect at once. If
+anything is wrong, nothing changes; the log says what, and which other changed
+settings wait for the next start.
 
 If the node ends by itself, because its disk is damaged or its chain differs from
 the others', the exit status is 1 and the log gives the reason. The exit status is
@@ -105,8 +110,11 @@ LEDGERD_NODE_API_LISTEN override them.`,
 					cancel()
 				}()
 			}
-			return runNode(ctx, h, newLogger(h.Config.Log,
-				command.ErrOrStderr()), func(running *node.Node) error {
+			logger, current := newLogger(h.Config.Log, command.ErrOrStderr())
+			reload := func(running *node.Node) error {
+				return reloadNode(running, dir, kind, level, current)
+			}
+			return runNode(ctx, h, logger, reload, func(running *node.Node) error {
 				url := running.URL()
 				if asJSON {
 					ready := startReport{Event: "ready", URL: url, Admin: running.AdminURL(),
@@ -166,17 +174,41 @@ func chooseFabric(h *home.Home, kind fabric.Kind) error {
 	return err
 }
 
-// newLogger returns the log of a node, as configured.
-func newLogger(config home.LogConfig, to io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(config.Level)); err == nil {
-		options.Level = level
-	}
+// newLogger returns the log of a node, as configured, and its level, which may be changed.
+func newLogger(config home.LogConfig, to io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	setLevel(level, config.Level)
+	options := &slog.HandlerOptions{Level: level}
 	if config.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, options))
+		return slog.New(slog.NewJSONHandler(to, options)), level
 	}
-	return slog.New(slog.NewTextHandler(to, options))
+	return slog.New(slog.NewTextHandler(to, options)), level
+}
+
+// setLevel sets a level by its name, which the configuration has validated.
+func setLevel(level *slog.LevelVar, name string) {
+	var parsed slog.Level
+	if err := parsed.UnmarshalText([]byte(name)); err == nil {
+		level.Set(parsed)
+	}
+}
+
+// reloadNode reads a running node's home again. The fabric and the level of the command line, if
+// given, stay.
+func reloadNode(running *node.Node, dir string, kind fabric.Kind, level string,
+	current *slog.LevelVar) error {
+	h, err := home.Load(dir)
+	if err != nil {
+		return err
+	}
+	if err := chooseFabric(h, kind); err != nil {
+		return err
+	}
+	if err := running.Reload(h); err != nil {
+		return err
+	}
+	setLevel(current, cmp.Or(level, h.Config.Log.Level))
+	return nil
 }
 
 // nodeStarter starts nodes for commands that run several of them in this process.
@@ -195,8 +227,9 @@ func startNode(ctx context.Context, at *home.Home, fabric rdmanet.Host, logger *
 	})
 }
 
-// runNode runs a home's node until ctx ends or the node does. It calls ready once the API answers.
-func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
+// runNode runs a home's node until ctx ends or the node does. It calls ready once the API answers,
+// and reload at each SIGHUP.
+func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, reload func(*node.Node) error,
 	ready func(*node.Node) error) error {
 	tuneMemory()
 	hangups := make(chan os.Signal, 1)
@@ -219,7 +252,9 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
 		case <-running.Done():
 			over = true
 		case <-hangups:
-			logger.Info("SIGHUP is ignored: config.toml is read when the node starts")
+			if err := reload(running); err != nil {
+				logger.Error("SIGHUP changed nothing", "error", err)
+			}
 		}
 	}
 	ended := running.Err()

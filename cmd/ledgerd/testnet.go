@@ -409,8 +409,8 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 	say func(format string, arguments ...any), homes []*home.Home,
 	report testnetReport) (err error) {
 	tuneMemory()
-	cluster, err := testnet.EmbedHomes(ctx, homes,
-		nodeStarter(newLogger(home.LogConfig{Level: "warn"}, errs), store.Options{}))
+	logger, _ := newLogger(home.LogConfig{Level: "warn"}, errs)
+	cluster, err := testnet.EmbedHomes(ctx, homes, nodeStarter(logger, store.Options{}))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -247,6 +248,28 @@ var keys = []string{
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
 	"store.backfill_bytes_per_second", "log.level", "log.format",
+}
+
+// reloads lists the keys that take effect while a node runs.
+var reloads = []string{
+	"api.certificate", "api.key", "api.client_ca", "api.hosts", "log.level",
+}
+
+// Restarts returns the keys whose values differ in another configuration and take effect at a start
+// only.
+func (c *Config) Restarts(other *Config) (changed []string) {
+	own, its := reflect.ValueOf(c).Elem(), reflect.ValueOf(other).Elem()
+	for i := range own.NumField() {
+		section := own.Type().Field(i).Tag.Get("koanf")
+		for j := range own.Field(i).NumField() {
+			key := section + "." + own.Field(i).Type().Field(j).Tag.Get("koanf")
+			if !slices.Contains(reloads, key) && !reflect.DeepEqual(
+				own.Field(i).Field(j).Interface(), its.Field(i).Field(j).Interface()) {
+				changed = append(changed, key)
+			}
+		}
+	}
+	return changed
 }
 
 // text returns the file of a new home: every key, with its meaning.

@@ -24,7 +24,8 @@ func TestReference(t *testing.T) {
 	b.WriteString("# Configuration\n\nEvery key of `config.toml`, which lies in a node's home " +
 		"folder. The page is made from\n`node/home/config.go`; `go test ./node/home -run " +
 		"TestReference -write` writes it.\n\n")
-	b.WriteString(pagetest.Wrap("A node reads the file when it starts. The environment "+
+	b.WriteString(pagetest.Wrap("A node reads the file when it starts, and some keys again at a "+
+		"SIGHUP: "+codes(reloads)+". The environment "+
 		"overrides it: `"+EnvPrefix+"API_LISTEN` overrides `listen` in `[api]`, and so on. A "+
 		"node refuses to start with an unknown key, with a value out of its bounds, or without "+
 		"`listen` in `[api]` and `[fabric]`. All other keys are optional. Durations are text such "+
@@ -132,4 +133,13 @@ func valueText(of reflect.Value) string {
 		return ""
 	}
 	return strconv.Quote(of.String())
+}
+
+// codes lists keys as the page shows them.
+func codes(keys []string) string {
+	quoted := make([]string, len(keys))
+	for i, key := range keys {
+		quoted[i] = "`" + key + "`"
+	}
+	return strings.Join(quoted, ", ")
 }
