@@ -26,7 +26,10 @@ const DefaultURL = "http://127.0.0.1:8080"
 
 // Options of a Client. The zero value of each field means its default.
 type Options struct {
-	TLS     *tls.Config   // for https: addresses; default: the system's roots; see ReadTLS
+	TLS *tls.Config // for https: addresses; default: the system's roots; see ReadTLS
+	// Token is shown to the nodes, as a bearer token. Only nodes on this machine get it without
+	// TLS.
+	Token   string
 	Tries   int           // rounds over all nodes for a retryable call; default 8
 	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
 	// CallTime bounds one call to one node; default 30 s.
@@ -98,9 +101,13 @@ func New(urls []string, options Options) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		if options.Token != "" && exposes(normal) {
+			return nil, fmt.Errorf("client: the token would be readable on the way to %s: use an "+
+				"https:// address", normal)
+		}
 		c.urls = append(c.urls, normal)
 		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: &door{c.transport}}, normal,
+			&http.Client{Transport: &door{c.transport, options.Token}}, normal,
 			connect.WithReadMaxBytes(options.MaxAnswerBytes)))
 	}
 	return c, nil
@@ -119,10 +126,14 @@ func normalURL(address string) (string, error) {
 	return strings.TrimRight(parsed.String(), "/"), nil
 }
 
-// Beside makes a client of other nodes that uses this client's TLS, unless options has its own.
+// Beside makes a client of other nodes that uses this client's TLS and token, unless options has
+// its own.
 func (c *Client) Beside(urls []string, options Options) (*Client, error) {
 	if options.TLS == nil {
 		options.TLS = c.options.TLS
+	}
+	if options.Token == "" {
+		options.Token = c.options.Token
 	}
 	return New(urls, options)
 }

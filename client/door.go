@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -64,11 +65,24 @@ func hostPort(address string) string {
 // errWantsHTTPS is the answer of a node that serves TLS to a plain request.
 var errWantsHTTPS = errors.New("the address serves TLS")
 
-// door is a transport that recognises such an answer.
-type door struct{ *http.Transport }
+// exposes reports whether others can read what is sent to an address.
+func exposes(address string) bool {
+	parsed, err := url.Parse(address)
+	return err != nil || parsed.Scheme != "https" && !doors.IsLoopback(parsed.Hostname())
+}
+
+// door is a transport that shows a token and recognises such an answer.
+type door struct {
+	*http.Transport
+	token string
+}
 
 // RoundTrip implements http.RoundTripper.
 func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
+	if d.token != "" {
+		request = request.Clone(request.Context())
+		request.Header.Set("Authorization", "Bearer "+d.token)
+	}
 	answer, err := d.Transport.RoundTrip(request)
 	if err == nil && answer.Header.Get(doors.HeaderScheme) == "https" &&
 		request.URL.Scheme == "http" {

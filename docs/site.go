@@ -58,7 +58,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{Title: "Start", names: []string{indexName, "tutorial"}},
-		{Title: "How to", names: []string{"membership", "disks", "shards"}},
+		{Title: "How to", names: []string{"membership", "access", "disks", "shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "glossary", "status", "licences"}},
 		{Title: "Concepts", names: []string{"guarantees", "security", "fabric", "performance",

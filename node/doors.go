@@ -13,6 +13,7 @@ func (n *Node) doorsConfig(h *home.Home) doors.Config {
 	return doors.Config{
 		Listen: config.Listen, Hosts: config.Hosts, Certificate: h.File(config.Certificate),
 		Key: h.File(config.Key), ClientCA: h.File(config.ClientCA), Logger: n.logger,
+		Access: doors.Access(config.Access), Identities: h.File(config.Identities),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/doors"
@@ -162,5 +164,110 @@ func checkReload(t *testing.T, dir string, running *running) {
 	reload(`level = "info"`, `level = "warn"`, "")
 	if err := os.WriteFile(path, before, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A node that serves identified callers refuses others, and commands say what is missing. A caller
+// that is added or removed needs no restart.
+func TestAccessCommands(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "ledger")
+	must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address", "127.0.0.1:0")
+	added := object(t, must(t, "access", "add", "ops", "--home", dir, "--role", "operator",
+		"--json"))
+	token, _ := added["token"].(string)
+	refuses(t, exitUsage, "needs the name", "access", "add", "a", "--home", dir, "--role",
+		"organisation")
+	refuses(t, exitUsage, "role", "access", "add", "a", "--home", dir)
+	refuses(t, exitUsage, "there twice", "access", "add", "ops", "--home", dir, "--role", "auditor")
+	path := filepath.Join(dir, home.ConfigFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded := strings.Replace(string(text), "[admin]",
+		"identities = \"identities.json\"\n\n[admin]", 1)
+	if err := os.WriteFile(path, []byte(guarded), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := begin(t, "start", "--home", dir)
+	url := node.out.await(t, `ready (http\S+)`)
+	refuses(t, exitFailure, "--token TOKEN", "status", "--node", url)
+	refuses(t, exitFailure, "token is unknown", "status", "--node", url, "--token", "wrong")
+	file := filepath.Join(dir, "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{token, "@" + file} {
+		await(t, func() bool {
+			return ledgerd(t, "status", "--node", url, "--token", shown).status == exitDone
+		})
+	}
+	audit := object(t, must(t, "access", "add", "audit", "--home", dir, "--role", "auditor",
+		"--json"))
+	await(t, func() bool {
+		return ledgerd(t, "export", "--blocks", "--node", url, "--token",
+			audit["token"].(string)).status == exitDone
+	})
+	if list := must(t, "access", "list", "--home", dir); !strings.Contains(list, "audit") ||
+		strings.Contains(list, token) {
+		t.Errorf("list: %s", list)
+	}
+	must(t, "access", "remove", "audit", "--home", dir)
+	await(t, func() bool {
+		return ledgerd(t, "status", "--node", url, "--token",
+			audit["token"].(string)).status == exitFailure
+	})
+	refuses(t, exitFailure, "no identity", "access", "remove", "audit", "--home", dir)
+	refuses(t, exitUsage, "readable on the way", "status", "--node", "http://192.0.2.1:1",
+		"--token", token)
+	node.end(t)
+}
+
+// A node that others can reach does not start without a choice.
+func TestStartWantsAChoice(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "ledger")
+	must(t, "init", "--home", dir, "--listen", "0.0.0.0:0", "--fabric-address", "127.0.0.1:0")
+	refuses(t, exitFailure, `write access = "public"`, "start", "--home", dir)
+	path := filepath.Join(dir, home.ConfigFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := strings.Replace(string(text), "[admin]", "access = \"public\"\n\n[admin]", 1)
+	if err := os.WriteFile(path, []byte(chosen), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := begin(t, "start", "--home", dir)
+	node.out.await(t, `ready (http\S+)`)
+	node.end(t)
+}
+
+// Every command that calls nodes takes the flags that doors ask for.
+func TestEveryCallerHasCredentials(t *testing.T) {
+	t.Parallel()
+	var visit func(command *cobra.Command)
+	found := 0
+	visit = func(command *cobra.Command) {
+		flags := command.Flags()
+		// The nodes of a testnet, which --node selects there, listen on loopback and serve every
+		// caller.
+		testnet := strings.HasPrefix(command.CommandPath(), "ledgerd testnet")
+		if (flags.Lookup("node") != nil || flags.Lookup("via") != nil) && !testnet {
+			found++
+			for _, name := range []string{"ca", "cert", "key", "token"} {
+				if flags.Lookup(name) == nil {
+					t.Errorf("%s has no --%s", command.CommandPath(), name)
+				}
+			}
+		}
+		for _, below := range command.Commands() {
+			visit(below)
+		}
+	}
+	visit(newRootCommand())
+	if found < 15 {
+		t.Errorf("only %d commands call nodes", found)
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -30,13 +32,14 @@ type remoteOptions struct {
 }
 
 // credentials are the flags with which a command trusts nodes and identifies itself to them.
-type credentials struct{ ca, certificate, key string }
+type credentials struct{ ca, certificate, key, token string }
 
 // The environment variables that stand in for these flags.
 const (
 	caVariable          = "LEDGERD_CA"
 	certificateVariable = "LEDGERD_CERT"
 	keyVariable         = "LEDGERD_KEY"
+	tokenVariable       = "LEDGERD_TOKEN"
 )
 
 // bind adds the flags to a command.
@@ -47,6 +50,8 @@ func (c *credentials) bind(flags *pflag.FlagSet) {
 		"(default $"+certificateVariable+")")
 	flags.StringVar(&c.key, "key", "", "file with the key of --cert, in PEM (default $"+
 		keyVariable+")")
+	flags.StringVar(&c.token, "token", "", "token that the nodes know, or @FILE for the token in "+
+		"a file (default $"+tokenVariable+")")
 }
 
 // options returns the options of a client with these credentials.
@@ -54,13 +59,33 @@ func (c *credentials) options() (options client.Options, err error) {
 	options.TLS, err = client.ReadTLS(cmp.Or(c.ca, os.Getenv(caVariable)),
 		cmp.Or(c.certificate, os.Getenv(certificateVariable)),
 		cmp.Or(c.key, os.Getenv(keyVariable)))
-	return options, asUsage(err)
+	if err != nil {
+		return options, asUsage(err)
+	}
+	options.Token = cmp.Or(c.token, os.Getenv(tokenVariable))
+	if file, named := strings.CutPrefix(options.Token, "@"); named {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return options, asUsage(fmt.Errorf("--token: %w", err))
+		}
+		options.Token = strings.TrimSpace(string(text))
+	}
+	if strings.ContainsFunc(options.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return options, usagef("--token: a token is one word of letters, digits and signs")
+	}
+	return options, nil
 }
 
 // withDoorHint adds to an error of a node that let no call in what the command line lacks.
 func withDoorHint(err error) error {
+	if errors.As(err, new(*hintedError)) {
+		return err
+	}
+	if client.CodeOf(err) == connect.CodeUnauthenticated {
+		return &hintedError{err, "use --token TOKEN, --token @FILE, or --cert FILE and --key FILE"}
+	}
 	refused := (*client.DoorError)(nil)
-	if !errors.As(err, &refused) || errors.As(err, new(*hintedError)) {
+	if !errors.As(err, &refused) {
 		return err
 	}
 	switch refused.Reason {

@@ -34,7 +34,7 @@ const (
 // nodeCommands construct the commands that run nodes and read their home folders.
 var nodeCommands = []func() *cobra.Command{
 	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand,
-	newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
+	newAccessCommand, newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
 }
 
 // clientCommands construct the commands that talk to nodes.
@@ -196,8 +196,9 @@ survives, and nothing that was acknowledged is lost.
 
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
 others with --node or in LEDGERD_NODE, separated by commas: if one does not
-answer, the next is asked. For https:// addresses see --ca, --cert and --key, or
-LEDGERD_CA, LEDGERD_CERT and LEDGERD_KEY. The keys of organisations are kept in
+answer, the next is asked. For https:// addresses and for nodes that serve
+identified callers see --ca, --cert, --key and --token, or LEDGERD_CA,
+LEDGERD_CERT, LEDGERD_KEY and LEDGERD_TOKEN. The keys of organisations are kept in
 the folder that --keys or LEDGERD_KEYS names. Every command that shows something
 prints JSON with --json. If it fails, it then prints
 {"error": "...", "next": "..."} as the last line of standard error; next says

@@ -65,9 +65,12 @@ disk. A second interrupt ends it at once, which also keeps everything that was
 acknowledged as stored or durable.
 
 SIGHUP reads the configuration again, and the files that it names. Certificates,
-client_ca and hosts under [api], and level under [log], take effect at once. If
-anything is wrong, nothing changes; the log says what, and which other changed
-settings wait for the next start.
+access, identities and hosts under [api], and level under [log], take effect at
+once. If anything is wrong, nothing changes; the log says what, and which other
+changed settings wait for the next start.
+
+A node whose API is not on a loopback address starts only if the configuration
+says who is served: see ledgerd access.
 
 If the node ends by itself, because its disk is damaged or its chain differs from
 the others', the exit status is 1 and the log gives the reason. The exit status is

@@ -21,7 +21,7 @@ import (
 // an identity, so its address must be out of clients' reach.
 func (s *Server) Admin() http.Handler {
 	mux := http.NewServeMux()
-	s.probes(mux)
+	s.probes(mux, func(next http.Handler) http.Handler { return next })
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -30,13 +30,15 @@ func (s *Server) Admin() http.Handler {
 	return s.options.Doors.Hosts(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// probes adds what supervisors ask for.
-func (s *Server) probes(mux *http.ServeMux) {
+// probes adds what supervisors ask for. Whether the node is alive and ready is for every caller;
+// guard protects the rest.
+func (s *Server) probes(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
 	mux.HandleFunc("GET /livez", healthz)
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.Handle("GET /readyz", readyz(s.service.backend))
-	mux.HandleFunc("GET /version", s.version)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /version", guard(http.HandlerFunc(s.version)))
+	mux.Handle("GET /metrics",
+		guard(promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{})))
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(4 << 10),
 		connect.WithRecover(s.recovered), connect.WithRequestGate(s.service.limits.gate)}
 	mux.Handle(healthCheck, withReadDeadline(connect.NewUnaryHandler(healthCheck, s.service.health,

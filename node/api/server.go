@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/doors"
 )
 
 // Server serves a Service on one address. Make it with New or NewServer.
@@ -76,7 +77,7 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
-	s.handler = options.Doors.Hosts(s.handler)
+	s.handler = options.Doors.Hosts(options.Doors.Identify(s.handler))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -135,10 +136,11 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(s.service, options...)
 	s.forwarded = requests.within(forwarded)
 	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(front,
-		append(options, connect.WithRequestGate(s.service.limits.gate))...)
+		append(options, connect.WithRequestGate(s.service.limits.gate),
+			connect.WithInterceptors(access{}))...)
 	mux := http.NewServeMux()
 	mux.Handle(path, withBodyDeadline(requests.within(rpcs), s.options.MaxBodyPatience))
-	s.probes(mux)
+	s.probes(mux, doors.Readers)
 	if s.options.Docs != nil {
 		mux.Handle("/docs/", s.options.Docs)
 	}

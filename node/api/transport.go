@@ -66,7 +66,7 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 			header.Set("Access-Control-Allow-Headers",
 				strings.Join([]string{"Content-Type", "Connect-Protocol-Version",
 					"Connect-Timeout-Ms",
-					"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent"}, ", "))
+					"Authorization", "Grpc-Timeout", "X-Grpc-Web", "X-User-Agent"}, ", "))
 			header.Set("Access-Control-Max-Age", "7200")
 			w.WriteHeader(http.StatusNoContent)
 			return

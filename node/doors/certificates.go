@@ -14,37 +14,24 @@ import (
 	"math/big"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// checkEvery is the minimum time between two looks at the files of the certificates.
-const checkEvery = time.Second
-
 // certificates are the node's certificate and the authorities of its clients. Handshakes look at
-// the files, and read them again after a change. No goroutine is needed for that.
+// the files, and read them again after a change.
 type certificates struct {
 	certificate, key, clientCA string
 	logger                     *slog.Logger
 
 	loaded atomic.Pointer[loaded]
-
-	mu      sync.Mutex
-	checked time.Time
-	seen    stamps
+	files  *files
 }
 
 // loaded is what the files held.
 type loaded struct {
 	config *tls.Config
 	leaf   *x509.Certificate
-}
-
-// stamps tells versions of the files apart.
-type stamps [3]struct {
-	changed time.Time
-	size    int64
 }
 
 // newCertificates reads the certificate. It returns nil if the configuration has none.
@@ -61,20 +48,8 @@ func newCertificates(config *Config, logger *slog.Logger) (*certificates, error)
 	}
 	c := &certificates{certificate: config.Certificate, key: config.Key, clientCA: config.ClientCA,
 		logger: logger}
-	c.seen = c.stamps()
+	c.files = watch(c.certificate, c.key, c.clientCA)
 	return c, c.load()
-}
-
-func (c *certificates) stamps() (now stamps) {
-	for i, path := range []string{c.certificate, c.key, c.clientCA} {
-		if path == "" {
-			continue
-		}
-		if info, err := os.Stat(path); err == nil {
-			now[i].changed, now[i].size = info.ModTime(), info.Size()
-		}
-	}
-	return now
 }
 
 // load reads the files.
@@ -115,27 +90,15 @@ func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Config, error) {
 }
 
 func (c *certificates) refresh(now time.Time) {
-	if !c.mu.TryLock() {
-		return // another handshake looks
-	}
-	defer c.mu.Unlock()
-	if now.Sub(c.checked) < checkEvery {
-		return
-	}
-	c.checked = now
-	stamps := c.stamps()
-	if stamps == c.seen {
-		return
-	}
-	// The files may be replaced one after the other: the next change is another try.
-	c.seen = stamps
-	if err := c.load(); err != nil {
-		c.logger.Warn("the API keeps its certificate: the changed files cannot be used",
-			"error", err)
-		return
-	}
-	c.logger.Info("the API's certificate was read again", "certificate", c.certificate,
-		"valid_until", c.loaded.Load().leaf.NotAfter)
+	c.files.ifChanged(now, func() {
+		if err := c.load(); err != nil {
+			c.logger.Warn("the API keeps its certificate: the changed files cannot be used",
+				"error", err)
+			return
+		}
+		c.logger.Info("the API's certificate was read again", "certificate", c.certificate,
+			"valid_until", c.loaded.Load().leaf.NotAfter)
+	})
 }
 
 // names reports whether the certificate is for a host.

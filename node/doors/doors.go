@@ -8,7 +8,7 @@ import (
 )
 
 // Config says which requests a node's listeners serve. The zero value serves requests for loopback
-// hosts, without TLS.
+// hosts, without TLS, to every caller.
 type Config struct {
 	// Listen is the configured address, host:port.
 	Listen string
@@ -19,6 +19,12 @@ type Config struct {
 	Certificate, Key string
 	// ClientCA is a file with the authorities of clients' certificates, in PEM.
 	ClientCA string
+	// Access says which callers are served. Without it, AccessIdentified if there are Identities,
+	// AccessPublic if Listen is a loopback address, and otherwise an error.
+	Access Access
+	// Identities is the file of those that may call, for AccessIdentified. It is read again after a
+	// change.
+	Identities string
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -32,6 +38,7 @@ type Doors struct {
 type settings struct {
 	hosts        hosts
 	certificates *certificates // nil without TLS
+	callers      *callers      // nil if every caller may do everything
 }
 
 // New makes the doors of a node. It returns an error that names the wrong setting.
@@ -64,6 +71,10 @@ func (d *Doors) Reload(config Config) error {
 		logger = slog.Default()
 	}
 	if next.certificates, err = newCertificates(&config, logger); err != nil {
+		return err
+	}
+	next.callers, err = newCallers(&config, next.certificates != nil, logger)
+	if err != nil {
 		return err
 	}
 	if before := d.current.Load(); before != nil &&

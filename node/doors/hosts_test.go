@@ -48,7 +48,7 @@ func TestHosts(t *testing.T) {
 		{"0.0.0.0:8080", []string{"books.example"}, "sub.books.example", false},
 	}
 	for _, c := range cases {
-		gates, err := New(Config{Listen: c.listen, Hosts: c.hosts})
+		gates, err := New(Config{Listen: c.listen, Hosts: c.hosts, Access: AccessPublic})
 		must(t, err)
 		local, err := net.ResolveTCPAddr("tcp", arrived)
 		must(t, err)

@@ -45,6 +45,11 @@ type APIConfig struct {
 	Key         string `koanf:"key"` // the file of the certificate's private key in PEM
 	// The file with the authorities that sign clients' certificates, in PEM.
 	ClientCA string `koanf:"client_ca"`
+	// Who is served: public for every caller, identified for those in identities. It is needed
+	// unless listen is a loopback address.
+	Access string `koanf:"access"`
+	// The file of those that may call, and what each may do; ledgerd access writes it.
+	Identities string `koanf:"identities"`
 	// Names and addresses, without a port, by which clients call the API, such as "books.example".
 	// Requests for other hosts get an error. Loopback names, listen and the address of the
 	// connection need no entry.
@@ -241,8 +246,8 @@ func readConfig(path string) (Config, error) {
 }
 
 var keys = []string{
-	"api.listen", "api.certificate", "api.key", "api.client_ca", "api.hosts",
-	"api.allowed_origins", "api.calls_per_second",
+	"api.listen", "api.certificate", "api.key", "api.client_ca", "api.access",
+	"api.identities", "api.hosts", "api.allowed_origins", "api.calls_per_second",
 	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
@@ -252,7 +257,8 @@ var keys = []string{
 
 // reloads lists the keys that take effect while a node runs.
 var reloads = []string{
-	"api.certificate", "api.key", "api.client_ca", "api.hosts", "log.level",
+	"api.certificate", "api.key", "api.client_ca", "api.access", "api.identities",
+	"api.hosts", "log.level",
 }
 
 // Restarts returns the keys whose values differ in another configuration and take effect at a start
@@ -282,6 +288,8 @@ listen = %q
 %s
 %s
 # client_ca = "clients.crt" # authorities of clients' certificates
+%s
+%s
 # hosts = ["books.example"] # names of this node; requests for other hosts are refused
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
@@ -327,6 +335,8 @@ format = %q            # text or json
 `, EnvPrefix, c.API.Listen,
 		optional("certificate", c.API.Certificate, `"tls.crt"  # with key: serve TLS`),
 		optional("key", c.API.Key, `"tls.key"`),
+		optional("access", c.API.Access, `"identified" # or "public"; docs/access.md`),
+		optional("identities", c.API.Identities, `"identities.json"`),
 		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax,
