@@ -89,6 +89,7 @@ The node has its API on port P and talks to the other nodes on port P+1, where P
 is the --base-port; without it, two free ports are chosen. --address is the host
 by which the others find it. If that host is not a loopback address, the node
 listens on all its addresses; change that in config.toml in the home if you wish.
+Then also say there who is served, before the node starts: see ledgerd access.
 The --fabric has to be that of the other nodes.`,
 		Example: `  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 \
                        --operator net/operator.key

@@ -107,6 +107,9 @@ Nodes on other machines find the node of a new chain at --fabric-address. If the
 will be any, give an address that they can reach. All nodes use the same fabric:
 see ledgerd fabric.
 
+If --listen is no loopback address, say in config.toml who is served before the
+node starts: see ledgerd access.
+
 With --genesis and --key the node is a member of an existing chain: the key,
 ed25519 as PKCS #8 in PEM, belongs to a member in the genesis. If the ledger has
 several shards, the genesis of any shard will do: the node gets the genesis of

@@ -75,7 +75,7 @@ var rules = map[string]rule{
 	}},
 	"ListAccounts": {asks: func(organisation string, request any) error {
 		if owns(organisation, request.(*ledgerdv1.ListAccountsRequest).GetPrefix()) != nil {
-			return fmt.Errorf("%w: ask with the prefix %s:", errOthers, organisation)
+			return fmt.Errorf("%w: ask with the prefix %q", errOthers, organisation+":")
 		}
 		return nil
 	}},
