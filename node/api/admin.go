@@ -41,10 +41,10 @@ func (s *Server) probes(mux *http.ServeMux, guard func(http.Handler) http.Handle
 		guard(promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{})))
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(4 << 10),
 		connect.WithRecover(s.recovered), connect.WithRequestGate(s.service.limits.gate)}
-	mux.Handle(healthCheck, withReadDeadline(connect.NewUnaryHandler(healthCheck, s.service.health,
-		options...), s.options.MaxReadTime))
-	mux.Handle(healthWatch, withReadDeadline(connect.NewServerStreamHandler(healthWatch,
-		s.service.watchHealth, options...), s.options.MaxReadTime))
+	mux.Handle(healthCheck, withBodyDeadline(connect.NewUnaryHandler(healthCheck, s.service.health,
+		options...), s.options.MaxBodyPatience))
+	mux.Handle(healthWatch, withBodyDeadline(connect.NewServerStreamHandler(healthWatch,
+		s.service.watchHealth, options...), s.options.MaxBodyPatience))
 }
 
 // version names the program and the chain.
