@@ -96,7 +96,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 		t.Fatalf("node %d goes on: %+v", odd, s.nodes[odd].State())
 	}
 	err := s.nodes[odd].Err()
-	if !errors.Is(err, life.ErrFork) || !strings.Contains(err.Error(), "nothing is set aside") {
+	if !errors.Is(err, life.ErrFork) || !strings.Contains(err.Error(), "Nothing is set aside") {
 		t.Errorf("node %d ended with %v", odd, err)
 	}
 	aside, globbing := filepath.Glob(s.homes[odd].Data() + ".*")
