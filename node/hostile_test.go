@@ -1,0 +1,216 @@
+package node_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// liar is a member that says anything at any time: it has the identity of a member, and no node
+// behind it. Its conversation follows from a sequence of bytes.
+type liar struct {
+	host    rdmanet.Host
+	choices []byte
+
+	mu    sync.Mutex
+	heard map[string][][]byte
+}
+
+// lanesOfNodes are the lanes that a node listens on.
+var lanesOfNodes = []string{"order", "control", "blocks"}
+
+func newLiar(s *shard, i int) *liar {
+	host, err := s.network.Host(s.peers[i])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := &liar{host: host, heard: map[string][][]byte{}}
+	for _, lane := range lanesOfNodes {
+		if err := host.Receive(lane, func(_ rdmanet.Peer, frames [][]byte) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, frame := range frames {
+				const kept = 256
+				if len(l.heard[lane]) == kept {
+					l.heard[lane] = slices.Delete(l.heard[lane], 0, 1)
+				}
+				l.heard[lane] = append(l.heard[lane], slices.Clone(frame))
+			}
+		}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	members := map[rdmanet.PeerID]string{}
+	for k, peer := range s.peers {
+		if k != i {
+			members[peer] = ""
+		}
+	}
+	if err := host.SetMembers(members); err != nil {
+		s.t.Fatal(err)
+	}
+	return l
+}
+
+// choose returns a number below n, or 0 once the choices are used up.
+func (l *liar) choose(n int) int {
+	if len(l.choices) < 2 {
+		l.choices = nil
+		return 0
+	}
+	choice := int(binary.LittleEndian.Uint16(l.choices)) % n
+	l.choices = l.choices[2:]
+	return choice
+}
+
+// truth returns a frame that a node sent, of any lane.
+func (l *liar) truth() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	frames := l.heard[lanesOfNodes[l.choose(len(lanesOfNodes))]]
+	if len(frames) == 0 {
+		return []byte{byte(l.choose(16))}
+	}
+	return slices.Clone(frames[l.choose(len(frames))])
+}
+
+// frame makes the next frame: true, changed, cut, extended, of two halves, or noise.
+func (l *liar) frame() []byte {
+	frame := l.truth()
+	switch l.choose(8) {
+	case 0:
+	case 1: // a few bits
+		for range 1 + l.choose(3) {
+			if len(frame) > 0 {
+				frame[l.choose(len(frame))] ^= 1 << l.choose(8)
+			}
+		}
+	case 2: // the largest numbers
+		for at := l.choose(len(frame) + 1); at < len(frame) && l.choose(6) != 0; at++ {
+			frame[at] = 0xff
+		}
+	case 3:
+		frame = frame[:l.choose(len(frame)+1)]
+	case 4:
+		frame = append(frame, make([]byte, l.choose(1<<12))...)
+	case 5:
+		other := l.truth()
+		frame = append(frame[:l.choose(len(frame)+1)], other[l.choose(len(other)+1):]...)
+	case 6:
+		if len(frame) > 0 {
+			frame[0] = byte(l.choose(256))
+		}
+	case 7:
+		noise := rand.New(rand.NewPCG(uint64(l.choose(1<<16)), 1))
+		frame = make([]byte, l.choose(1<<16))
+		for i := range frame {
+			frame[i] = byte(noise.Uint32())
+		}
+	}
+	return frame
+}
+
+// talk says everything that the choices say, to all nodes. A node may break its lane.
+func (l *liar) talk(ctx context.Context, to []rdmanet.PeerID, choices []byte) {
+	l.choices = choices
+	for len(l.choices) > 0 {
+		frame, name := l.frame(), lanesOfNodes[l.choose(len(lanesOfNodes))]
+		lane, err := l.host.Lane(to[l.choose(len(to))], name)
+		if err != nil {
+			continue
+		}
+		for range 1 + l.choose(4) {
+			if sent, err := lane.TrySend(frame); err != nil || !sent {
+				break
+			}
+		}
+		if l.choose(32) == 1 {
+			bounded, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			_ = lane.Flushed(bounded) // the node may take no more of this member
+			cancel()
+		}
+	}
+}
+
+// hostileShard is three nodes that order, and a liar with the identity of the fourth member. Before
+// that, the fourth ordered with them.
+func hostileShard(t *testing.T) (*shard, *liar, []rdmanet.PeerID) {
+	s := newShard(t, 4, nil)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	s.kill(3)
+	s.gone[3] = true
+	s.submit(0, report.LevelDurable, s.transfer())
+	return s, newLiar(s, 3), s.peers[:3]
+}
+
+// try submits a transaction and does not insist: a liar may stop rounds.
+func (s *shard) try(i int) (took bool) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Second)
+	defer cancel()
+	bundle := s.client.Bundle(s.transfer())
+	if s.nodes[i].Admit(ctx, []*ledger.Bundle{bundle}, false)[0] != nil {
+		return false
+	}
+	statuses, err := s.nodes[i].Wait(ctx, bundle.IDs(), report.LevelDurable)
+	return err == nil && statuses[0].Outcome == report.OutcomeExecuted
+}
+
+// A member that says anything at any time can stop the others: that is the fault model. It cannot
+// end a node, change what is durable, or take memory that stays taken.
+func TestMemberThatSaysAnything(t *testing.T) {
+	s, liar, nodes := hostileShard(t)
+	live := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	conversations := 40
+	if testing.Short() {
+		conversations = 8
+	}
+	before, most, took := live(), int64(0), 0
+	for seed := range conversations {
+		random := rand.New(rand.NewPCG(uint64(seed), 5))
+		choices := make([]byte, 8<<10)
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
+		}
+		liar.talk(t.Context(), nodes, choices)
+		if s.try(seed % 3) {
+			took++
+		}
+		most = max(most, live())
+	}
+	durable := s.nodes[0].State().Heights.Durable
+	for i := range 3 {
+		state := s.nodes[i].State() // a node that ended would not answer
+		durable = min(durable, state.Heights.Durable)
+		t.Logf("node %d: mode %v, %s", i, state.Mode, state.Reason)
+	}
+	_, want, err := s.nodes[0].Store().Header(durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, got, err := s.nodes[i].Store().Header(durable); err != nil || got != want {
+			t.Errorf("node %d has block %d as %s, node 0 as %s: %v", i, durable, got, want, err)
+		}
+	}
+	t.Logf("%d conversations, %d transactions meanwhile, durable block %d, live heap %d MiB "+
+		"before and at most %d MiB during", conversations, took, durable, before>>20, most>>20)
+	if most > before+96<<20 {
+		t.Errorf("the heap grew from %d to %d MiB", before>>20, most>>20)
+	}
+}
