@@ -142,7 +142,12 @@ func TestFloodsOfFrames(t *testing.T) {
 				t.Error("no call of another client ended during the flood")
 			}
 			// The peak includes what this test allocates to send, before it is collected.
-			if after := heap(); most > 2*before+128<<20 || after > before+32<<20 {
+			after := heap()
+			for end := time.Now().Add(20 * time.Second); after > before+32<<20 &&
+				time.Now().Before(end); after = heap() {
+				time.Sleep(10 * time.Millisecond) // the server still works off what it got
+			}
+			if most > 2*before+128<<20 || after > before+32<<20 {
 				t.Errorf("the heap grew from %d to %d MiB, and %d are left", before>>20, most>>20,
 					after>>20)
 			}
