@@ -256,13 +256,14 @@ var rooms = []room{
 		imports: []string{"order", "allconcur", "allconcur/generation", "ledger", "node/fabric"},
 		modules: []string{"github.com/knadh/koanf", "golang.org/x/sys"},
 	},
-	{folder: "node/control",
-		purpose: "the shared lane of small, urgent messages",
+	{folder: "node/wire",
+		purpose: "what nodes say to each other beside the rounds: datagrams on a shared lane, " +
+			"and requests with their answers",
 		imports: []string{"rdmanet"},
 	},
 	{folder: "node/detector",
 		purpose: "heartbeats and suspicions",
-		imports: []string{"digraph", "order", "rdmanet", "node/control"},
+		imports: []string{"digraph", "order", "rdmanet", "node/wire"},
 	},
 	{folder: "node/driver",
 		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
@@ -282,13 +283,13 @@ var rooms = []room{
 		purpose: "in a book of several shards: knows the members of all shards and their " +
 			"condition, and exchanges verdicts",
 		imports: []string{"ledger", "ledger/state", "ledger/store", "rdmanet", "rdmanet/p2p",
-			"node/control", "node/report"},
+			"node/wire", "node/report"},
 	},
 	{folder: "node/crossing/streams",
 		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
 			"regions, from the parent shard and to the children, as members come, go " +
 			"and restart",
-		imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control",
+		imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/wire",
 			"tram/stream"},
 	},
 	{folder: "node/catchup",
@@ -345,7 +346,7 @@ var rooms = []room{
 		purpose: "a node's connection to the other shards of its book, behind one interface " +
 			"that is empty in a book of one shard",
 		imports: []string{"ledger", "ledger/store", "rdmanet", "shard", "node/home",
-			"node/control", "node/report", "node/crossing/...", "node/calls", "node/api/...",
+			"node/wire", "node/report", "node/crossing/...", "node/calls", "node/api/...",
 			"node/mempool", "node/pipeline"},
 		modules: []string{"connectrpc.com/connect"},
 	},

@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/catchup"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/shard"
@@ -128,9 +128,9 @@ func (l *life) start() error {
 		return err
 	}
 	n.host.Watch(l.onLink)
-	for kind, handler := range map[control.Kind]control.Handler{
-		control.KindStatus: l.onAnnouncement, control.KindGeneration: l.onSynod,
-		control.KindEnter: l.onWish, control.KindStored: l.onStored,
+	for kind, handler := range map[wire.Kind]wire.Handler{
+		wire.KindStatus: l.onAnnouncement, wire.KindGeneration: l.onSynod,
+		wire.KindEnter: l.onWish, wire.KindStored: l.onStored,
 	} {
 		if err := n.control.Register(kind, handler); err != nil {
 			l.detector.Close()

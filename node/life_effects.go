@@ -7,12 +7,12 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -27,9 +27,9 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	case shard.Save:
 		return l.save(e.State)
 	case shard.SendSynod:
-		l.send(e.To, control.KindGeneration, e.Message.Encode(nil))
+		l.send(e.To, wire.KindGeneration, e.Message.Encode(nil))
 	case shard.SendWish:
-		l.send(e.To, control.KindEnter, e.Wish.Encode(nil))
+		l.send(e.To, wire.KindEnter, e.Wish.Encode(nil))
 	case shard.Announce:
 		l.announce(e)
 	case shard.Start:
@@ -92,7 +92,7 @@ func (l *life) save(state generation.State) (shard.Input, error) {
 	return shard.Saved{}, nil
 }
 
-func (l *life) send(to order.ServerID, kind control.Kind, payload []byte) {
+func (l *life) send(to order.ServerID, kind wire.Kind, payload []byte) {
 	if err := l.node.control.Send(l.node.peers.id(to), kind, payload); err != nil {
 		l.node.logger.Debug("not sent", "to", to, "error", err)
 	}
@@ -117,7 +117,7 @@ func (l *life) announce(e shard.Announce) {
 				continue
 			}
 		}
-		if err := l.node.control.Send(peer, control.KindStatus, payload); err != nil {
+		if err := l.node.control.Send(peer, wire.KindStatus, payload); err != nil {
 			l.node.logger.Debug("not announced", "peer", peer, "error", err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/shard"
@@ -108,7 +108,7 @@ func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.He
 		if peer == "" {
 			continue
 		}
-		if err := l.node.control.Send(peer, control.KindStored, payload); err != nil {
+		if err := l.node.control.Send(peer, wire.KindStored, payload); err != nil {
 			l.node.logger.Debug("stored height not sent", "peer", peer, "error", err)
 		}
 	}

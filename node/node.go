@@ -21,7 +21,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/doors"
 	"github.com/ledgerd/ledgerd/node/fabric"
@@ -30,6 +29,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/verification"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -73,7 +73,7 @@ type Node struct {
 	peers    peers
 	crossing crossing.Crossing
 	host     rdmanet.Host
-	control  *control.Control
+	control  *wire.Datagrams
 	exchange *catchup.Exchange
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
@@ -198,7 +198,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n.backfill = newBackfill(n)
 	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
-	if n.control, err = control.New(n.host, n.logger); err != nil {
+	if n.control, err = wire.NewDatagrams(n.host, n.logger); err != nil {
 		return nil, err
 	}
 	n.exchange, err = catchup.New(catchup.Config{

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -58,14 +58,14 @@ func BenchmarkControlMessage(b *testing.B) {
 		b.Run(fabric.name, func(b *testing.B) {
 			from, to := fabric.pair(b)
 			back := make(chan struct{}, 1)
-			ends := make([]*control.Control, 2)
+			ends := make([]*wire.Datagrams, 2)
 			for i, host := range []rdmanet.Host{from, to} {
 				var err error
-				if ends[i], err = control.New(host, nil); err != nil {
+				if ends[i], err = wire.NewDatagrams(host, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
-			const kind = control.Kind(200)
+			const kind = wire.Kind(200)
 			_ = ends[0].Register(kind, func(rdmanet.Peer, []byte) { back <- struct{}{} })
 			_ = ends[1].Register(kind, func(peer rdmanet.Peer, payload []byte) {
 				_ = ends[1].Send(peer.ID, kind, payload)

@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 	"github.com/ledgerd/ledgerd/node/calls"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/crossing/streams"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -110,7 +110,7 @@ func (b *book) MembersChanged() bool {
 }
 
 // Start implements Crossing.
-func (b *book) Start(host rdmanet.Host, lane *control.Control) (err error) {
+func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	regions, can := host.(rdmanet.RegionHost)
 	if !can {
 		return errNoRegions

@@ -8,10 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -22,7 +22,7 @@ type Crossing interface {
 	Hook(pool *mempool.Config, executing *pipeline.Config)
 	// Start begins the exchange with the other shards that feeds into blocks. It must run before
 	// the node makes blocks.
-	Start(host rdmanet.Host, lane *control.Control) error
+	Start(host rdmanet.Host, lane *wire.Datagrams) error
 	// Serve begins to answer the other shards' calls with a handler, and to make calls. The node
 	// must already make blocks.
 	Serve(forwarded http.Handler) error
@@ -103,7 +103,7 @@ type alone struct{}
 func (alone) Hook(*mempool.Config, *pipeline.Config) {}
 
 // Start implements Crossing.
-func (alone) Start(rdmanet.Host, *control.Control) error { return nil }
+func (alone) Start(rdmanet.Host, *wire.Datagrams) error { return nil }
 
 // Serve implements Crossing.
 func (alone) Serve(http.Handler) error { return nil }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -23,7 +23,7 @@ var ErrConfig = errors.New("detector: bad configuration")
 // Config configures a detector. Host, Control, Peers and Suspect are required.
 type Config struct {
 	Host    rdmanet.Host
-	Control *control.Control
+	Control *wire.Datagrams
 	// Self is this server's place in Peers.
 	Self order.ServerID
 	// Peers are all servers that can be members of a group. SetPeers replaces them. A place may be
@@ -118,10 +118,10 @@ func New(config Config) (*Detector, error) {
 	if err := d.SetPeers(config.Peers); err != nil {
 		return nil, err
 	}
-	if err := config.Control.Register(control.KindHeartbeat, d.heartbeat); err != nil {
+	if err := config.Control.Register(wire.KindHeartbeat, d.heartbeat); err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
-	if err := config.Control.Register(control.KindAccusation, d.accused); err != nil {
+	if err := config.Control.Register(wire.KindAccusation, d.accused); err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
 	config.Host.Watch(d.event)
@@ -436,7 +436,7 @@ func (d *Detector) pass() {
 }
 
 // send sends a message to each of the servers except this one.
-func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind control.Kind,
+func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind wire.Kind,
 	payload []byte) {
 	for _, server := range servers {
 		if server == d.config.Self || peers[server] == "" {
@@ -514,7 +514,7 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	d.mu.Unlock()
 	d.pass()
 	for _, a := range judged {
-		d.send(peers, []order.ServerID{a.judge}, control.KindAccusation,
+		d.send(peers, []order.ServerID{a.judge}, wire.KindAccusation,
 			binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, run),
 				uint32(a.accused)))
 	}
@@ -532,5 +532,5 @@ func (d *Detector) beats(peers []rdmanet.PeerID, servers []order.ServerID, run u
 	if d.config.Attach != nil {
 		message = append(message, d.config.Attach()...)
 	}
-	d.send(peers, servers, control.KindHeartbeat, message)
+	d.send(peers, servers, wire.KindHeartbeat, message)
 }

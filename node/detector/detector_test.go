@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/digraph"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -27,7 +27,7 @@ type watchers struct {
 	network   *memory.Network
 	peers     []rdmanet.PeerID
 	hosts     []*memory.Host
-	controls  []*control.Control
+	controls  []*wire.Datagrams
 	detectors []*Detector
 	suspected chan string // "0 suspects 3: why"
 	attached  chan string
@@ -47,7 +47,7 @@ func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := control.New(host, slog.New(slog.DiscardHandler))
+		c, err := wire.NewDatagrams(host, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,11 +183,11 @@ func TestRestartIsNoticedAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		again, err := control.New(host, slog.New(slog.DiscardHandler))
+		again, err := wire.NewDatagrams(host, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := again.Send(w.peers[3], control.KindStatus, nil); err != nil {
+		if err := again.Send(w.peers[3], wire.KindStatus, nil); err != nil {
 			t.Fatal(err)
 		}
 		got := w.after(time.Millisecond)
@@ -246,7 +246,7 @@ func TestMalformedMessagesAreDropped(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 3))
 		defer w.close()
 		for _, payload := range [][]byte{nil, {1}, make([]byte, 7), make([]byte, 13)} {
-			for _, kind := range []control.Kind{control.KindHeartbeat, control.KindAccusation} {
+			for _, kind := range []wire.Kind{wire.KindHeartbeat, wire.KindAccusation} {
 				if err := w.controls[0].Send(w.peers[1], kind, payload); err != nil {
 					t.Fatal(err)
 				}

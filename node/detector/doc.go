@@ -38,6 +38,6 @@
 // and every predecessor gets a fresh Timeout.
 //
 // Machine is the state machine, without clock, goroutine or fabric. Detector drives it over
-// node/control. Heartbeats can carry a few bytes of data that is sent regularly, such as the stored
+// node/wire. Heartbeats can carry a few bytes of data that is sent regularly, such as the stored
 // height.
 package detector

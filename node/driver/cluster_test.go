@@ -14,9 +14,9 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -191,7 +191,7 @@ type cluster struct {
 
 type node struct {
 	host     rdmanet.Host
-	control  *control.Control
+	control  *wire.Datagrams
 	driver   *driver.Driver
 	detector *detector.Detector
 	pool     *pool
@@ -206,7 +206,7 @@ type node struct {
 }
 
 // kindHello is a message that shows that one server can reach another.
-const kindHello control.Kind = 200
+const kindHello wire.Kind = 200
 
 // connected waits until every server can reach every other one, and no frame that a cut link held
 // up is still on its way.
@@ -322,7 +322,7 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	if n.driver, err = driver.New(config); err != nil {
 		c.t.Fatal(err)
 	}
-	shared, err := control.New(host, config.Logger)
+	shared, err := wire.NewDatagrams(host, config.Logger)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/node/fabric"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -168,7 +168,7 @@ func serveProcess(input io.Reader, output io.Writer) error {
 		return err
 	}
 	defer rounds.Close()
-	shared, err := control.New(host, logger)
+	shared, err := wire.NewDatagrams(host, logger)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -26,7 +26,7 @@ const relayShare = 10
 // AnnouncerConfig is the configuration of an Announcer.
 type AnnouncerConfig struct {
 	Directory *Directory
-	Control   *control.Control
+	Control   *wire.Datagrams
 	// Own returns this node's announcement. The announcer's goroutine calls it. It must not block
 	// for long.
 	Own func() Announcement
@@ -50,7 +50,7 @@ type Announcer struct {
 	once   sync.Once
 }
 
-// NewAnnouncer registers for messages of control.KindShard and starts to announce. It fails if a
+// NewAnnouncer registers for messages of wire.KindShard and starts to announce. It fails if a
 // part of the configuration is missing, or with an error of Control.
 func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Directory == nil || config.Control == nil || config.Own == nil {
@@ -67,7 +67,7 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 		config.Gap = AnnounceGapDefault
 	}
 	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
-	if err := config.Control.Register(control.KindShard, a.receive); err != nil {
+	if err := config.Control.Register(wire.KindShard, a.receive); err != nil {
 		return nil, err
 	}
 	a.done.Go(a.run)
@@ -156,7 +156,7 @@ func (a *Announcer) announce() {
 		}
 		_, members := d.Members(shard)
 		for _, member := range members {
-			if err := a.config.Control.Send(member.Peer, control.KindShard, payload); err != nil {
+			if err := a.config.Control.Send(member.Peer, wire.KindShard, payload); err != nil {
 				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index,
 					"error", err)
 			}
@@ -177,7 +177,7 @@ func (a *Announcer) relay() {
 			if fellow.Peer == d.Self() {
 				continue
 			}
-			if err := a.config.Control.Send(fellow.Peer, control.KindShard, payload); err != nil {
+			if err := a.config.Control.Send(fellow.Peer, wire.KindShard, payload); err != nil {
 				a.config.Logger.Debug("not relayed", "shard", change.Shard, "member", fellow.Index,
 					"error", err)
 			}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
-	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -34,7 +34,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 
 // controlOf starts a member's host, which is closed at the test's end, with its control lane.
 func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*memory.Host,
-	*control.Control) {
+	*wire.Datagrams) {
 	t.Helper()
 	host, err := network.Host(peer)
 	if err != nil {
@@ -46,7 +46,7 @@ func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*mem
 		defer cancel()
 		_ = host.Close(ctx)
 	})
-	c, err := control.New(host, quiet)
+	c, err := wire.NewDatagrams(host, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

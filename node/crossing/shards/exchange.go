@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -168,7 +168,7 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 				verdicts = append(verdicts, verdict)
 			}
 		}
-		if len(verdicts) > 0 && v.send(queries[i].from, control.KindVerdicts,
+		if len(verdicts) > 0 && v.send(queries[i].from, wire.KindVerdicts,
 			encodeVerdicts(verdicts)) {
 			v.count(&v.status.Answered, len(verdicts))
 		}
@@ -277,12 +277,12 @@ func acts(at, count int, turn uint32) bool {
 }
 
 func (v *Verdicts) sendVerdicts(to rdmanet.PeerID, verdicts []ledger.Verdict) {
-	if v.send(to, control.KindVerdicts, encodeVerdicts(verdicts)) {
+	if v.send(to, wire.KindVerdicts, encodeVerdicts(verdicts)) {
 		v.count(&v.status.Told, len(verdicts))
 	}
 }
 
-func (v *Verdicts) send(to rdmanet.PeerID, kind control.Kind, payload []byte) bool {
+func (v *Verdicts) send(to rdmanet.PeerID, kind wire.Kind, payload []byte) bool {
 	err := v.config.Control.Send(to, kind, payload)
 	if err != nil {
 		v.config.Logger.Debug("not sent", "peer", to, "kind", kind, "error", err)
@@ -414,7 +414,7 @@ func (v *Verdicts) question(due []*state.Pending, now time.Time) {
 			if !v.config.faults.sameCandidate {
 				v.turns[shard]++
 			}
-			if v.send(peer, control.KindVerdictQuery, encodeQuery(chunk)) {
+			if v.send(peer, wire.KindVerdictQuery, encodeQuery(chunk)) {
 				v.count(&v.status.Asked, len(chunk))
 			}
 		}

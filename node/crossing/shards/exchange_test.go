@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -119,7 +119,7 @@ type scene struct {
 
 // other is a member of shard 1.
 type other struct {
-	control *control.Control
+	control *wire.Datagrams
 	peer    rdmanet.Peer
 	mu      sync.Mutex
 	heard   []ledger.Verdict
@@ -135,7 +135,7 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 	for i := range s.others {
 		o := &other{peer: rdmanet.Peer{ID: peerOf(t, 3+i)}}
 		_, o.control = controlOf(t, network, o.peer.ID)
-		err := errors.Join(o.control.Register(control.KindVerdicts, func(_ rdmanet.Peer,
+		err := errors.Join(o.control.Register(wire.KindVerdicts, func(_ rdmanet.Peer,
 			payload []byte) {
 			verdicts, err := decodeVerdicts(payload, 0)
 			if err != nil {
@@ -144,7 +144,7 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 			o.mu.Lock()
 			o.heard = append(o.heard, verdicts...)
 			o.mu.Unlock()
-		}), o.control.Register(control.KindVerdictQuery, func(_ rdmanet.Peer, payload []byte) {
+		}), o.control.Register(wire.KindVerdictQuery, func(_ rdmanet.Peer, payload []byte) {
 			if _, err := decodeQuery(payload); err != nil {
 				t.Error(err)
 			}
@@ -185,7 +185,7 @@ func (s *scene) tell(from int, ids ...ledger.Hash) {
 	for i, id := range ids {
 		verdicts[i] = ledger.Verdict{ID: id, Shard: 1, Result: good}
 	}
-	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdicts,
+	if err := s.others[from].control.Send(peerOf(s.t, 0), wire.KindVerdicts,
 		encodeVerdicts(verdicts)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func (s *scene) tell(from int, ids ...ledger.Hash) {
 
 func (s *scene) ask(from int, ids ...ledger.Hash) {
 	s.t.Helper()
-	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdictQuery,
+	if err := s.others[from].control.Send(peerOf(s.t, 0), wire.KindVerdictQuery,
 		encodeQuery(ids)); err != nil {
 		s.t.Fatal(err)
 	}

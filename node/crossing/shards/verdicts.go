@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -56,7 +56,7 @@ var _ Chain = (*store.Store)(nil)
 // VerdictsConfig is the configuration of Verdicts.
 type VerdictsConfig struct {
 	Directory *Directory
-	Control   *control.Control
+	Control   *wire.Datagrams
 	// Store returns the current chain; it must not block. Verdicts may read an earlier chain for a
 	// moment longer. That chain may be a closed store, which answers with an error.
 	Store func() Chain
@@ -134,7 +134,7 @@ type VerdictsStatus struct {
 	Told, Answered, Asked, Received, Proposed, Dropped uint64
 }
 
-// NewVerdicts registers for messages of control.KindVerdicts and control.KindVerdictQuery and
+// NewVerdicts registers for messages of wire.KindVerdicts and wire.KindVerdictQuery and
 // starts. It fails if a part of the configuration is missing, or with an error of Control.
 func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	if config.Directory == nil || config.Control == nil || config.Store == nil ||
@@ -164,10 +164,10 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 		waiting: map[ledger.Hash]*waiting{}, turns: map[ledger.ShardID]int{},
 		reset: true, // look first at the transactions that already wait
 	}
-	if err := config.Control.Register(control.KindVerdicts, v.receiveVerdicts); err != nil {
+	if err := config.Control.Register(wire.KindVerdicts, v.receiveVerdicts); err != nil {
 		return nil, err
 	}
-	if err := config.Control.Register(control.KindVerdictQuery, v.receiveQuery); err != nil {
+	if err := config.Control.Register(wire.KindVerdictQuery, v.receiveQuery); err != nil {
 		return nil, err
 	}
 	v.done.Go(v.run)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -23,12 +23,12 @@ func TestBrokenRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := control.New(rogue, nil)
+	c, err := wire.NewDatagrams(rogue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	offers := make(chan message, 64)
-	if err := c.Register(control.KindStream, func(_ rdmanet.Peer, payload []byte) {
+	if err := c.Register(wire.KindStream, func(_ rdmanet.Peer, payload []byte) {
 		if m, err := decode(payload); err == nil && m.kind == messageOffer {
 			offers <- m
 		}
@@ -38,7 +38,7 @@ func TestBrokenRing(t *testing.T) {
 	ask := message{kind: messageAsk, child: childShard, attempt: 7}
 	var offer message
 	for i := range 3 {
-		if err := c.Send("1/0", control.KindStream, ask.encode(nil)); err != nil {
+		if err := c.Send("1/0", wire.KindStream, ask.encode(nil)); err != nil {
 			t.Fatal(err)
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/tram/stream"
@@ -99,7 +99,7 @@ type Config struct {
 	// Host is this node's end of the fabric. The members of the parent and of the children must be
 	// members of it.
 	Host    rdmanet.RegionHost
-	Control *control.Control
+	Control *wire.Datagrams
 	// Chain returns the current chain, or nil while there is none.
 	Chain func() Chain
 	// Durable returns the height up to which a majority of the own shard has the chain on disk, as
@@ -193,7 +193,7 @@ type Streams struct {
 	carried     []ledger.Carried // guarded by mu
 }
 
-// New starts a node's part. Close it before the host. It returns ErrConfig, control.ErrRegistered,
+// New starts a node's part. Close it before the host. It returns ErrConfig, wire.ErrRegistered,
 // or an error of the fabric.
 func New(config Config) (*Streams, error) {
 	config, err := config.withDefaults()
@@ -219,7 +219,7 @@ func New(config Config) (*Streams, error) {
 	if s.queue, err = config.Host.Queue(rdmanet.QueueDepthMax); err != nil {
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	if err := config.Control.Register(control.KindStream, s.receive); err != nil {
+	if err := config.Control.Register(wire.KindStream, s.receive); err != nil {
 		return nil, errors.Join(fmt.Errorf("streams: %w", err), s.queue.Close())
 	}
 	s.Reset()
@@ -352,7 +352,7 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 
 // send sends a message to a peer; it may get lost.
 func (s *Streams) send(to rdmanet.PeerID, m *message) bool {
-	if err := s.config.Control.Send(to, control.KindStream, m.encode(nil)); err != nil {
+	if err := s.config.Control.Send(to, wire.KindStream, m.encode(nil)); err != nil {
 		s.config.Logger.Debug("streams: not sent", "peer", to, "error", err)
 		return false
 	}

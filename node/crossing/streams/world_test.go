@@ -14,7 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -160,7 +160,7 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		}
 	}
 	w.mu.Unlock()
-	c, err := control.New(host, nil)
+	c, err := wire.NewDatagrams(host, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package control_test
+package wire_test
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func pair(t *testing.T) (network *memory.Network, a, b *control.Control, hostA *memory.Host) {
+func pair(t *testing.T) (network *memory.Network, a, b *wire.Datagrams, hostA *memory.Host) {
 	t.Helper()
 	network = memory.NewNetwork(memory.Options{MendTimeout: 200 * time.Millisecond})
-	var controls []*control.Control
+	var controls []*wire.Datagrams
 	for _, name := range []rdmanet.PeerID{"a", "b"} {
 		host, err := network.Host(name)
 		if err != nil {
@@ -36,7 +36,7 @@ func pair(t *testing.T) (network *memory.Network, a, b *control.Control, hostA *
 				t.Error(err)
 			}
 		})
-		c, err := control.New(host, slog.New(slog.DiscardHandler))
+		c, err := wire.NewDatagrams(host, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestEachKindHasItsHandler(t *testing.T) {
 	t.Parallel()
 	_, a, b, hostA := pair(t)
 	messages := make(chan string, 10)
-	for _, kind := range []control.Kind{1, 2, 255} {
+	for _, kind := range []wire.Kind{1, 2, 255} {
 		err := b.Register(kind, func(from rdmanet.Peer, payload []byte) {
 			messages <- fmt.Sprintf("%d from %s: %s", kind, from.ID, payload)
 		})
@@ -68,14 +68,14 @@ func TestEachKindHasItsHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Register(2, func(rdmanet.Peer, []byte) {}); !errors.Is(err, control.ErrRegistered) {
+	if err := b.Register(2, func(rdmanet.Peer, []byte) {}); !errors.Is(err, wire.ErrRegistered) {
 		t.Errorf("a second handler: %v", err)
 	}
 	// Messages without a handler and malformed messages are skipped.
 	if err := a.Send("b", 77, []byte("nobody")); err != nil {
 		t.Fatal(err)
 	}
-	lane, err := hostA.Lane("b", control.LaneName)
+	lane, err := hostA.Lane("b", wire.DatagramLane)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestEachKindHasItsHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, message := range []struct {
-		kind    control.Kind
+		kind    wire.Kind
 		payload string
 	}{{2, "x"}, {1, ""}, {255, "z"}} {
 		if err := a.Send("b", message.kind, []byte(message.payload)); err != nil {
@@ -94,8 +94,8 @@ func TestEachKindHasItsHandler(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if err := a.Send("b", 1, make([]byte, control.PayloadMax+1)); !errors.Is(err,
-		control.ErrTooLarge) {
+	if err := a.Send("b", 1, make([]byte, wire.DatagramMax+1)); !errors.Is(err,
+		wire.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -124,7 +124,7 @@ func TestRestartedPeerIsReached(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	again, err := control.New(host, nil)
+	again, err := wire.NewDatagrams(host, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,4 @@
-// Package control shares the fabric's lane "control" among the users of small, urgent messages:
-// heartbeats, stored heights, the agreement on generations. The lane is separate from the bulk
-// lanes, so a heartbeat never waits behind a megabyte of transactions.
-//
-// A message is one byte of kind and a payload. A kind has one handler:
-//
-//	c, err := control.New(host, logger)
-//	err = c.Register(control.KindHeartbeat, func(from rdmanet.Peer, payload []byte) { ... })
-//	err = c.Send(peer, control.KindHeartbeat, payload)
-//
-// What always holds: Send never blocks. Messages of one sender arrive in order. Messages may be
-// lost when a peer's window is full, when it restarts, or when it has no handler yet. A user that
-// needs more repeats its messages, as all users of this package do.
-package control
+package wire
 
 import (
 	"errors"
@@ -22,11 +9,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// LaneName is the lane that carries the messages.
-const LaneName = "control"
+// DatagramLane is the lane that carries datagrams.
+const DatagramLane = "control"
 
-// PayloadMax bounds a message's payload, in bytes.
-const PayloadMax = 1 << 20
+// DatagramMax bounds a datagram's payload, in bytes.
+const DatagramMax = 1 << 20
 
 // Kind is the subject of a message. It selects the handler.
 type Kind uint8
@@ -66,38 +53,39 @@ const (
 // must return quickly, as it holds up that peer's later messages.
 type Handler func(from rdmanet.Peer, payload []byte)
 
-// Errors of Control; match them with errors.Is.
+// Errors of Datagrams; match them with errors.Is.
 var (
 	// ErrBusy means that the peer's window has no room: the message was not sent.
 	ErrBusy = errors.New("control: no room on the lane")
-	// ErrTooLarge means that a payload exceeds PayloadMax.
+	// ErrTooLarge means that a payload exceeds DatagramMax.
 	ErrTooLarge = errors.New("control: payload too large")
 	// ErrRegistered means that a kind has a handler already.
 	ErrRegistered = errors.New("control: kind already registered")
 )
 
-// Control is the shared lane. All methods are safe for concurrent use.
-type Control struct {
+// Datagrams is the shared lane "control". All methods are safe for concurrent use.
+type Datagrams struct {
 	host     rdmanet.Host
 	logger   *slog.Logger
 	handlers [256]atomic.Pointer[Handler]
 }
 
-// New registers for the host's lane "control". The logger may be nil. Errors are the host's.
-func New(host rdmanet.Host, logger *slog.Logger) (*Control, error) {
+// NewDatagrams registers for the host's lane "control". The logger may be nil. Errors are the
+// host's.
+func NewDatagrams(host rdmanet.Host, logger *slog.Logger) (*Datagrams, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	c := &Control{host: host, logger: logger}
-	if err := host.Receive(LaneName, c.receive); err != nil {
-		return nil, fmt.Errorf("control: register for lane %q: %w", LaneName, err)
+	d := &Datagrams{host: host, logger: logger}
+	if err := host.Receive(DatagramLane, d.receive); err != nil {
+		return nil, fmt.Errorf("control: register for lane %q: %w", DatagramLane, err)
 	}
-	return c, nil
+	return d, nil
 }
 
 // Register sets the handler of a kind for good. It returns ErrRegistered if the kind has one.
-func (c *Control) Register(kind Kind, handler Handler) error {
-	if !c.handlers[kind].CompareAndSwap(nil, &handler) {
+func (d *Datagrams) Register(kind Kind, handler Handler) error {
+	if !d.handlers[kind].CompareAndSwap(nil, &handler) {
 		return fmt.Errorf("%w: %d", ErrRegistered, kind)
 	}
 	return nil
@@ -105,18 +93,18 @@ func (c *Control) Register(kind Kind, handler Handler) error {
 
 // Send sends a message without waiting for room; it copies the payload. It returns ErrBusy,
 // ErrTooLarge, or an error of the fabric.
-func (c *Control) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
-	if len(payload) > PayloadMax {
+func (d *Datagrams) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
+	if len(payload) > DatagramMax {
 		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrTooLarge, len(payload),
-			PayloadMax)
+			DatagramMax)
 	}
 	message := make([]byte, 1+len(payload))
 	message[0] = byte(kind)
 	copy(message[1:], payload)
-	sent, err := c.trySend(peer, message)
+	sent, err := d.trySend(peer, message)
 	if errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) {
 		// The lane broke since its last use. A fresh lane leads to the peer's current process.
-		sent, err = c.trySend(peer, message)
+		sent, err = d.trySend(peer, message)
 	}
 	switch {
 	case err != nil:
@@ -127,8 +115,8 @@ func (c *Control) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
 	return nil
 }
 
-func (c *Control) trySend(peer rdmanet.PeerID, message []byte) (bool, error) {
-	lane, err := c.host.Lane(peer, LaneName)
+func (d *Datagrams) trySend(peer rdmanet.PeerID, message []byte) (bool, error) {
+	lane, err := d.host.Lane(peer, DatagramLane)
 	if err != nil {
 		return false, err
 	}
@@ -136,15 +124,15 @@ func (c *Control) trySend(peer rdmanet.PeerID, message []byte) (bool, error) {
 }
 
 // receive passes each message to its kind's handler.
-func (c *Control) receive(from rdmanet.Peer, messages [][]byte) {
+func (d *Datagrams) receive(from rdmanet.Peer, messages [][]byte) {
 	for _, message := range messages {
-		if len(message) == 0 || len(message) > 1+PayloadMax {
-			c.logger.Error("malformed control message", "peer", from, "bytes", len(message))
+		if len(message) == 0 || len(message) > 1+DatagramMax {
+			d.logger.Error("malformed control message", "peer", from, "bytes", len(message))
 			continue
 		}
-		handler := c.handlers[message[0]].Load()
+		handler := d.handlers[message[0]].Load()
 		if handler == nil {
-			c.logger.Debug("control message of a kind without a handler", "peer", from, "kind",
+			d.logger.Debug("control message of a kind without a handler", "peer", from, "kind",
 				message[0])
 			continue
 		}
