@@ -293,8 +293,8 @@ var rooms = []room{
 			"tram/stream"},
 	},
 	{folder: "node/catchup",
-		purpose: "fetches blocks from peers and serves them",
-		imports: []string{"ledger", "rdmanet"},
+		purpose: "fetches blocks from peers and serves them, as requests of node/wire",
+		imports: []string{"ledger", "rdmanet", "node/wire"},
 	},
 	{folder: "node/calls",
 		purpose: "calls to members of other shards: HTTP round trips over a lane; asks " +

@@ -1,7 +1,6 @@
 package catchup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -29,11 +29,16 @@ const (
 // SlotsPerPeer bounds the pieces under way between two nodes, in each direction.
 const SlotsPerPeer = 4
 
-// queueMax bounds the requests of all peers that wait for a worker.
-const queueMax = 1024
+// servingPerPeer bounds the requests of one peer that are served at a time, servingMax those of all
+// peers. A peer has a request too many for a moment, when it asks on while this node's goroutine
+// for the previous one ends.
+const (
+	servingPerPeer = 2 * SlotsPerPeer
+	servingMax     = 1024
+)
 
-// workers is the number of goroutines that answer requests.
-const workers = 2
+// readersMax bounds the answers that are read from the chain at a time.
+const readersMax = 2
 
 // Errors of Fetch and New; match them with errors.Is.
 var (
@@ -143,13 +148,13 @@ type Config struct {
 	// Timeout is how long Fetch waits for one answer. Zero means TimeoutDefault.
 	Timeout time.Duration
 	// PieceBytes and PieceBlocks bound an answer. Zero means PieceBytesDefault and
-	// PieceBlocksDefault. A frame is a little larger.
+	// PieceBlocksDefault.
 	PieceBytes, PieceBlocks int
 }
 
 // Exchange serves blocks to the peers and fetches theirs. All methods are safe for concurrent use.
 type Exchange struct {
-	host          rdmanet.Host
+	requests      *wire.Requests
 	chain         func() Chain
 	contents      func([32]byte) []byte
 	logger        *slog.Logger
@@ -158,15 +163,9 @@ type Exchange struct {
 	blockBytesMax atomic.Uint64
 	peers         atomic.Pointer[map[rdmanet.PeerID]*peer] // replaced as a whole
 
-	queue  chan request
-	closed chan struct{}
-	done   sync.WaitGroup
-
+	reading   chan struct{} // holds an element for each answer that is read from the chain
+	closed    chan struct{}
 	closeOnce sync.Once
-	nextID    atomic.Uint64
-
-	mu      sync.Mutex
-	waiting map[uint64]*call // calls that wait for an answer, by request id
 
 	largeMu sync.Mutex
 	large   largeBlock
@@ -178,9 +177,7 @@ type limits struct{ blocks, bytes uint32 }
 // peer is the state kept for each member.
 type peer struct {
 	id rdmanet.PeerID
-	// queued is the number of the peer's requests that wait for a worker.
-	queued atomic.Int32
-	// slots holds an element for each piece that this node waits for.
+	// slots holds an element for each piece that this node waits for or reads.
 	slots chan struct{}
 }
 
@@ -213,23 +210,21 @@ func New(config Config) (*Exchange, error) {
 			PieceBlocksMax)
 	}
 	x := &Exchange{
-		host: config.Host, chain: config.Chain, logger: config.Logger, timeout: config.Timeout,
-		piece:    limits{blocks: uint32(config.PieceBlocks), bytes: uint32(config.PieceBytes)},
-		contents: config.Contents,
-		closed:   make(chan struct{}),
-		waiting:  make(map[uint64]*call),
-		queue:    make(chan request, queueMax),
+		chain: config.Chain, contents: config.Contents, logger: config.Logger,
+		timeout: config.Timeout,
+		piece:   limits{blocks: uint32(config.PieceBlocks), bytes: uint32(config.PieceBytes)},
+		reading: make(chan struct{}, readersMax),
+		closed:  make(chan struct{}),
 	}
 	x.peers.Store(&map[rdmanet.PeerID]*peer{})
 	x.SetPeers(config.Peers)
-	// A late answer to this process's earlier life must not look like one to this life.
-	x.nextID.Store(uint64(x.host.Incarnation()))
-	x.host.Watch(x.watch)
-	if err := x.host.Receive(LaneName, x.receive); err != nil {
-		return nil, fmt.Errorf("catchup: register for lane %q: %w", LaneName, err)
-	}
-	for range workers {
-		x.done.Go(x.serve)
+	var err error
+	x.requests, err = wire.New(wire.Config{Host: config.Host, Lane: LaneName, Logger: config.Logger,
+		Admit: func(peer rdmanet.PeerID) bool { return x.peer(peer) != nil },
+		Serve: x.serve, Busy: answer{status: statusBusy}.encode(),
+		ServingPerPeer: servingPerPeer, ServingMax: servingMax})
+	if err != nil {
+		return nil, fmt.Errorf("catchup: %w", err)
 	}
 	return x, nil
 }
@@ -260,7 +255,7 @@ func (x *Exchange) peer(id rdmanet.PeerID) *peer { return (*x.peers.Load())[id] 
 // A second Close also waits.
 func (x *Exchange) Close() {
 	x.closeOnce.Do(func() { close(x.closed) })
-	x.done.Wait()
+	x.requests.Close()
 }
 
 func (x *Exchange) isClosed() bool {
@@ -271,79 +266,3 @@ func (x *Exchange) isClosed() bool {
 		return false
 	}
 }
-
-// receive handles the frames of one peer. It never blocks.
-func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
-	if x.isClosed() {
-		return
-	}
-	member := x.peer(from.ID)
-	if member == nil {
-		x.logger.Warn("block frames from a stranger were dropped", "peer", from, "frames",
-			len(frames))
-		return
-	}
-	for _, frame := range frames {
-		switch {
-		case len(frame) > 0 && frame[0] == kindRequest:
-			r, err := decodeRequest(frame)
-			if err != nil {
-				x.logger.Warn("a malformed request for blocks was dropped", "peer", from, "error",
-					err)
-				continue
-			}
-			r.from = member
-			x.accept(r)
-		case len(frame) > 0 && frame[0] == kindContentRequest:
-			r, err := decodeContentRequest(frame)
-			if err != nil {
-				x.logger.Warn("a malformed request for contents was dropped", "peer", from, "error",
-					err)
-				continue
-			}
-			r.from = member
-			x.accept(r)
-		case len(frame) > 0 && frame[0] == kindAnswer:
-			x.answered(from, frame)
-		default:
-			x.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes",
-				len(frame))
-		}
-	}
-}
-
-// send queues a frame for the peer and waits for room on the lane until ctx ends.
-func (x *Exchange) send(ctx context.Context, to rdmanet.PeerID, frame []byte) error {
-	return x.onLane(to, func(lane rdmanet.Lane) error { return lane.Send(ctx, frame) })
-}
-
-// trySend queues a frame for the peer if there is room on the lane.
-func (x *Exchange) trySend(to rdmanet.PeerID, frame []byte) error {
-	return x.onLane(to, func(lane rdmanet.Lane) error {
-		sent, err := lane.TrySend(frame)
-		if err == nil && !sent {
-			return errNoRoom
-		}
-		return err
-	})
-}
-
-// onLane sends on the lane to a peer. If that lane broke since its last use, it sends once more on
-// a fresh lane.
-func (x *Exchange) onLane(to rdmanet.PeerID, send func(rdmanet.Lane) error) error {
-	lane, err := x.host.Lane(to, LaneName)
-	if err != nil {
-		return err
-	}
-	err = send(lane)
-	if !errors.Is(err, rdmanet.ErrReset) && !errors.Is(err, rdmanet.ErrUnreachable) {
-		return err
-	}
-	if lane, err = x.host.Lane(to, LaneName); err != nil {
-		return err
-	}
-	return send(lane)
-}
-
-// errNoRoom means that a lane's window is full.
-var errNoRoom = errors.New("no room on the lane")

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -152,11 +153,14 @@ func TestManyFetchers(t *testing.T) {
 	}
 	group.Wait()
 	for _, x := range all {
-		x.mu.Lock()
-		if len(x.waiting) != 0 {
-			t.Errorf("%d requests are left", len(x.waiting))
+		for _, peer := range members {
+			if n := len(x.peer(peer).slots); n != 0 {
+				t.Errorf("%d requests of %s are left", n, peer)
+			}
 		}
-		x.mu.Unlock()
+		if n := x.requests.Status().Asking; n != 0 {
+			t.Errorf("%d requests are left", n)
+		}
 	}
 }
 
@@ -305,7 +309,11 @@ func TestCallerStops(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	a := f.exchange("a", nil, nil)
 	f.exchange("b", source, nil)
-	f.raw("c", func([]byte) [][]byte { asked <- struct{}{}; return nil })
+	f.raw("c", func(ctx context.Context, _ *wire.Served) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
 
 	full := errors.New("full")
 	if err := a.Fetch(t.Context(), "b", source.point(0), 5, func(*ledger.Block) error {
@@ -503,4 +511,40 @@ type lying struct {
 
 func (l *lying) Header(height ledger.Height) (ledger.Header, ledger.Hash, error) {
 	return l.truth.Header(height)
+}
+
+// BenchmarkFetchFromStore fetches from a store, which reads and checks its blocks as it serves
+// them.
+func BenchmarkFetchFromStore(b *testing.B) {
+	genesis := ledgertest.Genesis()
+	source, err := store.Open(filepath.Join(b.TempDir(), "source"), genesis,
+		store.Options{MemTableBytes: 8 << 20, ReserveBytes: 1 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = source.Close() })
+	size := 0
+	for i, batch := range batches(genesis, 1000, 1000, 0) {
+		if _, err := source.Apply(1, ledger.Round(i+1), [][]byte{batch}); err != nil {
+			b.Fatal(err)
+		}
+		block, err := source.Block(ledger.Height(i + 1))
+		if err != nil {
+			b.Fatal(err)
+		}
+		size += len(block.Encode())
+	}
+	f := newFabric(b)
+	a := f.exchange("a", nil, nil)
+	f.exchange("b", source, nil)
+	from := Point{Hash: genesis.Block().Hash}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := a.Fetch(b.Context(), "b", from, 1000, func(*ledger.Block) error {
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -1,5 +1,5 @@
 // Package catchup lets a node fetch the blocks that it lacks from its peers, and serve those that
-// it has, over the fabric's lane "blocks".
+// it has, as requests of package wire on the fabric's lane "blocks".
 //
 // A node holds a Point, a height and the hash of its block there. It asks one peer for the blocks
 // that follow it, piece by piece:
@@ -23,28 +23,29 @@
 //     store verifies the signatures (store.Append).
 //   - Every request is complete in itself, so the server keeps no state between requests. The store
 //     that it serves from may be replaced at any time: the next request then detects the fork.
-//   - A Fetch has one piece under way, and a node at most SlotsPerPeer with one peer. A server
-//     queues at most SlotsPerPeer requests of one peer and answers further ones with "busy". A
-//     server never waits for room on a lane: an answer that does not fit is dropped. A peer that
-//     asks much and reads slowly therefore harms only itself.
+//   - A Fetch has one piece under way, and a node at most SlotsPerPeer with one peer. A piece
+//     arrives in chunks of whole blocks, and the caller sees the first blocks while later ones
+//     travel. The server reads two pieces at a time, and not while it sends. Requests too many are
+//     answered with "busy". A peer that asks much and reads slowly therefore harms only itself.
 //   - Blocks larger than a piece travel in parts: the request gives the offset in the encoded
 //     block. A server keeps the encoding of one such block.
 //   - A server never serves a block that it cannot read. It answers with a reason.
-//   - The number of the server's goroutines is fixed, and Close waits for them. Fetch starts none.
+//   - Each request that is served has a goroutine, and Close waits for them. Fetch starts none.
 //
 // The same lane also serves contents by their sha256 (FetchContent): the rounds with which a group
 // continues and which no block holds yet. They travel in parts, and are checked against the hash.
 //
-// Frames are little-endian.
+// # Messages
 //
-//   - A request: 1 (1 byte), its id (8), the point's height (8) and hash (32), the last height
-//     wanted (8), the offset in the first block (8), the maximum number of blocks (4) and of bytes
-//     (4) in a piece.
-//   - A request for contents: 3 (1 byte), its id (8), the hash (32), the offset (8), the maximum
-//     bytes (4) in a piece. The answer is a part or a reason.
-//   - An answer: 2 (1 byte), the request's id (8), a status (1), the server's height (8), and,
-//     depending on the status: the blocks (their number (4), then for each its length (4) and
-//     encoding); a part (the length of the whole (8), the offset (8), bytes); the server's point
-//     (height (8), hash (32)) for a fork; the height up to which blocks are absent (8); or a reason
-//     in words for unavailable.
+// Messages are little-endian. Requests are heads of package wire's requests, and have no body.
+//
+//   - A request (kind 1): the point's height (8) and hash (32), the last height wanted (8), the
+//     offset in the first block (8), the maximum number of blocks (4) and of bytes (4) in a piece.
+//   - A request for contents (kind 2): the hash (32), the offset (8), the maximum bytes (4) in a
+//     piece. The answer is a part or a reason.
+//   - An answer is one chunk: a status (1), the server's height (8), and, depending on the status:
+//     the blocks (their number (4), the length of each (4), their encodings); a part (the length of
+//     the whole (8), the offset (8), bytes); the server's point (height (8), hash (32)) for a fork;
+//     the height up to which blocks are absent (8); or a reason in words for unavailable. After
+//     blocks may come further chunks of that status, up to the limits of the request.
 package catchup

@@ -8,26 +8,18 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
+
+// lookEvery is the interval of looking at a request that may be lost.
+const lookEvery = 100 * time.Millisecond
 
 var (
 	errBusy    = errors.New("it is busy")
 	errTimeout = errors.New("no answer in time")
 	errAnswer  = errors.New("wrong answer")
 )
-
-// call is a request that waits for its answer.
-type call struct {
-	peer rdmanet.PeerID
-	// result takes one outcome, from the goroutine that removes the call from the table.
-	result chan outcome
-}
-
-type outcome struct {
-	frame []byte
-	err   error
-}
 
 // Fetch asks one peer for the blocks that follow `after`, a block that this node holds (height 0
 // with the genesis hash for all), up to the height `to`. It calls add for each block, in order,
@@ -69,21 +61,18 @@ type fetch struct {
 func (f *fetch) step(ctx context.Context) error {
 	asked := request{after: f.after, to: f.to, offset: uint64(len(f.partial)),
 		limits: f.exchange.piece}
-	a, err := f.exchange.ask(ctx, f.peer, asked)
+	q, err := f.exchange.ask(ctx, f.peer, kindBlocks, asked.encode())
+	if err != nil {
+		return fmt.Errorf("blocks after %d: %w", f.after.Height, err)
+	}
+	defer q.close()
+	a, err := q.first(ctx)
 	if err != nil {
 		return fmt.Errorf("blocks after %d: %w", f.after.Height, err)
 	}
 	switch a.status {
 	case statusBlocks:
-		if len(f.partial) > 0 || uint64(len(a.blocks)) > uint64(asked.limits.blocks) {
-			return f.wrong(fmt.Errorf("%d blocks", len(a.blocks)))
-		}
-		for _, encoded := range a.blocks {
-			if err := f.take(encoded); err != nil {
-				return err
-			}
-		}
-		return nil
+		return f.takeBlocks(ctx, q, a)
 	case statusPart:
 		return f.takePart(a)
 	case statusFork:
@@ -107,6 +96,28 @@ func (f *fetch) step(ctx context.Context) error {
 	default:
 		return f.unavailable(fmt.Errorf("it says %q", a.reason))
 	}
+}
+
+// takeBlocks takes the blocks of an answer as they arrive.
+func (f *fetch) takeBlocks(ctx context.Context, q *query, a answer) error {
+	if len(f.partial) > 0 {
+		return f.wrong(fmt.Errorf("%d blocks", len(a.blocks)))
+	}
+	for left, more := int(f.exchange.piece.blocks), true; more; {
+		if left -= len(a.blocks); a.status != statusBlocks || left < 0 {
+			return f.wrong(fmt.Errorf("%d more blocks, status %d", len(a.blocks), a.status))
+		}
+		for _, encoded := range a.blocks {
+			if err := f.take(encoded); err != nil {
+				return err
+			}
+		}
+		var err error
+		if a, more, err = q.next(ctx); err != nil {
+			return fmt.Errorf("blocks after %d: %w", f.after.Height, err)
+		}
+	}
+	return nil
 }
 
 // takePart adds a part to the block that comes in parts, and takes the block when it is complete.
@@ -169,8 +180,8 @@ func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [
 	}
 	content := []byte{}
 	for {
-		a, err := x.ask(ctx, to, request{content: true, hash: hash, offset: uint64(len(content)),
-			limits: x.piece})
+		a, err := x.askContent(ctx, to, contentRequest{hash: hash, offset: uint64(len(content)),
+			bytes: x.piece.bytes})
 		switch {
 		case err != nil:
 			return nil, err
@@ -194,110 +205,107 @@ func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [
 	}
 }
 
-// ask sends one request and waits for its answer. Its errors are Fetch's.
-func (x *Exchange) ask(ctx context.Context, to *peer, r request) (answer, error) {
+// askContent asks for one part of some contents.
+func (x *Exchange) askContent(ctx context.Context, to *peer, r contentRequest) (answer, error) {
+	q, err := x.ask(ctx, to, kindContents, r.encode())
+	if err != nil {
+		return answer{}, err
+	}
+	defer q.close()
+	return q.first(ctx)
+}
+
+// query is a request under way.
+type query struct {
+	exchange *Exchange
+	to       *peer
+	asked    *wire.Asked
+	wake     chan struct{}
+	timer    *time.Timer
+}
+
+// ask sends one request. Its errors, and those of the query, are Fetch's. The query must be closed.
+func (x *Exchange) ask(ctx context.Context, to *peer, kind byte, head []byte) (*query, error) {
 	if x.isClosed() {
-		return answer{}, ErrClosed
+		return nil, ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	select {
 	case to.slots <- struct{}{}:
-		defer func() { <-to.slots }()
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return nil, ctx.Err()
 	case <-x.closed:
-		return answer{}, ErrClosed
+		return nil, ErrClosed
 	}
-	r.id = x.nextID.Add(1)
-	waiting := &call{peer: to.id, result: make(chan outcome, 1)}
-	x.mu.Lock()
-	x.waiting[r.id] = waiting
-	x.mu.Unlock()
-	defer x.forget(r.id)
+	q := &query{exchange: x, to: to, wake: make(chan struct{}, 1), timer: time.NewTimer(x.timeout)}
+	q.asked = x.requests.Ask(to.id, wire.Request{Kind: kind, Head: head, Wake: q.wake,
+		Deadline: time.Now().Add(x.timeout), AnswerMax: x.piece.answerMax()})
+	return q, nil
+}
 
-	timer := time.NewTimer(x.timeout)
-	defer timer.Stop()
-	// A request is small. It must get room on its lane within the same timeout.
-	sending, cancel := context.WithTimeout(ctx, x.timeout)
-	defer cancel()
-	if err := x.send(sending, to.id, r.encode()); err != nil {
-		if cause := ctx.Err(); cause != nil {
-			return answer{}, cause
-		}
-		return answer{}, unavailable(to.id, err)
+func (q *query) close() {
+	q.timer.Stop()
+	q.asked.Close()
+	<-q.to.slots
+}
+
+// first returns the first answer.
+func (q *query) first(ctx context.Context) (answer, error) {
+	a, ok, err := q.next(ctx)
+	if err == nil && !ok {
+		err = q.wrong(errors.New("an empty one"))
 	}
-	select {
-	case result := <-waiting.result:
-		if result.err != nil {
-			return answer{}, unavailable(to.id, result.err)
+	return a, err
+}
+
+// next returns the next answer, once it is here, or false at the end.
+func (q *query) next(ctx context.Context) (answer, bool, error) {
+	x := q.exchange
+	for {
+		now := q.asked.Progress()
+		if chunk, ok := q.asked.Next(); ok {
+			a, err := decodeAnswer(chunk)
+			if err != nil {
+				return answer{}, false, q.wrong(err)
+			}
+			return a, true, nil
 		}
-		a, err := decodeAnswer(result.frame)
-		if err != nil {
-			x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", to.id,
-				"error", err)
-			return answer{}, unavailable(to.id, fmt.Errorf("%w: %w", errAnswer, err))
+		switch {
+		case now.Whole:
+			return answer{}, false, nil
+		case errors.Is(now.Err, wire.ErrClosed):
+			return answer{}, false, ErrClosed
+		case errors.Is(now.Err, wire.ErrAnswer):
+			return answer{}, false, q.wrong(now.Err)
+		case now.Err != nil:
+			return answer{}, false, unavailable(q.to.id, now.Err)
+		case now.Gap:
+			return answer{}, false, unavailable(q.to.id, rdmanet.ErrReset)
 		}
-		return a, nil
-	case <-timer.C:
-		return answer{}, unavailable(to.id, fmt.Errorf("%w (%v)", errTimeout, x.timeout))
-	case <-ctx.Done():
-		return answer{}, ctx.Err()
-	case <-x.closed:
-		return answer{}, ErrClosed
+		var look <-chan time.Time
+		if now.Doubted {
+			q.asked.Check()
+			look = time.After(lookEvery)
+		}
+		select {
+		case <-q.wake:
+		case <-look:
+		case <-q.timer.C:
+			return answer{}, false, unavailable(q.to.id, fmt.Errorf("%w (%v)", errTimeout,
+				x.timeout))
+		case <-ctx.Done():
+			return answer{}, false, ctx.Err()
+		case <-x.closed:
+			return answer{}, false, ErrClosed
+		}
 	}
 }
 
-func (x *Exchange) forget(id uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.waiting, id)
-}
-
-// answered passes an answer to the call that waits for it.
-func (x *Exchange) answered(from rdmanet.Peer, frame []byte) {
-	id, err := answerID(frame)
-	if err != nil {
-		x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", from,
-			"error", err)
-		return
-	}
-	x.mu.Lock()
-	waiting := x.waiting[id]
-	if waiting != nil && waiting.peer == from.ID {
-		delete(x.waiting, id)
-	} else {
-		waiting = nil
-	}
-	x.mu.Unlock()
-	if waiting == nil {
-		x.logger.Warn("an answer that no call waits for was dropped", "peer", from, "request", id)
-		return
-	}
-	waiting.result <- outcome{frame: frame}
-}
-
-// watch ends the calls whose request or answer was lost with its lane, without waiting for their
-// timeout.
-func (x *Exchange) watch(event rdmanet.PeerEvent) {
-	var cause error
-	switch {
-	case event.Kind == rdmanet.PeerRestarted:
-		cause = rdmanet.ErrReset
-	case event.Kind == rdmanet.LaneReset && event.Lane == LaneName:
-		cause = rdmanet.ErrReset
-	case event.Kind == rdmanet.PeerUnreachable && event.Lane == LaneName:
-		cause = rdmanet.ErrUnreachable
-	default:
-		return
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for id, waiting := range x.waiting {
-		if waiting.peer == event.Peer.ID {
-			delete(x.waiting, id)
-			waiting.result <- outcome{err: cause}
-		}
-	}
+// wrong rejects an answer that is malformed.
+func (q *query) wrong(err error) error {
+	q.exchange.logger.Warn("a malformed answer to a request for blocks was dropped", "peer",
+		q.to.id, "error", err)
+	return unavailable(q.to.id, fmt.Errorf("%w: %w", errAnswer, err))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/state"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
@@ -160,28 +161,47 @@ func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config))
 	return x
 }
 
-// raw is a member without an exchange: handle gets each frame, and the frames that it returns go to
-// the sender.
-func (f *fabric) raw(id rdmanet.PeerID, handle func(frame []byte) [][]byte) *memory.Host {
+// raw is a member without an exchange: serve answers requests, and may be nil if there are none.
+func (f *fabric) raw(id rdmanet.PeerID, serve func(context.Context, *wire.Served) error,
+) *wire.Requests {
 	f.t.Helper()
-	host := f.host(id)
-	err := host.Receive(LaneName, func(from rdmanet.Peer, frames [][]byte) {
-		for _, frame := range frames {
-			for _, reply := range handle(frame) {
-				lane, err := host.Lane(from.ID, LaneName)
-				if err == nil {
-					_, err = lane.TrySend(reply)
-				}
-				if err != nil {
-					f.t.Error(err)
-				}
-			}
-		}
-	})
+	if serve == nil {
+		serve = func(context.Context, *wire.Served) error { return nil }
+	}
+	x, err := wire.New(wire.Config{Host: f.host(id), Lane: LaneName, Serve: serve,
+		Admit:  func(rdmanet.PeerID) bool { return true },
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return host
+	f.t.Cleanup(x.Close)
+	return x
+}
+
+// post sends a request to b and returns the end of it: its chunks, and its error.
+func (f *fabric) post(ctx context.Context, x *wire.Requests, kind byte, head []byte) ([][]byte,
+	error) {
+	wake := make(chan struct{}, 1)
+	asked := x.Ask("b", wire.Request{Kind: kind, Head: head, Wake: wake, AnswerMax: 1 << 30,
+		Deadline: time.Now().Add(patience)})
+	defer asked.Close()
+	for {
+		switch now := asked.Progress(); {
+		case now.Err != nil:
+			return nil, now.Err
+		case now.Whole:
+			var chunks [][]byte
+			for chunk, ok := asked.Next(); ok; chunk, ok = asked.Next() {
+				chunks = append(chunks, chunk)
+			}
+			return chunks, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // collector checks that blocks arrive in order.

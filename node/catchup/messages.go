@@ -4,98 +4,107 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// The kinds of requests.
+const (
+	kindBlocks   byte = 1
+	kindContents byte = 2
 )
 
 const (
-	kindRequest byte = 1
-	kindAnswer  byte = 2
-	// kindContentRequest asks for contents instead of blocks.
-	kindContentRequest byte = 3
-)
-
-const (
-	requestSize = 1 + 8 + 8 + ledger.HashSize + 8 + 8 + 4 + 4
-	// contentRequestSize is the size of a request for contents.
-	contentRequestSize = 1 + 8 + 32 + 8 + 4
-	answerHeaderSize   = 1 + 8 + 1 + 8
+	requestSize        = pointSize + 8 + 8 + 4 + 4
+	contentRequestSize = 32 + 8 + 4
+	answerHeaderSize   = 1 + 8
 	blocksHeaderSize   = 4
 	blockHeaderSize    = 4
 	partHeaderSize     = 8 + 8
 	pointSize          = 8 + ledger.HashSize
 	reasonMax          = 512
+	// chunkBytes is how many bytes of blocks the server collects before it sends them.
+	chunkBytes = 64 << 10
 )
 
-// errFrame means that a frame does not belong to this protocol.
-var errFrame = errors.New("malformed frame")
+// errMessage means that a request or an answer is malformed.
+var errMessage = errors.New("malformed message")
 
-// request asks for the blocks after a point, or for contents by their hash.
+// request asks for the blocks after a point.
 type request struct {
-	id uint64
-	// content selects a request for contents, which uses only id, hash, offset and the limit of
-	// bytes.
-	content bool
-	hash    [32]byte
-	after   Point
+	after Point
 	// to is the last height wanted, above the point's.
 	to ledger.Height
 	// offset is where to begin in the encoding of the first block. If it is not 0, only that block
 	// is wanted.
 	offset uint64
 	limits limits
-	// from is the peer that asks; it is not in the frame.
-	from *peer
+	// from is the peer that asks; it is not in the encoding.
+	from rdmanet.PeerID
+}
+
+// answerMax bounds an answer within the limits, in bytes.
+func (l limits) answerMax() int {
+	chunks := int(l.bytes)/chunkBytes + 1
+	return int(l.bytes) + int(l.blocks)*blockHeaderSize +
+		chunks*(answerHeaderSize+blocksHeaderSize) + partHeaderSize + pointSize + reasonMax
 }
 
 func (r request) encode() []byte {
-	if r.content {
-		to := append(make([]byte, 0, contentRequestSize), kindContentRequest)
-		to = binary.LittleEndian.AppendUint64(to, r.id)
-		to = append(to, r.hash[:]...)
-		to = binary.LittleEndian.AppendUint64(to, r.offset)
-		return binary.LittleEndian.AppendUint32(to, r.limits.bytes)
-	}
-	to := append(make([]byte, 0, requestSize), kindRequest)
-	to = binary.LittleEndian.AppendUint64(to, r.id)
-	to = appendPoint(to, r.after)
+	to := appendPoint(make([]byte, 0, requestSize), r.after)
 	to = binary.LittleEndian.AppendUint64(to, uint64(r.to))
 	to = binary.LittleEndian.AppendUint64(to, r.offset)
 	to = binary.LittleEndian.AppendUint32(to, r.limits.blocks)
 	return binary.LittleEndian.AppendUint32(to, r.limits.bytes)
 }
 
-func decodeRequest(frame []byte) (request, error) {
-	if len(frame) != requestSize || frame[0] != kindRequest {
-		return request{}, fmt.Errorf("%w: a request of %d bytes", errFrame, len(frame))
+func decodeRequest(data []byte) (request, error) {
+	if len(data) != requestSize {
+		return request{}, fmt.Errorf("%w: a request of %d bytes", errMessage, len(data))
 	}
-	r := request{id: binary.LittleEndian.Uint64(frame[1:]), after: pointAt(frame[9:])}
-	rest := frame[9+pointSize:]
+	r := request{after: pointAt(data)}
+	rest := data[pointSize:]
 	r.to, r.offset = ledger.Height(binary.LittleEndian.Uint64(rest)),
 		binary.LittleEndian.Uint64(rest[8:])
 	r.limits = limits{blocks: binary.LittleEndian.Uint32(rest[16:]),
 		bytes: binary.LittleEndian.Uint32(rest[20:])}
 	switch {
 	case r.to <= r.after.Height:
-		return request{}, fmt.Errorf("%w: blocks after %d up to %d", errFrame, r.after.Height, r.to)
+		return request{}, fmt.Errorf("%w: blocks after %d up to %d", errMessage, r.after.Height,
+			r.to)
 	case r.limits.blocks < 1 || r.limits.blocks > PieceBlocksMax:
-		return request{}, fmt.Errorf("%w: a piece of %d blocks", errFrame, r.limits.blocks)
+		return request{}, fmt.Errorf("%w: a piece of %d blocks", errMessage, r.limits.blocks)
 	case r.limits.bytes < PieceBytesMin || r.limits.bytes > PieceBytesMax:
-		return request{}, fmt.Errorf("%w: a piece of %d bytes", errFrame, r.limits.bytes)
+		return request{}, fmt.Errorf("%w: a piece of %d bytes", errMessage, r.limits.bytes)
 	}
 	return r, nil
 }
 
-func decodeContentRequest(frame []byte) (request, error) {
-	if len(frame) != contentRequestSize || frame[0] != kindContentRequest {
-		return request{}, fmt.Errorf("%w: a request for contents of %d bytes", errFrame, len(frame))
+// contentRequest asks for contents by their hash, from an offset on.
+type contentRequest struct {
+	hash   [32]byte
+	offset uint64
+	bytes  uint32 // of a piece
+}
+
+func (r contentRequest) encode() []byte {
+	to := append(make([]byte, 0, contentRequestSize), r.hash[:]...)
+	to = binary.LittleEndian.AppendUint64(to, r.offset)
+	return binary.LittleEndian.AppendUint32(to, r.bytes)
+}
+
+func decodeContentRequest(data []byte) (contentRequest, error) {
+	if len(data) != contentRequestSize {
+		return contentRequest{}, fmt.Errorf("%w: a request for contents of %d bytes", errMessage,
+			len(data))
 	}
-	r := request{content: true, id: binary.LittleEndian.Uint64(frame[1:]),
-		hash: [32]byte(frame[9:41]), offset: binary.LittleEndian.Uint64(frame[41:])}
-	if r.limits.bytes = binary.LittleEndian.Uint32(frame[49:]); r.limits.bytes < PieceBytesMin ||
-		r.limits.bytes > PieceBytesMax {
-		return request{}, fmt.Errorf("%w: a piece of %d bytes", errFrame, r.limits.bytes)
+	r := contentRequest{hash: [32]byte(data), offset: binary.LittleEndian.Uint64(data[32:]),
+		bytes: binary.LittleEndian.Uint32(data[40:])}
+	if r.bytes < PieceBytesMin || r.bytes > PieceBytesMax {
+		return contentRequest{}, fmt.Errorf("%w: a piece of %d bytes", errMessage, r.bytes)
 	}
 	return r, nil
 }
@@ -113,9 +122,9 @@ const (
 	statusAbsent      status = 7
 )
 
-// answer is a server's answer to one request. The slices share the memory of the frame.
+// answer is a server's answer to one request, in one chunk. Blocks may continue in further chunks,
+// which are answers too. The slices share the memory of the chunk.
 type answer struct {
-	id     uint64
 	status status
 	// head is the server's height, or 0 if it is not given.
 	head ledger.Height
@@ -133,14 +142,13 @@ type answer struct {
 	reason string
 }
 
-func (a answer) encode() []byte {
-	size := answerHeaderSize + blocksHeaderSize + partHeaderSize + pointSize + len(a.part) +
-		len(a.reason)
-	for _, block := range a.blocks {
-		size += blockHeaderSize + len(block)
-	}
-	to := append(make([]byte, 0, size), kindAnswer)
-	to = binary.LittleEndian.AppendUint64(to, a.id)
+// encode returns the parts as one.
+func (a answer) encode() []byte { return slices.Concat(a.parts()...) }
+
+// parts returns the encoding, in parts that share the memory of the answer.
+func (a answer) parts() [][]byte {
+	to := make([]byte, 0, answerHeaderSize+blocksHeaderSize+len(a.blocks)*blockHeaderSize+
+		partHeaderSize+pointSize+len(a.reason))
 	to = append(to, byte(a.status))
 	to = binary.LittleEndian.AppendUint64(to, uint64(a.head))
 	switch a.status {
@@ -148,12 +156,12 @@ func (a answer) encode() []byte {
 		to = binary.LittleEndian.AppendUint32(to, uint32(len(a.blocks)))
 		for _, block := range a.blocks {
 			to = binary.LittleEndian.AppendUint32(to, uint32(len(block)))
-			to = append(to, block...)
 		}
+		return append([][]byte{to}, a.blocks...)
 	case statusPart:
 		to = binary.LittleEndian.AppendUint64(to, a.total)
 		to = binary.LittleEndian.AppendUint64(to, a.offset)
-		to = append(to, a.part...)
+		return [][]byte{to, a.part}
 	case statusFork:
 		to = appendPoint(to, a.theirs)
 	case statusAbsent:
@@ -161,25 +169,15 @@ func (a answer) encode() []byte {
 	case statusUnavailable:
 		to = append(to, a.reason[:min(len(a.reason), reasonMax)]...)
 	}
-	return to
+	return [][]byte{to}
 }
 
-// answerID returns the id of the request that a frame claims to answer.
-func answerID(frame []byte) (uint64, error) {
-	if len(frame) < answerHeaderSize || frame[0] != kindAnswer {
-		return 0, fmt.Errorf("%w: an answer of %d bytes", errFrame, len(frame))
+func decodeAnswer(chunk []byte) (a answer, err error) {
+	if len(chunk) < answerHeaderSize {
+		return answer{}, fmt.Errorf("%w: an answer of %d bytes", errMessage, len(chunk))
 	}
-	return binary.LittleEndian.Uint64(frame[1:]), nil
-}
-
-func decodeAnswer(frame []byte) (answer, error) {
-	id, err := answerID(frame)
-	if err != nil {
-		return answer{}, err
-	}
-	a := answer{id: id, status: status(frame[9]),
-		head: ledger.Height(binary.LittleEndian.Uint64(frame[10:]))}
-	rest := frame[answerHeaderSize:]
+	a.status, a.head = status(chunk[0]), ledger.Height(binary.LittleEndian.Uint64(chunk[1:]))
+	rest := chunk[answerHeaderSize:]
 	switch a.status {
 	case statusBlocks:
 		a.blocks, err = decodeBlocks(rest)
@@ -187,25 +185,25 @@ func decodeAnswer(frame []byte) (answer, error) {
 		err = a.decodePart(rest)
 	case statusFork:
 		if len(rest) != pointSize {
-			return answer{}, fmt.Errorf("%w: a point of %d bytes", errFrame, len(rest))
+			return answer{}, fmt.Errorf("%w: a point of %d bytes", errMessage, len(rest))
 		}
 		a.theirs = pointAt(rest)
 	case statusAbsent:
 		if len(rest) != 8 {
-			return answer{}, fmt.Errorf("%w: a height of %d bytes", errFrame, len(rest))
+			return answer{}, fmt.Errorf("%w: a height of %d bytes", errMessage, len(rest))
 		}
 		a.absent = ledger.Height(binary.LittleEndian.Uint64(rest))
 	case statusUnavailable:
 		if len(rest) > reasonMax {
-			return answer{}, fmt.Errorf("%w: a reason of %d bytes", errFrame, len(rest))
+			return answer{}, fmt.Errorf("%w: a reason of %d bytes", errMessage, len(rest))
 		}
 		a.reason = string(rest)
 	case statusBehind, statusBusy:
 		if len(rest) != 0 {
-			return answer{}, fmt.Errorf("%w: %d bytes too many", errFrame, len(rest))
+			return answer{}, fmt.Errorf("%w: %d bytes too many", errMessage, len(rest))
 		}
 	default:
-		return answer{}, fmt.Errorf("%w: status %d", errFrame, a.status)
+		return answer{}, fmt.Errorf("%w: status %d", errMessage, a.status)
 	}
 	if err != nil {
 		return answer{}, err
@@ -215,38 +213,38 @@ func decodeAnswer(frame []byte) (answer, error) {
 
 func decodeBlocks(data []byte) ([][]byte, error) {
 	if len(data) < blocksHeaderSize {
-		return nil, fmt.Errorf("%w: no number of blocks", errFrame)
+		return nil, fmt.Errorf("%w: no number of blocks", errMessage)
 	}
 	count, data := binary.LittleEndian.Uint32(data), data[blocksHeaderSize:]
 	if count < 1 || count > PieceBlocksMax {
-		return nil, fmt.Errorf("%w: a piece of %d blocks", errFrame, count)
+		return nil, fmt.Errorf("%w: a piece of %d blocks", errMessage, count)
 	}
+	if uint64(len(data)) < uint64(count)*blockHeaderSize {
+		return nil, fmt.Errorf("%w: it ends in the lengths of %d blocks", errMessage, count)
+	}
+	lengths, data := data[:count*blockHeaderSize], data[count*blockHeaderSize:]
 	blocks := make([][]byte, count)
 	for i := range blocks {
-		if len(data) < blockHeaderSize {
-			return nil, fmt.Errorf("%w: it ends before block %d of %d", errFrame, i, count)
-		}
-		length := binary.LittleEndian.Uint32(data)
-		data = data[blockHeaderSize:]
+		length := binary.LittleEndian.Uint32(lengths[i*blockHeaderSize:])
 		if uint64(length) > uint64(len(data)) {
-			return nil, fmt.Errorf("%w: it ends in block %d of %d", errFrame, i, count)
+			return nil, fmt.Errorf("%w: it ends in block %d of %d", errMessage, i, count)
 		}
 		blocks[i], data = data[:length:length], data[length:]
 	}
 	if len(data) != 0 {
-		return nil, fmt.Errorf("%w: %d bytes too many", errFrame, len(data))
+		return nil, fmt.Errorf("%w: %d bytes too many", errMessage, len(data))
 	}
 	return blocks, nil
 }
 
 func (a *answer) decodePart(data []byte) error {
 	if len(data) <= partHeaderSize {
-		return fmt.Errorf("%w: an empty part", errFrame)
+		return fmt.Errorf("%w: an empty part", errMessage)
 	}
 	a.total, a.offset, a.part = binary.LittleEndian.Uint64(data),
 		binary.LittleEndian.Uint64(data[8:]), data[partHeaderSize:]
 	if a.offset >= a.total || uint64(len(a.part)) > a.total-a.offset {
-		return fmt.Errorf("%w: a part of %d bytes at %d of %d", errFrame, len(a.part), a.offset,
+		return fmt.Errorf("%w: a part of %d bytes at %d of %d", errMessage, len(a.part), a.offset,
 			a.total)
 	}
 	return nil
