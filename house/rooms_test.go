@@ -297,9 +297,9 @@ var rooms = []room{
 		imports: []string{"ledger", "rdmanet", "node/wire"},
 	},
 	{folder: "node/calls",
-		purpose: "calls to members of other shards: HTTP round trips over a lane; asks " +
-			"another member where one is lost or silent",
-		imports: []string{"ledger", "rdmanet"},
+		purpose: "calls to members of other shards, as requests of node/wire; asks another " +
+			"member where one is lost or silent",
+		imports: []string{"ledger", "rdmanet", "node/wire"},
 	},
 	{folder: "node/api/ledgerdv1",
 		purpose: "the service's messages and calls, generated from `node/api/proto`",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -27,9 +28,6 @@ const (
 	// attemptsMax bounds the members that one call is sent to.
 	attemptsMax = 16
 )
-
-// errMemory means that there is no memory for an answer beside the others.
-var errMemory = errors.New("no memory for the answer: too many others are arriving")
 
 // URL returns the base of the addresses of calls to a shard, for clients that need one. Transport
 // ignores it.
@@ -63,36 +61,29 @@ type call struct {
 	attempts   []*attempt
 }
 
-// state is the state of an attempt.
+// state is the state of an attempt. Only the call's goroutine uses attempts.
 type state uint8
 
 const (
 	stateOpen state = iota
 	stateAnswered
 	stateLost
-	stateAbandoned
 )
 
-// attempt is a call as sent to one member. Calls.mu guards the fields that change.
+// attempt is a call as sent to one member.
 type attempt struct {
-	call *call
-	id   uint64
-	peer rdmanet.PeerID
-	// stop ends the goroutine that sends a large request; nil if there is none.
-	stop context.CancelFunc
-	lane rdmanet.Lane // nil until something was sent
+	asked *wire.Asked
+	peer  rdmanet.PeerID
 	// heard is when the member last showed that it works on the call, or when it was asked.
 	// patience is how long it may be silent after that.
 	heard    time.Time
 	patience time.Duration
 	// doubted: the member was silent too long, or the fabric reported an event that may have lost
 	// the call.
-	doubted  bool
-	state    state
-	answer   *answer
-	body     bodyBuffer
-	reserved int
-	err      error
+	doubted bool
+	state   state
+	answer  *answer
+	err     error
 }
 
 // RoundTrip implements http.RoundTripper. The answer's body is in memory.
@@ -189,6 +180,9 @@ func (k *call) run(ctx context.Context) (*http.Response, error) {
 	timer := time.NewTimer(lookEvery)
 	defer timer.Stop()
 	for {
+		if k.calls.life.Err() != nil {
+			return nil, ErrClosed
+		}
 		found := k.look(time.Now())
 		more := len(k.attempts) < len(k.candidates)
 		switch {
@@ -231,11 +225,11 @@ type found struct {
 
 // look evaluates the attempts.
 func (k *call) look(now time.Time) found {
-	k.checkLanes()
 	c, result := k.calls, found{wait: lookEvery}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, a := range k.attempts {
+		if a.state == stateOpen {
+			k.update(a)
+		}
 		silent := now.Sub(a.heard)
 		switch {
 		case a.state == stateAnswered:
@@ -250,7 +244,7 @@ func (k *call) look(now time.Time) found {
 		case silent >= a.patience:
 			result.open++
 			a.doubted = true
-			c.recordSuspect(a.peer)
+			c.suspect(a.peer)
 		default:
 			result.open++
 			result.wait = max(result.wait, a.patience-silent)
@@ -260,109 +254,54 @@ func (k *call) look(now time.Time) found {
 	return result
 }
 
-// checkLanes finds, among the doubted attempts, those whose lane broke.
-func (k *call) checkLanes() {
+// update takes over what is known about an open attempt.
+func (k *call) update(a *attempt) {
 	c := k.calls
-	for _, a := range k.attempts {
-		c.mu.Lock()
-		lane, doubted := a.lane, a.doubted && a.state == stateOpen
-		c.mu.Unlock()
-		if !doubted || lane == nil {
-			continue
+	if a.doubted {
+		a.asked.Check()
+	}
+	now := a.asked.Progress()
+	if now.Heard.After(a.heard) {
+		a.heard, a.patience, a.doubted = now.Heard, c.config.Silence, false
+		c.trust(a.peer)
+	}
+	a.doubted = a.doubted || now.Doubted
+	switch {
+	case now.Whole:
+		answer, err := readAnswer(a.asked)
+		if err != nil {
+			c.lose(a, err)
+			return
 		}
-		if _, err := lane.TrySend(); err != nil {
-			c.lost(a.peer, a.id, err)
-		}
+		a.answer, a.state = answer, stateAnswered
+	case errors.Is(now.Err, wire.ErrMemory): // not the member's fault
+		a.err, a.state = now.Err, stateLost
+	case now.Err != nil:
+		c.lose(a, now.Err)
 	}
 }
 
 // ask sends the call to a member.
 func (k *call) ask(peer rdmanet.PeerID) {
-	c, now := k.calls, time.Now()
-	left := k.deadline.Sub(now)
-	a := &attempt{call: k, id: c.nextID.Add(1), peer: peer, heard: now,
-		patience: min(c.config.Silence, max(left/3, patienceMin))}
-	request := request{id: a.id, milliseconds: uint32(max(1, left.Milliseconds()))}
-	frames := request.encode(k.head, k.body, c.config.PieceBytes)
-	c.mu.Lock()
-	c.open[a.id] = a
-	c.mu.Unlock()
+	c := k.calls
+	a := &attempt{peer: peer, asked: c.requests.Ask(peer, wire.Request{Kind: kindCall, Head: k.head,
+		Body: k.body, Deadline: k.deadline, AnswerMax: answerMax, Wake: k.wake})}
+	a.heard = a.asked.Progress().Heard
+	a.patience = min(c.config.Silence, max(k.deadline.Sub(a.heard)/3, patienceMin))
 	k.attempts = append(k.attempts, a)
 	if len(k.attempts) > 1 {
 		c.repeated.Add(1)
 	}
-	if len(frames) == 1 {
-		lane, sent, err := c.trySend(peer, frames[0])
-		switch {
-		case err != nil:
-			c.lost(peer, a.id, err)
-			return
-		case sent:
-			c.sentOn(a, lane)
-			return
-		}
-	}
-	k.sendLarge(a, frames)
 }
 
-// sendLarge sends a request that may have to wait for room. Its goroutine also tells the member to
-// stop if the attempt ends without the member's answer.
-func (k *call) sendLarge(a *attempt, frames [][]byte) {
-	c := k.calls
-	ctx, stop := context.WithCancel(c.life)
-	a.stop = stop
-	sending := c.own(func() {
-		defer stop()
-		if err := c.send(ctx, a.peer, frames, func(lane rdmanet.Lane) {
-			c.sentOn(a, lane)
-		}); err != nil && ctx.Err() == nil {
-			c.lost(a.peer, a.id, err)
-		}
-		<-ctx.Done()
-		c.mu.Lock()
-		answered := a.state == stateAnswered
-		c.mu.Unlock()
-		if !answered {
-			_, _, _ = c.trySend(a.peer, encodeCancel(a.id)) // otherwise its deadline ends the call
-		}
-	})
-	if !sending {
-		c.lost(a.peer, a.id, ErrClosed)
-	}
-}
-
-func (c *Calls) sentOn(a *attempt, lane rdmanet.Lane) {
-	c.mu.Lock()
-	a.lane = lane
-	c.mu.Unlock()
-}
-
-// finish ends the open attempts of a call and releases their memory.
+// finish ends the attempts of a call and releases their memory.
 func (k *call) finish() {
-	c := k.calls
-	var cancel []*attempt
-	c.mu.Lock()
-	c.asking--
 	for _, a := range k.attempts {
-		if a.state == stateOpen {
-			a.state = stateAbandoned
-			delete(c.open, a.id)
-			if a.stop == nil {
-				cancel = append(cancel, a)
-			}
-		}
-		c.gathered.give(a.reserved)
-		a.reserved = 0
+		a.asked.Close()
 	}
-	c.mu.Unlock()
-	for _, a := range k.attempts {
-		if a.stop != nil {
-			a.stop()
-		}
-	}
-	for _, a := range cancel {
-		_, _, _ = c.trySend(a.peer, encodeCancel(a.id)) // otherwise its deadline ends the call
-	}
+	k.calls.mu.Lock()
+	k.calls.asking--
+	k.calls.mu.Unlock()
 }
 
 // response converts an answer to net/http's type.
@@ -378,7 +317,7 @@ func (k *call) response(a *answer) *http.Response {
 // failed returns the error of a call without an answer: the shard, and what to do. The log has what
 // each member did.
 func (k *call) failed(cause error) error {
-	k.calls.logger.Debug("a call to another shard has no answer", "shard", k.shard, "target",
+	k.calls.config.Logger.Debug("a call to another shard has no answer", "shard", k.shard, "target",
 		k.request.URL.Path, "members", k.story(), "error", cause)
 	if !errors.Is(cause, ErrUnanswered) {
 		return fmt.Errorf("calls: shard %d: %w: allow more time, or see with `ledgerd shards` "+
@@ -391,8 +330,6 @@ func (k *call) failed(cause error) error {
 
 // story returns what each asked member did.
 func (k *call) story() []string {
-	k.calls.mu.Lock()
-	defer k.calls.mu.Unlock()
 	story := make([]string, len(k.attempts))
 	for i, a := range k.attempts {
 		did := "works on it"
@@ -409,127 +346,24 @@ func (k *call) story() []string {
 	return story
 }
 
-// find returns the attempt that a frame of a peer is about, or nil if it is over. The caller holds
-// the lock.
-func (c *Calls) find(peer rdmanet.PeerID, id uint64) *attempt {
-	if a := c.open[id]; a != nil && a.peer == peer {
-		return a
-	}
-	return nil
-}
-
-// heardOf records that a member works on a call. The caller holds the lock.
-func (c *Calls) heardOf(a *attempt) {
-	a.heard, a.patience, a.doubted = time.Now(), c.config.Silence, false
-	delete(c.doubted, a.peer)
-}
-
-// over ends an attempt and wakes its call. The caller holds the lock.
-func (c *Calls) over(a *attempt, state state) {
-	a.state = state
-	delete(c.open, a.id)
-	a.call.tell()
-}
-
-// tell wakes a call.
-func (k *call) tell() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
-// answered handles an answer, or its beginning.
-func (c *Calls) answered(from rdmanet.Peer, answer *answer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.find(from.ID, answer.id)
-	if a == nil || a.answer != nil {
-		return
-	}
-	c.heardOf(a)
-	if len(answer.body) < answer.total {
-		if !c.gathered.take(answer.total) {
-			c.over(a, stateLost)
-			a.err = errMemory
-			return
-		}
-		a.reserved = answer.total
-	}
-	a.answer, a.body = answer, newBodyBuffer(answer.total, answer.body)
-	c.answeredIfComplete(a)
-}
-
-// answeredPart handles a later piece of an answer.
-func (c *Calls) answeredPart(from rdmanet.Peer, p part) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.find(from.ID, p.id)
-	if a == nil {
-		return nil
-	}
-	if a.answer == nil {
-		return fmt.Errorf("%w: a part before the answer", errFrame)
-	}
-	c.heardOf(a)
-	if err := a.body.add(p); err != nil {
-		c.lose(a, err)
-		return err
-	}
-	c.answeredIfComplete(a)
-	return nil
-}
-
-func (c *Calls) answeredIfComplete(a *attempt) {
-	if a.body.complete() {
-		a.answer.body = a.body.bytes
-		c.over(a, stateAnswered)
-	}
-}
-
-// working handles a sign.
-func (c *Calls) working(from rdmanet.Peer, ids []uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		if a := c.find(from.ID, id); a != nil {
-			c.heardOf(a)
-		}
-	}
-}
-
-// lost ends an attempt that cannot be answered any more.
-func (c *Calls) lost(peer rdmanet.PeerID, id uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if a := c.find(peer, id); a != nil {
-		c.lose(a, err)
-	}
-}
-
-// lose is lost for a caller that holds the lock.
+// lose ends an attempt that a member cannot answer any more.
 func (c *Calls) lose(a *attempt, err error) {
-	a.err = err
-	c.recordSuspect(a.peer)
-	c.over(a, stateLost)
+	a.err, a.state = err, stateLost
+	c.suspect(a.peer)
 }
 
-// doubt makes the calls that a member was asked look for another member.
-func (c *Calls) doubt(peer rdmanet.PeerID) {
+// suspect records that a member did not answer.
+func (c *Calls) suspect(peer rdmanet.PeerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recordSuspect(peer)
-	for _, a := range c.open {
-		if a.peer == peer {
-			a.doubted = true
-			a.call.tell()
-		}
-	}
-}
-
-// recordSuspect records that a member did not answer. The caller holds the lock.
-func (c *Calls) recordSuspect(peer rdmanet.PeerID) {
 	if _, known := c.doubted[peer]; known || len(c.doubted) < doubtedMax {
 		c.doubted[peer] = time.Now()
 	}
+}
+
+// trust forgets that a member did not answer.
+func (c *Calls) trust(peer rdmanet.PeerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.doubted, peer)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -31,13 +32,6 @@ const (
 	TimeoutMaxDefault     = time.Minute
 	SilenceDefault        = 2 * time.Second
 	GiveUpDefault         = 10 * time.Second
-)
-
-// The timing of signs.
-const (
-	firstSignAfter = 100 * time.Millisecond
-	signEvery      = 500 * time.Millisecond
-	signTick       = 100 * time.Millisecond
 )
 
 // HeaderRetry is "true" in an answer if the caller may make the same call again, at another member
@@ -145,47 +139,23 @@ type Status struct {
 // Calls makes calls to the members of other shards and serves theirs. All methods are safe for
 // concurrent use.
 type Calls struct {
-	config Config
-	host   rdmanet.Host
-	logger *slog.Logger
+	config   Config
+	requests *wire.Requests
 
-	// life ends with Close; handlers' contexts come from it.
+	// life ends with Close.
 	life context.Context
 	end  context.CancelFunc
-	done sync.WaitGroup
-	wake chan struct{} // a call is served: start the signs
 
-	nextID    atomic.Uint64
-	gathered  budget // answers that arrive in pieces
-	inService budget // bodies of requests and answers being served
+	gathered  *wire.Budget // answers that arrive in pieces
+	inService *wire.Budget // bodies of requests and answers being served
 
-	served, refused, asked, repeated, unanswered atomic.Uint64
+	asked, repeated, unanswered atomic.Uint64
 
 	mu      sync.Mutex // never held while the host is called
 	closed  bool
 	asking  int
-	open    map[uint64]*attempt // attempts without an answer, by id
 	doubted map[rdmanet.PeerID]time.Time
-	serving map[servingKey]*serving
-	ofPeer  map[rdmanet.PeerID]int // the number of calls in serving, by peer
 }
-
-// budget counts bytes up to a bound.
-type budget struct {
-	used atomic.Int64
-	max  int64
-}
-
-// take reserves n bytes, if they are available.
-func (m *budget) take(n int) bool {
-	if m.used.Add(int64(n)) > m.max {
-		m.used.Add(-int64(n))
-		return false
-	}
-	return true
-}
-
-func (m *budget) give(n int) { m.used.Add(-int64(n)) }
 
 // New registers for the host's lane "calls" and starts to serve. It returns an error of the host,
 // or one that says what is wrong with the configuration.
@@ -194,24 +164,24 @@ func New(config Config) (*Calls, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Calls{
-		config: config, host: config.Host, logger: config.Logger,
-		wake:    make(chan struct{}, 1),
-		open:    make(map[uint64]*attempt),
-		doubted: make(map[rdmanet.PeerID]time.Time),
-		serving: make(map[servingKey]*serving),
-		ofPeer:  make(map[rdmanet.PeerID]int),
-	}
-	c.gathered.max, c.inService.max = config.MemoryMax, config.MemoryMax
+	c := &Calls{config: config, doubted: make(map[rdmanet.PeerID]time.Time),
+		gathered:  wire.NewBudget(config.MemoryMax),
+		inService: wire.NewBudget(config.MemoryMax)}
 	c.life, c.end = context.WithCancel(context.Background())
-	// A late answer to this process's earlier life must not look like one to this life.
-	c.nextID.Store(uint64(c.host.Incarnation()))
-	c.host.Watch(c.watch)
-	if err := c.host.Receive(LaneName, c.receive); err != nil {
+	config.Host.Watch(c.watch)
+	c.requests, err = wire.New(wire.Config{Host: config.Host, Lane: LaneName, Logger: config.Logger,
+		Admit: func(peer rdmanet.PeerID) bool {
+			_, known := config.Find(peer)
+			return known
+		},
+		Serve: c.serve, Busy: busyAnswer(), BodyMax: BodyMax,
+		ServingPerPeer: config.ServingPerPeer, ServingMax: config.ServingMax,
+		Serving: c.inService, Arriving: c.gathered, PieceBytes: config.PieceBytes,
+		TimeoutMax: config.TimeoutMax})
+	if err != nil {
 		c.end()
-		return nil, fmt.Errorf("calls: register for lane %q: %w", LaneName, err)
+		return nil, fmt.Errorf("calls: %w", err)
 	}
-	c.done.Go(c.sign)
 	return c, nil
 }
 
@@ -222,168 +192,31 @@ func (c *Calls) Close() {
 	c.closed = true
 	c.mu.Unlock()
 	c.end()
-	c.done.Wait()
+	c.requests.Close()
 }
 
 // Status returns the counts of calls.
 func (c *Calls) Status() Status {
+	requests := c.requests.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Status{
-		Serving: len(c.serving), Asking: c.asking, Served: c.served.Load(),
-		Refused: c.refused.Load(),
+		Serving: requests.Serving, Asking: c.asking, Served: requests.Served,
+		Refused: requests.Refused,
 		Asked:   c.asked.Load(), Repeated: c.repeated.Load(), Unanswered: c.unanswered.Load(),
 	}
 }
 
-// receive handles the frames of one peer. It never blocks.
-func (c *Calls) receive(from rdmanet.Peer, frames [][]byte) {
-	if c.life.Err() != nil {
-		return
-	}
-	if _, known := c.config.Find(from.ID); !known {
-		c.logger.Warn("dropped calls of an unknown peer", "peer", from, "frames", len(frames))
-		return
-	}
-	for _, frame := range frames {
-		if err := c.take(from, frame); err != nil {
-			c.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes",
-				len(frame), "error", err)
-		}
-	}
-}
-
-// take handles one frame of a member.
-func (c *Calls) take(from rdmanet.Peer, frame []byte) error {
-	if len(frame) < idEnd {
-		return errFrame
-	}
-	switch frame[0] {
-	case kindRequest:
-		r, err := decodeRequest(frame)
-		if err != nil {
-			return err
-		}
-		c.accept(from, r)
-	case kindRequestPart:
-		p, err := decodePart(frame)
-		if err != nil {
-			return err
-		}
-		return c.acceptPart(from, p)
-	case kindCancel:
-		id, err := decodeCancel(frame)
-		if err != nil {
-			return err
-		}
-		c.cancelled(from, id)
-	case kindAnswer:
-		a, err := decodeAnswer(frame)
-		if err != nil {
-			c.lost(from.ID, frameID(frame), err)
-			return err
-		}
-		c.answered(from, a)
-	case kindAnswerPart:
-		p, err := decodePart(frame)
-		if err != nil {
-			return err
-		}
-		return c.answeredPart(from, p)
-	case kindWorking:
-		ids, err := decodeWorking(frame)
-		if err != nil {
-			return err
-		}
-		c.working(from, ids)
-	default:
-		return fmt.Errorf("%w: kind %d", errFrame, frame[0])
-	}
-	return nil
-}
-
-// watch handles an event of a peer from the fabric. It ends the serving of calls from an earlier
-// life of the peer, and doubts a peer that may have lost a call.
+// watch asks members later that may have lost a call.
 func (c *Calls) watch(event rdmanet.PeerEvent) {
 	switch event.Kind {
-	case rdmanet.PeerRestarted:
-		c.endServing(event.Peer.ID, func(s *serving) bool {
-			return s.from.Incarnation != event.Peer.Incarnation
-		})
-		c.doubt(event.Peer.ID)
-	case rdmanet.PeerUnreachable:
+	case rdmanet.PeerUnreachable, rdmanet.LaneReset:
 		if event.Lane == LaneName {
-			// No answer would reach it.
-			c.endServing(event.Peer.ID, func(*serving) bool { return true })
-			c.doubt(event.Peer.ID)
+			c.suspect(event.Peer.ID)
 		}
-	case rdmanet.LaneReset:
-		if event.Lane == LaneName {
-			// Parts of requests and answers may be lost.
-			c.endServing(event.Peer.ID, func(s *serving) bool { return !s.body.complete() })
-			c.doubt(event.Peer.ID)
-		}
-	case rdmanet.PeerDisconnected, rdmanet.PeerRefused:
-		c.doubt(event.Peer.ID)
+	case rdmanet.PeerRestarted, rdmanet.PeerDisconnected, rdmanet.PeerRefused:
+		c.suspect(event.Peer.ID)
 	case rdmanet.PeerConnected:
-		c.mu.Lock()
-		delete(c.doubted, event.Peer.ID)
-		c.mu.Unlock()
+		c.trust(event.Peer.ID)
 	}
-}
-
-// own runs a function in a goroutine that Close waits for. It returns false once Close was called.
-func (c *Calls) own(run func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.done.Go(run)
-	return true
-}
-
-// send sends frames one by one, waiting for room. If the lane broke since its last use, it sends
-// the first frame over a fresh lane.
-func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte,
-	used func(rdmanet.Lane)) error {
-	lane, err := c.host.Lane(to, LaneName)
-	if err != nil {
-		return err
-	}
-	used(lane)
-	for i, frame := range frames {
-		err := lane.Send(ctx, frame)
-		if i == 0 && broken(err) {
-			if lane, err = c.host.Lane(to, LaneName); err != nil {
-				return err
-			}
-			used(lane)
-			err = lane.Send(ctx, frame)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// trySend sends a frame if there is room. If the lane broke since its last use, it uses a fresh
-// lane.
-func (c *Calls) trySend(to rdmanet.PeerID, frame []byte) (lane rdmanet.Lane, sent bool, err error) {
-	for range 2 {
-		if lane, err = c.host.Lane(to, LaneName); err != nil {
-			return nil, false, err
-		}
-		if sent, err = lane.TrySend(frame); !broken(err) {
-			break
-		}
-	}
-	return lane, sent, err
-}
-
-// broken reports whether an error means that a lane is unusable and a fresh one may work.
-func broken(err error) bool {
-	return errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) ||
-		errors.Is(err, rdmanet.ErrClosed)
 }

@@ -33,7 +33,7 @@ func pair(t testing.TB, serve http.Handler, change func(*Config)) (network *memo
 
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	for _, length := range []int{0, 1, 15, 16, 17, 1000, copyMax + 1} {
+	for _, length := range []int{0, 1, 15, 16, 17, 1000, 40 << 10} {
 		_, asking, member := pair(t, named("one"), func(c *Config) { c.PieceBytes = 16 })
 		body := strings.Repeat("x", length)
 		status, got, err := post(within(t, patience), asking, body)
@@ -41,11 +41,11 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%d bytes: status %d, %d bytes, %v", length, status, len(got), err)
 		}
 		await(t, "the end of serving", func() bool { return member.Status().Serving == 0 })
-		if used := member.inService.used.Load() + asking.gathered.used.Load(); used != 0 {
+		if used := member.inService.Used() + asking.gathered.Used(); used != 0 {
 			t.Fatalf("%d bytes are still reserved", used)
 		}
 		if state := asking.Status(); state.Asked != 1 || state.Repeated != 0 || state.Asking != 0 ||
-			len(asking.open) != 0 {
+			asking.requests.Status().Asking != 0 {
 			t.Fatalf("%+v", state)
 		}
 	}
@@ -333,7 +333,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	_, asking, member := pair(t, named("one"), func(c *Config) {
 		c.Candidates = candidates("member-1")
 	})
-	if !member.inService.take(MemoryMaxDefault - 10) {
+	if !member.inService.Take(MemoryMaxDefault - 10) {
 		t.Fatal("nothing is free")
 	}
 	if status, _, err := post(within(t, patience), asking, "a body of 20 bytes.."); err != nil ||
@@ -346,7 +346,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatalf("%d %v", status, err)
 	}
 	await(t, "the end of serving", func() bool { return member.Status().Serving == 0 })
-	if used := member.inService.used.Load(); used != MemoryMaxDefault-10 {
+	if used := member.inService.Used(); used != MemoryMaxDefault-10 {
 		t.Fatalf("%d bytes are reserved", used)
 	}
 }

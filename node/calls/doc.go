@@ -1,7 +1,7 @@
-// Package calls carries a node's calls to the members of other shards over the fabric's lane
-// "calls". The calls are HTTP requests and answers, which include Connect's unary RPCs. A node
-// therefore needs neither the API addresses nor the certificates of the others, and only members
-// can call.
+// Package calls carries a node's calls to the members of other shards, as requests of package wire
+// on the fabric's lane "calls". The calls are HTTP requests and answers, which include Connect's
+// unary RPCs. A node therefore needs neither the API addresses nor the certificates of the others,
+// and only members can call.
 //
 //	c, err := calls.New(calls.Config{Host: host, Find: find, Candidates: directory.Candidates, Serve: server.Forwarded()})
 //	client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: c.Transport(shard)}, calls.URL(shard))
@@ -34,31 +34,23 @@
 // # What always holds
 //
 //   - Only peers that Find knows are served, and only a member that was asked can answer. Every
-//     frame is checked against its bounds before any of it is kept.
+//     message is checked against its bounds before any of it is kept.
 //   - A serving node runs at most ServingPerPeer calls of one peer and ServingMax in all, with
 //     MemoryMax bytes of bodies. Excess calls get an immediate 503 with Ledgerd-Retry. A caller has
 //     at most AskingMax calls under way, and MemoryMax bytes of answers that arrive in pieces.
 //   - The body of a request or an answer has at most BodyMax bytes. Streams (Connect's streaming
 //     RPCs, gRPC) are refused with ErrNotCarried.
-//   - The receive function never blocks. Each handler has its own goroutine, which also sends the
-//     answer. Its context ends with the call's deadline, when the caller cancels the call, when the
-//     caller's process restarts, and with Close. One goroutine sends the signs, and rests while
-//     nothing is served. Close waits for all of them.
+//   - Each handler has its own goroutine, which also sends the answer. Its context ends with the
+//     call's deadline, when the caller cancels the call, when the caller's process restarts, and
+//     with Close. Close waits for all of them.
 //
-// # Frames
+// # Messages
 //
-// Frames are little-endian. The first byte is the kind. Then follows the call's id (8), which the
-// caller chooses and never reuses, even after a restart (a sign has several ids).
+// Messages are little-endian.
 //
-//   - A request (1): the milliseconds that are left (4), the body's length (4), the head's length
-//     (4), the head, the body's beginning.
-//   - A part of a request (2) or of an answer (5) has the rest of the body: the offset (4), bytes.
-//   - A cancel (3) has the id only.
-//   - An answer (4): the status (2), the body's length (4), the head's length (4), the head, the
-//     body's beginning.
-//   - A sign (6): the ids of the receiver's calls that the sender works on.
-//
-// A request's head has the method (its length (1), text), the target (length 2), and the headers.
-// An answer's head has the headers only. The headers are their number (2), and for each its name
-// (length 2) and value (length 2).
+//   - A request is one of package wire, of kind 1. Its head has the method (its length (1), text),
+//     the target (length 2), and the headers. Its body is the call's.
+//   - The first chunk of an answer has the status (2), the length of the headers (4), the headers,
+//     and the beginning of the body. Further chunks have the rest.
+//   - The headers are their number (2), and for each its name (length 2) and value (length 2).
 package calls

@@ -3,6 +3,7 @@ package calls
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,237 +12,67 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"time"
 
-	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/node/wire"
 )
 
-// copyMax is the largest body in one frame that is copied. The copy keeps a waiting call from
-// holding a larger buffer.
-const copyMax = 32 << 10
-
-// servingKey identifies a call of a peer.
-type servingKey struct {
-	peer rdmanet.PeerID
-	id   uint64
-}
-
-// serving is a running call of a peer. Calls.mu guards the fields that change.
-type serving struct {
-	key     servingKey
-	from    rdmanet.Peer
-	request *request
-	body    bodyBuffer
-	arrived chan struct{} // closed when the body is complete
-	cancel  context.CancelFunc
-	signAt  time.Time
-}
-
-// accept starts to serve a call, or answers that this node is too busy.
-func (c *Calls) accept(from rdmanet.Peer, r *request) {
-	s := &serving{key: servingKey{from.ID, r.id}, from: from, request: r,
-		arrived: make(chan struct{}), signAt: time.Now().Add(firstSignAfter)}
-	timeout := min(time.Duration(r.milliseconds)*time.Millisecond, c.config.TimeoutMax)
-	c.mu.Lock()
-	switch {
-	case c.closed || c.serving[s.key] != nil:
-		c.mu.Unlock()
-		return
-	case len(c.serving) >= c.config.ServingMax || c.ofPeer[from.ID] >= c.config.ServingPerPeer ||
-		!c.inService.take(r.total):
-		c.mu.Unlock()
-		c.refuse(from, r.id)
-		return
+// serve answers a call of a peer.
+func (c *Calls) serve(ctx context.Context, asked *wire.Served) error {
+	if asked.Kind != kindCall {
+		return fmt.Errorf("%w: kind %d", errMessage, asked.Kind)
 	}
-	if s.body = newBodyBuffer(r.total, r.body); s.body.complete() {
-		if r.total <= copyMax {
-			s.body.bytes = slices.Clone(s.body.bytes)
-		}
-		close(s.arrived)
-	}
-	r.body = nil
-	ctx, cancel := context.WithTimeout(c.life, timeout)
-	s.cancel = cancel
-	c.serving[s.key] = s
-	c.ofPeer[from.ID]++
-	c.served.Add(1)
-	c.done.Go(func() { c.serve(ctx, s) })
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// refuse answers "busy".
-func (c *Calls) refuse(to rdmanet.Peer, id uint64) {
-	c.refused.Add(1)
-	w := newAnswerWriter(&c.inService)
-	w.fail(http.StatusServiceUnavailable, "unavailable",
-		"this node serves as many calls of other shards as it may: ask another member, or try "+
-			"again in a moment", true)
-	frames := w.frames(id, c.config.PieceBytes)
-	for _, frame := range frames {
-		if _, sent, err := c.trySend(to.ID, frame); err != nil || !sent {
-			return // the caller detects the silence
-		}
-	}
-}
-
-// acceptPart handles a later piece of a request.
-func (c *Calls) acceptPart(from rdmanet.Peer, p part) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.serving[servingKey{from.ID, p.id}]
-	if s == nil {
-		return nil
-	}
-	if s.body.complete() {
-		return fmt.Errorf("%w: a part behind the end", errFrame)
-	}
-	if err := s.body.add(p); err != nil {
-		s.cancel()
+	r, err := decodeRequest(asked.Head)
+	if err != nil {
 		return err
 	}
-	if s.body.complete() {
-		close(s.arrived)
+	w := newAnswerWriter(c.inService)
+	defer w.release()
+	c.handle(ctx, asked, &r, w)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := w.send(asked, c.config.PieceBytes); err != nil {
+		return fmt.Errorf("the answer to %s: %w", r.target, err)
 	}
 	return nil
 }
 
-// cancelled ends a call that its caller cancelled.
-func (c *Calls) cancelled(from rdmanet.Peer, id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.serving[servingKey{from.ID, id}]; s != nil {
-		s.cancel()
-	}
-}
-
-// endServing ends the calls of a peer for which ended returns true.
-func (c *Calls) endServing(peer rdmanet.PeerID, ended func(*serving) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.serving {
-		if s.from.ID == peer && ended(s) {
-			s.cancel()
-		}
-	}
-}
-
-// serve waits for a call's body, runs the handler and sends the answer.
-func (c *Calls) serve(ctx context.Context, s *serving) {
-	defer s.cancel()
-	defer func() {
-		c.mu.Lock()
-		delete(c.serving, s.key)
-		if c.ofPeer[s.key.peer]--; c.ofPeer[s.key.peer] == 0 {
-			delete(c.ofPeer, s.key.peer)
-		}
-		c.mu.Unlock()
-		c.inService.give(s.request.total)
-	}()
-	select {
-	case <-s.arrived:
-	case <-ctx.Done():
-		return
-	}
-	w := newAnswerWriter(&c.inService)
-	defer w.release()
-	c.handle(ctx, s, w)
-	if ctx.Err() != nil {
-		return
-	}
-	frames := w.frames(s.request.id, c.config.PieceBytes)
-	if len(frames) == 1 {
-		if _, sent, err := c.trySend(s.key.peer, frames[0]); sent || err != nil {
-			c.answerLost(s, err)
-			return
-		}
-	}
-	err := c.send(ctx, s.key.peer, frames, func(rdmanet.Lane) {})
-	if ctx.Err() == nil {
-		c.answerLost(s, err)
-	}
-}
-
-func (c *Calls) answerLost(s *serving, err error) {
-	if err != nil {
-		c.logger.Info("an answer to a call of another shard could not be sent", "peer", s.from,
-			"target", s.request.target, "error", err)
-	}
+// busyAnswer is the answer to a call beyond the bounds.
+func busyAnswer() []byte {
+	w := newAnswerWriter(nil)
+	w.fail(http.StatusServiceUnavailable, "unavailable",
+		"this node serves as many calls of other shards as it may: ask another member, or try "+
+			"again in a moment", true)
+	return slices.Concat(w.begin(), w.head, w.body)
 }
 
 // handle runs the handler. It turns a panic into an internal error.
-func (c *Calls) handle(ctx context.Context, s *serving, w *answerWriter) {
+func (c *Calls) handle(ctx context.Context, asked *wire.Served, r *request, w *answerWriter) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			c.logger.Error("panic in a call of another shard", "peer", s.from, "target",
-				s.request.target, "panic", panicked, "stack", string(debug.Stack()))
+			c.config.Logger.Error("panic in a call of another shard", "peer", asked.From, "target",
+				r.target, "panic", panicked, "stack", string(debug.Stack()))
 			w.fail(http.StatusInternalServerError, "internal",
 				"internal error: the node's log has the details", false)
 		}
 	}()
-	target, err := url.ParseRequestURI(s.request.target)
+	target, err := url.ParseRequestURI(r.target)
 	if err != nil {
 		w.fail(http.StatusBadRequest, "invalid_argument", "the target is malformed", false)
 		return
 	}
-	if streams(s.request.header) {
+	if streams(r.header) {
 		w.fail(http.StatusUnsupportedMediaType, "unimplemented",
 			"streams are not carried between shards", false)
 		return
 	}
-	r := &http.Request{
-		Method: s.request.method, URL: target, RequestURI: s.request.target, Proto: "HTTP/1.1",
+	call := &http.Request{
+		Method: r.method, URL: target, RequestURI: r.target, Proto: "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1,
-		Header: s.request.header, Body: io.NopCloser(bytes.NewReader(s.body.bytes)),
-		ContentLength: int64(s.request.total), Host: "ledgerd", RemoteAddr: string(s.from.ID),
+		Header: r.header, Body: io.NopCloser(bytes.NewReader(asked.Body)),
+		ContentLength: int64(len(asked.Body)), Host: "ledgerd", RemoteAddr: string(asked.From.ID),
 	}
-	c.config.Serve.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// sign sends signs to callers while any call is served.
-func (c *Calls) sign() {
-	for {
-		select {
-		case <-c.wake:
-		case <-c.life.Done():
-			return
-		}
-		ticker := time.NewTicker(signTick)
-		for more := true; more; {
-			select {
-			case now := <-ticker.C:
-				more = c.signAll(now)
-			case <-c.life.Done():
-				ticker.Stop()
-				return
-			}
-		}
-		ticker.Stop()
-	}
-}
-
-// signAll sends the signs that are due, and reports whether any call is served.
-func (c *Calls) signAll(now time.Time) bool {
-	due := make(map[rdmanet.PeerID][]uint64)
-	c.mu.Lock()
-	more := len(c.serving) > 0
-	for _, s := range c.serving {
-		if !now.Before(s.signAt) {
-			s.signAt = now.Add(signEvery)
-			due[s.key.peer] = append(due[s.key.peer], s.request.id)
-		}
-	}
-	c.mu.Unlock()
-	for peer, ids := range due {
-		for some := range slices.Chunk(ids, workingMax) {
-			// A peer that has no room, or is gone, detects the silence.
-			_, _, _ = c.trySend(peer, encodeWorking(some))
-		}
-	}
-	return more
+	c.config.Serve.ServeHTTP(w, call.WithContext(ctx))
 }
 
 // errAnswer means that an answer is too large, or that there is no memory for it.
@@ -249,7 +80,7 @@ var errAnswer = errors.New("calls: the answer is too large")
 
 // answerWriter is the http.ResponseWriter of a call. It holds the answer in memory.
 type answerWriter struct {
-	memory   *budget
+	memory   *wire.Budget
 	reserved int
 	header   http.Header
 	head     []byte // the headers when the status was written
@@ -258,7 +89,7 @@ type answerWriter struct {
 	failed   bool // fail made the answer
 }
 
-func newAnswerWriter(memory *budget) *answerWriter {
+func newAnswerWriter(memory *wire.Budget) *answerWriter {
 	return &answerWriter{memory: memory, header: make(http.Header)}
 }
 
@@ -293,7 +124,7 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 			fmt.Sprintf("the answer is larger than %d bytes: ask for less", BodyMax), false)
 		return 0, errAnswer
 	}
-	if !w.memory.take(len(data)) {
+	if !w.memory.Take(len(data)) {
 		w.fail(http.StatusServiceUnavailable, "unavailable",
 			"this node has no memory for the answer, as too many others wait: ask "+
 				"another member, or try again in a moment", true)
@@ -319,15 +150,32 @@ func (w *answerWriter) fail(status int, code, message string, retry bool) {
 	w.status, w.failed = status, true
 }
 
-// frames returns the answer's frames.
-func (w *answerWriter) frames(id uint64, piece int) [][]byte {
+// send sends the answer, in chunks of up to piece bytes of the body.
+func (w *answerWriter) send(asked *wire.Served, piece int) error {
 	w.WriteHeader(http.StatusOK)
-	a := answer{id: id, status: w.status}
-	return a.encode(w.head, w.body, piece)
+	if len(w.body) <= piece {
+		return asked.End(w.begin(), w.head, w.body)
+	}
+	if err := asked.Send(w.begin(), w.head, w.body[:piece]); err != nil {
+		return err
+	}
+	rest := w.body[piece:]
+	for ; len(rest) > piece; rest = rest[piece:] {
+		if err := asked.Send(rest[:piece]); err != nil {
+			return err
+		}
+	}
+	return asked.End(rest)
+}
+
+// begin returns what precedes the head.
+func (w *answerWriter) begin() []byte {
+	to := binary.LittleEndian.AppendUint16(make([]byte, 0, answerHeaderSize), uint16(w.status))
+	return binary.LittleEndian.AppendUint32(to, uint32(len(w.head)))
 }
 
 // release frees the body's memory.
 func (w *answerWriter) release() {
-	w.memory.give(w.reserved)
+	w.memory.Give(w.reserved)
 	w.reserved, w.body = 0, nil
 }
