@@ -80,7 +80,6 @@ func heap() uint64 {
 // Floods of frames of HTTP/2 shut no other client out, and leave nothing behind.
 func TestFloodsOfFrames(t *testing.T) {
 	b := newBank(t, apitest.Options{}, api.Options{})
-	reset := frame(frameReset, 0, 0, []byte{0, 0, 0, 8})
 	call := headers("GetNode")
 	client := newFlooder(t, "127.0.0.3", b.door.URL)
 	for _, flood := range []struct {
@@ -89,8 +88,9 @@ func TestFloodsOfFrames(t *testing.T) {
 		next  func(i int) []byte
 	}{
 		{"resets", true, func(i int) []byte {
-			binary.BigEndian.PutUint32(reset[5:], uint32(2*i+1))
-			return append(frame(frameHeaders, flagEndHeaders, uint32(2*i+1), call), reset...)
+			stream := uint32(2*i + 1)
+			return append(frame(frameHeaders, flagEndHeaders, stream, call),
+				frame(frameReset, 0, stream, []byte{0, 0, 0, 8})...)
 		}},
 		{"streams that stay open", true, func(i int) []byte {
 			return frame(frameHeaders, flagEndHeaders, uint32(2*i+1), call)

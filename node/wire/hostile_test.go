@@ -110,7 +110,7 @@ func FuzzFrames(f *testing.F) {
 	for _, seed := range frameSeeds() {
 		f.Add(seed)
 	}
-	const bodyMax = 1 << 20
+	const bodyMax = 4 << 10
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		check := func(err error, again func() []byte) {
 			switch {
@@ -153,6 +153,15 @@ func pieces(data []byte, first, second int) [][]byte {
 	return [][]byte{data[:first], data[first:second], data[second:]}
 }
 
+// cancelRequests ends the requests that frames have begun, before their deadlines.
+func cancelRequests(x *Requests, from rdmanet.Peer, frames [][]byte) {
+	for _, frame := range frames {
+		if r, err := decodeRequest(frame, x.config.BodyMax); err == nil {
+			x.receive(from, [][]byte{encodeCancel(r.id)})
+		}
+	}
+}
+
 func addSeeds(f *testing.F) {
 	seeds := frameSeeds()
 	f.Add(bytes.Join(seeds[:3], nil), len(seeds[0]), len(seeds[0])+len(seeds[1]))
@@ -174,11 +183,7 @@ func FuzzHostilePeer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, first, second int) {
 		frames := pieces(data, first, second)
 		b.receive(from, frames)
-		for _, frame := range frames {
-			if r, err := decodeRequest(frame, b.config.BodyMax); err == nil {
-				b.receive(from, [][]byte{encodeCancel(r.id)})
-			}
-		}
+		cancelRequests(b, from, frames)
 		idle(t, b)
 		if got, err := post(within(t, patience), a, "b", "x"); err != nil || got != "head x" {
 			t.Fatal(got, err)
@@ -199,7 +204,9 @@ func FuzzHostileAnswer(f *testing.F) {
 		a.nextID.Store(1) // the id of the seeds' answers is the next one
 		asked := a.Ask("c", Request{AnswerMax: answerMax, Wake: make(chan struct{}, 1),
 			Deadline: time.Now().Add(time.Minute)})
-		a.receive(from, pieces(data, first, second))
+		frames := pieces(data, first, second)
+		a.receive(from, frames)
+		cancelRequests(a, from, frames)
 		size := 0
 		for _, chunk := range chunks(asked) {
 			if size += len(chunk); len(chunk) == 0 {
