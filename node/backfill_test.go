@@ -25,7 +25,7 @@ func (s *shard) joinWithSnapshot(operator *ledgertest.Operator, via int) int {
 	}()
 	at := s.homes[joiner]
 	_, err := store.Restore(s.t.Context(), at.Data(), at.Genesis, s.store,
-		reading, func(ledger.Height, ledger.Hash) error {
+		reading, func(ledger.Height, ledger.Hash, bool) error {
 			return nil
 		})
 	if err != nil {

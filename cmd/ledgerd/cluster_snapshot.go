@@ -26,7 +26,7 @@ import (
 const confirmPatience = 10 * time.Second
 
 // fill fills the home with the current state of the ledger, from one node's snapshot of a block
-// that a majority of the members confirms. It returns the block's height, or 0 if the home has data
+// that is certified from the genesis on, or that a majority of the members confirms. It returns the block's height, or 0 if the home has data
 // already.
 func (c *membershipSession) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
 	if _, err := os.Lstat(at.Data()); err == nil {
@@ -41,7 +41,11 @@ func (c *membershipSession) fill(ctx context.Context, at *home.Home) (ledger.Hei
 	defer done()
 	head, err := store.Restore(ctx, at.Data(), at.Genesis,
 		store.Options{ReserveBytes: at.Config.Store.ReserveBytes},
-		snapshot, func(height ledger.Height, hash ledger.Hash) error {
+		snapshot, func(height ledger.Height, hash ledger.Hash, certified bool) error {
+			if certified {
+				c.say("the snapshot of block %d is certified by a majority of the members", height)
+				return nil
+			}
 			return c.confirm(ctx, ledger.MemberIndex(at.Self), height, hash)
 		})
 	return head.Height, err

@@ -101,8 +101,14 @@ func Batch(time ledger.Milliseconds, bundles ...*ledger.Bundle) []byte {
 // Block returns block 1 of a chain, with the bundles' transactions applied. No state has executed
 // it, so its state digest is zero.
 func Block(genesis *ledger.Genesis, bundles ...*ledger.Bundle) *ledger.Block {
-	block := genesis.Block()
-	block.Header.Height, block.Header.Previous = 1, block.Hash
+	return After(genesis.Block(), bundles...)
+}
+
+// After returns the block after another one, made as Block makes it.
+func After(parent *ledger.Block, bundles ...*ledger.Bundle) *ledger.Block {
+	block := &ledger.Block{Header: parent.Header}
+	block.Header.Height++
+	block.Header.Previous = parent.Hash
 	for i, bundle := range bundles {
 		seal := ledger.BundleSeal{IDs: bundle.IDs(), Kept: make([]bool, bundle.Len()),
 			Signatures: bundle.Signatures(), Root: bundle.Root()}
@@ -115,7 +121,7 @@ func Block(genesis *ledger.Genesis, bundles ...*ledger.Bundle) *ledger.Block {
 		block.Bundles = append(block.Bundles, seal)
 	}
 	block.Header.Transactions = uint32(len(block.Entries))
-	block.Header.Total = uint64(len(block.Entries))
+	block.Header.Total = parent.Header.Total + uint64(len(block.Entries))
 	block.Complete(ledger.Hash{})
 	return block
 }

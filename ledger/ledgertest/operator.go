@@ -83,3 +83,14 @@ func Admit(signer string, genesis *ledger.Genesis, now ledger.Membership, index 
 	}
 	return bundle
 }
+
+// Certificate returns the certificate of a block that these members signed with the keys of Member.
+func Certificate(genesis *ledger.Genesis, epoch ledger.MembersEpoch, block *ledger.Block,
+	members ...ledger.MemberIndex) *ledger.Certificate {
+	statements := make([]ledger.Statement, len(members))
+	for i, member := range members {
+		statements[i] = ledger.SignStatement(Key(Member(int(member)).Name), genesis.Hash(), member,
+			epoch, block.Header.Height, block.Hash)
+	}
+	return ledger.Certify(statements)
+}

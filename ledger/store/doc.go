@@ -73,6 +73,13 @@
 // snapshot, and no value from before. That value is needed only to undo a block above the head, and
 // no block that old is ever undone.
 //
+// # Certificates
+//
+// PutCertificate keeps the signatures of a majority of the members for a block, after it checked
+// them. Certificates come after their blocks and are rows of their own: no block depends on one.
+// Finality proves to a reader who has the genesis alone that a block is final. The first
+// certificates of each set of members are those of the blocks that changed the members.
+//
 // # Shards
 //
 // In the chain of a shard, the blocks and the state hold the data that other shards need from it
@@ -117,4 +124,6 @@
 //	                              a snapshot
 //	o height chunk             -> a part of an absent block's outline: the ids and results of its
 //	                              transactions
+//	c height                   -> the certificate of a block, checked against the chain
+//	e id                       -> evidence against members
 package store

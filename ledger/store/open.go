@@ -31,7 +31,7 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	}
 	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis,
 		chainID: genesis.Hash(), book: genesis.Book()}
-	s.changed = sync.NewCond(&s.mutex)
+	s.changed, s.certifiedMore = sync.NewCond(&s.mutex), make(chan struct{})
 	s.cache = newBlockCache(s.options.DecodedCacheBytes)
 	s.logs.dir = filepath.Join(dir, databaseFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -183,6 +183,9 @@ func (s *Store) load(must tip) (err error) {
 	}
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
+	}
+	if err := s.loadCertified(height); err != nil {
+		return err
 	}
 	s.written, s.durable = height, must.height
 	s.known, s.perhaps = min(must.known, must.height), must.perhaps

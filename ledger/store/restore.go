@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
@@ -24,13 +26,15 @@ const partialSuffix = ".partial"
 const restoreSpaceEvery = 4096
 
 // Restore makes a store from a snapshot in dir, which must be empty or not exist. It first reads
-// which block the snapshot is of and calls trust. trust must return an error unless the chain has
-// that block, because everything else is checked against its hash. The store appears as a whole or
+// which block the snapshot is of, and checks the certificates that prove from the genesis that the
+// block is final. Then it calls trust. Unless the block is certified, trust must return an error if
+// the chain does not have the block, because everything else is checked against its hash. A
+// snapshot whose certificates do not hold is an ErrSnapshot. The store appears as a whole or
 // not at all. It must then be opened with Open. Restore returns ErrSnapshot, ErrForeign,
 // ErrDiskFull, ErrLocked, or the error of trust, the reader or ctx.
 func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
-	from io.Reader, trust func(height ledger.Height, hash ledger.Hash) error) (head Head,
-	err error) {
+	from io.Reader, trust func(height ledger.Height, hash ledger.Hash, certified bool) error) (
+	head Head, err error) {
 	if err := genesis.Validate(); err != nil {
 		return Head{}, err
 	}
@@ -76,13 +80,17 @@ type restoring struct {
 	state  *state.State
 	taken  int
 	buffer []byte
+	// magic is how the snapshot begins and ends. finality proves that its block is final; nil if
+	// the snapshot has no certificates.
+	magic    string
+	finality *ledger.Finality
 }
 
 // run fills the folder, and closes all files in it.
-func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error) {
+func (r *restoring) run(trust func(ledger.Height, ledger.Hash, bool) error) (err error) {
 	defer guard(1, &err)
 	s := r.store
-	s.changed = sync.NewCond(&s.mutex)
+	s.changed, s.certifiedMore = sync.NewCond(&s.mutex), make(chan struct{})
 	s.logs.dir = filepath.Join(s.dir, databaseFolder)
 	if s.lock, err = lockFolder(s.dir); err != nil {
 		return err
@@ -92,7 +100,7 @@ func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error
 	if err != nil {
 		return err
 	}
-	if err := trust(height, hash); err != nil {
+	if err := trust(height, hash, r.finality != nil); err != nil {
 		return err
 	}
 	if err := s.requireSpace(0); err != nil {
@@ -113,6 +121,9 @@ func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error
 		return r.bad("block %d has hash %s, and should have %s", height, r.head.Hash, hash)
 	}
 	if err := r.entries(height); err != nil {
+		return err
+	}
+	if err := r.certificates(height); err != nil {
 		return err
 	}
 	return r.finish()
@@ -198,7 +209,8 @@ func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 	if err != nil {
 		return 0, ledger.Hash{}, err
 	}
-	if string(prefix[:len(snapshotMagic)]) != snapshotMagic {
+	r.magic = string(prefix[:len(snapshotMagic)])
+	if r.magic != snapshotMagic && r.magic != certifiedSnapshotMagic {
 		return 0, ledger.Hash{}, r.bad("it does not begin like a snapshot")
 	}
 	prefix = prefix[len(snapshotMagic):]
@@ -210,7 +222,35 @@ func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 	if err != nil || height == 0 {
 		return 0, ledger.Hash{}, r.bad("it is of block %d", height)
 	}
+	if r.magic == certifiedSnapshotMagic {
+		encoded, err := r.text(ledger.MaxFinalityBytes)
+		if err != nil {
+			return 0, ledger.Hash{}, err
+		}
+		if r.finality, err = ledger.DecodeFinality(bytes.Clone(encoded)); err != nil {
+			return 0, ledger.Hash{}, r.bad("%v", err)
+		}
+		if err := ledger.NewAuditor(r.store.genesis).Verify(r.finality, height, hash); err != nil {
+			return 0, ledger.Hash{}, r.bad("%v", err)
+		}
+	}
 	return height, hash, nil
+}
+
+// certificates writes the certificates of the snapshot that are of its blocks.
+func (r *restoring) certificates(height ledger.Height) error {
+	if r.finality == nil {
+		return nil
+	}
+	for _, c := range append(slices.Clone(r.finality.Changes), r.finality.Certificate) {
+		if c.Height > height {
+			continue
+		}
+		if err := r.put(heightKey(rowCertificate, c.Height), c.Encode()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // blocks reads the headers, ids and results of all blocks. Each must follow the previous one.
@@ -312,7 +352,7 @@ func (r *restoring) entries(height ledger.Height) error {
 	if err != nil {
 		return err
 	}
-	if string(end) != snapshotMagic {
+	if string(end) != r.magic {
 		return r.bad("it does not end like a snapshot")
 	}
 	return nil

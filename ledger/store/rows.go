@@ -26,6 +26,9 @@ const (
 	rowStream  = 'x'
 	rowSettled = 'z'
 	rowOutline = 'o'
+
+	rowCertificate = 'c'
+	rowEvidence    = 'e'
 )
 
 // The kinds of index rows.

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -14,10 +16,18 @@ import (
 )
 
 // A snapshot consists of: the magic; the genesis hash, and the height and hash of the snapshot's
-// block; for each block from 1, the header row (header and length of the encoded block), and the id
+// block; in version 2, the proof that this block is final, after its length (uvarint); for each
+// block from 1, the header row (header and length of the encoded block), and the id
 // and result of each of its transactions; for each entry of the state, the key and the value, each
 // after its length (uvarint); an empty key; and the magic again.
-const snapshotMagic = "ledgerd/snapshot/1\x00"
+const (
+	snapshotMagic          = "ledgerd/snapshot/1\x00"
+	certifiedSnapshotMagic = "ledgerd/snapshot/2\x00"
+)
+
+// certificateWait bounds how long a snapshot waits for the certificate of its block. In a chain
+// whose members certify blocks it comes in a fraction of a second.
+const certificateWait = 3 * time.Second
 
 // Bounds of an entry of the state in a snapshot.
 const (
@@ -27,7 +37,8 @@ const (
 
 // WriteSnapshot writes a snapshot as of a block that is durable here, and returns that block.
 // Blocks can be appended and filled in meanwhile. The memory that it needs does not grow with the
-// state or the chain. For absent blocks it uses the data of the snapshot that the store itself
+// state or the chain. If the chain has certificates, the snapshot has the one of its block. For
+// absent blocks it uses the data of the snapshot that the store itself
 // began with. It returns ErrNotFound if there is no block. It returns ErrAbsent, before it writes
 // anything, if blocks are absent and the store began with a snapshot under a version of this
 // package that did not keep that data.
@@ -64,6 +75,26 @@ type snapshotWriter struct {
 	absent ledger.Height
 }
 
+// finality returns the encoded proof that the snapshot's block is final, or nil if there is none.
+func (w *snapshotWriter) finality(height ledger.Height) ([]byte, error) {
+	if w.store.CertifiedHeight() == 0 {
+		return nil, nil
+	}
+	waiting, cancel := context.WithTimeout(w.ctx, certificateWait)
+	defer cancel()
+	if err := w.store.AwaitCertificate(waiting, height); err != nil {
+		return nil, w.ctx.Err()
+	}
+	finality, err := w.store.Finality(height)
+	if errors.Is(err, ErrUncertified) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return finality.Encode(), nil
+}
+
 // goOn returns an error if the writer must stop.
 func (w *snapshotWriter) goOn() error { return w.store.checkRunning(w.ctx) }
 
@@ -89,8 +120,20 @@ func (w *snapshotWriter) write() error {
 			return err
 		}
 	}
-	w.buffer = append(append(w.buffer[:0], snapshotMagic...), w.store.chainID[:]...)
+	magic := snapshotMagic
+	finality, err := w.finality(height)
+	if err != nil {
+		return err
+	}
+	if finality != nil {
+		magic = certifiedSnapshotMagic
+	}
+	w.buffer = append(append(w.buffer[:0], magic...), w.store.chainID[:]...)
 	w.buffer = append(w.buffer, headRow(height, hash)...)
+	if finality != nil {
+		w.buffer = binary.AppendUvarint(w.buffer, uint64(len(finality)))
+		w.buffer = append(w.buffer, finality...)
+	}
 	if _, err := w.out.Write(w.buffer); err != nil {
 		return err
 	}
@@ -106,7 +149,7 @@ func (w *snapshotWriter) write() error {
 	if err := w.writeState(height); err != nil {
 		return err
 	}
-	_, err = w.out.WriteString(snapshotMagic)
+	_, err = w.out.WriteString(magic)
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-func believe(ledger.Height, ledger.Hash) error { return nil }
+func believe(ledger.Height, ledger.Hash, bool) error { return nil }
 
 // snapshotOf returns a snapshot of a store, and the block that it is of.
 func snapshotOf(t testing.TB, s *Store) ([]byte, Head) {
@@ -48,7 +48,7 @@ func TestSnapshotGoesOn(t *testing.T) {
 	}
 	copied := filepath.Join(dir, "two")
 	restored, err := Restore(t.Context(), copied, testGenesis(), small(),
-		bytes.NewReader(snapshot), func(height ledger.Height, hash ledger.Hash) error {
+		bytes.NewReader(snapshot), func(height ledger.Height, hash ledger.Hash, _ bool) error {
 			if height != head.Height || hash != head.Hash {
 				return fmt.Errorf("block %d %s", height, hash)
 			}
@@ -206,7 +206,7 @@ func TestBadSnapshots(t *testing.T) {
 		b.apply(t, s, 4)
 	}
 	good, head := snapshotOf(t, s)
-	trust := func(height ledger.Height, hash ledger.Hash) error {
+	trust := func(height ledger.Height, hash ledger.Hash, _ bool) error {
 		if height != head.Height || hash != head.Hash {
 			return ErrSnapshot
 		}
@@ -249,7 +249,7 @@ func TestBadSnapshots(t *testing.T) {
 	}
 	refused := errors.New("not trusted")
 	if _, err := Restore(t.Context(), filepath.Join(dir, "distrust"), testGenesis(), small(),
-		bytes.NewReader(good), func(ledger.Height, ledger.Hash) error {
+		bytes.NewReader(good), func(ledger.Height, ledger.Hash, bool) error {
 			return refused
 		}); !errors.Is(err, refused) {
 		t.Errorf("without trust: %v", err)
@@ -316,7 +316,7 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := filepath.Join(t.TempDir(), "store")
 		restored, err := Restore(t.Context(), dir, testGenesis(), small(),
-			bytes.NewReader(data), func(_ ledger.Height, hash ledger.Hash) error {
+			bytes.NewReader(data), func(_ ledger.Height, hash ledger.Hash, _ bool) error {
 				if hash != head.Hash {
 					return ErrSnapshot
 				}

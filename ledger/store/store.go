@@ -127,6 +127,14 @@ type Store struct {
 	perhaps ledger.Height
 
 	cache blockCache
+
+	// certified is the height of the highest certificate. certifying guards it and is held while a
+	// certificate is put. certifiedMore is closed when it grows.
+	certified     atomic.Uint64
+	certifying    sync.Mutex
+	certifiedMore chan struct{}
+	// evidence serialises PutEvidence.
+	evidence sync.Mutex
 }
 
 // Head is the last appended block.

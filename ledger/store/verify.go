@@ -10,16 +10,25 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
+// Verified is what Verify found.
+type Verified struct {
+	Head
+	// Certificates is the number of certified blocks, Certified the height of the highest; 0 if
+	// there is none.
+	Certificates int
+	Certified    ledger.Height
+}
+
 // Verify checks the whole store in dir from the genesis: the hashes and roots of every block, every
-// signature, every result by executing all blocks again, the state, the index and the histories. It
-// returns the head, or a *DamageError that names the first bad block. If progress is not nil,
-// Verify calls it after each block. No other process may have the store open (ErrLocked).
+// signature, every result by executing all blocks again, the state, the index, the histories, and
+// every certificate. It returns a *DamageError that names the first bad block. If progress is not
+// nil, Verify calls it after each block. No other process may have the store open (ErrLocked).
 func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
-	progress func(height, head ledger.Height)) (head Head, err error) {
+	progress func(height, head ledger.Height)) (found Verified, err error) {
 	options.DecodedCacheBytes = 1
 	s, err := Open(dir, genesis, options)
 	if err != nil {
-		return Head{}, err
+		return Verified{}, err
 	}
 	defer func() {
 		if closing := s.Close(); err == nil {
@@ -27,9 +36,11 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 		}
 	}()
 	if err := s.verify(ctx, progress); err != nil {
-		return Head{}, err
+		return Verified{}, err
 	}
-	return s.Head(), nil
+	found = Verified{Head: s.Head(), Certified: s.CertifiedHeight()}
+	found.Certificates, err = s.verifyCertificates()
+	return found, err
 }
 
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {

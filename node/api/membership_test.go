@@ -150,7 +150,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	head, err := store.Restore(b.context(), dir, b.cluster.Genesis(), store.Options{},
-		bytes.NewReader(snapshot), func(ledger.Height, ledger.Hash) error {
+		bytes.NewReader(snapshot), func(ledger.Height, ledger.Hash, bool) error {
 			return nil
 		})
 	if err != nil || head != b.cluster.Node(0).Store().Head() {

@@ -459,7 +459,7 @@ func TestFillFromPeers(t *testing.T) {
 		writing.CloseWithError(err)
 	}()
 	dir := filepath.Join(t.TempDir(), "filled")
-	trust := func(ledger.Height, ledger.Hash) error { return nil }
+	trust := func(ledger.Height, ledger.Hash, bool) error { return nil }
 	if _, err := store.Restore(t.Context(), dir, genesis, options, reading, trust); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,357 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// certifiedChain is a chain of three members: member 3 joins at block 2, member 0 leaves at block
+// 4, and block 6 is the last.
+type certifiedChain struct {
+	genesis *ledger.Genesis
+	blocks  []*ledger.Block // blocks[h] is block h
+}
+
+func newCertifiedChain() *certifiedChain {
+	c := &certifiedChain{genesis: ledgertest.OperatedGenesis(3)}
+	operator := ledgertest.NewOperator(c.genesis)
+	client := ledgertest.NewClient(c.genesis, "acme")
+	register := client.Bundle(client.Register("issuer", "a"))
+	transfer := func() *ledger.Bundle {
+		return client.Bundle(client.Transfer("acme:issuer", "acme:a", 1))
+	}
+	c.blocks = []*ledger.Block{c.genesis.Block()}
+	for _, bundle := range []*ledger.Bundle{register, operator.Join(ledgertest.Member(3)),
+		transfer(), operator.Leave(0), transfer(), transfer()} {
+		c.blocks = append(c.blocks, ledgertest.After(c.blocks[len(c.blocks)-1], bundle))
+	}
+	return c
+}
+
+// certificate returns the certificate of a block, with the proof of the change if it made one.
+func (c *certifiedChain) certificate(height ledger.Height, epoch ledger.MembersEpoch,
+	members ...ledger.MemberIndex) *ledger.Certificate {
+	block := c.blocks[height]
+	certificate := ledgertest.Certificate(c.genesis, epoch, block, members...)
+	if block.MembershipChange() != nil {
+		certificate.Change = block.Proof(0)
+	}
+	return certificate
+}
+
+// headers returns the encoded headers after a block, up to another one.
+func (c *certifiedChain) headers(after, to ledger.Height) (headers [][]byte) {
+	for _, block := range c.blocks[after+1 : to+1] {
+		headers = append(headers, block.Header.Encode())
+	}
+	return headers
+}
+
+// finality returns the proof that the block at a height is final, by the certificate of block 6.
+func (c *certifiedChain) finality(height ledger.Height) *ledger.Finality {
+	return &ledger.Finality{Changes: []*ledger.Certificate{c.certificate(2, 0, 0, 2),
+		c.certificate(4, 1, 1, 2, 3)}, Headers: c.headers(height, 6),
+		Certificate: c.certificate(6, 2, 1, 3)}
+}
+
+func TestFinalityFollowsTheMembers(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	for height := ledger.Height(1); height <= 6; height++ {
+		decoded, err := ledger.DecodeFinality(c.finality(height).Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		auditor := ledger.NewAuditor(c.genesis)
+		if err := auditor.Verify(decoded, height, c.blocks[height].Hash); err != nil {
+			t.Fatalf("block %d: %v", height, err)
+		}
+		// An auditor may stay, and verify a later block.
+		if err := auditor.Verify(decoded, height, c.blocks[height].Hash); err != nil {
+			t.Fatalf("block %d again: %v", height, err)
+		}
+		if auditor.Members().Epoch != 2 || auditor.Last().Height != 6 {
+			t.Fatalf("the auditor is at epoch %d", auditor.Members().Epoch)
+		}
+	}
+}
+
+// TestWrongFinality plants each lie that a node may tell a reader who has the genesis alone.
+func TestWrongFinality(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	other := ledgertest.OperatedGenesis(3)
+	other.Chain = "other"
+	foreign := &certifiedChain{genesis: other, blocks: c.blocks}
+	for _, lie := range []struct {
+		name string
+		tell func(*ledger.Finality)
+	}{
+		{"too few sign", func(f *ledger.Finality) { f.Certificate = c.certificate(6, 2, 1) }},
+		{"one member counts twice", func(f *ledger.Finality) {
+			f.Certificate = c.certificate(6, 2, 1)
+			f.Certificate.Seals = append(f.Certificate.Seals, f.Certificate.Seals[0])
+		}},
+		{"a member that left signs", func(f *ledger.Finality) {
+			f.Certificate = c.certificate(6, 2, 0, 1)
+		}},
+		{"a stranger signs", func(f *ledger.Finality) {
+			f.Certificate = c.certificate(6, 2, 1, 4)
+		}},
+		{"the quorum of the epoch before signs, for its epoch", func(f *ledger.Finality) {
+			f.Certificate = c.certificate(6, 1, 0, 1, 2)
+		}},
+		{"the quorum of the genesis signs, no change is told", func(f *ledger.Finality) {
+			f.Changes, f.Certificate = nil, c.certificate(6, 2, 0, 1)
+		}},
+		{"an epoch signs a block from before it", func(f *ledger.Finality) {
+			f.Headers, f.Certificate = c.headers(3, 4), c.certificate(4, 2, 1, 2)
+		}},
+		{"a change is left out", func(f *ledger.Finality) { f.Changes = f.Changes[1:] }},
+		{"the members of the new set certify their own join", func(f *ledger.Finality) {
+			f.Changes[0] = c.certificate(2, 0, 0, 3)
+		}},
+		{"another change than the block's", func(f *ledger.Finality) {
+			f.Changes[0].Change = c.blocks[4].Proof(0)
+		}},
+		{"a change that does not prove itself", func(f *ledger.Finality) {
+			f.Changes[0].Change = nil
+		}},
+		{"a transfer for a change", func(f *ledger.Finality) {
+			f.Changes[0] = c.certificate(3, 0, 0, 1)
+			f.Changes[0].Change = c.blocks[3].Proof(0)
+		}},
+		{"a signature is damaged", func(f *ledger.Finality) {
+			f.Certificate.Seals[1].Signature[9] ^= 1
+		}},
+		{"a header is damaged", func(f *ledger.Finality) {
+			f.Headers[0] = bytes.Clone(f.Headers[0])
+			f.Headers[0][60] ^= 1
+		}},
+		{"a header is left out", func(f *ledger.Finality) { f.Headers = f.Headers[1:] }},
+		{"signed for another chain", func(f *ledger.Finality) {
+			f.Certificate = foreign.certificate(6, 2, 1, 3)
+		}},
+		{"the certificate of an earlier block", func(f *ledger.Finality) {
+			f.Certificate = c.certificate(5, 2, 1, 3)
+		}},
+		{"no certificate", func(f *ledger.Finality) { f.Certificate = nil }},
+	} {
+		f := c.finality(3)
+		lie.tell(f)
+		if err := ledger.NewAuditor(c.genesis).Verify(f, 3, c.blocks[3].Hash); !errors.Is(err,
+			ledger.ErrCertificate) {
+			t.Errorf("%s: %v", lie.name, err)
+		}
+	}
+	if err := ledger.NewAuditor(c.genesis).Verify(c.finality(3), 3, ledger.Hash{1}); !errors.Is(err,
+		ledger.ErrCertificate) {
+		t.Errorf("another block than the proven one: %v", err)
+	}
+}
+
+func TestCertifiedProof(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	proof := &ledger.CertifiedProof{Proof: c.blocks[3].Proof(0), Finality: c.finality(3)}
+	decoded, err := ledger.DecodeCertifiedProof(proof.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.VerifyCertifiedProof(decoded, c.genesis); err != nil {
+		t.Fatal(err)
+	}
+	decoded.Finality = c.finality(5)
+	if err := ledger.VerifyCertifiedProof(decoded, c.genesis); !errors.Is(err,
+		ledger.ErrCertificate) {
+		t.Fatalf("the finality of another block: %v", err)
+	}
+	// A proof from before certificates is read, and proves nothing of its block.
+	old, err := ledger.DecodeCertifiedProof(c.blocks[3].Proof(0).Encode())
+	if err != nil || old.Finality != nil {
+		t.Fatalf("%v, %v", old, err)
+	}
+	if err := ledger.VerifyCertifiedProof(old, c.genesis); !errors.Is(err, ledger.ErrCertificate) {
+		t.Fatalf("no certificate: %v", err)
+	}
+}
+
+// TestMembersOf compares the members that a node takes from its state with those that an auditor
+// takes from certificates.
+func TestMembersOf(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	first := c.genesis.Membership()
+	four := ledger.Membership{Number: 2, Members: append(slices.Clone(first.Members),
+		ledger.GroupMember{Index: 3, Member: ledgertest.Member(3), Joined: 2})}
+	three := ledger.Membership{Number: 3, Members: four.Members[1:]}
+	former := []ledger.FormerMember{{GroupMember: first.Members[0], Left: 4}}
+	auditor := ledger.NewAuditor(c.genesis)
+	for _, each := range []struct {
+		height ledger.Height
+		before ledger.Membership
+	}{{1, first}, {2, first}, {3, four}, {4, four}, {5, three}, {6, three}} {
+		got := ledger.MembersOf(c.genesis.Hash(), each.height, &each.before, former)
+		want := auditor.Members()
+		if got.Epoch != want.Epoch || got.Since != want.Since || len(got.Keys) != len(want.Keys) {
+			t.Fatalf("block %d: epoch %d since %d, want %d since %d", each.height, got.Epoch,
+				got.Since, want.Epoch, want.Since)
+		}
+		for index, key := range want.Keys {
+			if !bytes.Equal(got.Keys[index], key) {
+				t.Fatalf("block %d: another key of member %d", each.height, index)
+			}
+		}
+		if c.blocks[each.height].MembershipChange() != nil {
+			if err := auditor.Follow(c.certificate(each.height, want.Epoch, 1, 2, 3)); each.height > 2 &&
+				err != nil {
+				t.Fatal(err)
+			} else if each.height == 2 {
+				if err := auditor.Follow(c.certificate(2, 0, 0, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	chain, key := ledger.Hash{7}, ledgertest.PublicKey("node-1")
+	statement := ledger.SignStatement(ledgertest.Key("node-1"), chain, 1, 2, 30, ledger.Hash{9})
+	decoded, err := ledger.DecodeStatement(statement.Encode())
+	if err != nil || decoded != statement {
+		t.Fatalf("%v, %v", decoded, err)
+	}
+	if err := decoded.Verify(chain, key[:]); err != nil {
+		t.Fatal(err)
+	}
+	for name, lie := range map[string]func(*ledger.Statement){
+		"height": func(s *ledger.Statement) { s.Height++ },
+		"hash":   func(s *ledger.Statement) { s.Hash[0]++ },
+		"epoch":  func(s *ledger.Statement) { s.Epoch++ },
+	} {
+		wrong := statement
+		lie(&wrong)
+		if err := wrong.Verify(chain, key[:]); !errors.Is(err, ledger.ErrCertificate) {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	if err := statement.Verify(ledger.Hash{8}, key[:]); !errors.Is(err, ledger.ErrCertificate) {
+		t.Errorf("another chain: %v", err)
+	}
+	if err := statement.Verify(chain, nil); !errors.Is(err, ledger.ErrCertificate) {
+		t.Errorf("no member: %v", err)
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	keyOf := func(index ledger.MemberIndex) []byte { return ledgertest.Member(int(index)).Key }
+	fork := ledgertest.After(c.blocks[4])
+	mine, other := c.certificate(5, 2, 1, 2, 3), ledgertest.Certificate(c.genesis, 2, fork, 3)
+	evidence := ledger.Contradiction(mine, other)
+	if evidence == nil || !slices.Equal(evidence.Members(), []ledger.MemberIndex{3}) {
+		t.Fatalf("%+v", evidence)
+	}
+	if err := evidence.Verify(c.genesis.Hash(), keyOf); err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := ledger.DecodeEvidence(evidence.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decoded.Verify(c.genesis.Hash(), keyOf); err != nil {
+		t.Fatal(err)
+	}
+	if swapped := ledger.Contradiction(other, mine); swapped.ID() != evidence.ID() ||
+		decoded.ID() != evidence.ID() {
+		t.Fatal("one contradiction has two identities")
+	}
+	if ledger.Contradiction(mine, c.certificate(6, 2, 1)) != nil ||
+		ledger.Contradiction(mine, c.certificate(5, 1, 1)) != nil {
+		t.Fatal("blocks that can both be true are evidence")
+	}
+	decoded.First.Seals[0].Signature[3] ^= 1
+	if err := decoded.Verify(c.genesis.Hash(), keyOf); !errors.Is(err, ledger.ErrEvidence) {
+		t.Fatalf("a forged signature is evidence: %v", err)
+	}
+	same := &ledger.Evidence{First: mine, Second: mine}
+	if err := same.Verify(c.genesis.Hash(), keyOf); !errors.Is(err, ledger.ErrEvidence) {
+		t.Fatalf("the same block twice is evidence: %v", err)
+	}
+}
+
+func FuzzStatement(f *testing.F) {
+	statement := ledger.SignStatement(ledgertest.Key("node-1"), ledger.Hash{7}, 1, 2, 30,
+		ledger.Hash{9})
+	f.Add(statement.Encode())
+	key := ledgertest.PublicKey("node-1")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decoded, err := ledger.DecodeStatement(data)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(decoded.Encode(), data) {
+			t.Fatal("a statement has two encodings")
+		}
+		_ = decoded.Verify(ledger.Hash{7}, key[:])
+	})
+}
+
+func FuzzCertifiedProof(f *testing.F) {
+	c := newCertifiedChain()
+	f.Add((&ledger.CertifiedProof{Proof: c.blocks[3].Proof(0), Finality: c.finality(3)}).Encode())
+	f.Add(c.blocks[3].Proof(0).Encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decoded, err := ledger.DecodeCertifiedProof(data)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(decoded.Encode(), data) {
+			t.Fatal("a proof has two encodings")
+		}
+		_ = ledger.VerifyCertifiedProof(decoded, c.genesis)
+	})
+}
+
+func FuzzCertificate(f *testing.F) {
+	c := newCertifiedChain()
+	f.Add(c.certificate(2, 0, 0, 1, 2).Encode())
+	f.Add(c.certificate(6, 2, 1).Encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decoded, err := ledger.DecodeCertificate(data)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(decoded.Encode(), data) {
+			t.Fatal("a certificate has two encodings")
+		}
+		auditor := ledger.NewAuditor(c.genesis)
+		_ = auditor.Follow(decoded)
+		_ = auditor.Check(decoded)
+	})
+}
+
+func FuzzEvidence(f *testing.F) {
+	c := newCertifiedChain()
+	f.Add(ledger.Contradiction(c.certificate(5, 2, 1, 2),
+		ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[4]), 3)).Encode())
+	keyOf := func(index ledger.MemberIndex) []byte { return ledgertest.Member(int(index) % 9).Key }
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decoded, err := ledger.DecodeEvidence(data)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(decoded.Encode(), data) {
+			t.Fatal("evidence has two encodings")
+		}
+		_ = decoded.Verify(c.genesis.Hash(), keyOf)
+	})
+}

@@ -1,0 +1,252 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// changingChain applies blocks to a store of three members: transfers, a join of member 3 in block
+// 2, and a leave of member 0 in block 5.
+func changingChain(t *testing.T, s *Store) {
+	t.Helper()
+	client, operator := ledgertest.NewClient(s.genesis, "acme"), ledgertest.NewOperator(s.genesis)
+	transfer := func() *ledger.Bundle {
+		return client.Bundle(client.Transfer("acme:issuer", "acme:a", 1))
+	}
+	for i, bundle := range []*ledger.Bundle{client.Bundle(client.Register("issuer", "a")),
+		operator.Join(ledgertest.Member(3)), transfer(), transfer(), operator.Leave(0), transfer(),
+		transfer()} {
+		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, bundle)})
+		if err != nil || !block.Entries[0].Result.OK() {
+			t.Fatalf("block %d: %v, %v", i+1, err, block)
+		}
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// certify makes a certificate of a block of the store.
+func certify(t *testing.T, s *Store, height ledger.Height, epoch ledger.MembersEpoch,
+	members ...ledger.MemberIndex) *ledger.Certificate {
+	t.Helper()
+	block, err := s.Block(height)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ledgertest.Certificate(s.genesis, epoch, block, members...)
+}
+
+// openThree opens a store of a chain with three members.
+func openThree(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir, ledgertest.OperatedGenesis(3), small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestCertificatesAreKept(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openThree(t, dir)
+	changingChain(t, s)
+	if got := s.ChangeHeights(); !slices.Equal(got, []ledger.Height{2, 5}) {
+		t.Fatalf("changes at %v", got)
+	}
+	if _, err := s.Finality(1); !errors.Is(err, ErrUncertified) {
+		t.Fatalf("without certificates: %v", err)
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	waited := make(chan error, 1)
+	go func() { waited <- s.AwaitCertificate(bounded, 6) }()
+	for _, c := range []*ledger.Certificate{certify(t, s, 2, 0, 0, 1), certify(t, s, 7, 2, 1, 2),
+		certify(t, s, 4, 1, 0, 2, 3)} {
+		if err := s.PutCertificate(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	// Block 7 is certified, but the leave in block 5 is not.
+	if _, err := s.Finality(6); !errors.Is(err, ErrUncertified) {
+		t.Fatalf("without the certificate of a change: %v", err)
+	}
+	if err := s.PutCertificate(certify(t, s, 5, 1, 1, 2, 3)); err != nil {
+		t.Fatal(err)
+	}
+	check := func(s *Store) {
+		t.Helper()
+		if at := s.CertifiedHeight(); at != 7 {
+			t.Errorf("certified up to %d", at)
+		}
+		for height := ledger.Height(1); height <= 7; height++ {
+			finality, err := s.Finality(height)
+			if err != nil {
+				t.Fatalf("block %d: %v", height, err)
+			}
+			_, hash, err := s.Header(height)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ledger.NewAuditor(s.genesis).Verify(finality, height, hash); err != nil {
+				t.Errorf("block %d: %v", height, err)
+			}
+		}
+	}
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Verify(t.Context(), dir, s.genesis, small(), nil)
+	if err != nil || found.Certificates != 4 || found.Certified != 7 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	s = openThree(t, dir)
+	check(s)
+
+	// A snapshot carries what proves its block, and a store made of it passes that on.
+	var snapshot bytes.Buffer
+	if _, err := s.WriteSnapshot(t.Context(), &snapshot); err != nil {
+		t.Fatal(err)
+	}
+	restored := filepath.Join(t.TempDir(), "restored")
+	trusted := false
+	if _, err := Restore(t.Context(), restored, s.genesis, small(),
+		bytes.NewReader(snapshot.Bytes()), func(_ ledger.Height, _ ledger.Hash, certified bool) error {
+			trusted = certified
+			return nil
+		}); err != nil || !trusted {
+		t.Fatalf("certified %v, %v", trusted, err)
+	}
+	again := openThree(t, restored)
+	finality, err := again.Finality(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.NewAuditor(s.genesis).Verify(finality, 7, again.Head().Hash); err != nil {
+		t.Fatal(err)
+	}
+
+	// One byte of a signature is enough to refuse the snapshot.
+	forged := bytes.Clone(snapshot.Bytes())
+	signature := finality.Certificate.Seals[0].Signature
+	forged[bytes.Index(forged, signature[:])+40] ^= 1
+	if _, err := Restore(t.Context(), filepath.Join(t.TempDir(), "forged"), s.genesis, small(),
+		bytes.NewReader(forged), believe); !errors.Is(err, ErrSnapshot) {
+		t.Fatalf("a forged certificate: %v", err)
+	}
+}
+
+// TestWrongCertificates shows that a store keeps no certificate that it has not checked, whoever
+// passes it on.
+func TestWrongCertificates(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	changingChain(t, s)
+	fork := ledgertest.After(s.genesis.Block())
+	for _, c := range []struct {
+		name        string
+		certificate *ledger.Certificate
+		want        error
+	}{
+		{"too few", certify(t, s, 6, 2, 1), ledger.ErrCertificate},
+		{"the quorum of the epoch before", certify(t, s, 6, 1, 0, 1, 2), ledger.ErrCertificate},
+		{"a quorum of the epoch before in the new epoch", certify(t, s, 6, 2, 0, 1),
+			ledger.ErrCertificate},
+		{"the new members certify what made them members", certify(t, s, 2, 1, 0, 1, 3),
+			ledger.ErrCertificate},
+		{"another block", ledgertest.Certificate(s.genesis, 0, fork, 0, 1, 2), ErrMismatch},
+		{"a block above the head", &ledger.Certificate{Height: 8, Epoch: 2}, ErrNotFound},
+	} {
+		if err := s.PutCertificate(c.certificate); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	wrong := certify(t, s, 5, 1, 1, 2, 3)
+	join, err := s.Block(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.Change = join.Proof(0)
+	if err := s.PutCertificate(wrong); !errors.Is(err, ledger.ErrCertificate) {
+		t.Errorf("the proof of another change: %v", err)
+	}
+	if s.CertifiedHeight() != 0 {
+		t.Errorf("certified up to %d", s.CertifiedHeight())
+	}
+}
+
+// TestVerifyFindsWrongCertificates puts rows into the database past all checks.
+func TestVerifyFindsWrongCertificates(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]func(s *Store) (key, value []byte){
+		"a certificate of too few": func(s *Store) (key, value []byte) {
+			return heightKey(rowCertificate, 6), certify(t, s, 6, 2, 1).Encode()
+		},
+		"evidence that proves nothing": func(s *Store) (key, value []byte) {
+			e := &ledger.Evidence{First: certify(t, s, 6, 2, 1), Second: certify(t, s, 6, 2, 3)}
+			return append([]byte{rowEvidence}, make([]byte, ledger.HashSize)...), e.Encode()
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		s := openThree(t, dir)
+		changingChain(t, s)
+		key, value := wrong(s)
+		if err := errors.Join(s.putRow(key, value), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(t.Context(), dir, s.genesis, small(), nil); !errors.Is(err,
+			ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestEvidenceIsKept(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openThree(t, dir)
+	changingChain(t, s)
+	evidence := func(i int) *ledger.Evidence {
+		fork := ledgertest.After(s.genesis.Block())
+		fork.Header.Time += ledger.Milliseconds(i)
+		fork.Complete(ledger.Hash{})
+		return ledger.Contradiction(certify(t, s, 1, 0, 0, 1),
+			ledgertest.Certificate(s.genesis, 0, fork, 0))
+	}
+	for i, want := range []bool{true, false} {
+		if added, err := s.PutEvidence(evidence(1)); err != nil || added != want {
+			t.Fatalf("time %d: added %v, %v", i, added, err)
+		}
+	}
+	forged := evidence(2)
+	forged.Second.Seals[0].Signature[0] ^= 1
+	if added, err := s.PutEvidence(forged); added || !errors.Is(err, ledger.ErrEvidence) {
+		t.Fatalf("forged: %v, %v", added, err)
+	}
+	for i := range 2 * MaxEvidence {
+		if _, err := s.PutEvidence(evidence(i + 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := openThree(t, dir).Evidence()
+	if err != nil || len(kept) != MaxEvidence || kept[0].Height() != 1 {
+		t.Fatalf("%d pieces, %v", len(kept), err)
+	}
+}
