@@ -248,10 +248,12 @@ func MembersOf(chain Hash, height Height, before *Membership, former []FormerMem
 func (m *Members) Check(c *Certificate) error {
 	switch {
 	case c.Epoch != m.Epoch:
-		return fmt.Errorf("%w: block %d is certified by members of epoch %d, not %d", ErrCertificate,
+		return fmt.Errorf("%w: block %d is certified by members of epoch %d, not %d",
+			ErrCertificate,
 			c.Height, c.Epoch, m.Epoch)
 	case c.Height <= m.Since:
-		return fmt.Errorf("%w: block %d is not of epoch %d, which began at block %d", ErrCertificate,
+		return fmt.Errorf("%w: block %d is not of epoch %d, which began at block %d",
+			ErrCertificate,
 			c.Height, m.Epoch, m.Since)
 	case len(c.Seals) < clock.Majority(len(m.Keys)):
 		return fmt.Errorf("%w: %d of %d members signed block %d", ErrCertificate, len(c.Seals),

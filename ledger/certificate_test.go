@@ -208,7 +208,8 @@ func TestMembersOf(t *testing.T) {
 			}
 		}
 		if c.blocks[each.height].MembershipChange() != nil {
-			if err := auditor.Follow(c.certificate(each.height, want.Epoch, 1, 2, 3)); each.height > 2 &&
+			if err := auditor.Follow(c.certificate(each.height, want.Epoch,
+				1, 2, 3)); each.height > 2 &&
 				err != nil {
 				t.Fatal(err)
 			} else if each.height == 2 {

@@ -16,11 +16,11 @@ const (
 // ErrEvidence reports that evidence proves nothing.
 var ErrEvidence = errors.New("ledger: evidence proves nothing")
 
-// Evidence is two signed accounts of one height that cannot both be true. Each is a certificate with
-// one signature or more: a member's statement, or the statements of a majority.
+// Evidence is two signed accounts of one height that cannot both be true. Each is a certificate
+// with one signature or more: a member's statement, or the statements of a majority.
 //
 // A member that signed both told two stories. If no member signed both, the signers of one of them
-// are wrong. This takes a member that lies or whose key somebody else has, or a recovery
+// are wrong. This takes a member that lies or whose key was stolen, or a recovery
 // (`ledgerd recover`) that gave up blocks: members that had them then hold others.
 type Evidence struct {
 	First  *Certificate `json:"first"`
@@ -44,9 +44,9 @@ func (e *Evidence) Members() []MemberIndex {
 	return both
 }
 
-// Verify returns ErrEvidence unless both sides are of one height and different blocks, and all their
-// signatures are good. The chain is the genesis' hash. The key of a member is that of any time, since
-// an index and its key belong to one member for ever; nil if there was no such member.
+// Verify returns ErrEvidence unless both sides are of one height and different blocks, and all
+// their signatures are good. The chain is the genesis' hash. The key of a member is that of any
+// time, since an index and its key belong to one member for ever; nil if there was no such member.
 func (e *Evidence) Verify(chain Hash, key func(MemberIndex) []byte) error {
 	if e.First.Height != e.Second.Height || e.First.Hash == e.Second.Hash {
 		return fmt.Errorf("%w: blocks %d %s and %d %s can both be true", ErrEvidence,

@@ -125,7 +125,8 @@ func (c *Certificate) change() (*MembershipChange, error) {
 }
 
 // Verify returns ErrCertificate unless the block with this height and hash is final in the chain of
-// the genesis. The auditor may know any members up to those of the block. Afterwards it knows those.
+// the genesis. The auditor may know any members up to those of the block. Afterwards it knows
+// those.
 func (a *Auditor) Verify(f *Finality, height Height, hash Hash) error {
 	if f.Certificate == nil || len(f.Headers) > MaxFinalityHeaders {
 		return fmt.Errorf("%w: block %d: no certificate near it", ErrCertificate, height)
@@ -166,8 +167,8 @@ func (f *Finality) Encode() []byte {
 	return codec.AppendString(to, f.Certificate.Encode())
 }
 
-// DecodeFinality decodes a Finality, or returns ErrMalformed. It verifies nothing. The result shares
-// the memory of data.
+// DecodeFinality decodes a Finality, or returns ErrMalformed. It verifies nothing. The result
+// shares the memory of data.
 func DecodeFinality(data []byte) (*Finality, error) {
 	r := read(data)
 	f := r.finality()

@@ -26,8 +26,8 @@ import (
 const confirmPatience = 10 * time.Second
 
 // fill fills the home with the current state of the ledger, from one node's snapshot of a block
-// that is certified from the genesis on, or that a majority of the members confirms. It returns the block's height, or 0 if the home has data
-// already.
+// that is certified from the genesis on, or that a majority of the members confirms. It returns the
+// block's height, or 0 if the home has data already.
 func (c *membershipSession) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
 	if _, err := os.Lstat(at.Data()); err == nil {
 		return 0, nil

@@ -125,7 +125,8 @@ func TestCertificatesAreKept(t *testing.T) {
 	restored := filepath.Join(t.TempDir(), "restored")
 	trusted := false
 	if _, err := Restore(t.Context(), restored, s.genesis, small(),
-		bytes.NewReader(snapshot.Bytes()), func(_ ledger.Height, _ ledger.Hash, certified bool) error {
+		bytes.NewReader(snapshot.Bytes()), func(_ ledger.Height, _ ledger.Hash,
+			certified bool) error {
 			trusted = certified
 			return nil
 		}); err != nil || !trusted {
@@ -150,8 +151,8 @@ func TestCertificatesAreKept(t *testing.T) {
 	}
 }
 
-// TestWrongCertificates shows that a store keeps no certificate that it has not checked, whoever
-// passes it on.
+// TestWrongCertificates shows that a store keeps no certificate that it has not checked, from any
+// source.
 func TestWrongCertificates(t *testing.T) {
 	t.Parallel()
 	s := openThree(t, filepath.Join(t.TempDir(), "data"))
