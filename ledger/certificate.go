@@ -243,6 +243,9 @@ func MembersOf(chain Hash, height Height, before *Membership, former []FormerMem
 	return m
 }
 
+// Majority returns the smallest number that is more than half of the members.
+func (m *Members) Majority() int { return clock.Majority(len(m.Keys)) }
+
 // Check returns ErrCertificate unless a majority of the members signed the certificate, for a block
 // of their epoch. It does not check Change.
 func (m *Members) Check(c *Certificate) error {
@@ -255,7 +258,7 @@ func (m *Members) Check(c *Certificate) error {
 		return fmt.Errorf("%w: block %d is not of epoch %d, which began at block %d",
 			ErrCertificate,
 			c.Height, m.Epoch, m.Since)
-	case len(c.Seals) < clock.Majority(len(m.Keys)):
+	case len(c.Seals) < m.Majority():
 		return fmt.Errorf("%w: %d of %d members signed block %d", ErrCertificate, len(c.Seals),
 			len(m.Keys), c.Height)
 	}

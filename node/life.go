@@ -130,7 +130,7 @@ func (l *life) start() error {
 	n.host.Watch(l.onLink)
 	for kind, handler := range map[wire.Kind]wire.Handler{
 		wire.KindStatus: l.onAnnouncement, wire.KindGeneration: l.onSynod,
-		wire.KindEnter: l.onWish, wire.KindStored: l.onStored,
+		wire.KindEnter: l.onWish, wire.KindStored: l.onStored, wire.KindStatement: l.onStatement,
 	} {
 		if err := n.control.Register(kind, handler); err != nil {
 			l.detector.Close()

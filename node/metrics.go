@@ -28,7 +28,7 @@ func (n *Node) register(registry *prometheus.Registry) error {
 	}
 	n.forgeries.bundles.WithLabelValues(n.home.Name()) // so that the metric is there from the start
 	var errs []error
-	for _, c := range []prometheus.Collector{
+	for _, c := range append(n.certificationMetrics(),
 		n.forgeries.bundles,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(
 			collectors.ProcessCollectorOpts{}),
@@ -97,7 +97,7 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
 			return float64(n.disk.bytes())
 		}),
-	} {
+	) {
 		errs = append(errs, registry.Register(c))
 	}
 	return errors.Join(errs...)

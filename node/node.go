@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/node/certification"
 	"github.com/ledgerd/ledgerd/node/crossing"
 	"github.com/ledgerd/ledgerd/node/doors"
 	"github.com/ledgerd/ledgerd/node/fabric"
@@ -80,6 +81,7 @@ type Node struct {
 	// verification verifies the signatures of messages that arrive.
 	verification *verification.Pool
 	forgeries    *forgeries
+	certifier    *certification.Certifier
 	life         *life
 	backfill     *backfill
 	doors        *doors.Doors
@@ -190,8 +192,17 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		Verification: n.verification, Forged: n.forgeries.found}
 	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
 		n.life.tellStored(run, members, height)
+		n.certifier.Progressed()
 	}
 	n.crossing.Hook(&pooling, &executing)
+	n.certifier = n.newCertifier()
+	durableTo := executing.DurableTo
+	executing.DurableTo = func(height ledger.Height) {
+		if durableTo != nil {
+			durableTo(height)
+		}
+		n.certifier.Progressed()
+	}
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
 	n.life = newLife(n)
@@ -210,6 +221,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.exchange.Close)
+	n.certifier.Start()
+	undo = append(undo, n.certifier.Close)
 	registry := prometheus.NewRegistry()
 	if err := n.register(registry); err != nil {
 		return nil, err
@@ -421,6 +434,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 		n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
 	}
+	n.certifier.Close()
 	n.pipeline.Close()
 	n.verification.Close()
 	n.exchange.Close()

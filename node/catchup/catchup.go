@@ -127,6 +127,9 @@ type Chain interface {
 	Absent() ledger.Height
 	Header(ledger.Height) (ledger.Header, ledger.Hash, error)
 	Block(ledger.Height) (*ledger.Block, error)
+	// Certificates returns certificates of blocks above a height, ascending, at least one if there
+	// is one, until their encodings exceed a number of bytes.
+	Certificates(above ledger.Height, bytesMax int) ([]*ledger.Certificate, error)
 }
 
 // Config is the configuration of an Exchange.

@@ -30,6 +30,19 @@ type chain struct {
 	onHeader func(ledger.Height) error
 	onBlock  func(ledger.Height) error
 	absent   ledger.Height
+	// certificates are those of some blocks, ascending.
+	certificates []*ledger.Certificate
+}
+
+func (c *chain) Certificates(above ledger.Height, bytesMax int) ([]*ledger.Certificate, error) {
+	var all []*ledger.Certificate
+	for _, certificate := range c.certificates {
+		if size := len(certificate.Encode()); certificate.Height > above &&
+			(len(all) == 0 || size <= bytesMax) {
+			all, bytesMax = append(all, certificate), bytesMax-size
+		}
+	}
+	return all, nil
 }
 
 func (c *chain) Absent() ledger.Height { return c.absent }

@@ -13,8 +13,9 @@ import (
 
 // The kinds of requests.
 const (
-	kindBlocks   byte = 1
-	kindContents byte = 2
+	kindBlocks       byte = 1
+	kindContents     byte = 2
+	kindCertificates byte = 3
 )
 
 const (

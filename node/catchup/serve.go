@@ -53,6 +53,9 @@ func (x *Exchange) requested(asked *wire.Served) (prepare func() (answer, *run),
 	case kindContents:
 		r, err := decodeContentRequest(asked.Head)
 		return func() (answer, *run) { return x.prepareContent(r), nil }, err
+	case kindCertificates:
+		r, err := decodeCertificatesRequest(asked.Head)
+		return func() (answer, *run) { return x.prepareCertificates(r), nil }, err
 	default:
 		return nil, fmt.Errorf("%w: kind %d", errMessage, asked.Kind)
 	}

@@ -46,6 +46,8 @@ const (
 	KindStream Kind = 9
 	// KindStored: the progress of the sender's disk in a run (package node).
 	KindStored Kind = 10
+	// KindStatement: what the sender signed of a block that it stored (package certification).
+	KindStatement Kind = 11
 )
 
 // Handler handles one message. Calls for messages of one peer come one at a time, in order; those
