@@ -44,8 +44,8 @@
 //   - A request for contents (kind 2): the hash (32), the offset (8), the maximum bytes (4) in a
 //     piece. The answer is a part or a reason.
 //   - A request for certificates (kind 3): the height above which they are wanted (8), the maximum
-//     bytes (4). The answer is one part, a reason, or "no more". The part has each certificate after
-//     its length (uvarint). They are decoded here and verified by the caller (package
+//     bytes (4). The answer is one part, a reason, or "no more". The part has each certificate
+//     after its length (uvarint). They are decoded here and verified by the caller (package
 //     certification, store.PutCertificate).
 //   - An answer is one chunk: a status (1), the server's height (8), and, depending on the status:
 //     the blocks (their number (4), the length of each (4), their encodings); a part (the length of

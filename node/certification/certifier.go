@@ -32,8 +32,8 @@ const (
 
 // Chain is the chain to certify; *store.Store implements it.
 type Chain interface {
-	// AppendedHeight is the height of the head, DurableHeight that on the own disk, and KnownDurable
-	// that on the disks of a majority, as far as it is known here.
+	// AppendedHeight is the height of the head, DurableHeight that on the own disk, and
+	// KnownDurable that on the disks of a majority, as far as it is known here.
 	AppendedHeight() ledger.Height
 	DurableHeight() ledger.Height
 	KnownDurable() ledger.Height
@@ -98,8 +98,8 @@ type Certifier struct {
 	// signed is the height of the highest block that this process signed, mine its statement.
 	signed ledger.Height
 	mine   []byte
-	// head is the height at the last look, and moved the time at which it was reached. Statements up
-	// to judged were compared with durable blocks.
+	// head is the height at the last look, and moved the time at which it was reached. Statements
+	// up to judged were compared with durable blocks.
 	head, judged ledger.Height
 	moved        time.Time
 	// changes are the heights of changes without a certificate, as of the membership's change at

@@ -15,8 +15,8 @@ const CheckpointEvery = 64
 const checkpointsMax = 16
 
 // due returns the heights to sign, ascending: those above signed and up to durable that are
-// checkpoints, durable itself if the chain rests there, and those of changes, the heights of changes
-// of the members that have no certificate.
+// checkpoints, durable itself if the chain rests there, and those of changes, the heights of
+// changes of the members that have no certificate.
 func due(signed, durable ledger.Height, rests bool, changes []ledger.Height) []ledger.Height {
 	var heights []ledger.Height
 	for _, height := range changes {
