@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"connectrpc.com/connect"
@@ -46,6 +47,86 @@ func (c *Client) VerifiedProof(ctx context.Context, id ledger.Hash) (*ledger.Pro
 		}
 	}
 	return proof, nil
+}
+
+// CertifiedProof returns a transaction's proof with that of its block's finality, for a caller that
+// trusts the genesis and no node. It waits up to Options.WaitTime for the block's certificate,
+// which follows the block within a second while a majority of the members works. In a book of
+// several shards the genesis may be that of any shard.
+//
+// The errors are those of VerifiedProof. An error that matches ledger.ErrCertificate as well means
+// that the node's certificates do not lead from this genesis to the block.
+func (c *Client) CertifiedProof(ctx context.Context, id ledger.Hash,
+	genesis *ledger.Genesis) (*ledger.CertifiedProof, error) {
+	waiting, cancel := context.WithTimeout(ctx, c.options.WaitTime)
+	defer cancel()
+	for round := 0; ; round++ {
+		answer, err := c.Proof(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.GetFinality()) == 0 {
+			if c.pause(waiting, round) == nil {
+				continue
+			}
+			return nil, fmt.Errorf("%w: %s has no certificate of the block of %s: a majority of "+
+				"the members must have stored it and be reachable", ErrUncertified, c.Current(), id)
+		}
+		proof, err := certified(answer, id, genesis, c.Current())
+		if err != nil {
+			return nil, &wrongAnswer{err}
+		}
+		return proof, nil
+	}
+}
+
+// ErrUncertified reports that a block has no certificate yet.
+var ErrUncertified = errors.New("the block is not certified yet")
+
+// certified checks a proof and the finality that a node gave.
+func certified(answer *ledgerdv1.Proof, id ledger.Hash, genesis *ledger.Genesis,
+	address string) (*ledger.CertifiedProof, error) {
+	proof, _, err := verify(answer, id, address)
+	if err != nil {
+		return nil, err
+	}
+	whole := &ledger.CertifiedProof{Proof: proof}
+	if whole.Finality, err = ledger.DecodeFinality(answer.GetFinality()); err == nil {
+		genesis, err = GenesisOf(genesis, answer.GetShard())
+	}
+	if err == nil {
+		err = ledger.VerifyCertifiedProof(whole, genesis)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of %s do not lead from this genesis to the "+
+			"block of %s: do not trust this node, or take the genesis of its ledger: %w", address,
+			id, err)
+	}
+	return whole, nil
+}
+
+// GenesisOf returns the genesis of a shard's chain, from that of any shard of the book.
+func GenesisOf(genesis *ledger.Genesis, shard uint32) (*ledger.Genesis, error) {
+	if !genesis.Sharded() {
+		if shard != 0 {
+			return nil, fmt.Errorf("%w: shard %d, the book has one", ledger.ErrGenesis, shard)
+		}
+		return genesis, nil
+	}
+	return genesis.ForShard(ledger.ShardID(shard))
+}
+
+// Certificate returns the certificate of the first certified block at or above a height, or of the
+// last certified block for height 0, as the node gives it. The caller verifies it (ledger.Auditor).
+func (c *Client) Certificate(ctx context.Context,
+	height ledger.Height) (*ledgerdv1.GetCertificateResponse, error) {
+	return call(ctx, c, false, &ledgerdv1.GetCertificateRequest{Height: uint64(height)},
+		service.GetCertificate)
+}
+
+// Evidence returns the evidence against members that the node keeps, as the node gives it.
+func (c *Client) Evidence(ctx context.Context) (*ledgerdv1.ListEvidenceResponse, error) {
+	return call(ctx, c, false, &ledgerdv1.ListEvidenceRequest{}, service.ListEvidence)
 }
 
 // wrongAnswer is an error that matches ledger.ErrProof, whatever it says and wraps.

@@ -140,3 +140,62 @@ func TestVerifiedProof(t *testing.T) {
 		t.Errorf("a node that is gone: %v", err)
 	}
 }
+
+// TestCertifiedProof gives a client the genesis and one node, which lies in some way.
+func TestCertifiedProof(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 3})
+	honest := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	key := testKey(t, "acme")
+	beginBank(t, honest, key)
+	status, err := honest.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, another := ledger.Hash(status.GetId()), *cluster.Genesis()
+	another.Chain = "another"
+	for _, test := range []struct {
+		name    string
+		genesis *ledger.Genesis
+		lie     func(*ledgerdv1.Proof)
+		want    error
+	}{
+		{name: "an honest node", genesis: cluster.Genesis()},
+		{"another genesis", &another, nil, ledger.ErrCertificate},
+		{"no certificate", cluster.Genesis(), func(p *ledgerdv1.Proof) { p.Finality = nil },
+			ErrUncertified},
+		{"a forged signature", cluster.Genesis(), func(p *ledgerdv1.Proof) {
+			p.Finality[len(p.Finality)-2] ^= 1
+		}, ledger.ErrCertificate},
+		{"nonsense", cluster.Genesis(), func(p *ledgerdv1.Proof) {
+			p.Finality = []byte("nonsense")
+		}, ledger.ErrMalformed},
+		{"a shard that is none", cluster.Genesis(), func(p *ledgerdv1.Proof) { p.Shard = 7 },
+			ledger.ErrGenesis},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			node := crooked{honest: honest, proof: test.lie}
+			c, err := New([]string{node.serve(t)}, Options{Backoff: time.Millisecond,
+				WaitTime: 300 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			proof, err := c.CertifiedProof(testContext(t), id, test.genesis)
+			if test.want == nil {
+				if err != nil || ledger.VerifyCertifiedProof(proof, cluster.Genesis()) != nil {
+					t.Fatalf("%+v, %v", proof, err)
+				}
+				return
+			}
+			if proof != nil || !errors.Is(err, test.want) {
+				t.Fatalf("%+v, %v", proof, err)
+			}
+			if errors.Is(err, ledger.ErrProof) == errors.Is(err, ErrUncertified) {
+				t.Errorf("%v: only a wrong answer is an ErrProof", err)
+			}
+		})
+	}
+}

@@ -77,15 +77,6 @@ func (n *Node) forked(e *ledger.Evidence) {
 		"`ledgerd evidence` and `ledgerd verify` of its nodes", pipeline.ErrFork, e.Height()))
 }
 
-// evidenceCount returns how many pieces of evidence this node keeps.
-func (n *Node) evidenceCount() int {
-	kept, err := n.Store().Evidence()
-	if err != nil {
-		n.logger.Error("evidence cannot be read", "error", err)
-	}
-	return len(kept)
-}
-
 // certificationMetrics returns the metrics of certificates.
 func (n *Node) certificationMetrics() []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
@@ -96,6 +87,6 @@ func (n *Node) certificationMetrics() []prometheus.Collector {
 		gauge("certified_height", "The highest block that a majority of the members certified.",
 			func() float64 { return float64(n.Store().CertifiedHeight()) }),
 		gauge("evidence", "Pieces of evidence against members: two signed accounts of one block.",
-			func() float64 { return float64(n.evidenceCount()) }),
+			func() float64 { return float64(n.Store().EvidenceCount()) }),
 	}
 }

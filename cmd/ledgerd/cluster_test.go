@@ -23,10 +23,14 @@ import (
 // another key in %d/other.key.
 func newClusterShell(t *testing.T, nodes int) *shell {
 	t.Helper()
-	s := &shell{t: t, cluster: apitest.NewCluster(t,
-		apitest.Options{Nodes: nodes, Genesis: *ledgertest.OperatedGenesis(nodes)}),
-		folder: t.TempDir()}
-	for i := range nodes {
+	return newClusterShellOf(t, apitest.Options{Nodes: nodes})
+}
+
+func newClusterShellOf(t *testing.T, options apitest.Options) *shell {
+	t.Helper()
+	options.Genesis = *ledgertest.OperatedGenesis(options.Nodes)
+	s := &shell{t: t, cluster: apitest.NewCluster(t, options), folder: t.TempDir()}
+	for i := range options.Nodes {
 		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
 	}
 	for _, name := range []string{"operator", "other"} {
@@ -215,11 +219,34 @@ func TestClusterReplace(t *testing.T) {
 	}
 }
 
-// A node that begins with a snapshot has the current state of the ledger, if a majority confirms
-// it.
-func TestClusterJoinWithSnapshot(t *testing.T) {
+// A snapshot is believed by its certificate, from one node alone.
+func TestClusterJoinWithCertifiedSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
+	s.bank()
+	result := s.run(s.via("join --home %d/node-3 --snapshot"))
+	if result.status != exitDone || !strings.Contains(result.errs, "certified by a majority") {
+		t.Errorf("%+v", result)
+	}
+	at, err := home.Load(filepath.Join(s.folder, "node-3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := store.Open(at.Data(), at.Genesis, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if opened.Head() != s.cluster.Node(0).Store().Head() || opened.CertifiedHeight() == 0 {
+		t.Errorf("the store has %+v, certified up to %d", opened.Head(), opened.CertifiedHeight())
+	}
+}
+
+// A node that begins with a snapshot without a certificate has the current state of the ledger, if
+// a majority confirms it.
+func TestClusterJoinWithSnapshot(t *testing.T) {
+	t.Parallel()
+	s := newClusterShellOf(t, apitest.Options{Nodes: 3, Uncertified: true})
 	s.bank()
 	if result := s.run(s.via("join --home %d/node-3 --snapshot")); result.status != exitFailure ||
 		!strings.Contains(result.errs, "is a member now") ||

@@ -34,7 +34,8 @@ const (
 // nodeCommands construct the commands that run nodes and read their home folders.
 var nodeCommands = []func() *cobra.Command{
 	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand,
-	newAccessCommand, newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
+	newAccessCommand, newForgetCommand, newRecoverCommand, newVerifyCommand, newEvidenceCommand,
+	newExportCommand,
 }
 
 // clientCommands construct the commands that talk to nodes.

@@ -86,6 +86,10 @@ type nodeReport struct {
 	// ForgedBundles is how many bundles with wrong signatures the node proposed, as the asked node
 	// has seen since it started.
 	ForgedBundles uint64 `json:"forged_bundles,omitempty"`
+	// CertifiedHeight is the node's last certified block, Evidence how many pieces of evidence
+	// against members it keeps.
+	CertifiedHeight uint64 `json:"certified_height,omitempty"`
+	Evidence        uint32 `json:"evidence,omitempty"`
 	// Backfill is the progress of a node that began with a snapshot.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
 	StartedMS uint64          `json:"started_ms"`
@@ -297,6 +301,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 	report.Reason = state.GetReason()
 	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(),
 		state.GetStoredHeight(), state.GetDurableHeight()
+	report.CertifiedHeight, report.Evidence = state.GetCertifiedHeight(), state.GetEvidence()
 	report.HeadHash = hex.EncodeToString(state.GetHeadHash())
 	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(),
 		state.GetTransactionsPerSecond()
@@ -423,6 +428,10 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		remarks = append(remarks, fmt.Sprintf("%s proposed %d forged bundles, which no node "+
 			"executes: its program or its machine is compromised; remove it with `ledgerd cluster "+
 			"leave`", sanitize(n.Name, 0), n.ForgedBundles))
+	}
+	if n.Evidence > 0 {
+		remarks = append(remarks, fmt.Sprintf("%s keeps evidence against members, who signed what "+
+			"cannot be true: see `ledgerd evidence`", sanitize(n.Name, 0)))
 	}
 	if n.DiskLearner != "" {
 		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one "+

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,28 +65,21 @@ type recordChangeReport struct {
 	Bytes int    `json:"bytes"`
 }
 
-// proofReport is the result of checking a proof.
-type proofReport struct {
-	Verified  bool     `json:"verified"`
-	BlockHash string   `json:"block_hash"`
-	SignedBy  []string `json:"signed_by"`
-	Confirmed []string `json:"confirmed_by"` // nodes that have this block
-}
-
 // txStatusOptions are the flags of ledgerd tx status.
 type txStatusOptions struct {
-	remote remoteOptions
-	wait   string
-	proof  bool
-	out    string
-	json   bool
+	remote  remoteOptions
+	wait    string
+	proof   string // "", bareProof or a file
+	genesis string
+	out     string
+	json    bool
 }
 
 // newTxStatusCommand returns the `ledgerd tx status` command.
 func newTxStatusCommand() *cobra.Command {
 	var options txStatusOptions
 	command := &cobra.Command{
-		Use:   "status ID",
+		Use:   "status {ID [--proof [FILE]] | --proof FILE}",
 		Short: "Show the outcome of a transaction, and prove it",
 		Long: `Show the outcome of a transaction, and prove it.
 
@@ -96,9 +88,17 @@ command waits until the transaction has reached that level, failed or expired. T
 exit status is 1 for a transaction that failed, expired or is not known.
 
 With --proof the node has to prove that the transaction is in its block with
-this result and these signatures. The command checks the proof. Only the hash of
-the block has to be trusted, so the command asks each node of --node whether it
-has this block. --out keeps the proof in a file.
+this result and these signatures, and the command checks the proof. With
+--genesis the node also has to prove that the block is final: the certificates
+lead from the members of the genesis, over all changes of the members, to a
+majority that signed the block or one after it. Nothing but the genesis has to be
+trusted. Without --genesis the command asks each node of --node whether it has
+this block.
+
+A FILE after --proof keeps the proof, with the certificates. Without an ID, the
+command checks the proof in the FILE, offline:
+
+  ledgerd tx status --proof FILE --genesis genesis.json
 
 In a ledger of several shards a transaction may concern several of them: it takes
 effect in all or in none, and its state is that of the signer's home. The command
@@ -115,8 +115,10 @@ VERDICT is the shard's verdict about its own part, SETTLED the block in which it
 wait ended, STREAM its number in the stream of the shard above.`,
 		Example: `  ledgerd tx status 6a0c9f… --wait durable
   ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082
+  ledgerd tx status 6a0c9f… --proof payment.proof --genesis genesis.json
+  ledgerd tx status --proof payment.proof --genesis genesis.json
   ledgerd tx status 6a0c9f… --json | jq -r '.places[] | "\(.shard) \(.state)"'`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(2),
 		RunE:              options.run,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -124,9 +126,13 @@ wait ended, STREAM its number in the stream of the shard above.`,
 	flags := command.Flags()
 	flags.StringVar(&options.wait, "wait", "",
 		"answer when it is ordered, stored or durable (default at once)")
-	flags.BoolVar(&options.proof, "proof", false, "have the node prove it, and check the proof")
+	flags.StringVar(&options.proof, "proof", "",
+		"have the node prove it, check the proof, and keep it in `FILE` if one is named")
+	flags.Lookup("proof").NoOptDefVal = bareProof
+	flags.StringVar(&options.genesis, "genesis", "",
+		"check the certificates of the proof's block from this genesis `FILE`; goes with --proof")
 	flags.StringVar(&options.out, "out", "",
-		"write the checked proof to this file; goes with --proof")
+		"write the checked proof to this file; the same as a FILE after --proof")
 	addJSONFlag(command, &options.json)
 	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels,
 		cobra.ShellCompDirectiveNoFileComp))
@@ -134,12 +140,15 @@ wait ended, STREAM its number in the stream of the shard above.`,
 }
 
 func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error {
-	id, err := ledger.ParseHash(arguments[0])
-	if err != nil {
-		return usagef("transaction id %q: %w", arguments[0], err)
+	if o.genesis != "" && o.proof == "" {
+		return usagef("--genesis checks a proof: give --proof as well")
 	}
-	if o.out != "" && !o.proof {
-		return usagef("--out keeps a proof: give --proof as well")
+	id, file, err := o.proofArguments(arguments)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		return o.checkFile(command, file)
 	}
 	level := ledgerdv1.Level_LEVEL_UNSPECIFIED
 	if o.wait != "" {
@@ -169,7 +178,7 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 	if report.State == "unknown" {
 		return fmt.Errorf("the node at %s does not know a transaction %s", nodes.Current(), id)
 	}
-	if o.proof {
+	if o.proof != "" {
 		if report.Proof, err = o.check(ctx, nodes, id, report.Change); err != nil {
 			return err
 		}
@@ -329,8 +338,7 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		rows.add("note", sanitize(fmt.Sprintf("%s", r.Note), 200))
 	}
 	if r.Proof != nil {
-		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s",
-			strings.Join(r.Proof.SignedBy, ", "), strings.Join(r.Proof.Confirmed, ", ")))
+		rows.add("proof", r.Proof.text())
 	}
 	out := command.OutOrStdout()
 	if err := rows.write(out); err != nil {
@@ -353,24 +361,4 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		postings.add(posting.Account, posting.Amount, posting.Asset)
 	}
 	return postings.write(out)
-}
-
-// check fetches a proof, checks it, and asks every node that the user named for its block.
-func (o *txStatusOptions) check(
-	ctx context.Context, nodes *client.Client, id ledger.Hash, change *changeReport,
-) (*proofReport, error) {
-	proof, err := nodes.VerifiedProof(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String(),
-		Confirmed: nodes.URLs()}
-	for _, signature := range proof.Signatures {
-		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation),
-			change))
-	}
-	if o.out != "" {
-		return report, os.WriteFile(o.out, proof.Encode(), 0o644)
-	}
-	return report, nil
 }

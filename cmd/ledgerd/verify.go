@@ -20,12 +20,15 @@ import (
 // verifyReport is what ledgerd verify --json prints. Height and Hash are those of the head if the
 // store is intact.
 type verifyReport struct {
-	OK            bool           `json:"ok"`
-	Height        ledger.Height  `json:"height"`
-	Hash          *ledger.Hash   `json:"hash"`
-	Transactions  uint64         `json:"transactions"`
-	FirstBadBlock *ledger.Height `json:"first_bad_block"`
-	Reason        string         `json:"reason"`
+	OK           bool          `json:"ok"`
+	Height       ledger.Height `json:"height"`
+	Hash         *ledger.Hash  `json:"hash"`
+	Transactions uint64        `json:"transactions"`
+	// Certificates is the number of blocks with a certificate, CertifiedHeight the highest of them.
+	Certificates    int            `json:"certificates"`
+	CertifiedHeight ledger.Height  `json:"certified_height"`
+	FirstBadBlock   *ledger.Height `json:"first_bad_block"`
+	Reason          string         `json:"reason"`
 }
 
 // newVerifyCommand returns the `ledgerd verify` command.
@@ -37,7 +40,9 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Check a node's whole store again, from the genesis",
 		Long: `Check a node's whole store again, from the genesis: the hash of every block and
 the chain that they make, every signature, every result by executing all
-transactions once more, the balances and the indexes.
+transactions once more, the balances and the indexes. It also checks every
+certificate: that a majority of those who were members before the block signed
+it. The blocks up to the last certificate are final.
 
 The node must not be running. The exit status is 1 if anything is wrong; the
 command then shows the first bad block. The keys of --json:
@@ -45,6 +50,8 @@ command then shows the first bad block. The keys of --json:
   ok               whether all is well
   height, hash     the head, if all is well
   transactions     number of transactions in all blocks
+  certificates     number of blocks with a certificate
+  certified_height the last block with a certificate; 0 if there is none
   first_bad_block  the height of the first block that is not right, or null
   reason           what is not right`,
 		Example: `  ledgerd verify --home net/node-0`,
@@ -71,11 +78,17 @@ command then shows the first bad block. The keys of --json:
 			case asJSON:
 				return writeJSONLine(command.OutOrStdout(),
 					verifyReport{OK: true, Height: head.Height, Hash: &head.Hash,
-						Transactions: head.Total})
+						Transactions: head.Total, Certificates: head.Certificates,
+						CertifiedHeight: head.Certified})
+			}
+			certified := "no block is certified"
+			if head.Certified > 0 {
+				certified = fmt.Sprintf("certified up to block %d", head.Certified)
 			}
 			_, err = fmt.Fprintf(command.OutOrStdout(),
-				"all is well: %d blocks, %d transactions, head %d %s, checked in %.1f s\n",
-				head.Height, head.Total, head.Height, head.Hash, time.Since(begun).Seconds())
+				"all is well: %d blocks, %d transactions, head %d %s, %s, checked in %.1f s\n",
+				head.Height, head.Total, head.Height, head.Hash, certified,
+				time.Since(begun).Seconds())
 			return err
 		},
 	}

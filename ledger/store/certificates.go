@@ -247,7 +247,7 @@ func (s *Store) scan(from []byte, visit func(key, value []byte) error) (err erro
 	return err
 }
 
-// loadCertified finds the highest certificate at or below the head.
+// loadCertified finds the highest certificate at or below the head, and counts the evidence.
 func (s *Store) loadCertified(height ledger.Height) error {
 	return s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
@@ -257,6 +257,10 @@ func (s *Store) loadCertified(height ledger.Height) error {
 		rows.Seek(heightKey(rowCertificate, height))
 		if rows.ValidForPrefix([]byte{rowCertificate}) && len(rows.Item().Key()) == 1+8 {
 			s.certified.Store(binary.BigEndian.Uint64(rows.Item().Key()[1:]))
+		}
+		for rows.Seek([]byte{rowEvidence + 1}); rows.ValidForPrefix([]byte{rowEvidence}); {
+			s.evidenceCount.Add(1)
+			rows.Next()
 		}
 		return nil
 	})
@@ -325,8 +329,15 @@ func (s *Store) PutEvidence(e *ledger.Evidence) (added bool, err error) {
 		return false, err
 	}
 	id := e.ID()
-	return true, s.putRow(append([]byte{rowEvidence}, id[:]...), e.Encode())
+	if err := s.putRow(append([]byte{rowEvidence}, id[:]...), e.Encode()); err != nil {
+		return false, err
+	}
+	s.evidenceCount.Add(1)
+	return true, nil
 }
+
+// EvidenceCount returns how many pieces of evidence there are.
+func (s *Store) EvidenceCount() int { return int(s.evidenceCount.Load()) }
 
 // Evidence returns all evidence, ordered by height.
 func (s *Store) Evidence() (all []*ledger.Evidence, err error) {

@@ -133,8 +133,9 @@ type Store struct {
 	certified     atomic.Uint64
 	certifying    sync.Mutex
 	certifiedMore chan struct{}
-	// evidence serialises PutEvidence.
-	evidence sync.Mutex
+	// evidence serialises PutEvidence. evidenceCount is how many pieces there are.
+	evidence      sync.Mutex
+	evidenceCount atomic.Int64
 }
 
 // Head is the last appended block.

@@ -101,12 +101,14 @@ var rules = map[string]rule{
 		}
 		return nil
 	}},
-	"Search":      {},
-	"GetNode":     {shared: true},
-	"GetCluster":  {shared: true},
-	"GetTree":     {shared: true},
-	"GetGenesis":  {shared: true},
-	"GetSnapshot": {},
+	"GetCertificate": {shared: true}, // hashes and signatures of members
+	"ListEvidence":   {shared: true},
+	"Search":         {},
+	"GetNode":        {shared: true},
+	"GetCluster":     {shared: true},
+	"GetTree":        {shared: true},
+	"GetGenesis":     {shared: true},
+	"GetSnapshot":    {},
 	"Subscribe": {asks: func(_ string, request any) error {
 		if request.(*ledgerdv1.SubscribeRequest).GetWithTransactions() {
 			return fmt.Errorf("%w: subscribe without transactions", errOthers)

@@ -162,6 +162,19 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.GetProofRequest{Id: id[:]}))
 			return err
 		}, "bank auditor operator"},
+		"GetCertificate": {func(c client) error {
+			_, err := c.GetCertificate(b.context(), connect.NewRequest(
+				&ledgerdv1.GetCertificateRequest{}))
+			if connect.CodeOf(err) == connect.CodeFailedPrecondition {
+				err = nil // nobody certified a block
+			}
+			return err
+		}, all},
+		"ListEvidence": {func(c client) error {
+			_, err := c.ListEvidence(b.context(), connect.NewRequest(
+				&ledgerdv1.ListEvidenceRequest{}))
+			return err
+		}, all},
 		"Search": {func(c client) error {
 			_, err := c.Search(b.context(), connect.NewRequest(
 				&ledgerdv1.SearchRequest{Query: "bank"}))

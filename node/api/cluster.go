@@ -57,6 +57,8 @@ func (s *Service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 		DiskFreeBytes:         state.DiskFreeBytes,
 		DiskId:                state.DiskID[:],
 		DiskLearner:           state.DiskLearner,
+		CertifiedHeight:       uint64(opened.CertifiedHeight()),
+		Evidence:              uint32(opened.EvidenceCount()),
 	}
 	if b := state.Backfill; b != nil {
 		shown.Backfill = &ledgerdv1.Backfill{

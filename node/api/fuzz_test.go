@@ -68,6 +68,8 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 		"ListOrganisations": &ledgerdv1.ListOrganisationsRequest{PageToken: "a"},
 		"GetNonce":          &ledgerdv1.GetNonceRequest{Organisation: "bank", Stream: 1},
 		"GetProof":          &ledgerdv1.GetProofRequest{Id: id[:]},
+		"GetCertificate":    &ledgerdv1.GetCertificateRequest{Height: 1},
+		"ListEvidence":      &ledgerdv1.ListEvidenceRequest{},
 		"Search":            &ledgerdv1.SearchRequest{Query: "bank:a"},
 		"GetNode":           &ledgerdv1.GetNodeRequest{},
 		"GetCluster":        &ledgerdv1.GetClusterRequest{},

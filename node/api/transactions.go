@@ -135,6 +135,13 @@ func (s *Service) GetProof(ctx context.Context,
 		Encoded:              proof.Encode(),
 		Shard:                uint32(s.backend.Store().Shard()),
 	}
+	finality, err := s.backend.Store().Finality(found.Block.Header.Height)
+	switch {
+	case err == nil:
+		answer.Finality = finality.Encode()
+	case !errors.Is(err, store.ErrUncertified):
+		return nil, s.failure(ctx, "reading certificates", err)
+	}
 	return connect.NewResponse(&ledgerdv1.GetProofResponse{Proof: answer}), nil
 }
 

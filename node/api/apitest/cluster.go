@@ -11,6 +11,8 @@ package apitest
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -31,6 +33,8 @@ type Options struct {
 	// PoolTransactions is how many transactions a node holds before it is overloaded; default
 	// 65,536.
 	PoolTransactions int
+	// Uncertified keeps the members from certifying blocks, as those of older versions do.
+	Uncertified bool
 
 	book *Book
 }
@@ -41,6 +45,8 @@ type Cluster struct {
 	genesis *ledger.Genesis
 	limit   int
 	nodes   []*Node
+	// uncertified is Options.Uncertified.
+	uncertified bool
 
 	mutex   sync.Mutex
 	round   ledger.Round
@@ -83,8 +89,9 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 	if genesis.Chain == "" {
 		genesis = ledger.Genesis{Chain: "test", Time: 1_700_000_000_000}
 		for i := range options.Nodes {
-			genesis.Members = append(genesis.Members,
-				ledger.Member{Name: fmt.Sprintf("node-%d", i)})
+			name := fmt.Sprintf("node-%d", i)
+			genesis.Members = append(genesis.Members, ledger.Member{Name: name,
+				Key: memberKey(name).Public().(ed25519.PublicKey)})
 		}
 	}
 	opened, err := store.Open(tb.TempDir(), &genesis, store.Options{})
@@ -95,6 +102,7 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 		store: opened, genesis: &genesis, limit: options.PoolTransactions,
 		expired: make(map[ledger.Hash]bool),
 		changed: make(chan struct{}), work: make(chan struct{}, 1),
+		uncertified: options.Uncertified,
 	}
 	for i := range options.Nodes {
 		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: report.ModeOrdering,
@@ -237,9 +245,53 @@ func (c *Cluster) Durable() {
 	defer c.mutex.Unlock()
 	if c.heights.Durable != c.heights.Stored {
 		c.heights.Durable = c.heights.Stored
+		if err := c.certify(c.heights.Durable); err != nil {
+			c.err = errors.Join(c.err, err)
+		}
 		c.notify()
 		c.book.moved(c)
 	}
+}
+
+// memberKey returns the key of the member with a name, as package ledgertest makes it.
+func memberKey(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte(name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// certify makes the certificate of a block, and of the changes of the members before it. Members
+// with other keys than memberKey's do not sign.
+func (c *Cluster) certify(height ledger.Height) error {
+	if height == 0 || c.uncertified {
+		return nil
+	}
+	for _, at := range append(c.store.ChangeHeights(), height) {
+		if at > height {
+			continue
+		}
+		_, hash, err := c.store.Header(at)
+		if err != nil {
+			return fmt.Errorf("certifying block %d: %w", at, err)
+		}
+		members := c.store.MembersAt(at)
+		before := c.store.MembershipAt(at - 1)
+		var statements []ledger.Statement
+		for i := range before.Members {
+			member := &before.Members[i]
+			key := memberKey(member.Name)
+			if string(key.Public().(ed25519.PublicKey)) == string(member.Key) {
+				statements = append(statements, ledger.SignStatement(key, members.Chain,
+					member.Index, members.Epoch, at, hash))
+			}
+		}
+		if len(statements) < members.Majority() {
+			return nil
+		}
+		if err := c.store.PutCertificate(ledger.Certify(statements)); err != nil {
+			return fmt.Errorf("certifying block %d: %w", at, err)
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) notify() {

@@ -33,6 +33,20 @@ func (r *router) GetGenesis(ctx context.Context,
 	return inChain(ctx, r, request, r.Service.GetGenesis, client.GetGenesis)
 }
 
+// GetCertificate returns a certificate of the named shard's chain.
+func (r *router) GetCertificate(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetCertificateRequest]) (
+	*connect.Response[ledgerdv1.GetCertificateResponse], error) {
+	return inChain(ctx, r, request, r.Service.GetCertificate, client.GetCertificate)
+}
+
+// ListEvidence returns what a node of the named shard keeps against members of that shard.
+func (r *router) ListEvidence(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListEvidenceRequest]) (
+	*connect.Response[ledgerdv1.ListEvidenceResponse], error) {
+	return inChain(ctx, r, request, r.Service.ListEvidence, client.ListEvidence)
+}
+
 // GetSnapshot streams a snapshot of this node's shard. Streams are not passed on.
 func (r *router) GetSnapshot(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetSnapshotRequest],

@@ -88,6 +88,12 @@ const (
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
 	// LedgerServiceGetProofProcedure is the fully-qualified name of the LedgerService's GetProof RPC.
 	LedgerServiceGetProofProcedure = "/ledgerd.v1.LedgerService/GetProof"
+	// LedgerServiceGetCertificateProcedure is the fully-qualified name of the LedgerService's
+	// GetCertificate RPC.
+	LedgerServiceGetCertificateProcedure = "/ledgerd.v1.LedgerService/GetCertificate"
+	// LedgerServiceListEvidenceProcedure is the fully-qualified name of the LedgerService's
+	// ListEvidence RPC.
+	LedgerServiceListEvidenceProcedure = "/ledgerd.v1.LedgerService/ListEvidence"
 	// LedgerServiceSearchProcedure is the fully-qualified name of the LedgerService's Search RPC.
 	LedgerServiceSearchProcedure = "/ledgerd.v1.LedgerService/Search"
 	// LedgerServiceGetNodeProcedure is the fully-qualified name of the LedgerService's GetNode RPC.
@@ -153,6 +159,11 @@ type LedgerServiceClient interface {
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
+	// The certificate of a block, or of the first certified block after it, with what proves from the
+	// genesis that the block is final.
+	GetCertificate(context.Context, *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error)
+	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
+	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
@@ -302,6 +313,20 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getCertificate: connect.NewClient[ledgerdv1.GetCertificateRequest, ledgerdv1.GetCertificateResponse](
+			httpClient,
+			baseURL+LedgerServiceGetCertificateProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetCertificate")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listEvidence: connect.NewClient[ledgerdv1.ListEvidenceRequest, ledgerdv1.ListEvidenceResponse](
+			httpClient,
+			baseURL+LedgerServiceListEvidenceProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("ListEvidence")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		search: connect.NewClient[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse](
 			httpClient,
 			baseURL+LedgerServiceSearchProcedure,
@@ -382,6 +407,8 @@ type ledgerServiceClient struct {
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
 	getProof          *connect.Client[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse]
+	getCertificate    *connect.Client[ledgerdv1.GetCertificateRequest, ledgerdv1.GetCertificateResponse]
+	listEvidence      *connect.Client[ledgerdv1.ListEvidenceRequest, ledgerdv1.ListEvidenceResponse]
 	search            *connect.Client[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse]
 	getNode           *connect.Client[ledgerdv1.GetNodeRequest, ledgerdv1.GetNodeResponse]
 	getCluster        *connect.Client[ledgerdv1.GetClusterRequest, ledgerdv1.GetClusterResponse]
@@ -473,6 +500,16 @@ func (c *ledgerServiceClient) GetProof(ctx context.Context, req *connect.Request
 	return c.getProof.CallUnary(ctx, req)
 }
 
+// GetCertificate calls ledgerd.v1.LedgerService.GetCertificate.
+func (c *ledgerServiceClient) GetCertificate(ctx context.Context, req *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error) {
+	return c.getCertificate.CallUnary(ctx, req)
+}
+
+// ListEvidence calls ledgerd.v1.LedgerService.ListEvidence.
+func (c *ledgerServiceClient) ListEvidence(ctx context.Context, req *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error) {
+	return c.listEvidence.CallUnary(ctx, req)
+}
+
 // Search calls ledgerd.v1.LedgerService.Search.
 func (c *ledgerServiceClient) Search(ctx context.Context, req *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
 	return c.search.CallUnary(ctx, req)
@@ -559,6 +596,11 @@ type LedgerServiceHandler interface {
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
+	// The certificate of a block, or of the first certified block after it, with what proves from the
+	// genesis that the block is final.
+	GetCertificate(context.Context, *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error)
+	// Pairs of signed statements of members that cannot both be true, as far as this node has met any.
+	ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error)
 	// Search finds blocks, transactions, accounts and organisations for typed text: a height, a
 	// block's hash, a transaction's id, an account or an organisation.
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
@@ -704,6 +746,20 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetCertificateHandler := connect.NewUnaryHandler(
+		LedgerServiceGetCertificateProcedure,
+		svc.GetCertificate,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetCertificate")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceListEvidenceHandler := connect.NewUnaryHandler(
+		LedgerServiceListEvidenceProcedure,
+		svc.ListEvidence,
+		connect.WithSchema(ledgerServiceMethods.ByName("ListEvidence")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceSearchHandler := connect.NewUnaryHandler(
 		LedgerServiceSearchProcedure,
 		svc.Search,
@@ -797,6 +853,10 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
 		case LedgerServiceGetProofProcedure:
 			ledgerServiceGetProofHandler.ServeHTTP(w, r)
+		case LedgerServiceGetCertificateProcedure:
+			ledgerServiceGetCertificateHandler.ServeHTTP(w, r)
+		case LedgerServiceListEvidenceProcedure:
+			ledgerServiceListEvidenceHandler.ServeHTTP(w, r)
 		case LedgerServiceSearchProcedure:
 			ledgerServiceSearchHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNodeProcedure:
@@ -886,6 +946,14 @@ func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Requ
 
 func (UnimplementedLedgerServiceHandler) GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetProof is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetCertificate(context.Context, *connect.Request[ledgerdv1.GetCertificateRequest]) (*connect.Response[ledgerdv1.GetCertificateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetCertificate is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) ListEvidence(context.Context, *connect.Request[ledgerdv1.ListEvidenceRequest]) (*connect.Response[ledgerdv1.ListEvidenceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.ListEvidence is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// writeGenesis writes a genesis file as a node's home has it.
+func writeGenesis(t *testing.T, path string, genesis *ledger.Genesis) {
+	t.Helper()
+	text, err := json.Marshal(genesis)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProofsFromTheGenesis keeps a proof in a file, and checks it with the genesis alone.
+func TestProofsFromTheGenesis(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 3)
+	s.bank()
+	writeGenesis(t, filepath.Join(s.folder, "genesis"), s.cluster.Genesis())
+	other := *s.cluster.Genesis()
+	other.Chain = "other"
+	writeGenesis(t, filepath.Join(s.folder, "other"), &other)
+	posted := s.object("tx transfer acme:cash acme:vault 7 %n %k")
+	id := posted["id"].(string)
+
+	online := s.object("tx status " + id + " --proof --genesis %d/genesis %n")
+	certificate := online["proof"].(map[string]any)["certificate"].(map[string]any)
+	wantKeys(t, certificate, "height hash epoch members members_of changes")
+	s.must("tx status " + id + " --proof %d/kept %n")
+	offline := s.object("tx status --proof %d/kept --genesis %d/genesis")
+	wantKeys(t, offline, "id state height index block_hash signer signed_by postings proof")
+	if offline["id"] != id || offline["state"] != "applied" {
+		t.Errorf("%v", offline)
+	}
+	s.must("tx status --proof=%d/kept --genesis %d/genesis") // the other form of the flag
+	if text := s.must("tx status --proof %d/kept --genesis %d/genesis"); !strings.Contains(text,
+		"certified by 3 of 3 members") {
+		t.Error(text)
+	}
+	s.must("tx status " + id + " --proof %d/again %n")
+	if text := s.must("evidence %d/kept %d/again --genesis %d/genesis"); !strings.Contains(text,
+		"agree with each other") {
+		t.Error(text)
+	}
+	if text := s.must("evidence %n"); !strings.Contains(text, "no evidence against any member") {
+		t.Error(text)
+	}
+
+	damaged, err := os.ReadFile(filepath.Join(s.folder, "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged[len(damaged)/3] ^= 1
+	if err := os.WriteFile(filepath.Join(s.folder, "damaged"), damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		line   string
+		status int
+		says   string
+	}{
+		{"tx status --proof %d/kept --genesis %d/other", exitFailure, "proves nothing"},
+		{"tx status --proof %d/damaged --genesis %d/genesis", exitFailure, "damaged"},
+		{"tx status --proof %d/genesis --genesis %d/genesis", exitFailure, "is no proof"},
+		{"tx status --proof %d/nothing --genesis %d/genesis", exitFailure, "no such file"},
+		{"tx status --proof %d/kept", exitUsage, "--genesis"},
+		{"tx status --proof", exitUsage, "--proof FILE"},
+		{"tx status", exitUsage, "which transaction"},
+		{"tx status " + id + " --genesis %d/genesis %n", exitUsage, "--proof"},
+		{"tx status " + id + " --proof %d/a --out %d/b %n", exitUsage, "two files"},
+		{"tx status " + id + " --proof --genesis %d/other %n", exitFailure, "do not lead from"},
+		{"evidence %d/kept --genesis %d/genesis", exitUsage, "two FILEs"},
+		{"evidence %d/kept %d/again", exitUsage, "--genesis"},
+		{"evidence %d/kept %d/damaged --genesis %d/genesis", exitFailure, "proves nothing"},
+	} {
+		result := s.run(c.line)
+		if result.status != c.status || !strings.Contains(result.errs, c.says) {
+			t.Errorf("ledgerd %s: exit status %d\n%s%s", c.line, result.status, result.out,
+				result.errs)
+		}
+	}
+}
+
+// TestTwoStories gives the command proofs of two chains that a majority signed.
+func TestTwoStories(t *testing.T) {
+	t.Parallel()
+	dir, genesis := t.TempDir(), ledgertest.OperatedGenesis(3)
+	writeGenesis(t, filepath.Join(dir, "genesis"), genesis)
+	client := ledgertest.NewClient(genesis, "acme")
+	first := ledgertest.Block(genesis, client.Bundle(client.Register("issuer", "a")))
+	var files []string
+	for i, signers := range [][]ledger.MemberIndex{{0, 1}, {1, 2}, {0, 1, 2}} {
+		last := ledgertest.After(first, client.Bundle(client.Transfer("acme:issuer", "acme:a", 1)))
+		proof := &ledger.CertifiedProof{Proof: first.Proof(0), Finality: &ledger.Finality{
+			Headers:     [][]byte{last.Header.Encode()},
+			Certificate: ledgertest.Certificate(genesis, 0, last, signers...)}}
+		file := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(file, proof.Encode(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	s := &shell{t: t, folder: dir}
+	result := s.run("evidence " + strings.Join(files, " ") + " --genesis %d/genesis")
+	if result.status != exitFailure || !strings.Contains(result.out, "block 2: two blocks are signed") ||
+		!strings.Contains(result.out, "both by member 1") {
+		t.Errorf("exit status %d\n%s%s", result.status, result.out, result.errs)
+	}
+	found := object(t, s.run("evidence "+strings.Join(files, " ")+" --genesis %d/genesis --json").out)
+	pieces := found["evidence"].([]any)
+	if len(pieces) != 3 {
+		t.Fatalf("%d contradictions of three stories", len(pieces))
+	}
+	wantKeys(t, pieces[0].(map[string]any), "height first second members encoded")
+}
