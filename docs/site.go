@@ -61,8 +61,8 @@ func sections() []section {
 		{Title: "How to", names: []string{"membership", "access", "disks", "shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "glossary", "status", "licences"}},
-		{Title: "Concepts", names: []string{"guarantees", "security", "fabric", "performance",
-			"figures", "testing"}},
+		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
+			"performance", "figures", "testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/storage",
 			"design/invariants", "design/deviations", "design/extending", "design/planted-bugs"}},
 	}

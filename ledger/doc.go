@@ -28,6 +28,13 @@
 //   - A block's header commits to the previous block, the transactions, their results, the
 //     signatures and the whole state.
 //
+// # Certificates
+//
+// A member signs what it stored (Statement). The statements of a majority certify a block
+// (Certificate), and an Auditor follows the members from the genesis by certificates, so a reader
+// who has the genesis alone can tell that a block is final (Finality, CertifiedProof). Two signed
+// accounts of one height are Evidence.
+//
 // # Members
 //
 // The members of the chain change by transactions. An operator's transaction adds one node or

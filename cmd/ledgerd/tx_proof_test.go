@@ -115,11 +115,13 @@ func TestTwoStories(t *testing.T) {
 	}
 	s := &shell{t: t, folder: dir}
 	result := s.run("evidence " + strings.Join(files, " ") + " --genesis %d/genesis")
-	if result.status != exitFailure || !strings.Contains(result.out, "block 2: two blocks are signed") ||
+	if result.status != exitFailure || !strings.Contains(result.out,
+		"block 2: two blocks are signed") ||
 		!strings.Contains(result.out, "both by member 1") {
 		t.Errorf("exit status %d\n%s%s", result.status, result.out, result.errs)
 	}
-	found := object(t, s.run("evidence "+strings.Join(files, " ")+" --genesis %d/genesis --json").out)
+	found := object(t, s.run("evidence "+strings.Join(files,
+		" ")+" --genesis %d/genesis --json").out)
 	pieces := found["evidence"].([]any)
 	if len(pieces) != 3 {
 		t.Fatalf("%d contradictions of three stories", len(pieces))
