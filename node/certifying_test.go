@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/node/wire"
 )
 
 // proves checks that a node proves from the genesis that its last block is final, once the block is
@@ -87,4 +88,34 @@ func TestBlocksAreCertified(t *testing.T) {
 		}); err != nil || !certified {
 		t.Fatalf("certified %v, %v", certified, err)
 	}
+}
+
+// TestMemberTellsTwoStories has a compromised member sign another block than the one that the
+// others certified. They keep the evidence and go on.
+func TestMemberTellsTwoStories(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	s.start(0, 1, 2)
+	s.ordering(0, 1, 2)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	s.proves(0)
+	s.stop(2)
+	lie := ledger.SignStatement(s.homes[2].Key, s.homes[2].Genesis.Hash(), 2, 0, 1, ledger.Hash{9})
+	frame := append([]byte{byte(wire.KindStatement)}, lie.Encode()...)
+	member := newLiar(s, 2)
+	s.eventually("the liar is heard", func() bool {
+		lane, err := member.host.Lane(s.peers[0], wire.DatagramLane)
+		if err != nil {
+			return false
+		}
+		if _, err := lane.TrySend(frame); err != nil {
+			return false
+		}
+		return s.nodes[0].Store().EvidenceCount() > 0
+	})
+	kept, err := s.nodes[0].Store().Evidence()
+	if err != nil || len(kept) != 1 || kept[0].Height() != 1 {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	s.submit(0, report.LevelDurable, s.transfer())
 }

@@ -324,10 +324,18 @@ func (r *evidenceReport) write(out io.Writer, files int) error {
 
 // verdict says what follows from the evidence.
 func (p *pieceReport) verdict() string {
-	if len(p.Members) == 0 {
-		return "  no member signed both: the signers of one of them are wrong\n"
+	few, many := &p.First, &p.Second
+	if len(few.Members) > len(many.Members) {
+		few, many = many, few
 	}
-	return fmt.Sprintf("  both by %s\n", signers(p.Members, p.Names))
+	switch {
+	case len(p.Members) > 0:
+		return fmt.Sprintf("  both by %s\n", signers(p.Members, p.Names))
+	case len(few.Members) < len(many.Members):
+		return fmt.Sprintf("  no member signed both: %s contradicts %s\n",
+			signers(few.Members, few.Names), signers(many.Members, many.Names))
+	}
+	return "  no member signed both: the signers of one of them are wrong\n"
 }
 
 // signers names members.
