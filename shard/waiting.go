@@ -162,6 +162,10 @@ func (m *Member) forgets(p *peer, membership generation.Membership) bool {
 		// It came back with a replaced disk and does not know that yet.
 		return true
 	}
+	if p.Changes > membership.Number {
+		// It has a later membership, which may count the disk. This chain does not know that one.
+		return false
+	}
 	d := m.synod.Decided()
 	replaced := d != nil && slices.Contains(d.Members, p.server) && !d.Seats(p.server, p.Disk)
 	return replaced && named == generation.DiskID{}

@@ -160,6 +160,9 @@ func TestReasonsOfLives(t *testing.T) {
 		// A disk that lost blocks remembers that it counted with three members, not two.
 		"a damaged disk remembers the third":      {2, 40_020_290},
 		"a damaged disk remembers the third, too": {2, 20_009_948},
+		// A server has its original disk back, by a membership that a member with a new disk does
+		// not know.
+		"a later membership counts the disk": {8, 51_003_252},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
 			options := Group{Engine: engine, Servers: c.servers,
