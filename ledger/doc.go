@@ -46,6 +46,12 @@
 // (NewAdmit makes it). It is a change of the membership, too, and takes effect only on the
 // membership that its signer saw.
 //
+// # Keys
+//
+// An organisation begins with the keys of its registration, each of which may sign alone. A Policy
+// gives it a threshold, limits by amount and roles of keys. A transaction replaces the policy
+// (PolicyChange): so keys are rotated and revoked. It takes effect for the transactions after it.
+//
 // # Shards
 //
 // A book that outgrows one group has several shards in a static tree (ShardTree), each with members

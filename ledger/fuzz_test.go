@@ -25,12 +25,19 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, first.Encode(), first.Proof(1).Encode()
 }
 
-// changeSeeds returns bundles with a join, a leave and an admission of a disk.
+// changeSeeds returns bundles with a join, a leave, an admission of a disk and a change of a
+// policy.
 func changeSeeds() []*ledger.Bundle {
 	genesis := ledgertest.OperatedGenesis(2)
 	operator := ledgertest.NewOperator(genesis)
 	admit := ledgertest.Admit("node-0", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
-	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit}
+	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	policy := ledgertest.Policy(2, "acme", "second", "third")
+	policy.Keys[2].Role = ledger.RolePost
+	policy.Limits = []ledger.Limit{{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
+	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
+	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
+		acme.Bundle(acme.ChangePolicy(policy))}
 }
 
 // crossingSeed returns a block of the second of two shards, with a verdict and a bundle from the
@@ -83,6 +90,36 @@ func FuzzTransaction(f *testing.F) {
 		var read ledger.Transaction
 		if err := json.Unmarshal(text, &read); err != nil {
 			t.Fatalf("%s: %v", text, err)
+		}
+	})
+}
+
+func FuzzPolicyChange(f *testing.F) {
+	f.Add(changeSeeds()[3].Body(0)[1:], []byte{1, 2})
+	f.Fuzz(func(t *testing.T, data, signers []byte) {
+		transaction, err := ledger.DecodeBody(append([]byte{4}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("a change of a policy has two encodings: %v", err)
+		}
+		policy := transaction.Policy.Clone()
+		organisation := ledger.Organisation{Name: transaction.Signer, Policy: &policy,
+			Keys: policy.PublicKeys()}
+		var signatures []ledger.Signature
+		distinct := map[int]bool{}
+		for _, signer := range signers {
+			at := int(signer) % len(policy.Keys)
+			if policy.Keys[at].Role == ledger.RoleAll {
+				distinct[at] = true
+			}
+			signatures = append(signatures, ledger.Signature{Organisation: transaction.Signer,
+				Key: policy.Keys[at].Key})
+		}
+		if consents := organisation.Consents(transaction, signatures) == ledger.Applied; consents !=
+			(len(distinct) >= policy.Most()) {
+			t.Fatalf("%d of %d keys consent: %t", len(distinct), policy.Most(), consents)
 		}
 	})
 }

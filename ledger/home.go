@@ -40,7 +40,7 @@ func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 
 // Destinations returns the shards that a client's transaction concerns, in ascending order: the
 // homes of its signer and of every organisation in its openings, postings and records. A
-// transaction with a registration concerns all shards, because each keeps the whole directory.
+// transaction with a registration or a change of a policy concerns all shards (BookWide).
 func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) []ShardID {
 	return transaction.AppendDestinations(nil, t.Shards(), func(name OrganisationName) ShardID {
 		return t.Home(name, directory)
@@ -63,7 +63,7 @@ func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 // the number of shards and each organisation's home.
 func (t *Transaction) AppendDestinations(to []ShardID, shards int,
 	home func(OrganisationName) ShardID) []ShardID {
-	if len(t.Registrations) > 0 {
+	if t.BookWide() {
 		for shard := range ShardID(shards) {
 			to = append(to, shard)
 		}

@@ -82,6 +82,12 @@ const (
 	MemberDiskTaken
 	// TooManyDisks: MaxMemberDisks disks were named for the member.
 	TooManyDisks
+	// TooFewSignatures: some of the organisation's keys have signed, and its policy asks for more.
+	TooFewSignatures
+	// PolicyOutdated: the organisation's policy is not the one that the signers of the change saw.
+	PolicyOutdated
+	// AssetRefused: the organisation of the posting's account does not accept the asset.
+	AssetRefused
 	codes
 )
 
@@ -103,7 +109,10 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"no such shard", "too many transactions wait for another shard: try again later",
 	"out of place",
 	"another member has or had this disk",
-	"too many disks were named for this member: replace it by a new one"}
+	"too many disks were named for this member: replace it by a new one",
+	"too few of the organisation's keys signed",
+	"the organisation's policy has changed since: look at it and sign again",
+	"the organisation does not accept the asset"}
 
 // String returns the code in words.
 func (c Code) String() string {
@@ -135,7 +144,7 @@ func (r Result) String() string {
 		kind = "registration"
 	case AccountExists, OpeningAcrossShards:
 		kind = "opening"
-	case UnknownOrganisation, Unauthorised:
+	case UnknownOrganisation, Unauthorised, TooFewSignatures:
 		kind = "item"
 	}
 	return fmt.Sprintf("%s (%s %d)", r.Code, kind, r.Item+1)

@@ -25,6 +25,7 @@ const (
 const (
 	transactionVersion    = 1
 	administrativeVersion = 2
+	policyVersion         = 4
 )
 
 const transactionDomain = "ledgerd/transaction/1\x00"
@@ -138,6 +139,9 @@ type Transaction struct {
 	// put it into a block, unsigned and alone in its bundle. Clients cannot submit it. The
 	// transaction holds nothing else, not even a note.
 	Verdict *Verdict `json:"verdict,omitempty"`
+	// Policy makes the transaction a change of the policy of its signer (see PolicyChange). It is
+	// alone in its transaction, except for a note.
+	Policy *PolicyChange `json:"policy,omitempty"`
 	// Note is free text or data of at most MaxNote bytes, by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -157,7 +161,7 @@ func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
 	}
-	if t.Change != nil {
+	if t.Change != nil || t.Policy != nil {
 		return nil
 	}
 	if t.Verdict != nil {
@@ -178,14 +182,23 @@ func (t *Transaction) Validate() error {
 // TakesNonce reports whether the transaction takes its nonce when it is applied. An admission of a
 // disk takes none, because the number of the membership that it makes already prevents a second
 // effect. So a fresh nonce does not prove that an admission was never applied.
+//
+// A change of a policy takes none either, for the same reason: its number prevents a second effect.
 func (t *Transaction) TakesNonce() bool {
-	return t.Change == nil || t.Change.Kind != ChangeAdmit
+	return t.Policy == nil && t.Change == nil || t.Change != nil && t.Change.Kind != ChangeAdmit
 }
+
+// BookWide reports whether the transaction concerns all shards of a book, because each keeps the
+// whole directory: it registers organisations or changes a policy.
+func (t *Transaction) BookWide() bool { return len(t.Registrations) > 0 || t.Policy != nil }
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
 func (t *Transaction) checkForm() error {
 	if t.Verdict != nil {
 		return t.checkVerdict()
+	}
+	if t.Policy != nil {
+		return t.Policy.checkForm(t)
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
@@ -313,6 +326,9 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	if t.Change != nil {
 		return t.appendAdministrative(to)
 	}
+	if t.Policy != nil {
+		return t.appendPolicyChange(to)
+	}
 	to = append(to, transactionVersion)
 	to = append(to, t.Ledger[:]...)
 	to = codec.AppendString(to, t.Signer)
@@ -406,6 +422,12 @@ func decodeBody(body []byte, t *Transaction) error {
 	case transactionVersion:
 	case administrativeVersion:
 		t.decodeAdministrative(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case policyVersion:
+		t.decodePolicyChange(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrSignature reports that a signature is wrong.
@@ -20,12 +21,15 @@ var ErrWrongLedger = errors.New("ledger: transaction for another ledger")
 
 // Organisation is a registered organisation.
 type Organisation struct {
-	Name   OrganisationName `json:"name"`
-	Keys   []PublicKey      `json:"keys"`
-	Shard  ShardID          `json:"shard,omitempty"`
-	Pinned bool             `json:"pinned,omitempty"`
+	Name OrganisationName `json:"name"`
+	// Keys are those of the registration, or of the present policy.
+	Keys   []PublicKey `json:"keys"`
+	Shard  ShardID     `json:"shard,omitempty"`
+	Pinned bool        `json:"pinned,omitempty"`
 	// Registered is the height of the block that registered the organisation.
 	Registered Height `json:"registered"`
+	// Policy is nil until the organisation's policy changes for the first time.
+	Policy *Policy `json:"policy,omitempty"`
 }
 
 // HasKey reports whether the key may sign for the organisation.
@@ -114,7 +118,7 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		if err := checkRegistrations(transaction, genesis); err != nil {
 			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
 		}
-		if err := checkConsent(bundle, transaction, genesis); err != nil {
+		if err := checkConsent(bundle, transaction, genesis, authority); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
 	}
@@ -186,7 +190,11 @@ func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 }
 
 // checkConsent checks that every organisation that must sign the transaction is among the signers.
-func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) error {
+func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis,
+	authority Authority) error {
+	if err := checkPolicies(bundle, transaction, authority); err != nil {
+		return err
+	}
 	missing := func(name OrganisationName) error {
 		if name == Operator {
 			return fmt.Errorf("%w: an operator of the ledger has to sign", ErrUnauthorised)
@@ -232,6 +240,45 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) er
 		}
 	}
 	return nil
+}
+
+// checkPolicies checks the consent of the organisations with a policy that have signed. The others
+// are not registered yet, need only one signature, or are found missing afterwards.
+func checkPolicies(bundle *Bundle, transaction *Transaction, authority Authority) error {
+	for i := range bundle.signatures {
+		name := bundle.signatures[i].Organisation
+		if name == Operator || slices.ContainsFunc(bundle.signatures[:i], func(s Signature) bool {
+			return s.Organisation == name
+		}) {
+			continue
+		}
+		organisation, known := authority.Organisation(name)
+		if !known || organisation.Policy == nil || !transaction.asks(name) {
+			continue
+		}
+		switch organisation.Consents(transaction, bundle.signatures) {
+		case Unauthorised:
+			return fmt.Errorf("%w: no key of organisation %s that signed has the role for it "+
+				"(ledgerd org policy %s)", ErrUnauthorised, name, name)
+		case TooFewSignatures:
+			_, needed := organisation.Policy.demands(name, transaction)
+			return fmt.Errorf("%w: %d keys of organisation %s have to sign (ledgerd org policy %s)",
+				ErrUnauthorised, needed, name, name)
+		}
+	}
+	return nil
+}
+
+// asks reports whether an organisation has to sign the transaction.
+func (t *Transaction) asks(name OrganisationName) bool {
+	return t.Signer == name ||
+		slices.ContainsFunc(t.Openings, func(o Opening) bool {
+			return o.Account.Organisation() == name
+		}) ||
+		slices.ContainsFunc(t.Postings, func(p Posting) bool {
+			return p.Amount.Sign() < 0 && p.Account.Organisation() == name
+		}) ||
+		slices.ContainsFunc(t.Records, func(r Record) bool { return r.Key.Organisation() == name })
 }
 
 // HasSigned reports whether one of the signatures is the organisation's, with one of these keys. It

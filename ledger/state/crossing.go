@@ -121,7 +121,7 @@ func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signatur
 	if t.Ledger != s.ledger {
 		return whole(ledger.WrongLedger)
 	}
-	if code := s.authorised(t.Signer, signatures); code != ledger.Applied {
+	if code := s.authorised(t.Signer, t, signatures); code != ledger.Applied {
 		return whole(code)
 	}
 	if len(t.Openings) > 0 {
@@ -142,14 +142,17 @@ func (s *State) attemptWhole(t *ledger.Transaction, signatures []ledger.Signatur
 			return ofItem(ledger.UnknownOrganisation, uint32(i))
 		}
 		if posting.Amount.Sign() < 0 {
-			if code := s.authorised(name, signatures); code != ledger.Applied {
+			if code := s.authorised(name, t, signatures); code != ledger.Applied {
 				return ofItem(code, uint32(i))
 			}
+		}
+		if s.refuses(posting, t, signatures) {
+			return ofItem(ledger.AssetRefused, uint32(i))
 		}
 	}
 	for i := range t.Records {
 		owner := t.Records[i].Key.Organisation()
-		if code := s.authorised(owner, signatures); code != ledger.Applied {
+		if code := s.authorised(owner, t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}

@@ -60,10 +60,8 @@ func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature
 	switch {
 	case !exists:
 		return whole(ledger.UnknownOrganisation)
-	case !ledger.HasSigned(signatures, t.Signer, signer.Keys):
-		return whole(ledger.Unauthorised)
 	}
-	return applied
+	return whole(signer.Consents(t, signatures))
 }
 
 func organisationOf(r *ledger.Registration) ledger.Organisation {

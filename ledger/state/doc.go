@@ -20,6 +20,9 @@
 //     applied or is too far below the highest one is refused (window.go).
 //   - Each organisation whose consent is needed has signed with a key that is registered at that
 //     moment. Sealing drops bundles with a wrong signature, whichever member proposed them.
+//   - An organisation with a policy has signed with as many distinct keys as the policy asks for at
+//     that moment. A change of a policy takes effect for the transactions after it, and execution
+//     verifies its signatures again.
 //   - The postings of an applied transaction add up to zero for each asset. An account's balance,
 //     less the amounts set aside, is never below zero unless the account is an issuer.
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no

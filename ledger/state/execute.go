@@ -303,13 +303,15 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(ledger.Expired)
 	case t.Change != nil:
 		return s.attemptChange(t, root, signatures)
+	case t.Policy != nil:
+		return whole(s.attemptPolicy(t, root, signatures))
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}
-	if code := s.authorised(t.Signer, signatures); code != ledger.Applied {
+	if code := s.authorised(t.Signer, t, signatures); code != ledger.Applied {
 		return whole(code)
 	}
 	if !s.Fresh(t.Signer, t.Nonce) {
@@ -325,12 +327,12 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return whole(ledger.Unbalanced)
 	}
 	for i := range t.Openings {
-		if code := s.open(&t.Openings[i], signatures); code != ledger.Applied {
+		if code := s.open(&t.Openings[i], t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}
 	for i := range t.Postings {
-		if code := s.post(&t.Postings[i], signatures); code != ledger.Applied {
+		if code := s.post(&t.Postings[i], t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}
@@ -339,25 +341,29 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	}
 	for i := range t.Records {
 		owner := t.Records[i].Key.Organisation()
-		if code := s.authorised(owner, signatures); code != ledger.Applied {
+		if code := s.authorised(owner, t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}
 	return applied
 }
 
-// authorised returns Applied if an organisation is registered and has signed with one of its
-// present keys.
-func (s *State) authorised(name ledger.OrganisationName,
+// authorised returns Applied if an organisation is registered and has signed the transaction with
+// its present keys, as its policy asks.
+func (s *State) authorised(name ledger.OrganisationName, t *ledger.Transaction,
 	signatures []ledger.Signature) ledger.Code {
 	found := s.organisations[name]
 	if found == nil {
 		return ledger.UnknownOrganisation
 	}
-	if !ledger.HasSigned(signatures, name, found.Keys) {
-		return ledger.Unauthorised
+	if found.Policy == nil {
+		return found.Consents(t, signatures)
 	}
-	return ledger.Applied
+	// A transaction asks for each of its items, and the answer depends on all of them.
+	if found.asked != s.counter {
+		found.asked, found.consent = s.counter, found.Consents(t, signatures)
+	}
+	return found.consent
 }
 
 func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) ledger.Code {
@@ -385,8 +391,9 @@ func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) 
 	return ledger.Applied
 }
 
-func (s *State) open(o *ledger.Opening, signatures []ledger.Signature) ledger.Code {
-	if code := s.authorised(o.Account.Organisation(), signatures); code != ledger.Applied {
+func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
+	signatures []ledger.Signature) ledger.Code {
+	if code := s.authorised(o.Account.Organisation(), t, signatures); code != ledger.Applied {
 		return code
 	}
 	if found := s.accounts[o.Account]; found != nil {
@@ -406,15 +413,19 @@ func (s *State) open(o *ledger.Opening, signatures []ledger.Signature) ledger.Co
 	return ledger.Applied
 }
 
-func (s *State) post(p *ledger.Posting, signatures []ledger.Signature) ledger.Code {
+func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
+	signatures []ledger.Signature) ledger.Code {
 	found := s.accounts[p.Account]
 	if found == nil {
 		return ledger.UnknownAccount
 	}
 	if p.Amount.Sign() < 0 {
-		if code := s.authorised(p.Account.Organisation(), signatures); code != ledger.Applied {
+		if code := s.authorised(p.Account.Organisation(), t, signatures); code != ledger.Applied {
 			return code
 		}
+	}
+	if s.refuses(p, t, signatures) {
+		return ledger.AssetRefused
 	}
 	place, held := found.find(p.Asset)
 	if !held && len(found.Balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
@@ -467,6 +478,9 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Change != nil {
 		s.changeMembership(t.Change)
+	}
+	if t.Policy != nil {
+		s.changePolicy(t)
 	}
 	for _, opened := range s.undo.opened {
 		s.sorted = append(s.sorted, opened)

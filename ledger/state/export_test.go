@@ -67,3 +67,19 @@ func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 
 // SetMaxWaiting lowers MaxWaiting for one state.
 func (s *State) SetMaxWaiting(limit int) { s.pending.limit = limit }
+
+// PlantRevokedKeys plants a bug: the keys of an older policy still count.
+func (s *State) PlantRevokedKeys(name ledger.OrganisationName, keys []ledger.PolicyKey) {
+	policy := s.organisations[name].Policy
+	policy.Keys = append(policy.Keys, keys...)
+}
+
+// PlantThreshold plants a bug: the threshold of an older policy counts.
+func (s *State) PlantThreshold(name ledger.OrganisationName, threshold int) {
+	s.organisations[name].Policy.Threshold = threshold
+}
+
+// PlantLimits plants a bug: the limits of an older policy count.
+func (s *State) PlantLimits(name ledger.OrganisationName, limits []ledger.Limit) {
+	s.organisations[name].Policy.Limits = limits
+}

@@ -130,7 +130,7 @@ func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.
 		}
 	}
 	result := s.applyHere(t, seal.Root, seal.Signatures)
-	if len(t.Registrations) > 0 || len(s.destinations) == 1 || result.Code == ledger.Relayed {
+	if t.BookWide() || len(s.destinations) == 1 || result.Code == ledger.Relayed {
 		return result
 	}
 	others := without(s.destinations, s.shard)
@@ -174,7 +174,7 @@ func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 			}
 		}
 		return result
-	case len(s.destinations) == 1:
+	case t.BookWide(), len(s.destinations) == 1:
 		return s.apply(t, root, signatures)
 	}
 	s.counter++

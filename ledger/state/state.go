@@ -60,6 +60,10 @@ type organisation struct {
 	ledger.Organisation
 	home ledger.ShardID
 	mark mark
+	// asked is the last transaction that needed the organisation's consent, and consent the answer.
+	// They are only used if the organisation has a policy.
+	asked   uint64
+	consent ledger.Code
 }
 
 // RecordPlace is the place where a record's value was last written: record Item of the transaction
@@ -274,7 +278,11 @@ func (o *organisation) appendEntry(to []byte) (entry []byte, keyLength int) {
 	}
 	to = codec.AppendBool(to, o.Pinned)
 	to = binary.AppendUvarint(to, uint64(o.Shard))
-	return binary.AppendUvarint(to, uint64(o.Registered)), keyLength
+	to = binary.AppendUvarint(to, uint64(o.Registered))
+	if o.Policy != nil {
+		to = o.appendPolicy(to)
+	}
+	return to, keyLength
 }
 
 func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
@@ -361,6 +369,9 @@ func (r *reader) organisation() ledger.Organisation {
 		copy(o.Keys[i][:], r.Take(keySize))
 	}
 	o.Pinned, o.Shard, o.Registered = r.Bool(), r.shard(), ledger.Height(r.Uvarint())
+	if r.Err == nil && len(r.Data) > 0 {
+		o.Policy = r.policy(o.Keys)
+	}
 	return o
 }
 

@@ -52,6 +52,10 @@ var reasonCodes = [...]string{
 	// Of the disk map.
 	ledger.MemberDiskTaken: "member_disk_taken",
 	ledger.TooManyDisks:    "too_many_disks",
+	// Of organisations' policies.
+	ledger.TooFewSignatures: "too_few_signatures",
+	ledger.PolicyOutdated:   "policy_outdated",
+	ledger.AssetRefused:     "asset_refused",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -74,7 +78,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	}
 	item := int(result.Item)
 	switch result.Code {
-	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow:
+	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow,
+		ledger.AssetRefused:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
 			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,

@@ -32,7 +32,7 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []report.Status) {
 			entry := &block.Entries[i]
 			switch code := entry.Result.Code; {
 			case code == ledger.SetAside, code == ledger.Relayed:
-			case code == ledger.Applied && len(entry.Transaction.Registrations) == 0:
+			case code == ledger.Applied && !entry.Transaction.BookWide():
 				// A transaction of this shard alone needs no further lookup.
 				statuses = append(statuses, statusOf(entry, block.Header.Height,
 					i, report.LevelOrdered))

@@ -1,0 +1,107 @@
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/codec"
+)
+
+// attemptPolicy decides on a change of an organisation's policy. It verifies the signatures again.
+// It changes nothing. The decision depends only on the directory, so all shards of a book decide
+// alike.
+func (s *State) attemptPolicy(t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Code {
+	found := s.organisations[t.Signer]
+	if found == nil {
+		return ledger.UnknownOrganisation
+	}
+	good := ledger.GoodSignatures(root, t.Signer, signatures)
+	if code := found.Consents(t, good); code != ledger.Applied {
+		return code
+	}
+	if t.Policy.Number != found.policyNumber()+1 {
+		return ledger.PolicyOutdated
+	}
+	return ledger.Applied
+}
+
+// policyNumber counts the changes of the organisation's policy.
+func (o *organisation) policyNumber() uint64 {
+	if o.Policy == nil {
+		return 0
+	}
+	return o.Policy.Number
+}
+
+// changePolicy makes a change that attemptPolicy allowed. It takes effect for the transactions
+// after this one.
+func (s *State) changePolicy(t *ledger.Transaction) {
+	found := s.organisations[t.Signer]
+	if !found.mark.touched {
+		s.arena, found.mark = keep(s.arena, found.appendEntry)
+		s.touchedOrganisations = append(s.touchedOrganisations, found)
+	}
+	policy := t.Policy.Clone()
+	found.Policy, found.Keys = &policy, policy.PublicKeys()
+}
+
+// refuses reports whether the organisation of a posting's account refuses the asset. It refuses
+// nothing that it signed for.
+func (s *State) refuses(p *ledger.Posting, t *ledger.Transaction,
+	signatures []ledger.Signature) bool {
+	if p.Amount.Sign() <= 0 {
+		return false
+	}
+	name := p.Account.Organisation()
+	found := s.organisations[name]
+	return found != nil && found.Policy != nil && !found.Policy.Accepts(p.Asset) &&
+		s.authorised(name, t, signatures) != ledger.Applied
+}
+
+// appendPolicy appends the end of an organisation's entry. The entry of an organisation whose
+// policy never changed has no such end, and so is the same as in versions without policies. The
+// keys come before, so only their roles are here.
+func (o *organisation) appendPolicy(to []byte) []byte {
+	p := o.Policy
+	to = binary.AppendUvarint(to, p.Number)
+	for i := range p.Keys {
+		to = append(to, byte(p.Keys[i].Role))
+	}
+	to = binary.AppendUvarint(to, uint64(p.Threshold))
+	to = binary.AppendUvarint(to, uint64(len(p.Limits)))
+	for i := range p.Limits {
+		to = codec.AppendString(to, p.Limits[i].Asset)
+		to = appendAmount(to, p.Limits[i].Above)
+		to = binary.AppendUvarint(to, uint64(p.Limits[i].Signatures))
+	}
+	to = codec.AppendBool(to, p.RefuseAssets)
+	to = binary.AppendUvarint(to, uint64(len(p.Assets)))
+	for _, asset := range p.Assets {
+		to = codec.AppendString(to, asset)
+	}
+	return to
+}
+
+// policy reads the end of an organisation's entry.
+func (r *reader) policy(keys []ledger.PublicKey) *ledger.Policy {
+	p := &ledger.Policy{Number: r.Uvarint(), Keys: make([]ledger.PolicyKey, len(keys))}
+	for i := range keys {
+		p.Keys[i] = ledger.PolicyKey{Key: keys[i], Role: ledger.Role(r.Byte())}
+	}
+	p.Threshold = r.Count("signatures", ledger.MaxKeys, 0)
+	p.Limits = make([]ledger.Limit, r.Count("limits", ledger.MaxLimits, 3))
+	for i := range p.Limits {
+		p.Limits[i] = ledger.Limit{Asset: r.assetName(), Above: r.amount(),
+			Signatures: r.Count("signatures", ledger.MaxKeys, 0)}
+	}
+	p.RefuseAssets = r.Bool()
+	p.Assets = make([]ledger.AssetName, r.Count("assets", ledger.MaxPolicyAssets, 2))
+	for i := range p.Assets {
+		p.Assets[i] = r.assetName()
+	}
+	if r.Err == nil && (p.Number == 0 || p.Validate() != nil) {
+		r.Fail("policy")
+	}
+	return p
+}
