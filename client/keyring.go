@@ -100,7 +100,9 @@ func (r *Keyring) Create(organisation ledger.OrganisationName) (Key, error) {
 
 // Add stores a key that was made elsewhere. It returns ErrKeyExists if there is one of that
 // organisation.
-func (r *Keyring) Add(key Key) error {
+func (r *Keyring) Add(key Key) error { return r.add(key, r.file(key.Organisation)) }
+
+func (r *Keyring) add(key Key, path string) error {
 	if err := key.Organisation.Validate(); err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (r *Keyring) Add(key Key) error {
 		Headers: map[string]string{organisationTag: string(key.Organisation)},
 		Bytes:   encoded,
 	})
-	return r.write(r.file(key.Organisation), text)
+	return r.write(path, text)
 }
 
 // write creates the file whole or not at all, and never replaces another.
@@ -145,7 +147,10 @@ func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 	if err := organisation.Validate(); err != nil {
 		return Key{}, err
 	}
-	path := r.file(organisation)
+	return r.load(organisation, r.file(organisation))
+}
+
+func (r *Keyring) load(organisation ledger.OrganisationName, path string) (Key, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Key{}, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey,
@@ -185,6 +190,50 @@ func parseKey(text []byte, organisation ledger.OrganisationName) (ed25519.Privat
 		return nil, errors.New("it is not an ed25519 key")
 	}
 	return private, nil
+}
+
+// Names of the further files of a key that is replaced: a plus is in no organisation's name.
+const (
+	nextExtension = "+next" + keyExtension
+	oldExtension  = "+old" + keyExtension
+)
+
+// OldFile returns the file with the key that Rotate replaced last.
+func (r *Keyring) OldFile(organisation ledger.OrganisationName) string {
+	return filepath.Join(r.folder, string(organisation)+oldExtension)
+}
+
+// Next returns the key that Rotate will put in place of the present one. It makes it unless an
+// earlier call did.
+func (r *Keyring) Next(organisation ledger.OrganisationName) (Key, error) {
+	path := filepath.Join(r.folder, string(organisation)+nextExtension)
+	key, err := r.load(organisation, path)
+	if !errors.Is(err, ErrNoKey) {
+		return key, err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return Key{}, fmt.Errorf("client: making a key: %w", err)
+	}
+	key = Key{Organisation: organisation, Private: private}
+	return key, r.add(key, path)
+}
+
+// Rotate puts the key of Next in place of the organisation's present key, which it keeps in
+// OldFile. At any moment, at least one of the files has each of the two keys.
+func (r *Keyring) Rotate(organisation ledger.OrganisationName) error {
+	present, old := r.file(organisation), r.OldFile(organisation)
+	if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("client: replacing a key: %w", err)
+	}
+	if err := os.Link(present, old); err != nil {
+		return fmt.Errorf("client: replacing a key: %w", err)
+	}
+	next := filepath.Join(r.folder, string(organisation)+nextExtension)
+	if err := os.Rename(next, present); err != nil {
+		return fmt.Errorf("client: replacing a key: %w", err)
+	}
+	return nil
 }
 
 // LoadOrCreate loads the key, or creates it if there is none.

@@ -30,8 +30,8 @@ func reportKey(ring *client.Keyring, key client.Key) keyReport {
 func newKeysCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "keys",
-		Short: "Make and show the keys that sign for organisations",
-		Long: `Make and show the keys that sign for organisations.
+		Short: "Make, show and replace the keys that sign for organisations",
+		Long: `Make, show, replace and revoke the keys that sign for organisations.
 
 Anyone with an organisation's key may spend from its accounts. The keyring is a
 folder with one file for each organisation, NAME.key, that only you can read. It
@@ -41,8 +41,10 @@ it: transactions are signed here. Keep a copy: a lost key cannot be made again.
 The folder is the one of --keys, or of LEDGERD_KEYS, or ledgerd/keys in your
 configuration folder.`,
 		Example: `  ledgerd keys create acme
-  ledgerd keys list`,
-	}, newKeysCreateCommand(), newKeysListCommand(), newKeysShowCommand())
+  ledgerd keys list
+  ledgerd keys rotate acme`,
+	}, newKeysCreateCommand(), newKeysListCommand(), newKeysShowCommand(),
+		newKeysRotateCommand(), newKeysRevokeCommand())
 }
 
 // newKeysCreateCommand returns the `ledgerd keys create` command.
@@ -91,19 +93,27 @@ ledgerd org add NAME. A key that is there already is never replaced.`,
 // newKeysListCommand returns the `ledgerd keys list` command.
 func newKeysListCommand() *cobra.Command {
 	var keyring keyringOptions
+	var remote remoteOptions
 	var asJSON bool
 	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the keys of the keyring",
+		Use:   "list [NAME]",
+		Short: "List the keys of the keyring, or those that the ledger has of an organisation",
 		Long: `List the keys of the keyring, by organisation. Files that should be keys and are
-not are reported at the end, with exit status 1.`,
+not are reported at the end, with exit status 1.
+
+With NAME, the command asks a node and lists the organisation's keys that the
+ledger accepts now, with their roles.`,
 		Example: `  ledgerd keys list
+  ledgerd keys list acme
   ledgerd keys list --json | jq -r '.keys[].public_key'`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
 			ring, err := keyring.open()
 			if err != nil {
 				return err
+			}
+			if len(arguments) == 1 {
+				return listOrganisationKeys(command, &remote, ring, arguments[0], asJSON)
 			}
 			names, err := ring.List()
 			if err != nil {
@@ -134,9 +144,10 @@ not are reported at the end, with exit status 1.`,
 			}
 			return errors.Join(rows.write(command.OutOrStdout()), damaged)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: organisationCompletion(&remote),
 	}
 	keyring.bind(command.Flags())
+	remote.bind(command, false)
 	addJSONFlag(command, &asJSON)
 	return command
 }

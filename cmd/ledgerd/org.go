@@ -40,13 +40,15 @@ func newOrgCommand() *cobra.Command {
 	return newGroupCommand(&cobra.Command{
 		Use:   "org",
 		Short: "Register organisations, and show them",
-		Long: `Register organisations, and show them.
+		Long: `Register organisations, show them, and say which of their keys sign what.
 
 An organisation owns accounts and records, and its key signs whatever takes from
 them. Their names begin with its name: acme:cash belongs to acme.`,
 		Example: `  ledgerd org add acme
-  ledgerd org list`,
-	}, newOrgAddCommand(), newOrgShowCommand(), newOrgListCommand())
+  ledgerd org list
+  ledgerd org policy acme`,
+	}, newOrgAddCommand(), newOrgShowCommand(), newOrgListCommand(),
+		newOrgPolicyCommand())
 }
 
 // newOrgAddCommand returns the `ledgerd org add` command.

@@ -316,21 +316,24 @@ func completeTransaction(ctx context.Context, nodes *client.Client,
 	return transaction.Validate()
 }
 
-// signWithKeyring adds the signatures of all signers whose keys are in the keyring.
+// signWithKeyring adds the signatures of all signers whose keys are in the keyring, unless the same
+// key has signed. An organisation may need the signatures of several keys.
 func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
 	signers []ledger.OrganisationName) (signedReport, error) {
 	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
-	var signed []ledger.OrganisationName
-	for _, signature := range bundle.Signatures() {
-		signed = append(signed, signature.Organisation)
+	before := bundle.Signatures()
+	signed := func(organisation ledger.OrganisationName) bool {
+		return slices.ContainsFunc(before, func(s ledger.Signature) bool {
+			return s.Organisation == organisation
+		})
 	}
 	for _, organisation := range signers {
-		if slices.Contains(signed, organisation) {
-			report.SignedBy = append(report.SignedBy, string(organisation))
-			continue
-		}
 		key, err := ring.Load(organisation)
 		switch {
+		case errors.Is(err, client.ErrNoKey) && signed(organisation),
+			err == nil && ledger.HasSigned(before, organisation, []ledger.PublicKey{key.Public()}):
+			report.SignedBy = append(report.SignedBy, string(organisation))
+			continue
 		case errors.Is(err, client.ErrNoKey):
 			report.Missing = append(report.Missing, string(organisation))
 			continue

@@ -29,7 +29,8 @@ effect once, and the answer is the same.
 
 With --sign, missing signatures are added first, with the keys in the keyring. If
 some are still missing after that, the command rewrites the file for the next
-signer and submits nothing.`,
+signer and submits nothing. If an organisation's policy asks for more keys, the
+node says so, and the file has the signatures so far.`,
 		Example: `  ledgerd tx post --posting acme:cash=-5 --posting acme:vault=5 --out payment.tx
   ledgerd tx submit payment.tx --wait ordered
 
@@ -138,6 +139,11 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 	report, err := signWithKeyring(bundle, ring, signers)
 	if err != nil {
 		return false, err
+	}
+	if len(report.Missing) == 0 && len(bundle.Signatures()) > before {
+		// Keep them: an organisation may need more signatures than the command knows of.
+		err := writeWhole(path, []byte(hex.EncodeToString(bundle.Encode())+"\n"))
+		return err == nil, err
 	}
 	if len(report.Missing) == 0 {
 		return true, nil

@@ -226,7 +226,9 @@ func (s *Service) organisationToProto(organisation *ledger.Organisation) *ledger
 	if s.backend.Store().ShardTree() != nil {
 		shard = s.backend.Store().HomeShard(organisation.Name)
 	}
+	policy := organisation.PresentPolicy()
 	return &ledgerdv1.Organisation{
+		Policy:           policyToProto(&policy),
 		Name:             string(organisation.Name),
 		PublicKeys:       keysToProto(organisation.Keys),
 		Shard:            uint32(shard),

@@ -177,7 +177,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Nonce:     &ledgerdv1.Nonce{Stream: t.Nonce.Stream, Sequence: t.Nonce.Sequence},
 		LastValid: uint64(t.LastValid),
 
-		MembershipChange: changeToProto(t.Change),
+		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
 	}
 	for i := range t.Registrations {
 		registration := &t.Registrations[i]
@@ -261,6 +261,9 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	}
 	var err error
 	if t.Change, err = changeFromProto(body.GetMembershipChange()); err != nil {
+		return t, err
+	}
+	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
 		return t, err
 	}
 	return t, t.Validate()
@@ -347,6 +350,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		MembershipChange:  changeToProto(t.Change),
 		OrganisationCount: uint32(len(t.Registrations)),
 		AccountCount:      uint32(len(t.Openings)),
+		Policy:            t.Policy != nil,
 	}
 	if verdict := t.Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),

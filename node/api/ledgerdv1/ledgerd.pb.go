@@ -720,6 +720,274 @@ func (*MembershipChange_Leave) isMembershipChange_Change() {}
 
 func (*MembershipChange_Admit) isMembershipChange_Change() {}
 
+// A key of an organisation.
+type PolicyKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PublicKey     []byte                 `protobuf:"bytes,1,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // ed25519, 32 bytes
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                            // all, open, post or read; empty stands for all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyKey) Reset() {
+	*x = PolicyKey{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyKey) ProtoMessage() {}
+
+func (x *PolicyKey) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyKey.ProtoReflect.Descriptor instead.
+func (*PolicyKey) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PolicyKey) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *PolicyKey) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+// More signatures for a transaction that takes more than an amount.
+type PolicyLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"` // empty stands for "unit"
+	Above         string                 `protobuf:"bytes,2,opt,name=above,proto3" json:"above,omitempty"` // exact decimal integer
+	Signatures    uint32                 `protobuf:"varint,3,opt,name=signatures,proto3" json:"signatures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyLimit) Reset() {
+	*x = PolicyLimit{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyLimit) ProtoMessage() {}
+
+func (x *PolicyLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyLimit.ProtoReflect.Descriptor instead.
+func (*PolicyLimit) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PolicyLimit) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *PolicyLimit) GetAbove() string {
+	if x != nil {
+		return x.Above
+	}
+	return ""
+}
+
+func (x *PolicyLimit) GetSignatures() uint32 {
+	if x != nil {
+		return x.Signatures
+	}
+	return 0
+}
+
+// How many of an organisation's keys have to sign, and which of them.
+type Policy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of changes; a change has the number after the present one
+	Keys          []*PolicyKey           `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	Threshold     uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`                           // distinct keys that have to sign
+	Limits        []*PolicyLimit         `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`                                  // by asset and amount, ascending
+	RefuseAssets  bool                   `protobuf:"varint,5,opt,name=refuse_assets,json=refuseAssets,proto3" json:"refuse_assets,omitempty"` // whether its accounts refuse assets that are not listed
+	Assets        []string               `protobuf:"bytes,6,rep,name=assets,proto3" json:"assets,omitempty"`                                  // ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Policy) Reset() {
+	*x = Policy{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policy) ProtoMessage() {}
+
+func (x *Policy) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
+func (*Policy) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Policy) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Policy) GetKeys() []*PolicyKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Policy) GetThreshold() uint32 {
+	if x != nil {
+		return x.Threshold
+	}
+	return 0
+}
+
+func (x *Policy) GetLimits() []*PolicyLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Policy) GetRefuseAssets() bool {
+	if x != nil {
+		return x.RefuseAssets
+	}
+	return false
+}
+
+func (x *Policy) GetAssets() []string {
+	if x != nil {
+		return x.Assets
+	}
+	return nil
+}
+
+// The operators of a ledger, and how many of them have to sign.
+type Charter struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Number                  uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`      // of changes; a change has the number after the present one
+	Operators               [][]byte               `protobuf:"bytes,2,rep,name=operators,proto3" json:"operators,omitempty"` // ed25519, 32 bytes each
+	Threshold               uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`
+	RegistrationByOperators bool                   `protobuf:"varint,4,opt,name=registration_by_operators,json=registrationByOperators,proto3" json:"registration_by_operators,omitempty"` // whether operators sign the registration of organisations
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *Charter) Reset() {
+	*x = Charter{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Charter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Charter) ProtoMessage() {}
+
+func (x *Charter) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Charter.ProtoReflect.Descriptor instead.
+func (*Charter) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Charter) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Charter) GetOperators() [][]byte {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+func (x *Charter) GetThreshold() uint32 {
+	if x != nil {
+		return x.Threshold
+	}
+	return 0
+}
+
+func (x *Charter) GetRegistrationByOperators() bool {
+	if x != nil {
+		return x.RegistrationByOperators
+	}
+	return false
+}
+
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -730,7 +998,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +1010,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +1023,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -787,13 +1055,18 @@ type TransactionBody struct {
 	// organisation). It is alone in its bundle and has nothing else but a note; signer is empty. A
 	// member's key may sign the admission of another member's disk.
 	MembershipChange *MembershipChange `protobuf:"bytes,9,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Set in a change of the signer's policy. It has nothing else but a note.
+	Policy *Policy `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Set in a change of the operators, which they sign (a Signature without organisation). It has
+	// nothing else but a note; signer is empty.
+	Charter       *Charter `protobuf:"bytes,11,opt,name=charter,proto3" json:"charter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +1078,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +1091,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -884,6 +1157,20 @@ func (x *TransactionBody) GetMembershipChange() *MembershipChange {
 	return nil
 }
 
+func (x *TransactionBody) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *TransactionBody) GetCharter() *Charter {
+	if x != nil {
+		return x.Charter
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -895,7 +1182,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1194,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1207,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -956,7 +1243,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1255,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1268,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1008,7 +1295,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1307,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1320,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitRequest) GetBundle() *Bundle {
@@ -1059,7 +1346,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1358,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1371,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitResponse) GetTransactions() []*TransactionStatus {
@@ -1113,7 +1400,7 @@ type SubmitManyRequest struct {
 
 func (x *SubmitManyRequest) Reset() {
 	*x = SubmitManyRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1412,7 @@ func (x *SubmitManyRequest) String() string {
 func (*SubmitManyRequest) ProtoMessage() {}
 
 func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1425,7 @@ func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyRequest.ProtoReflect.Descriptor instead.
 func (*SubmitManyRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitManyRequest) GetBundles() []*Bundle {
@@ -1178,7 +1465,7 @@ type SubmitManyResponse struct {
 
 func (x *SubmitManyResponse) Reset() {
 	*x = SubmitManyResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1477,7 @@ func (x *SubmitManyResponse) String() string {
 func (*SubmitManyResponse) ProtoMessage() {}
 
 func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1490,7 @@ func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyResponse.ProtoReflect.Descriptor instead.
 func (*SubmitManyResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitManyResponse) GetOutcomes() []*BundleOutcome {
@@ -1225,7 +1512,7 @@ type BundleOutcome struct {
 
 func (x *BundleOutcome) Reset() {
 	*x = BundleOutcome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1524,7 @@ func (x *BundleOutcome) String() string {
 func (*BundleOutcome) ProtoMessage() {}
 
 func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1537,7 @@ func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleOutcome.ProtoReflect.Descriptor instead.
 func (*BundleOutcome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BundleOutcome) GetTransactions() []*TransactionStatus {
@@ -1283,7 +1570,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1582,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1595,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PrepareRequest) GetTransactions() []*TransactionBody {
@@ -1329,7 +1616,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1628,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1641,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PrepareResponse) GetTransactions() [][]byte {
@@ -1401,7 +1688,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1700,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1713,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TransactionStatus) GetId() []byte {
@@ -1533,7 +1820,7 @@ type ShardPlace struct {
 
 func (x *ShardPlace) Reset() {
 	*x = ShardPlace{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1832,7 @@ func (x *ShardPlace) String() string {
 func (*ShardPlace) ProtoMessage() {}
 
 func (x *ShardPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1845,7 @@ func (x *ShardPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardPlace.ProtoReflect.Descriptor instead.
 func (*ShardPlace) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShardPlace) GetShard() uint32 {
@@ -1682,7 +1969,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1981,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1994,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Transaction) GetStatus() *TransactionStatus {
@@ -1797,7 +2084,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2096,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2109,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetTransactionRequest) GetId() []byte {
@@ -1848,7 +2135,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2147,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2160,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -1894,7 +2181,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2193,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2206,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -1953,7 +2240,7 @@ type WaitTransactionsRequest struct {
 
 func (x *WaitTransactionsRequest) Reset() {
 	*x = WaitTransactionsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2252,7 @@ func (x *WaitTransactionsRequest) String() string {
 func (*WaitTransactionsRequest) ProtoMessage() {}
 
 func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2265,7 @@ func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitTransactionsRequest) GetIds() [][]byte {
@@ -2004,7 +2291,7 @@ type WaitTransactionsResponse struct {
 
 func (x *WaitTransactionsResponse) Reset() {
 	*x = WaitTransactionsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2303,7 @@ func (x *WaitTransactionsResponse) String() string {
 func (*WaitTransactionsResponse) ProtoMessage() {}
 
 func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2316,7 @@ func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitTransactionsResponse) GetTransactions() []*TransactionStatus {
@@ -2064,7 +2351,7 @@ type BlockHeader struct {
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2363,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2376,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -2221,7 +2508,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2520,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2533,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -2278,13 +2565,15 @@ type TransactionSummary struct {
 	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for other entries
 	OrganisationCount     uint32 `protobuf:"varint,11,opt,name=organisation_count,json=organisationCount,proto3" json:"organisation_count,omitempty"`             // organisations that it registers
 	AccountCount          uint32 `protobuf:"varint,12,opt,name=account_count,json=accountCount,proto3" json:"account_count,omitempty"`                            // accounts that it opens
+	Policy                bool   `protobuf:"varint,13,opt,name=policy,proto3" json:"policy,omitempty"`                                                            // whether it changes its signer's policy
+	Charter               bool   `protobuf:"varint,14,opt,name=charter,proto3" json:"charter,omitempty"`                                                          // whether it changes the operators
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2585,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2598,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -2396,6 +2685,20 @@ func (x *TransactionSummary) GetAccountCount() uint32 {
 	return 0
 }
 
+func (x *TransactionSummary) GetPolicy() bool {
+	if x != nil {
+		return x.Policy
+	}
+	return false
+}
+
+func (x *TransactionSummary) GetCharter() bool {
+	if x != nil {
+		return x.Charter
+	}
+	return false
+}
+
 type GetBlockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Block:
@@ -2414,7 +2717,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2729,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2742,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -2544,7 +2847,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2859,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2872,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -2599,7 +2902,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2914,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2927,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -2672,7 +2975,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2987,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3000,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -2728,7 +3031,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +3043,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +3056,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Balance) GetAsset() string {
@@ -2800,7 +3103,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +3115,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3128,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Account) GetAccount() string {
@@ -2893,7 +3196,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3208,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3221,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -2937,7 +3240,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3252,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3265,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -2984,7 +3287,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3299,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3312,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListAccountsRequest) GetPrefix() string {
@@ -3051,7 +3354,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3366,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3379,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -3115,7 +3418,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3430,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3443,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HistoryEntry) GetTransactionId() []byte {
@@ -3204,7 +3507,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3216,7 +3519,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3229,7 +3532,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListHistoryRequest) GetAccount() string {
@@ -3270,7 +3573,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3585,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3598,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -3321,7 +3624,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3636,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3649,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -3367,7 +3670,7 @@ type GetRecordResponse struct {
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3682,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3695,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -3423,13 +3726,14 @@ type Organisation struct {
 	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                                               // the home of its accounts and records
 	RegisteredHeight uint64                 `protobuf:"varint,4,opt,name=registered_height,json=registeredHeight,proto3" json:"registered_height,omitempty"` // in the chain of the asked node
 	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // whether its registration pinned it to that shard
+	Policy           *Policy                `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3745,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3758,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Organisation) GetName() string {
@@ -3492,6 +3796,13 @@ func (x *Organisation) GetPinned() bool {
 	return false
 }
 
+func (x *Organisation) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 type GetOrganisationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3501,7 +3812,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3824,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3837,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3545,7 +3856,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3868,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3881,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3590,7 +3901,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3913,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3926,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3642,7 +3953,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3965,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3978,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -3694,7 +4005,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +4017,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +4030,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3745,7 +4056,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3757,7 +4068,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3770,7 +4081,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3791,7 +4102,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +4114,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +4127,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3859,7 +4170,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4182,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4195,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3998,7 +4309,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4321,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4334,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -4056,7 +4367,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4379,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4392,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -4107,7 +4418,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4430,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4443,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -4188,7 +4499,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4511,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4524,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -4247,7 +4558,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4259,7 +4570,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4272,7 +4583,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -4300,7 +4611,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4623,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4636,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -4365,7 +4676,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4688,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4701,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4444,7 +4755,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4767,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4780,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4489,7 +4800,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4812,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4825,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4540,7 +4851,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4863,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4876,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4585,7 +4896,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4908,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4921,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4639,7 +4950,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +4962,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +4975,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -4712,7 +5023,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +5035,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +5048,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -4847,7 +5158,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +5170,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5183,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -5100,7 +5411,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5112,7 +5423,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5125,7 +5436,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -5198,7 +5509,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5521,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5534,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5387,7 +5698,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5710,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5723,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5463,7 +5774,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +5786,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +5799,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5529,7 +5840,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5852,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5865,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5591,15 +5902,16 @@ type ClusterState struct {
 	Ordering          *OrderingSettings      `protobuf:"bytes,16,opt,name=ordering,proto3" json:"ordering,omitempty"`
 	// In a book of several shards: The hash that transactions name as their ledger. A change of the
 	// members names the genesis_hash.
-	Book          []byte `protobuf:"bytes,17,opt,name=book,proto3" json:"book,omitempty"`
-	ShardCount    uint32 `protobuf:"varint,18,opt,name=shard_count,json=shardCount,proto3" json:"shard_count,omitempty"`
+	Book          []byte   `protobuf:"bytes,17,opt,name=book,proto3" json:"book,omitempty"`
+	ShardCount    uint32   `protobuf:"varint,18,opt,name=shard_count,json=shardCount,proto3" json:"shard_count,omitempty"`
+	Charter       *Charter `protobuf:"bytes,19,opt,name=charter,proto3" json:"charter,omitempty"` // the present operators
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5923,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +5936,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5753,6 +6065,13 @@ func (x *ClusterState) GetShardCount() uint32 {
 	return 0
 }
 
+func (x *ClusterState) GetCharter() *Charter {
+	if x != nil {
+		return x.Charter
+	}
+	return nil
+}
+
 // A shard of the book, as the asked node knows it.
 type Shard struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -5776,7 +6095,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5788,7 +6107,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +6120,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5914,7 +6233,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6245,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6258,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5980,7 +6299,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5992,7 +6311,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6005,7 +6324,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6068,7 +6387,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6080,7 +6399,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6093,7 +6412,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6125,7 +6444,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6137,7 +6456,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6150,7 +6469,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 type GetTreeResponse struct {
@@ -6162,7 +6481,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6493,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6506,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6205,7 +6524,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6217,7 +6536,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6230,7 +6549,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 type WatchTreeResponse struct {
@@ -6242,7 +6561,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6573,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6586,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6286,7 +6605,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6298,7 +6617,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6311,7 +6630,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6330,7 +6649,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6342,7 +6661,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6355,7 +6674,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6374,7 +6693,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6705,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6718,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6418,7 +6737,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6749,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6762,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6463,7 +6782,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6475,7 +6794,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6488,7 +6807,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -6507,7 +6826,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6519,7 +6838,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6532,7 +6851,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -6551,7 +6870,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6563,7 +6882,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6576,7 +6895,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -6598,7 +6917,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6929,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6942,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -6662,7 +6981,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6674,7 +6993,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6687,7 +7006,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{93}
 }
 
 type WatchClusterResponse struct {
@@ -6699,7 +7018,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6711,7 +7030,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6724,7 +7043,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6744,7 +7063,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6756,7 +7075,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6769,7 +7088,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6796,7 +7115,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6808,7 +7127,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6821,7 +7140,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6872,10 +7191,32 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04join\x18\x01 \x01(\v2\x12.ledgerd.v1.MemberH\x00R\x04join\x12\x16\n" +
 	"\x05leave\x18\x02 \x01(\rH\x00R\x05leave\x121\n" +
 	"\x05admit\x18\x03 \x01(\v2\x19.ledgerd.v1.DiskAdmissionH\x00R\x05admitB\b\n" +
-	"\x06change\";\n" +
+	"\x06change\">\n" +
+	"\tPolicyKey\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x01 \x01(\fR\tpublicKey\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\"Y\n" +
+	"\vPolicyLimit\x12\x14\n" +
+	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x14\n" +
+	"\x05above\x18\x02 \x01(\tR\x05above\x12\x1e\n" +
+	"\n" +
+	"signatures\x18\x03 \x01(\rR\n" +
+	"signatures\"\xd7\x01\n" +
+	"\x06Policy\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12)\n" +
+	"\x04keys\x18\x02 \x03(\v2\x15.ledgerd.v1.PolicyKeyR\x04keys\x12\x1c\n" +
+	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12/\n" +
+	"\x06limits\x18\x04 \x03(\v2\x17.ledgerd.v1.PolicyLimitR\x06limits\x12#\n" +
+	"\rrefuse_assets\x18\x05 \x01(\bR\frefuseAssets\x12\x16\n" +
+	"\x06assets\x18\x06 \x03(\tR\x06assets\"\x99\x01\n" +
+	"\aCharter\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
+	"\toperators\x18\x02 \x03(\fR\toperators\x12\x1c\n" +
+	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12:\n" +
+	"\x19registration_by_operators\x18\x04 \x01(\bR\x17registrationByOperators\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb3\x03\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x8e\x04\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -6886,7 +7227,10 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05nonce\x18\a \x01(\v2\x11.ledgerd.v1.NonceR\x05nonce\x12\x1d\n" +
 	"\n" +
 	"last_valid\x18\b \x01(\x04R\tlastValid\x12I\n" +
-	"\x11membership_change\x18\t \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\"l\n" +
+	"\x11membership_change\x18\t \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\x12*\n" +
+	"\x06policy\x18\n" +
+	" \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\x12-\n" +
+	"\acharter\x18\v \x01(\v2\x13.ledgerd.v1.CharterR\acharter\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -7003,7 +7347,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\x86\x04\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb8\x04\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -7017,7 +7361,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\averdict\x18\n" +
 	" \x01(\tR\averdict\x12-\n" +
 	"\x12organisation_count\x18\v \x01(\rR\x11organisationCount\x12#\n" +
-	"\raccount_count\x18\f \x01(\rR\faccountCount\"\xde\x01\n" +
+	"\raccount_count\x18\f \x01(\rR\faccountCount\x12\x16\n" +
+	"\x06policy\x18\r \x01(\bR\x06policy\x12\x18\n" +
+	"\acharter\x18\x0e \x01(\bR\acharter\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
@@ -7095,14 +7441,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11GetRecordResponse\x12*\n" +
 	"\x06record\x18\x01 \x01(\v2\x12.ledgerd.v1.RecordR\x06record\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\"\x9e\x01\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\"\xca\x01\n" +
 	"\fOrganisation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
 	"publicKeys\x12\x14\n" +
 	"\x05shard\x18\x03 \x01(\rR\x05shard\x12+\n" +
 	"\x11registered_height\x18\x04 \x01(\x04R\x10registeredHeight\x12\x16\n" +
-	"\x06pinned\x18\x05 \x01(\bR\x06pinned\",\n" +
+	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12*\n" +
+	"\x06policy\x18\x06 \x01(\v2\x12.ledgerd.v1.PolicyR\x06policy\",\n" +
 	"\x16GetOrganisationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
 	"\x17GetOrganisationResponse\x12<\n" +
@@ -7284,7 +7631,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\rR\x02to\"\xb5\x05\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\"\xe4\x05\n" +
 	"\fClusterState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x12!\n" +
 	"\fgenesis_hash\x18\x02 \x01(\fR\vgenesisHash\x12\x14\n" +
@@ -7305,7 +7652,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\bordering\x18\x10 \x01(\v2\x1c.ledgerd.v1.OrderingSettingsR\bordering\x12\x12\n" +
 	"\x04book\x18\x11 \x01(\fR\x04book\x12\x1f\n" +
 	"\vshard_count\x18\x12 \x01(\rR\n" +
-	"shardCount\"\xc7\x03\n" +
+	"shardCount\x12-\n" +
+	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\"\xc7\x03\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
@@ -7454,7 +7802,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7467,224 +7815,234 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*Member)(nil),                    // 8: ledgerd.v1.Member
 	(*DiskAdmission)(nil),             // 9: ledgerd.v1.DiskAdmission
 	(*MembershipChange)(nil),          // 10: ledgerd.v1.MembershipChange
-	(*Nonce)(nil),                     // 11: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),           // 12: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 13: ledgerd.v1.Signature
-	(*Bundle)(nil),                    // 14: ledgerd.v1.Bundle
-	(*SubmitRequest)(nil),             // 15: ledgerd.v1.SubmitRequest
-	(*SubmitResponse)(nil),            // 16: ledgerd.v1.SubmitResponse
-	(*SubmitManyRequest)(nil),         // 17: ledgerd.v1.SubmitManyRequest
-	(*SubmitManyResponse)(nil),        // 18: ledgerd.v1.SubmitManyResponse
-	(*BundleOutcome)(nil),             // 19: ledgerd.v1.BundleOutcome
-	(*PrepareRequest)(nil),            // 20: ledgerd.v1.PrepareRequest
-	(*PrepareResponse)(nil),           // 21: ledgerd.v1.PrepareResponse
-	(*TransactionStatus)(nil),         // 22: ledgerd.v1.TransactionStatus
-	(*ShardPlace)(nil),                // 23: ledgerd.v1.ShardPlace
-	(*Transaction)(nil),               // 24: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 25: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 26: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 27: ledgerd.v1.WaitTransactionRequest
-	(*WaitTransactionsRequest)(nil),   // 28: ledgerd.v1.WaitTransactionsRequest
-	(*WaitTransactionsResponse)(nil),  // 29: ledgerd.v1.WaitTransactionsResponse
-	(*BlockHeader)(nil),               // 30: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 31: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 32: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 33: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 34: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 35: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 36: ledgerd.v1.ListBlocksResponse
-	(*Balance)(nil),                   // 37: ledgerd.v1.Balance
-	(*Account)(nil),                   // 38: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 39: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 40: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 41: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 42: ledgerd.v1.ListAccountsResponse
-	(*HistoryEntry)(nil),              // 43: ledgerd.v1.HistoryEntry
-	(*ListHistoryRequest)(nil),        // 44: ledgerd.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),       // 45: ledgerd.v1.ListHistoryResponse
-	(*GetRecordRequest)(nil),          // 46: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 47: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 48: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 49: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 50: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 51: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 52: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 53: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 54: ledgerd.v1.GetNonceResponse
-	(*ProofStep)(nil),                 // 55: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 56: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 57: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 58: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 59: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 60: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 61: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 62: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 63: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 64: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 65: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 66: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 67: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 68: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 69: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 70: ledgerd.v1.NodeState
-	(*Backfill)(nil),                  // 71: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 72: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 73: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 74: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 75: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 76: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 77: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 78: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 79: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 80: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 81: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 82: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 83: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 84: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 85: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 86: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 87: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 88: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 89: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 90: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 91: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 92: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 93: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 94: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 95: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 96: ledgerd.v1.SubscribeResponse
+	(*PolicyKey)(nil),                 // 11: ledgerd.v1.PolicyKey
+	(*PolicyLimit)(nil),               // 12: ledgerd.v1.PolicyLimit
+	(*Policy)(nil),                    // 13: ledgerd.v1.Policy
+	(*Charter)(nil),                   // 14: ledgerd.v1.Charter
+	(*Nonce)(nil),                     // 15: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),           // 16: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 17: ledgerd.v1.Signature
+	(*Bundle)(nil),                    // 18: ledgerd.v1.Bundle
+	(*SubmitRequest)(nil),             // 19: ledgerd.v1.SubmitRequest
+	(*SubmitResponse)(nil),            // 20: ledgerd.v1.SubmitResponse
+	(*SubmitManyRequest)(nil),         // 21: ledgerd.v1.SubmitManyRequest
+	(*SubmitManyResponse)(nil),        // 22: ledgerd.v1.SubmitManyResponse
+	(*BundleOutcome)(nil),             // 23: ledgerd.v1.BundleOutcome
+	(*PrepareRequest)(nil),            // 24: ledgerd.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 25: ledgerd.v1.PrepareResponse
+	(*TransactionStatus)(nil),         // 26: ledgerd.v1.TransactionStatus
+	(*ShardPlace)(nil),                // 27: ledgerd.v1.ShardPlace
+	(*Transaction)(nil),               // 28: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 29: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 30: ledgerd.v1.GetTransactionResponse
+	(*WaitTransactionRequest)(nil),    // 31: ledgerd.v1.WaitTransactionRequest
+	(*WaitTransactionsRequest)(nil),   // 32: ledgerd.v1.WaitTransactionsRequest
+	(*WaitTransactionsResponse)(nil),  // 33: ledgerd.v1.WaitTransactionsResponse
+	(*BlockHeader)(nil),               // 34: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 35: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 36: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 37: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 38: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 39: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 40: ledgerd.v1.ListBlocksResponse
+	(*Balance)(nil),                   // 41: ledgerd.v1.Balance
+	(*Account)(nil),                   // 42: ledgerd.v1.Account
+	(*GetAccountRequest)(nil),         // 43: ledgerd.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),        // 44: ledgerd.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),       // 45: ledgerd.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 46: ledgerd.v1.ListAccountsResponse
+	(*HistoryEntry)(nil),              // 47: ledgerd.v1.HistoryEntry
+	(*ListHistoryRequest)(nil),        // 48: ledgerd.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),       // 49: ledgerd.v1.ListHistoryResponse
+	(*GetRecordRequest)(nil),          // 50: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 51: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 52: ledgerd.v1.Organisation
+	(*GetOrganisationRequest)(nil),    // 53: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 54: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 55: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 56: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 57: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 58: ledgerd.v1.GetNonceResponse
+	(*ProofStep)(nil),                 // 59: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 60: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 61: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 62: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 63: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 64: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 65: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 66: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 67: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 68: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 69: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 70: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 71: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 72: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 73: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 74: ledgerd.v1.NodeState
+	(*Backfill)(nil),                  // 75: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 76: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 77: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 78: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 79: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 80: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 81: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 82: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 83: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 84: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 85: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 86: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 87: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 88: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 89: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 90: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 91: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 92: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 93: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 94: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 95: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 96: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 97: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 98: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 99: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 100: ledgerd.v1.SubscribeResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	8,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
-	9,  // 1: ledgerd.v1.MembershipChange.admit:type_name -> ledgerd.v1.DiskAdmission
-	7,  // 2: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	6,  // 3: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	4,  // 4: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	5,  // 5: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	11, // 6: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	10, // 7: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	13, // 8: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	14, // 9: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
-	0,  // 10: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
-	22, // 11: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	14, // 12: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
-	0,  // 13: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
-	19, // 14: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
-	22, // 15: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
-	12, // 16: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
-	1,  // 17: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	0,  // 18: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
-	22, // 19: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	12, // 20: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	13, // 21: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	23, // 22: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	24, // 23: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,  // 24: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,  // 25: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	22, // 26: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,  // 27: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	30, // 28: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	32, // 29: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	22, // 30: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	4,  // 31: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	10, // 32: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	31, // 33: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	30, // 34: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	37, // 35: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	38, // 36: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	38, // 37: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	37, // 38: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	43, // 39: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	5,  // 40: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	48, // 41: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	48, // 42: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	55, // 43: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	30, // 44: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	56, // 45: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	60, // 46: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	59, // 47: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	59, // 48: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	59, // 49: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	63, // 50: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	68, // 51: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,  // 52: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	69, // 53: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	71, // 54: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	3,  // 55: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,  // 56: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	75, // 57: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	72, // 58: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	70, // 59: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	73, // 60: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	74, // 61: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	79, // 62: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	78, // 63: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	77, // 64: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	80, // 65: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	80, // 66: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	70, // 67: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	76, // 68: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	76, // 69: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	31, // 70: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	15, // 71: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	17, // 72: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	20, // 73: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	25, // 74: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	27, // 75: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	28, // 76: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	33, // 77: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	35, // 78: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	39, // 79: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	41, // 80: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	44, // 81: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	46, // 82: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	49, // 83: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	51, // 84: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	53, // 85: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	57, // 86: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	61, // 87: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	64, // 88: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	66, // 89: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	85, // 90: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	87, // 91: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	81, // 92: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	91, // 93: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	89, // 94: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	95, // 95: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	93, // 96: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	83, // 97: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	16, // 98: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	18, // 99: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	21, // 100: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	26, // 101: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26, // 102: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	29, // 103: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	34, // 104: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	36, // 105: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	40, // 106: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	42, // 107: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	45, // 108: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	47, // 109: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	50, // 110: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	52, // 111: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	54, // 112: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	58, // 113: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	62, // 114: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	65, // 115: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	67, // 116: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	86, // 117: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	88, // 118: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	82, // 119: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	92, // 120: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	90, // 121: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	96, // 122: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	94, // 123: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	84, // 124: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	98, // [98:125] is the sub-list for method output_type
-	71, // [71:98] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	8,   // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
+	9,   // 1: ledgerd.v1.MembershipChange.admit:type_name -> ledgerd.v1.DiskAdmission
+	11,  // 2: ledgerd.v1.Policy.keys:type_name -> ledgerd.v1.PolicyKey
+	12,  // 3: ledgerd.v1.Policy.limits:type_name -> ledgerd.v1.PolicyLimit
+	7,   // 4: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	6,   // 5: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	4,   // 6: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	5,   // 7: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	15,  // 8: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	10,  // 9: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	13,  // 10: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	14,  // 11: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	17,  // 12: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	18,  // 13: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	0,   // 14: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
+	26,  // 15: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	18,  // 16: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	0,   // 17: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
+	23,  // 18: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
+	26,  // 19: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
+	16,  // 20: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	1,   // 21: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
+	0,   // 22: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
+	26,  // 23: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	16,  // 24: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	17,  // 25: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	27,  // 26: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
+	28,  // 27: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,   // 28: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 29: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	26,  // 30: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 31: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	34,  // 32: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	36,  // 33: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	26,  // 34: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	4,   // 35: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	10,  // 36: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	35,  // 37: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	34,  // 38: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	41,  // 39: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	42,  // 40: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	42,  // 41: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	41,  // 42: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	47,  // 43: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	5,   // 44: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	13,  // 45: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	52,  // 46: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	52,  // 47: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	59,  // 48: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	34,  // 49: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	60,  // 50: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	64,  // 51: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	63,  // 52: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	63,  // 53: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	63,  // 54: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	67,  // 55: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	72,  // 56: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 57: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	73,  // 58: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	75,  // 59: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	79,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	76,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	74,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	77,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	78,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	14,  // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	83,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	82,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	81,  // 70: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	84,  // 71: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	84,  // 72: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	74,  // 73: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	80,  // 74: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	80,  // 75: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	35,  // 76: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	19,  // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	21,  // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	24,  // 79: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	29,  // 80: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	31,  // 81: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	32,  // 82: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	37,  // 83: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	39,  // 84: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	43,  // 85: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	45,  // 86: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	48,  // 87: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	50,  // 88: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	53,  // 89: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	55,  // 90: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	57,  // 91: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	61,  // 92: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	65,  // 93: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	68,  // 94: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	70,  // 95: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	89,  // 96: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	91,  // 97: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	85,  // 98: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	95,  // 99: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	93,  // 100: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	99,  // 101: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	97,  // 102: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	87,  // 103: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	20,  // 104: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	22,  // 105: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	25,  // 106: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	30,  // 107: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	30,  // 108: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	33,  // 109: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	38,  // 110: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	40,  // 111: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	44,  // 112: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	46,  // 113: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	49,  // 114: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	51,  // 115: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	54,  // 116: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	56,  // 117: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	58,  // 118: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	62,  // 119: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	66,  // 120: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	69,  // 121: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	71,  // 122: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	90,  // 123: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	92,  // 124: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	86,  // 125: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	96,  // 126: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	94,  // 127: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	100, // 128: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	98,  // 129: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	88,  // 130: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	104, // [104:131] is the sub-list for method output_type
+	77,  // [77:104] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -7697,29 +8055,29 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		(*MembershipChange_Leave)(nil),
 		(*MembershipChange_Admit)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[29].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[33].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[31].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[37].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[35].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[41].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[60].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[66].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[81].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[83].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[61].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[64].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[70].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[85].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[87].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[89].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[91].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   93,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// publicKey returns the public key of the keyring's key of acme.
+func (s *shell) publicKey(keys string) string {
+	s.t.Helper()
+	return strings.TrimSpace(s.must("keys show acme --public --keys=" + keys))
+}
+
+func TestKeysRotate(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 2)
+	s.bank()
+	ring := filepath.Join(s.folder, "keys")
+	before := s.publicKey(ring)
+	if text := s.must("keys rotate acme %n %k"); !strings.Contains(text, "signs with") {
+		t.Error(text)
+	}
+	after := s.publicKey(ring)
+	if after == before {
+		t.Fatal("the key is the same")
+	}
+	listed := s.object("keys list acme %n %k")
+	if text := fmt.Sprint(listed["keys"]); !strings.Contains(text, after) ||
+		strings.Contains(text, before) || !strings.Contains(text, "in_keyring:true") {
+		t.Error(text)
+	}
+	s.must("tx transfer acme:cash acme:vault 1 %n %k")
+	// The old key is of no use any more.
+	other := filepath.Join(s.folder, "other")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(ring, "acme+old.key"), filepath.Join(other,
+		"acme.key")); err != nil {
+		t.Fatal(err)
+	}
+	if result := s.run("tx transfer acme:cash acme:vault 1 %n --keys=" + other); result.status ==
+		exitDone || !strings.Contains(result.errs, "no key of organisation acme") {
+		t.Error(result)
+	}
+	if result := s.run("keys revoke acme " + after + " %n %k"); result.status == exitDone ||
+		!strings.Contains(result.errs, "keys rotate") {
+		t.Error(result)
+	}
+}
+
+// A rotation that was interrupted after the ledger had the new key is finished by the next call.
+func TestKeysRotateGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 1)
+	s.bank()
+	ring := filepath.Join(s.folder, "keys")
+	before := s.publicKey(ring)
+	s.must("keys rotate acme %n %k")
+	next, err := os.ReadFile(filepath.Join(ring, "acme.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(filepath.Join(ring, "acme+old.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"acme+next.key": next, "acme.key": old} {
+		if err := os.WriteFile(filepath.Join(ring, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.publicKey(ring) != before {
+		t.Fatal("the test has not restored the old key")
+	}
+	s.must("keys rotate acme %n %k")
+	s.must("tx transfer acme:cash acme:vault 1 %n %k")
+}
+
+func TestOrgPolicy(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 2)
+	s.bank()
+	wantKeys(t, s.object("org policy acme %n"), "organisation number threshold keys "+
+		"needed_for_changes")
+	second, clerk := filepath.Join(s.folder, "second"), filepath.Join(s.folder, "clerk")
+	s.must("keys create acme --keys=" + second)
+	s.must("keys create acme --keys=" + clerk)
+	s.must("org policy acme --set-key " + s.publicKey(second) + "=all --set-key " +
+		s.publicKey(clerk) + "=post --limit unit:10=2 %n %k")
+	if text := s.must("org policy acme %n"); !strings.Contains(text, "above 10 unit: 2") ||
+		!strings.Contains(text, "post") {
+		t.Error(text)
+	}
+	s.must("tx transfer acme:cash acme:vault 10 %n --keys=" + clerk)
+	if result := s.run("tx transfer acme:cash acme:vault 11 %n --keys=" + clerk); result.status ==
+		exitDone || !strings.Contains(result.errs, "2 keys of organisation acme") {
+		t.Error(result)
+	}
+	// The second signature comes by a file.
+	s.must("tx post --posting acme:cash=-11 --posting acme:vault=11 --out %d/payment %n --keys=" +
+		clerk)
+	s.must("tx submit %d/payment --sign %n --keys=" + second)
+	// A change needs two keys with the role all.
+	if result := s.run("org policy acme --threshold 2 %n %k"); result.status == exitDone ||
+		!strings.Contains(result.errs, "--with") {
+		t.Error(result)
+	}
+	s.must("org policy acme --assets EUR --out %d/change %n %k")
+	s.must("tx submit %d/change --sign %n --keys=" + second)
+	if text := s.must("org policy acme %n"); !strings.Contains(text, "only EUR") {
+		t.Error(text)
+	}
+	s.must("keys revoke acme " + s.publicKey(clerk) + " --with " +
+		filepath.Join(second, "acme.key") + " %n %k")
+	if result := s.run("tx transfer acme:cash acme:vault 1 %n --keys=" + clerk); result.status ==
+		exitDone {
+		t.Error(result)
+	}
+	for _, line := range []string{"org policy acme --limit EUR %n %k",
+		"org policy acme --set-key 12=all %n %k", "org policy acme --threshold 9 %n %k",
+		"keys revoke acme 12 %n %k"} {
+		if result := s.run(line); result.status != exitUsage {
+			t.Errorf("%s: %+v", line, result)
+		}
+	}
+}
