@@ -25,19 +25,21 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, first.Encode(), first.Proof(1).Encode()
 }
 
-// changeSeeds returns bundles with a join, a leave, an admission of a disk and a change of a
-// policy.
+// changeSeeds returns bundles with a join, a leave, an admission of a disk and changes of a
+// policy and of the charter.
 func changeSeeds() []*ledger.Bundle {
 	genesis := ledgertest.OperatedGenesis(2)
 	operator := ledgertest.NewOperator(genesis)
 	admit := ledgertest.Admit("node-0", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
+	charter := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
+		Charter: ledger.Charter{Number: 1, Threshold: 1, Operators: genesis.Operators}}}
 	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	policy := ledgertest.Policy(2, "acme", "second", "third")
 	policy.Keys[2].Role = ledger.RolePost
 	policy.Limits = []ledger.Limit{{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
-		acme.Bundle(acme.ChangePolicy(policy))}
+		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter)}
 }
 
 // crossingSeed returns a block of the second of two shards, with a verdict and a bundle from the
@@ -90,6 +92,30 @@ func FuzzTransaction(f *testing.F) {
 		var read ledger.Transaction
 		if err := json.Unmarshal(text, &read); err != nil {
 			t.Fatalf("%s: %v", text, err)
+		}
+	})
+}
+
+func FuzzCharterChange(f *testing.F) {
+	f.Add(changeSeeds()[4].Body(0)[1:], []byte{0})
+	f.Fuzz(func(t *testing.T, data, signers []byte) {
+		transaction, err := ledger.DecodeBody(append([]byte{5}, data...))
+		if err != nil {
+			return
+		}
+		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+			t.Fatalf("a change of the charter has two encodings: %v", err)
+		}
+		charter := transaction.Charter.Clone()
+		var signatures []ledger.Signature
+		distinct := map[int]bool{}
+		for _, signer := range signers {
+			at := int(signer) % len(charter.Operators)
+			distinct[at] = true
+			signatures = append(signatures, ledger.Signature{Key: charter.Operators[at]})
+		}
+		if charter.Consents(signatures) != (len(distinct) >= charter.Threshold) {
+			t.Fatalf("%d of %d operators", len(distinct), charter.Threshold)
 		}
 	})
 }
@@ -212,6 +238,12 @@ func FuzzProof(f *testing.F) {
 func FuzzGenesis(f *testing.F) {
 	f.Add(ledgertest.Genesis().Encode())
 	f.Add(ledgertest.ShardedGenesis(2, 0, 0, 1).Encode())
+	for _, genesis := range []*ledger.Genesis{ledgertest.OperatedGenesis(2),
+		ledgertest.ShardedGenesis(1, 0, 0)} {
+		genesis.Operators = append(genesis.Operators, ledgertest.PublicKey("b"))
+		genesis.OperatorThreshold = 2
+		f.Add(genesis.Encode())
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		genesis, err := ledger.DecodeGenesis(data)
 		if err == nil && !bytes.Equal(genesis.Encode(), data) {

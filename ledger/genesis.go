@@ -20,8 +20,11 @@ const (
 const (
 	genesisVersion        = 1
 	shardedGenesisVersion = 2
-	genesisDomain         = "ledgerd/genesis/1\x00"
-	bookDomain            = "ledgerd/book/1\x00"
+	// The versions of a genesis with a threshold of the operators above 1.
+	chartersVersion        = 3
+	shardedChartersVersion = 4
+	genesisDomain          = "ledgerd/genesis/1\x00"
+	bookDomain             = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -46,6 +49,8 @@ type Genesis struct {
 	Operators []PublicKey `json:"operators,omitempty"`
 	// RegistrationByOperator requires an operator's signature to register an organisation.
 	RegistrationByOperator bool `json:"registration_by_operator,omitempty"`
+	// OperatorThreshold is the number of operators that have to sign. 0 means 1.
+	OperatorThreshold int `json:"operator_threshold,omitempty"`
 	// Shards are the members of all shards if the book has two shards or more. Members are then the
 	// members of this chain's shard. In a book of one shard, this field and those below are empty.
 	Shards [][]Member `json:"shards,omitempty"`
@@ -68,6 +73,9 @@ func (g *Genesis) Validate() error {
 			MaxOperators)
 	case g.RegistrationByOperator && len(g.Operators) == 0:
 		return fmt.Errorf("%w: registration by operator without an operator", ErrGenesis)
+	case g.OperatorThreshold < 0 || g.OperatorThreshold > max(1, len(g.Operators)):
+		return fmt.Errorf("%w: %d of %d: %w", ErrGenesis, g.OperatorThreshold, len(g.Operators),
+			errThreshold)
 	}
 	if err := validateMembers(g.Members); err != nil {
 		return err
@@ -98,7 +106,8 @@ func validateMembers(members []Member) error {
 // Encode returns the canonical encoding, which the genesis hash covers: version 1, chain name,
 // time, members, operators and RegistrationByOperator. If the book has several shards, the version
 // is 2. The members are then replaced by the number of shards and, for each shard, its parent and
-// members, and the chain's shard comes last.
+// members, and the chain's shard comes last. If several operators have to sign, the version is 3 or
+// 4 instead, and the threshold follows RegistrationByOperator.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -112,6 +121,9 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	version := byte(genesisVersion)
 	if g.Sharded() {
 		version = shardedGenesisVersion
+	}
+	if g.OperatorThreshold > 1 {
+		version += chartersVersion - genesisVersion
 	}
 	to = codec.AppendString(append(to, version), g.Chain)
 	to = binary.BigEndian.AppendUint64(to, uint64(g.Time))
@@ -127,7 +139,11 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	for _, operator := range g.Operators {
 		to = append(to, operator[:]...)
 	}
-	return codec.AppendBool(to, g.RegistrationByOperator)
+	to = codec.AppendBool(to, g.RegistrationByOperator)
+	if g.OperatorThreshold > 1 {
+		to = binary.AppendUvarint(to, uint64(g.OperatorThreshold))
+	}
+	return to
 }
 
 func appendMembers(to []byte, members []Member) []byte {
@@ -143,12 +159,13 @@ func appendMembers(to []byte, members []Member) []byte {
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := read(data)
 	version := r.Byte()
-	if version != genesisVersion && version != shardedGenesisVersion {
+	if version < genesisVersion || version > shardedChartersVersion {
 		r.Fail("genesis version %d", version)
 	}
+	sharded := version == shardedGenesisVersion || version == shardedChartersVersion
 	g := &Genesis{Chain: r.String("bytes of chain name", MaxChainName),
 		Time: Milliseconds(r.Uint64())}
-	if version == shardedGenesisVersion {
+	if sharded {
 		g.Shards = make([][]Member, r.Count("shards", MaxShards, 5))
 		g.Tree = make([]ShardID, len(g.Shards))
 		for i := range g.Shards {
@@ -164,7 +181,12 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 		}
 	}
 	g.RegistrationByOperator = r.Bool()
-	if version == shardedGenesisVersion {
+	if version >= chartersVersion {
+		if g.OperatorThreshold = r.Count("signatures", MaxOperators, 0); g.OperatorThreshold < 2 {
+			r.Fail("a threshold of %d", g.OperatorThreshold)
+		}
+	}
+	if sharded {
 		g.Shard = r.shard()
 		if int(g.Shard) >= len(g.Shards) {
 			r.Fail("shard %d of %d", g.Shard, len(g.Shards))
@@ -205,7 +227,8 @@ func (g *Genesis) Book() Hash {
 // Block returns the chain's block 0.
 func (g *Genesis) Block() *Block { return &Block{Header: Header{Time: g.Time}, Hash: g.Hash()} }
 
-// IsOperator reports whether the key is an operator's.
+// IsOperator reports whether the key is that of an operator of the genesis. The operators may have
+// changed since; see Charter.
 func (g *Genesis) IsOperator(key PublicKey) bool {
 	for i := range g.Operators {
 		if g.Operators[i] == key {

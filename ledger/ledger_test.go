@@ -69,11 +69,12 @@ func TestNames(t *testing.T) {
 type authority struct {
 	organisations map[ledger.OrganisationName]ledger.Organisation
 	membership    ledger.Membership
+	charter       ledger.Charter
 }
 
 func newAuthority(genesis *ledger.Genesis) *authority {
 	return &authority{organisations: map[ledger.OrganisationName]ledger.Organisation{},
-		membership: genesis.Membership()}
+		membership: genesis.Membership(), charter: genesis.Charter()}
 }
 
 // register notes the organisations that the bundle registers.
@@ -89,6 +90,8 @@ func (a *authority) Organisation(name ledger.OrganisationName) (ledger.Organisat
 	found, known := a.organisations[name]
 	return found, known
 }
+
+func (a *authority) Charter() ledger.Charter { return a.charter }
 
 func (a *authority) Membership() ledger.Membership { return a.membership }
 

@@ -84,11 +84,11 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 // MembershipChange is the change that an administrative transaction makes to the membership: a
 // member joins, a member leaves, or a disk is named for a member.
 //
-// An operator signs a join or a leave. An operator or a member signs an admission, in a Signature
-// with Operator as its organisation; a member signs with its node key. A member cannot sign for its
-// own disk, unless it is the only member. The nonce of an admission is in AdmitStream and is the
-// number of the membership that it makes. So it can take effect only on the membership that its
-// signer saw, and an old proposal that arrives late changes nothing.
+// The operators sign a join or a leave (see Charter). They or a member sign an admission, in a
+// Signature with Operator as its organisation; a member signs with its node key. A member cannot
+// sign for its own disk, unless it is the only member. The nonce of an admission is in AdmitStream
+// and is the number of the membership that it makes. So it can take effect only on the membership
+// that its signer saw, and an old proposal that arrives late changes nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
 	// Member is the joining member. No present member has its name or address, and no member ever
@@ -319,9 +319,9 @@ func (b *Block) MembershipChange() *MembershipChange {
 }
 
 // MembershipChangeIn reports, without executing anything, whether a round message holds a signed
-// change of this chain's membership; chain is the genesis' hash. It accepts a good signature of an
-// operator. For an admission of a disk it accepts a good signature of any key, because only
-// execution knows the members. The result depends only on the arguments. A bundle without a change
+// change of this chain's membership; chain is the genesis' hash. It accepts a good signature of any
+// key, because only execution knows the present operators and members. The result depends only on
+// the arguments. A bundle without a change
 // costs some nanoseconds.
 //
 // Every change that execution applies is found. Execution may refuse a change that was found. Such
@@ -347,11 +347,9 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 		if t.Ledger != chain {
 			continue
 		}
-		may := genesis.IsOperator
-		if t.Change.Kind == ChangeAdmit {
-			may = func(PublicKey) bool { return true }
-		}
-		if AdministratorSigned(bundle.root, bundle.signatures, may) {
+		if AdministratorSigned(bundle.root, bundle.signatures, func(PublicKey) bool {
+			return true
+		}) {
 			return true
 		}
 	}

@@ -88,6 +88,8 @@ const (
 	PolicyOutdated
 	// AssetRefused: the organisation of the posting's account does not accept the asset.
 	AssetRefused
+	// CharterOutdated: the operators are not those that the signers of the change saw.
+	CharterOutdated
 	codes
 )
 
@@ -112,7 +114,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"too many disks were named for this member: replace it by a new one",
 	"too few of the organisation's keys signed",
 	"the organisation's policy has changed since: look at it and sign again",
-	"the organisation does not accept the asset"}
+	"the organisation does not accept the asset",
+	"the operators have changed since: look at them and sign again"}
 
 // String returns the code in words.
 func (c Code) String() string {

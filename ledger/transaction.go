@@ -26,6 +26,7 @@ const (
 	transactionVersion    = 1
 	administrativeVersion = 2
 	policyVersion         = 4
+	charterVersion        = 5
 )
 
 const transactionDomain = "ledgerd/transaction/1\x00"
@@ -142,6 +143,9 @@ type Transaction struct {
 	// Policy makes the transaction a change of the policy of its signer (see PolicyChange). It is
 	// alone in its transaction, except for a note.
 	Policy *PolicyChange `json:"policy,omitempty"`
+	// Charter makes the transaction a change of the charter (see CharterChange), which the
+	// operators sign. It is alone in its transaction, except for a note.
+	Charter *CharterChange `json:"charter,omitempty"`
 	// Note is free text or data of at most MaxNote bytes, by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -161,7 +165,7 @@ func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
 	}
-	if t.Change != nil || t.Policy != nil {
+	if t.Change != nil || t.Policy != nil || t.Charter != nil {
 		return nil
 	}
 	if t.Verdict != nil {
@@ -183,14 +187,20 @@ func (t *Transaction) Validate() error {
 // disk takes none, because the number of the membership that it makes already prevents a second
 // effect. So a fresh nonce does not prove that an admission was never applied.
 //
-// A change of a policy takes none either, for the same reason: its number prevents a second effect.
+// A change of a policy or of the charter takes none either, for the same reason: its number
+// prevents a second effect.
 func (t *Transaction) TakesNonce() bool {
-	return t.Policy == nil && t.Change == nil || t.Change != nil && t.Change.Kind != ChangeAdmit
+	if t.Change != nil {
+		return t.Change.Kind != ChangeAdmit
+	}
+	return t.Policy == nil && t.Charter == nil
 }
 
 // BookWide reports whether the transaction concerns all shards of a book, because each keeps the
-// whole directory: it registers organisations or changes a policy.
-func (t *Transaction) BookWide() bool { return len(t.Registrations) > 0 || t.Policy != nil }
+// whole directory: it registers organisations, or changes a policy or the charter.
+func (t *Transaction) BookWide() bool {
+	return len(t.Registrations) > 0 || t.Policy != nil || t.Charter != nil
+}
 
 // checkForm checks the rules that every encoding satisfies: names and bounds.
 func (t *Transaction) checkForm() error {
@@ -199,6 +209,9 @@ func (t *Transaction) checkForm() error {
 	}
 	if t.Policy != nil {
 		return t.Policy.checkForm(t)
+	}
+	if t.Charter != nil {
+		return t.Charter.checkForm(t)
 	}
 	if t.Change != nil {
 		return t.checkAdministrative()
@@ -329,6 +342,9 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	if t.Policy != nil {
 		return t.appendPolicyChange(to)
 	}
+	if t.Charter != nil {
+		return t.appendCharterChange(to)
+	}
 	to = append(to, transactionVersion)
 	to = append(to, t.Ledger[:]...)
 	to = codec.AppendString(to, t.Signer)
@@ -428,6 +444,12 @@ func decodeBody(body []byte, t *Transaction) error {
 		return t.checkForm()
 	case policyVersion:
 		t.decodePolicyChange(&r)
+		if err := r.End(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	case charterVersion:
+		t.decodeCharterChange(&r)
 		if err := r.End(); err != nil {
 			return err
 		}

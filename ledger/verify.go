@@ -56,6 +56,8 @@ type Authority interface {
 	Directory
 	// Membership returns the present membership. The caller owns the copy.
 	Membership() Membership
+	// Charter returns the present charter. The caller owns the copy.
+	Charter() Charter
 }
 
 // VerifyBundle returns nil if a bundle may be proposed: every transaction is valid (Validate) and
@@ -118,7 +120,7 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		if err := checkRegistrations(transaction, genesis); err != nil {
 			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
 		}
-		if err := checkConsent(bundle, transaction, genesis, authority); err != nil {
+		if err := checkConsent(bundle, transaction, authority); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
 	}
@@ -148,7 +150,7 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
 	authority Authority) error {
 	if signature.Organisation == Operator {
-		return checkAdministrator(bundle, signature, genesis, authority)
+		return checkAdministrator(bundle, signature, authority)
 	}
 	organisation, known := authority.Organisation(signature.Organisation)
 	if known && organisation.HasKey(signature.Key) {
@@ -173,9 +175,8 @@ func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
 
 // checkAdministrator checks the key of a signature without organisation. It must be an operator's.
 // If the bundle admits a disk, it may also be that of a member that may admit it.
-func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
-	authority Authority) error {
-	if genesis.IsOperator(signature.Key) {
+func checkAdministrator(bundle *Bundle, signature *Signature, authority Authority) error {
+	if charter := authority.Charter(); charter.IsOperator(signature.Key) {
 		return nil
 	}
 	change := bundle.transactions[0].Change
@@ -190,8 +191,7 @@ func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 }
 
 // checkConsent checks that every organisation that must sign the transaction is among the signers.
-func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis,
-	authority Authority) error {
+func checkConsent(bundle *Bundle, transaction *Transaction, authority Authority) error {
 	if err := checkPolicies(bundle, transaction, authority); err != nil {
 		return err
 	}
@@ -212,15 +212,19 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis,
 	if !signed(transaction.Signer) {
 		return missing(transaction.Signer)
 	}
+	if transaction.Signer == Operator {
+		return checkOperators(bundle, transaction, authority)
+	}
 	for i := range transaction.Registrations {
 		registration := &transaction.Registrations[i]
 		if !HasSigned(bundle.signatures, registration.Name, registration.Keys) {
 			return fmt.Errorf("%w: one of the keys of organisation %s has to sign", ErrUnauthorised,
 				registration.Name)
 		}
-		if genesis.RegistrationByOperator && !signed(Operator) {
-			return fmt.Errorf("%w: an operator has to sign the registration of %s", ErrUnauthorised,
-				registration.Name)
+		if charter := authority.Charter(); charter.RegistrationByOperators &&
+			!charter.Consents(bundle.signatures) {
+			return fmt.Errorf("%w: %s has to sign the registration of %s", ErrUnauthorised,
+				charter.signers(), registration.Name)
 		}
 	}
 	for i := range transaction.Openings {
@@ -240,6 +244,32 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis,
 		}
 	}
 	return nil
+}
+
+// checkOperators checks that as many operators have signed a transaction as have to. The admission
+// of a disk may be a member's instead.
+func checkOperators(bundle *Bundle, transaction *Transaction, authority Authority) error {
+	charter := authority.Charter()
+	if charter.Consents(bundle.signatures) {
+		return nil
+	}
+	if change := transaction.Change; change != nil && change.Kind == ChangeAdmit {
+		membership := authority.Membership()
+		for i := range bundle.signatures {
+			if membership.MayAdmit(bundle.signatures[i].Key, change.Index) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%w: %s of the ledger has to sign", ErrUnauthorised, charter.signers())
+}
+
+// signers names the operators that have to sign, in messages.
+func (c *Charter) signers() string {
+	if c.Threshold == 1 {
+		return "an operator"
+	}
+	return fmt.Sprintf("a group of %d of the %d operators", c.Threshold, len(c.Operators))
 }
 
 // checkPolicies checks the consent of the organisations with a policy that have signed. The others

@@ -93,6 +93,7 @@ type Recovery struct {
 	Changes []RecoveryChange
 	Refused error
 
+	charter ledger.Charter // at the furthest head
 	options RecoveryOptions
 	decided generation.Generation // of the recovery
 	replays []replay
@@ -178,8 +179,10 @@ func (r *Recovery) compare(stores []*store.Store) error {
 		}
 	}
 	r.From = &r.Homes[furthest]
+	r.charter = r.From.charter
 	if r.Members = r.From.Membership; !r.From.Blocks {
 		r.Members = r.From.home.Genesis.Membership() // as the chain has it
+		r.charter = r.From.home.Genesis.Charter()
 	}
 	for i := range r.Homes {
 		common, err := commonHeight(stores[i], stores[furthest])
@@ -571,11 +574,11 @@ type Recovered struct {
 	Head       store.Head
 }
 
-// Do recovers the shard. The key is an operator's. It may be nil if no operator's key is needed:
-// for a shard of one member, and for a chain without operators. An interrupted recovery can be
-// planned and done again. Errors: ErrRecovery, home.ErrLocked if a node was started meanwhile, and
-// those of stores and files.
-func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
+// Do recovers the shard. The keys are operators', as many as have to sign. There may be none if no
+// operator's key is needed: for a shard of one member, and for a chain without operators. An
+// interrupted recovery can be planned and done again. Errors: ErrRecovery, home.ErrLocked if a node
+// was started meanwhile, and those of stores and files.
+func (r *Recovery) Do(operators ...ed25519.PrivateKey) (_ *Recovered, err error) {
 	switch {
 	case r.Forms:
 		return nil, fmt.Errorf(
@@ -586,7 +589,7 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 		return nil, r.Refused
 	}
 	for i := range r.Changes {
-		if _, err := r.signer(&r.Changes[i], operator); err != nil {
+		if _, err := r.signers(&r.Changes[i], operators); err != nil {
 			return nil, err
 		}
 	}
@@ -620,7 +623,7 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 		}
 	}
 	done := &Recovered{Changes: changes, Generation: r.decided}
-	after, err := r.appendChanges(done, operator)
+	after, err := r.appendChanges(done, operators)
 	if err != nil {
 		return nil, err
 	}
@@ -649,41 +652,41 @@ func (h *RecoveryHome) settledOtherwise(disk *home.Disk) bool {
 	return disk.ID != h.Disk.ID
 }
 
-// signer returns the key that signs a change.
-func (r *Recovery) signer(
+// signers returns the keys that sign a change.
+func (r *Recovery) signers(
 	change *RecoveryChange,
-	operator ed25519.PrivateKey,
-) (ed25519.PrivateKey, error) {
-	genesis := r.From.home.Genesis
-	if operator != nil {
-		if public := operator.Public().(ed25519.PublicKey); !genesis.IsOperator(
-			ledger.PublicKey(public),
-		) {
-			return nil, fmt.Errorf("%w: the key does not belong to an operator of chain %s",
-				ErrRecovery,
-				genesis.Chain)
+	operators []ed25519.PrivateKey,
+) ([]ed25519.PrivateKey, error) {
+	charter := &r.charter
+	for _, operator := range operators {
+		if !charter.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
+			return nil, fmt.Errorf("%w: a key does not belong to an operator of chain %s",
+				ErrRecovery, r.From.home.Genesis.Chain)
 		}
-		return operator, nil
+	}
+	if len(operators) >= charter.Threshold {
+		return operators, nil
 	}
 	if change.Kind == ledger.ChangeAdmit &&
-		(len(genesis.Operators) == 0 || len(r.Members.Members) == 1) {
+		(len(charter.Operators) == 0 || len(r.Members.Members) == 1) {
 		for i := range r.Homes {
 			key := r.Homes[i].home.Key
 			if r.Members.MayAdmit(ledger.PublicKey(key.Public().(ed25519.PublicKey)),
 				change.Index) {
-				return key, nil
+				return []ed25519.PrivateKey{key}, nil
 			}
 		}
 	}
 	return nil, fmt.Errorf(
-		"%w: an operator has to sign: name the file with the operator's key (--operator)",
-		ErrRecovery,
+		"%w: an operator has to sign: name the file with the operator's key (--operator); "+
+			"%d of the %d operators have to",
+		ErrRecovery, charter.Threshold, len(charter.Operators),
 	)
 }
 
 // appendChanges appends the changes to the furthest home's chain, one block each, and returns the
 // membership after them.
-func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
+func (r *Recovery) appendChanges(done *Recovered, operators []ed25519.PrivateKey) (
 	after generation.Membership, err error) {
 	at := r.From
 	opened, err := store.Open(at.home.Data(), at.home.Genesis, r.options.Store(at.home))
@@ -705,7 +708,7 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 		return after, err
 	}
 	for i := range done.Changes {
-		if err := r.appendChange(opened, &done.Changes[i], operator); err != nil {
+		if err := r.appendChange(opened, &done.Changes[i], operators); err != nil {
 			return after, err
 		}
 	}
@@ -718,9 +721,9 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 func (r *Recovery) appendChange(
 	opened *store.Store,
 	change *RecoveryChange,
-	operator ed25519.PrivateKey,
+	operators []ed25519.PrivateKey,
 ) error {
-	key, err := r.signer(change, operator)
+	keys, err := r.signers(change, operators)
 	if err != nil {
 		return err
 	}
@@ -728,7 +731,7 @@ func (r *Recovery) appendChange(
 	var bundle *ledger.Bundle
 	if change.Kind == ledger.ChangeAdmit {
 		bundle, err = ledger.NewAdmit(
-			key,
+			keys[0],
 			opened.GenesisHash(),
 			&members,
 			change.Index,
@@ -736,7 +739,10 @@ func (r *Recovery) appendChange(
 			head.Height,
 		)
 	} else {
-		bundle, err = newLeave(key, opened, change.Index)
+		bundle, err = newLeave(keys[0], opened, change.Index)
+	}
+	for i := 1; i < len(keys) && err == nil; i++ {
+		err = bundle.Sign(ledger.Operator, keys[i])
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -255,10 +256,10 @@ func TestRecovery(t *testing.T) {
 					r.Refused, r.ConfirmationWord(),
 					len(r.Changes), r.Waiting)
 			}
-			operator := ledgertest.Key("operator")
+			operators := []ed25519.PrivateKey{ledgertest.Key("operator")}
 			if c.nodes == 1 {
-				operator = nil // the only member signs for itself
-			} else if _, err := r.Do(nil); !errors.Is(err, node.ErrRecovery) ||
+				operators = nil // the only member signs for itself
+			} else if _, err := r.Do(); !errors.Is(err, node.ErrRecovery) ||
 				!strings.Contains(err.Error(), "operator") {
 				t.Fatalf("without an operator's key: %v", err)
 			}
@@ -268,7 +269,7 @@ func TestRecovery(t *testing.T) {
 				}
 			}
 			before := r.From.Head.Height
-			done, err := r.Do(operator)
+			done, err := r.Do(operators...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,6 +36,7 @@ type Holdings struct {
 	Perhaps    string
 	Missing    ledger.Height
 	Membership ledger.Membership // as of the head
+	charter    ledger.Charter    // as of the head
 
 	state  generation.State  // as in the file, whichever disk it was for
 	report generation.Report // what the node would report of its chain
@@ -87,6 +88,7 @@ func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error
 	}
 	held.Head, held.Durable = opened.Head(), opened.KnownDurable()
 	held.Membership, held.absent = opened.Membership(), opened.Absent()
+	held.charter = opened.Charter()
 	_, held.Missing, held.Perhaps = opened.Perhaps()
 	held.readReport(opened)
 	return held, opened, nil

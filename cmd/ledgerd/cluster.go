@@ -46,8 +46,10 @@ every node, while transactions go on. Nodes accept transactions as long as more
 than half of the members run and reach each other. So members change one at a
 time, and a member that is gone for good should leave, or be replaced.
 
-An operator's key is one of those in the chain's genesis; ledgerd init and
-ledgerd testnet write one to operator.key in their folders.`,
+The operators are those of the chain's genesis, until they change themselves
+(ledgerd cluster operators); ledgerd init and ledgerd testnet write the key of one
+to operator.key in their folders. If several operators have to sign a change, name
+the file of each with --operator.`,
 		Example: `  # A fifth node for the four of ledgerd testnet --dir net --run
   ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4
@@ -58,16 +60,16 @@ ledgerd testnet write one to operator.key in their folders.`,
   # Show the members and their condition
   ledgerd cluster status --via http://127.0.0.1:26600`,
 	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(),
-		newClusterStatusCommand())
+		newClusterStatusCommand(), newClusterOperatorsCommand())
 }
 
 // changeOptions are the flags of the commands that change the members.
 type changeOptions struct {
-	remote   remoteOptions
-	shard    shardFlag
-	operator string
-	force    bool
-	json     bool
+	remote  remoteOptions
+	shard   shardFlag
+	signing operatorOptions
+	force   bool
+	json    bool
 }
 
 func (o *changeOptions) bind(command *cobra.Command) {
@@ -75,8 +77,7 @@ func (o *changeOptions) bind(command *cobra.Command) {
 	o.shard.bind(command, &o.remote, "the shard whose members change (default the one of the "+
 		"node of --via)")
 	flags := command.Flags()
-	flags.StringVar(&o.operator, "operator", "",
-		"file with an operator's key, for example net/operator.key (required)")
+	o.signing.bind(command)
 	flags.BoolVar(&o.force, "force", false, "do it even if too few members may be left running "+
 		"to go on, or if blocks are lost with a member that is away")
 	addJSONFlag(command, &o.json)
@@ -98,7 +99,8 @@ func bindVia(command *cobra.Command, remote *remoteOptions) {
 type membershipSession struct {
 	nodes      *client.Client
 	genesis    *ledger.Genesis
-	operator   client.Key
+	operators  []client.Key
+	charter    ledger.Charter
 	membership ledger.Membership
 	others     map[ledger.ShardID][]ledger.Member // of other shards, once needed
 	cluster    *ledgerdv1.ClusterState
@@ -109,13 +111,9 @@ type membershipSession struct {
 // connect asks a node for the chain and its members, and reads the operator's key.
 func (o *changeOptions) connect(command *cobra.Command) (c *membershipSession, ctx context.Context,
 	done func(), err error) {
-	if o.operator == "" {
-		return nil, nil, nil, usagef("--operator is missing: name the file with an operator's " +
-			"key, for example net/operator.key")
-	}
-	private, err := readPrivateKey(o.operator)
+	operators, err := o.signing.load()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("the operator's key: %w", err)
+		return nil, nil, nil, err
 	}
 	asked, ctx, done, err := o.remote.connect(command.Context())
 	if err != nil {
@@ -134,13 +132,16 @@ func (o *changeOptions) connect(command *cobra.Command) (c *membershipSession, c
 			before()
 		}
 	}(done)
-	c = &membershipSession{nodes: nodes, operator: client.Key{Organisation: ledger.Operator,
-		Private: private}, progress: command.ErrOrStderr(), force: o.force}
+	c = &membershipSession{nodes: nodes, operators: operators, progress: command.ErrOrStderr(),
+		force: o.force}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
-		err = c.checkOperator(o.operator)
+		err = c.refresh(ctx)
 	}
 	if err == nil {
-		err = c.refresh(ctx)
+		c.charter, err = api.CharterFromProto(c.cluster.GetCharter())
+	}
+	if err == nil {
+		err = checkOperators(&c.charter, c.genesis.Chain, operators, o.signing.files)
 	}
 	if err != nil {
 		done()
@@ -218,23 +219,6 @@ func (c *membershipSession) findElsewhere(ctx context.Context,
 		}
 	}
 	return 0, nil
-}
-
-func (c *membershipSession) checkOperator(file string) error {
-	if len(c.genesis.Operators) == 0 {
-		return fmt.Errorf("chain %s has no operators in its genesis: its members can never "+
-			"change; make a new chain (ledgerd init and ledgerd testnet make operators)",
-			c.genesis.Chain)
-	}
-	if public := c.operator.Public(); !c.genesis.IsOperator(public) {
-		var keys []string
-		for _, key := range c.genesis.Operators {
-			keys = append(keys, key.String())
-		}
-		return fmt.Errorf("%s is no operator's key of chain %s: its public half is %s, and the "+
-			"chain's operators have %s", file, c.genesis.Chain, public, strings.Join(keys, ", "))
-	}
-	return nil
 }
 
 // refresh asks a node for the members.
@@ -374,7 +358,7 @@ func (c *membershipSession) order(ctx context.Context,
 	for {
 		head := ledger.Height(c.cluster.GetNode().GetOrderedHeight())
 		transaction := ledger.Transaction{Change: &change, LastValid: head + changeLife}
-		status, err := c.nodes.Post(ctx, []client.Key{c.operator}, transaction,
+		status, err := c.nodes.Post(ctx, c.operators, transaction,
 			ledgerdv1.Level_LEVEL_ORDERED)
 		if err != nil {
 			return orderedChange{}, fmt.Errorf("%w; the same command goes on with it",

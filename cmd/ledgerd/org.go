@@ -55,7 +55,7 @@ them. Their names begin with its name: acme:cash belongs to acme.`,
 func newOrgAddCommand() *cobra.Command {
 	var options postOptions
 	var shard uint32
-	var operator string
+	var operators []string
 	command := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Register an organisation",
@@ -64,8 +64,9 @@ command makes one.
 
 If the organisation is registered with this key already, the command changes
 nothing and succeeds. A name belongs to the first to register it, unless the
-chain's genesis reserves registration to its operators: then an operator signs,
-too, with the key in the file that --operator names.
+chain reserves registration to its operators (ledgerd cluster operators list): then
+as many of them as have to sign anything sign, too, with the keys in the files that
+--operator names.
 
 If the ledger has several shards, one of them keeps the organisation's accounts
 and records, for ever: the shard that --shard names, or else one that follows from
@@ -85,8 +86,8 @@ register it.`,
 				return err
 			}
 			signers := make([]client.Key, 1, 2)
-			if operator != "" {
-				private, err := readPrivateKey(operator)
+			for _, file := range operators {
+				private, err := readPrivateKey(file)
 				if err != nil {
 					return fmt.Errorf("the operator's key: %w", err)
 				}
@@ -140,8 +141,9 @@ register it.`,
 		ValidArgsFunction: keyCompletion(&options.keys),
 	}
 	options.bind(command)
-	command.Flags().StringVar(&operator, "operator",
-		"", "file with an operator's key, if the chain reserves registration to its operators")
+	command.Flags().StringSliceVar(&operators, "operator", nil, "file with an operator's key, if "+
+		"the chain reserves registration to its operators; several with commas or repeated, as "+
+		"many as have to sign")
 	command.Flags().Uint32Var(&shard, "shard", 0,
 		"shard that keeps the organisation's accounts (default chosen by its name)")
 	return command

@@ -21,7 +21,8 @@ import (
 // recoverOptions are the flags of ledgerd recover.
 type recoverOptions struct {
 	homes, disks, lost, absent []string
-	operator, confirm          string
+	confirm                    string
+	operators                  []string
 	json                       bool
 }
 
@@ -154,11 +155,12 @@ The exit status is 0 only if the ledger was recovered. The keys of --json:
 		nil,
 		"name of a member that may come back; may be repeated",
 	)
-	flags.StringVar(
-		&o.operator,
+	flags.StringSliceVar(
+		&o.operators,
 		"operator",
-		"",
-		"file with an operator's key, for example net/operator.key",
+		nil,
+		"file with an operator's key, for example net/operator.key; several with commas or "+
+			"repeated, as many as have to sign",
 	)
 	flags.StringVar(
 		&o.confirm,
@@ -267,14 +269,15 @@ func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, e
 
 // recover performs the recovery, and records the result in the report.
 func (o *recoverOptions) recover(r *node.Recovery, report *recoverReport) error {
-	var key ed25519.PrivateKey
-	if o.operator != "" {
-		var err error
-		if key, err = readPrivateKey(o.operator); err != nil {
+	var keys []ed25519.PrivateKey
+	for _, file := range o.operators {
+		key, err := readPrivateKey(file)
+		if err != nil {
 			return fmt.Errorf("the operator's key: %w", err)
 		}
+		keys = append(keys, key)
 	}
-	done, err := r.Do(key)
+	done, err := r.Do(keys...)
 	if err != nil {
 		return explainRecovery(err)
 	}

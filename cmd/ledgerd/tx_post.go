@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -350,7 +349,7 @@ func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
 
 // write writes the bundle to the report's file and prints the report.
 func (r *signedReport) write(command *cobra.Command, asJSON bool, bundle *ledger.Bundle) error {
-	if err := writeWhole(r.File, []byte(hex.EncodeToString(bundle.Encode())+"\n")); err != nil {
+	if err := writeBundle(r.File, bundle); err != nil {
 		return err
 	}
 	out := command.OutOrStdout()

@@ -18,6 +18,7 @@ import (
 func newTxSubmitCommand() *cobra.Command {
 	var options postOptions
 	var sign bool
+	var operators operatorOptions
 	command := &cobra.Command{
 		Use:   "submit FILE",
 		Short: "Submit a transaction that was signed before",
@@ -49,6 +50,18 @@ node says so, and the file has the signatures so far.`,
 			bundle, err := parseBundle(content)
 			if err != nil {
 				return fmt.Errorf("%s: %w", arguments[0], err)
+			}
+			if len(operators.files) > 0 {
+				keys, err := operators.load()
+				if err == nil {
+					err = signAsOperators(bundle, keys)
+				}
+				if err == nil && arguments[0] != "-" {
+					err = writeBundle(arguments[0], bundle)
+				}
+				if err != nil {
+					return err
+				}
 			}
 			if sign {
 				if arguments[0] == "-" {
@@ -83,6 +96,8 @@ node says so, and the file has the signatures so far.`,
 		},
 	}
 	options.bind(command)
+	command.Flags().StringSliceVar(&operators.files, "operator", nil, "file with an operator's "+
+		"key that signs, too; several with commas or repeated")
 	command.Flags().BoolVar(&sign, "sign", false,
 		"add the signatures that are missing, with the keys of the keyring")
 	return command
@@ -103,6 +118,11 @@ func writeStatuses(command *cobra.Command, asJSON bool, reports []statusReport) 
 			map[string]any{"transactions": reports}), failure)
 	}
 	return errors.Join(rows.write(command.OutOrStdout()), failure)
+}
+
+// writeBundle writes a signed bundle to a file, in hex.
+func writeBundle(path string, bundle *ledger.Bundle) error {
+	return writeWhole(path, []byte(hex.EncodeToString(bundle.Encode())+"\n"))
 }
 
 // parseBundle parses a signed bundle, in hex or as bytes.
@@ -142,7 +162,7 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 	}
 	if len(report.Missing) == 0 && len(bundle.Signatures()) > before {
 		// Keep them: an organisation may need more signatures than the command knows of.
-		err := writeWhole(path, []byte(hex.EncodeToString(bundle.Encode())+"\n"))
+		err := writeBundle(path, bundle)
 		return err == nil, err
 	}
 	if len(report.Missing) == 0 {

@@ -48,8 +48,7 @@ func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature
 		case exists:
 		case !ledger.HasSigned(signatures, r.Name, r.Keys):
 			return ofItem(ledger.Unauthorised, uint32(i))
-		case s.genesis.RegistrationByOperator && !ledger.HasSigned(signatures, ledger.Operator,
-			s.genesis.Operators):
+		case s.charter.RegistrationByOperators && !s.charter.Consents(signatures):
 			return ofItem(ledger.Unauthorised, uint32(i))
 		}
 	}

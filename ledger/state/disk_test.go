@@ -330,7 +330,7 @@ func TestWhoAdmits(t *testing.T) {
 			false, 0},
 		{"a member as an organisation", signed(named), ledger.ErrUnknownOrganisation, false,
 			ledger.Unauthorised},
-		{"a member, to let another go", node, ledger.ErrUnauthorised, false, ledger.Unauthorised},
+		{"a member, to let another go", node, ledger.ErrUnauthorised, true, ledger.Unauthorised},
 		{"a stranger and a member", signed(by("mallory"), by("node-0")), ledger.ErrUnauthorised,
 			true, ledger.Applied},
 		{"another member", good, nil, true, ledger.Applied},

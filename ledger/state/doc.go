@@ -30,10 +30,10 @@
 //
 // # Members
 //
-// The members of the chain are part of the state. Execution verifies the signature of a change of
-// the membership again. Two changes are at least ChangeRounds rounds apart, which gives ordering
-// the time to change over to the new group. Membership and MembershipAt return the present and past
-// members.
+// The members of the chain and the charter, which names the operators, are part of the state.
+// Execution verifies the signature of a change of the membership again. Two changes are at least
+// ChangeRounds rounds apart, which gives ordering the time to change over to the new group.
+// Membership and MembershipAt return the present and past members.
 //
 // The state also has the disk map: for each member the disk that counts, if one was named. An
 // admission takes effect only on the membership that its signer saw. Therefore it needs no place in

@@ -235,6 +235,7 @@ func (s *State) finish() *Changes {
 		s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0],
 		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
+	s.finishCharter(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
 	}
@@ -305,6 +306,8 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		return s.attemptChange(t, root, signatures)
 	case t.Policy != nil:
 		return whole(s.attemptPolicy(t, root, signatures))
+	case t.Charter != nil:
+		return whole(s.attemptCharter(t, root, signatures))
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {
@@ -376,8 +379,7 @@ func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) 
 	if !ledger.HasSigned(signatures, r.Name, r.Keys) {
 		return ledger.Unauthorised
 	}
-	if s.genesis.RegistrationByOperator &&
-		!ledger.HasSigned(signatures, ledger.Operator, s.genesis.Operators) {
+	if s.charter.RegistrationByOperators && !s.charter.Consents(signatures) {
 		return ledger.Unauthorised
 	}
 	name := ledger.OrganisationName(strings.Clone(string(r.Name)))
@@ -481,6 +483,9 @@ func (s *State) commit(t *ledger.Transaction) {
 	}
 	if t.Policy != nil {
 		s.changePolicy(t)
+	}
+	if t.Charter != nil {
+		s.changeCharter(t.Charter)
 	}
 	for _, opened := range s.undo.opened {
 		s.sorted = append(s.sorted, opened)

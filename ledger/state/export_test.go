@@ -83,3 +83,9 @@ func (s *State) PlantThreshold(name ledger.OrganisationName, threshold int) {
 func (s *State) PlantLimits(name ledger.OrganisationName, limits []ledger.Limit) {
 	s.organisations[name].Policy.Limits = limits
 }
+
+// PlantOperators plants a bug: another threshold counts, and further operators.
+func (s *State) PlantOperators(threshold int, more ...ledger.PublicKey) {
+	s.charter.Threshold = threshold
+	s.charter.Operators = append(s.charter.Operators, more...)
+}

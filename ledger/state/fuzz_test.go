@@ -20,19 +20,21 @@ func roundSeed() (bundle, batch []byte) {
 	return signed.Encode(), ledgertest.Batch(7, signed)
 }
 
-// changeSeeds returns bundles with a join, a leave, an admission of a disk and a change of a
-// policy.
+// changeSeeds returns bundles with a join, a leave, an admission of a disk and changes of a
+// policy and of the charter.
 func changeSeeds() []*ledger.Bundle {
 	genesis := ledgertest.OperatedGenesis(2)
 	operator := ledgertest.NewOperator(genesis)
 	admit := ledgertest.Admit("node-0", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
+	charter := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
+		Charter: ledger.Charter{Number: 1, Threshold: 1, Operators: genesis.Operators}}}
 	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	policy := ledgertest.Policy(2, "acme", "second", "third")
 	policy.Keys[2].Role = ledger.RolePost
 	policy.Limits = []ledger.Limit{{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
-		acme.Bundle(acme.ChangePolicy(policy))}
+		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter)}
 }
 
 // waiting registers org0 at shard 0, the root, and org1 at shard 1 below it. It leaves a transfer

@@ -135,7 +135,7 @@ func (s *State) attemptChange(t *ledger.Transaction, root ledger.Hash,
 		return whole(s.attemptAdmit(t, root, signatures))
 	}
 	switch {
-	case !ledger.AdministratorSigned(root, signatures, s.genesis.IsOperator):
+	case !s.operatorsSigned(root, signatures):
 		return whole(ledger.Unauthorised)
 	case !s.Fresh(ledger.Operator, t.Nonce):
 		return whole(ledger.StaleNonce)
@@ -158,7 +158,7 @@ func (s *State) attemptAdmit(t *ledger.Transaction, root ledger.Hash,
 	change := t.Change
 	switch {
 	case !s.group.signedByMember(change.Index, root, signatures) &&
-		!ledger.AdministratorSigned(root, signatures, s.genesis.IsOperator):
+		!s.operatorsSigned(root, signatures):
 		return ledger.Unauthorised
 	case s.group.says(change):
 		return ledger.Applied

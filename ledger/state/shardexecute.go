@@ -93,12 +93,13 @@ func (s *State) executeShard(block *ledger.Block) Crossings {
 // belongs reports whether a client's transaction with these destinations may be in a block of this
 // shard. A transaction from the parent's stream (number above 0) must concern a shard that this
 // shard reaches. A transaction that entered here must concern only such shards, and its signer must
-// be registered, unless it has registrations. See doc.go on transactions that are submitted again
-// after a failure.
+// be registered, unless it has registrations or is the operators'. See doc.go on transactions that
+// are submitted again after a failure.
 func (s *State) belongs(t *ledger.Transaction, destinations []ledger.ShardID, number uint64,
 	signerKnown bool) bool {
 	if number == 0 {
-		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0)
+		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0 ||
+			t.Charter != nil)
 	}
 	return s.parent != nil && s.tree.Concerns(s.shard, destinations)
 }

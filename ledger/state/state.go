@@ -22,6 +22,7 @@ const (
 	kindMember       = 'm'
 	kindStream       = 't'
 	kindPending      = 'p'
+	kindCharter      = 'c'
 )
 
 // mark records that the current block touched an entry, and where the arena holds the encoding from
@@ -109,6 +110,7 @@ type State struct {
 	records       map[ledger.RecordKey]*record
 	opened        uint64
 	group         membershipState
+	charter       charter
 
 	digest Digest
 
@@ -128,7 +130,7 @@ func New(genesis *ledger.Genesis) *State {
 		accounts:      make(map[ledger.AccountPath]*account),
 		organisations: make(map[ledger.OrganisationName]*organisation),
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
-		group: newMembershipState(genesis),
+		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()
@@ -337,6 +339,11 @@ func (s *State) Restore(key, value []byte) error {
 		if again, err = s.group.restore(key, r); err != nil {
 			return err
 		}
+	case kindCharter:
+		var err error
+		if again, err = s.charter.restore(key, r); err != nil {
+			return err
+		}
 	case kindStream:
 		var err error
 		if again, err = s.restoreStream(key, r); err != nil {
@@ -425,6 +432,11 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 			continue
 		}
 		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	if s.charter.Number > 0 {
+		if err := show(s.charter.appendEntry(buffer[:0])); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,13 @@ func (s *Store) Membership() ledger.Membership {
 	return s.state.Membership()
 }
 
+// Charter returns the charter as of the head. The caller owns the copy.
+func (s *Store) Charter() ledger.Charter {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Charter()
+}
+
 // MembershipHeight returns the height of the last block that changed the members; 0 if there is
 // none.
 func (s *Store) MembershipHeight() ledger.Height {

@@ -86,6 +86,7 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 		TransactionsTotal: state.TransactionsTotal,
 		AccountsTotal:     state.AccountsTotal,
 		MembershipNumber:  state.membership.Number,
+		Charter:           charterToProto(&state.charter),
 		MembershipHeight:  uint64(state.membership.Height),
 		Ordering: &ledgerdv1.OrderingSettings{
 			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines,

@@ -56,6 +56,7 @@ var reasonCodes = [...]string{
 	ledger.TooFewSignatures: "too_few_signatures",
 	ledger.PolicyOutdated:   "policy_outdated",
 	ledger.AssetRefused:     "asset_refused",
+	ledger.CharterOutdated:  "charter_outdated",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -178,6 +179,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		LastValid: uint64(t.LastValid),
 
 		MembershipChange: changeToProto(t.Change), Policy: changeOfPolicyToProto(t.Policy),
+		Charter: changeOfCharterToProto(t.Charter),
 	}
 	for i := range t.Registrations {
 		registration := &t.Registrations[i]
@@ -261,6 +263,9 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	}
 	var err error
 	if t.Change, err = changeFromProto(body.GetMembershipChange()); err != nil {
+		return t, err
+	}
+	if t.Charter, err = changeOfCharterFromProto(body.GetCharter()); err != nil {
 		return t, err
 	}
 	if t.Policy, err = changeOfPolicyFromProto(body.GetPolicy()); err != nil {
@@ -351,6 +356,7 @@ func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.Transaction
 		OrganisationCount: uint32(len(t.Registrations)),
 		AccountCount:      uint32(len(t.Openings)),
 		Policy:            t.Policy != nil,
+		Charter:           t.Charter != nil,
 	}
 	if verdict := t.Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),

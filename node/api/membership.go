@@ -34,6 +34,7 @@ type clusterState struct {
 	report.ClusterState
 	membership ledger.Membership // with the same members as ClusterState, in the same order
 	former     []ledger.FormerMember
+	charter    ledger.Charter
 	book       ledger.Hash
 	shardCount uint32
 }
@@ -43,6 +44,7 @@ func (s *Service) cluster() clusterState {
 	state := clusterState{ClusterState: s.backend.ClusterState()}
 	opened := s.backend.Store()
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()
+	state.charter = opened.Charter()
 	if tree := opened.ShardTree(); tree != nil {
 		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()),
 			uint32(opened.Shard())

@@ -78,3 +78,43 @@ func changeOfPolicyFromProto(message *ledgerdv1.Policy) (*ledger.PolicyChange, e
 	policy, err := PolicyFromProto(message)
 	return &ledger.PolicyChange{Policy: policy}, err
 }
+
+func charterToProto(charter *ledger.Charter) *ledgerdv1.Charter {
+	return &ledgerdv1.Charter{Number: charter.Number, Operators: keysToProto(charter.Operators),
+		Threshold:               uint32(charter.Threshold),
+		RegistrationByOperators: charter.RegistrationByOperators}
+}
+
+func changeOfCharterToProto(change *ledger.CharterChange) *ledgerdv1.Charter {
+	if change == nil {
+		return nil
+	}
+	return charterToProto(&change.Charter)
+}
+
+// CharterFromProto reads a charter. It checks the form of its parts, and Charter.Validate checks
+// the rest.
+func CharterFromProto(message *ledgerdv1.Charter) (ledger.Charter, error) {
+	charter := ledger.Charter{Number: message.GetNumber(),
+		Threshold:               int(min(message.GetThreshold(), 1<<16)),
+		RegistrationByOperators: message.GetRegistrationByOperators()}
+	for i, key := range message.GetOperators() {
+		var read ledger.PublicKey
+		if len(key) != len(read) {
+			return charter, fmt.Errorf("charter: operator %d: a public key has 32 bytes, not %d",
+				i+1, len(key))
+		}
+		copy(read[:], key)
+		charter.Operators = append(charter.Operators, read)
+	}
+	return charter, nil
+}
+
+// changeOfCharterFromProto reads a change of the charter, or nil if there is none.
+func changeOfCharterFromProto(message *ledgerdv1.Charter) (*ledger.CharterChange, error) {
+	if message == nil {
+		return nil, nil
+	}
+	charter, err := CharterFromProto(message)
+	return &ledger.CharterChange{Charter: charter}, err
+}

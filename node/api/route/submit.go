@@ -114,6 +114,8 @@ func (r *router) decides(t *ledger.Transaction) (ledger.ShardID, []ledger.ShardI
 	switch {
 	case t.Change != nil:
 		return r.shards.Own(), nil
+	case t.Charter != nil:
+		return r.shards.Own(), nil
 	case len(t.Registrations) == 0:
 		return opened.HomeShard(t.Signer), nil
 	}

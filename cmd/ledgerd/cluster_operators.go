@@ -1,0 +1,305 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// operatorOptions holds the flag of the commands that operators sign.
+type operatorOptions struct{ files []string }
+
+func (o *operatorOptions) bind(command *cobra.Command) {
+	command.Flags().StringSliceVar(&o.files, "operator", nil,
+		"file with an operator's key, for example net/operator.key; several with commas or "+
+			"repeated, as many as have to sign (required)")
+}
+
+// load reads the operators' keys.
+func (o *operatorOptions) load() ([]client.Key, error) {
+	if len(o.files) == 0 {
+		return nil, usagef("--operator is missing: name the file with an operator's " +
+			"key, for example net/operator.key")
+	}
+	var keys []client.Key
+	for _, file := range o.files {
+		private, err := readPrivateKey(file)
+		if err != nil {
+			return nil, fmt.Errorf("the operator's key: %w", err)
+		}
+		keys = append(keys, client.Key{Organisation: ledger.Operator, Private: private})
+	}
+	return keys, nil
+}
+
+// checkOperators checks that the keys are operators' and that they are enough.
+func checkOperators(charter *ledger.Charter, chain string, keys []client.Key,
+	files []string) error {
+	if err := checkAreOperators(charter, chain, keys, files); err != nil {
+		return err
+	}
+	distinct := map[ledger.PublicKey]bool{}
+	for _, key := range keys {
+		distinct[key.Public()] = true
+	}
+	if len(distinct) < charter.Threshold {
+		return fmt.Errorf("%d of the %d operators of chain %s have to sign, and %s here: name the "+
+			"files of the others with --operator, too", charter.Threshold, len(charter.Operators),
+			chain, plural(len(distinct), "key is"))
+	}
+	return nil
+}
+
+func checkAreOperators(charter *ledger.Charter, chain string, keys []client.Key,
+	files []string) error {
+	if len(charter.Operators) == 0 {
+		return fmt.Errorf("chain %s has no operators in its genesis: its members can never "+
+			"change; make a new chain (ledgerd init and ledgerd testnet make operators)", chain)
+	}
+	for i, key := range keys {
+		if public := key.Public(); !charter.IsOperator(public) {
+			var known []string
+			for _, operator := range charter.Operators {
+				known = append(known, operator.String())
+			}
+			return fmt.Errorf("%s is no operator's key of chain %s: its public half is %s, and "+
+				"the chain's operators have %s", files[i], chain, public, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// newClusterOperatorsCommand returns the `ledgerd cluster operators` command.
+func newClusterOperatorsCommand() *cobra.Command {
+	return newGroupCommand(&cobra.Command{
+		Use:   "operators",
+		Short: "Show and change the operators of a ledger",
+		Long: `Show and change the operators of a ledger, and how many of them have to sign.
+
+Operators sign changes of the members, and the registration of organisations if
+the ledger reserves that to them. The genesis names the first operators. As many
+of the present operators as have to sign anything replace the list.`,
+		Example: `  ledgerd cluster operators list
+  ledgerd cluster operators set a.key b.key c.key --threshold 2 --operator a.key`,
+	}, newClusterOperatorsListCommand(), newClusterOperatorsSetCommand())
+}
+
+// charterReport is the charter as --json prints it.
+type charterReport struct {
+	Number       uint64             `json:"number"`
+	Operators    []ledger.PublicKey `json:"operators"`
+	Threshold    int                `json:"threshold"`
+	Registration string             `json:"registration"` // open or operators
+}
+
+// newClusterOperatorsListCommand returns the `ledgerd cluster operators list` command.
+func newClusterOperatorsListCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "List the operators, and how many of them have to sign",
+		Long: `List the public keys of the present operators, how many of them have to sign, and who
+may register organisations: anybody (open), or the operators.`,
+		Example: `  ledgerd cluster operators list --via http://127.0.0.1:26600
+  ledgerd cluster operators list --json | jq -r '.operators[]'`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			cluster, err := nodes.Cluster(ctx)
+			if err != nil {
+				return err
+			}
+			charter, err := api.CharterFromProto(cluster.GetCharter())
+			if err != nil {
+				return fmt.Errorf("the node's answer: %w", err)
+			}
+			report := charterReport{Number: charter.Number, Operators: charter.Operators,
+				Threshold: charter.Threshold, Registration: registrationOf(&charter)}
+			if asJSON {
+				if report.Operators == nil {
+					report.Operators = []ledger.PublicKey{}
+				}
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			rows := table{}
+			rows.add("threshold", fmt.Sprintf("%d of %s", report.Threshold,
+				plural(len(report.Operators), "operator")))
+			rows.add("registration", report.Registration)
+			rows.add("changes so far", fmt.Sprint(report.Number))
+			for _, key := range report.Operators {
+				rows.add("operator", key.String())
+			}
+			return rows.write(command.OutOrStdout())
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	bindVia(command, &remote)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// The values of --registration.
+const (
+	registrationOpen      = "open"
+	registrationOperators = "operators"
+)
+
+func registrationOf(charter *ledger.Charter) string {
+	if charter.RegistrationByOperators {
+		return registrationOperators
+	}
+	return registrationOpen
+}
+
+// parseRegistration reports whether operators sign registrations.
+func parseRegistration(text string) (byOperators bool, err error) {
+	switch text {
+	case registrationOpen:
+		return false, nil
+	case registrationOperators:
+		return true, nil
+	}
+	return false, usagef("--registration %q: say open (anybody registers an organisation) or "+
+		"operators (they sign each registration)", text)
+}
+
+func bindRegistration(command *cobra.Command, value *string, initial, usage string) {
+	command.Flags().StringVar(value, "registration", initial, usage)
+	completeFlag(command, "registration", cobra.FixedCompletions([]string{registrationOpen,
+		registrationOperators}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// newClusterOperatorsSetCommand returns the `ledgerd cluster operators set` command.
+func newClusterOperatorsSetCommand() *cobra.Command {
+	var remote remoteOptions
+	var signing operatorOptions
+	var threshold int
+	var registration, wait, out string
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "set KEY... --threshold K --operator FILE",
+		Short: "Replace the list of operators",
+		Long: `Replace the list of operators by the keys given: each is a public key of 64 hex
+digits, or a file with a key. K of them have to sign from then on.
+
+As many of the present operators have to sign the change as have to sign anything:
+name their key files with --operator. If these are in several hands, write the
+change to a file with --out; others add their signatures with ledgerd tx submit
+FILE --operator KEYFILE. The change takes effect for the transactions after it: one
+that old operators signed before and that comes later is refused.
+
+Without --registration, who may register organisations stays as it is. In a ledger
+of several shards the change holds for all of them.`,
+		Example: `  # From one operator to two of three
+  ledgerd cluster operators set net/operator.key b.key c.key --threshold 2 \
+                                --operator net/operator.key
+
+  # Replace one of them: two sign
+  ledgerd cluster operators set net/operator.key b.key d.key --threshold 2 \
+                                --operator net/operator.key --operator b.key`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			level, err := parseLevel(wait)
+			if err != nil {
+				return err
+			}
+			keys, err := signing.load()
+			if err != nil {
+				return err
+			}
+			var change ledger.Charter
+			for _, text := range arguments {
+				public, err := readOperator(text)
+				if err != nil {
+					return err
+				}
+				change.Operators = append(change.Operators, public)
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			cluster, err := nodes.Cluster(ctx)
+			if err != nil {
+				return err
+			}
+			present, err := api.CharterFromProto(cluster.GetCharter())
+			if err != nil {
+				return fmt.Errorf("the node's answer: %w", err)
+			}
+			change.Number, change.Threshold = present.Number+1, threshold
+			change.RegistrationByOperators = present.RegistrationByOperators
+			if command.Flags().Changed("registration") {
+				byOperators, err := parseRegistration(registration)
+				if err != nil {
+					return err
+				}
+				change.RegistrationByOperators = byOperators
+			}
+			if err := change.Validate(); err != nil {
+				return usagef("%w", err)
+			}
+			check := checkOperators
+			if out != "" {
+				check = checkAreOperators
+			}
+			if err := check(&present, cluster.GetChain(), keys, signing.files); err != nil {
+				return err
+			}
+			transaction := ledger.Transaction{Charter: &ledger.CharterChange{Charter: change}}
+			if out == "" {
+				post := postOptions{json: asJSON}
+				return post.postWith(ctx, command, nodes, keys, transaction, level)
+			}
+			if err := completeTransaction(ctx, nodes, &transaction); err != nil {
+				return err
+			}
+			bundle, err := client.Sign(keys, transaction)
+			if err != nil {
+				return err
+			}
+			report := signedReport{ID: bundle.ID(0).String(), File: out, SignedBy: signing.files,
+				Missing: []string{}}
+			if missing := present.Threshold - len(keys); missing > 0 {
+				report.Missing = append(report.Missing, plural(missing, "operator"))
+			}
+			return report.write(command, asJSON, bundle)
+		},
+	}
+	bindVia(command, &remote)
+	signing.bind(command)
+	command.Flags().IntVar(&threshold, "threshold", 1, "how many of the new operators have to sign")
+	bindRegistration(command, &registration, registrationOpen,
+		"who registers organisations: open or operators (default as it is)")
+	command.Flags().StringVar(&out, "out", "",
+		"write the signed change to this file instead of submitting it")
+	bindWait(command, &wait)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// signAsOperators adds operators' signatures to a bundle, unless it has them.
+func signAsOperators(bundle *ledger.Bundle, keys []client.Key) error {
+	for _, key := range keys {
+		if ledger.HasSigned(bundle.Signatures(), ledger.Operator,
+			[]ledger.PublicKey{key.Public()}) {
+			continue
+		}
+		if err := bundle.Sign(ledger.Operator, key.Private); err != nil {
+			return errors.Join(errors.New("signing as an operator"), err)
+		}
+	}
+	return nil
+}
