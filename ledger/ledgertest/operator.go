@@ -94,3 +94,19 @@ func Certificate(genesis *ledger.Genesis, epoch ledger.MembersEpoch, block *ledg
 	}
 	return ledger.Certify(statements)
 }
+
+// Charter returns charter 1 with this threshold, and with the operators PublicKey(name).
+func Charter(threshold int, names ...string) ledger.Charter {
+	charter := ledger.Charter{Number: 1, Threshold: threshold}
+	for _, name := range names {
+		charter.Operators = append(charter.Operators, PublicKey(name))
+	}
+	return charter
+}
+
+// ChangeCharter returns the transaction that makes this the charter of an unsharded book.
+func (o *Operator) ChangeCharter(charter ledger.Charter) ledger.Transaction {
+	o.Sequence++ // another id than that of the same change before
+	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream,
+		Sequence: o.Sequence}, Charter: &ledger.CharterChange{Charter: charter}}
+}

@@ -18,14 +18,14 @@ type charter struct {
 // Charter returns the present charter. The caller owns the copy.
 func (s *State) Charter() ledger.Charter { return s.charter.Clone() }
 
-// attemptCharter decides on a change of the charter. It verifies the signatures again. It changes
-// nothing. The decision depends only on the charter, so all shards of a book decide alike.
-func (s *State) attemptCharter(t *ledger.Transaction, root ledger.Hash,
+// mayChangeCharter decides on a change of the charter. It verifies the signatures again. The
+// decision depends only on the charter, so all shards of a book decide alike.
+func mayChangeCharter(present *ledger.Charter, t *ledger.Transaction, root ledger.Hash,
 	signatures []ledger.Signature) ledger.Code {
 	switch {
-	case !s.operatorsSigned(root, signatures):
+	case !present.Consents(ledger.GoodSignatures(root, ledger.Operator, signatures)):
 		return ledger.Unauthorised
-	case t.Charter.Number != s.charter.Number+1:
+	case t.Charter.Number != present.Number+1:
 		return ledger.CharterOutdated
 	}
 	return ledger.Applied

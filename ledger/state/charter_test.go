@@ -10,15 +10,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
-// charterOf returns charter 1 with operators PublicKey(name).
-func charterOf(threshold int, names ...string) ledger.Charter {
-	charter := ledger.Charter{Number: 1, Threshold: threshold}
-	for _, name := range names {
-		charter.Operators = append(charter.Operators, ledgertest.PublicKey(name))
-	}
-	return charter
-}
-
 // operated is a chain, and the transactions of its operators.
 type operated struct {
 	*one
@@ -30,9 +21,7 @@ func newOperated(t *testing.T, genesis *ledger.Genesis) *operated {
 }
 
 func (o *operated) charter(charter ledger.Charter, names ...string) *ledger.Bundle {
-	transaction := o.operator.Next(ledger.MembershipChange{})
-	transaction.Change, transaction.Charter = nil, &ledger.CharterChange{Charter: charter}
-	return ledgertest.Signed(ledger.Operator, names, transaction)
+	return ledgertest.Signed(ledger.Operator, names, o.operator.ChangeCharter(charter))
 }
 
 func (o *operated) join(names ...string) *ledger.Bundle {
@@ -50,17 +39,19 @@ func (o *operated) expect(code ledger.Code, bundle *ledger.Bundle) {
 func TestCharter(t *testing.T) {
 	t.Parallel()
 	o := newOperated(t, ledgertest.OperatedGenesis(3))
-	o.expect(ledger.Unauthorised, o.charter(charterOf(2, "a", "b", "c"), "a", "b"))
-	o.expect(ledger.Applied, o.charter(charterOf(2, "a", "b", "c"), "operator"))
+	o.expect(ledger.Unauthorised, o.charter(ledgertest.Charter(2, "a", "b", "c"), "a", "b"))
+	o.expect(ledger.Applied, o.charter(ledgertest.Charter(2, "a", "b", "c"), "operator"))
 	o.expect(ledger.Unauthorised, o.join("operator")) // an operator of the old set
 	o.expect(ledger.Unauthorised, o.join("a"))
 	o.expect(ledger.Unauthorised, o.join("a", "a")) // an operator counts once
 	o.expect(ledger.Unauthorised, o.join("a", "operator"))
 	forged := o.join("a")
 	_ = forged.AddSignature(ledger.Signature{Key: ledgertest.PublicKey("b")})
+	o.careless = true // execution does not rely on sealing here
 	o.expect(ledger.Unauthorised, forged)
+	o.careless = false
 	o.expect(ledger.Applied, o.join("a", "c"))
-	next := charterOf(1, "a")
+	next := ledgertest.Charter(1, "a")
 	o.expect(ledger.CharterOutdated, o.charter(next, "a", "b"))
 	next.Number, next.RegistrationByOperators = 2, true
 	o.expect(ledger.Unauthorised, o.charter(next, "b"))
@@ -112,7 +103,7 @@ func TestChartersAreJudged(t *testing.T) {
 		},
 	} {
 		o := newOperated(t, ledgertest.OperatedGenesis(3))
-		o.block(o.charter(charterOf(2, "a", "b", "c"), "operator"))
+		o.block(o.charter(ledgertest.Charter(2, "a", "b", "c"), "operator"))
 		if plant != nil {
 			plant(o.state)
 		}
@@ -133,12 +124,36 @@ func TestCharterOfSeveralShards(t *testing.T) {
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)
 	n := newNetwork(t.Fatalf, genesis.Tree)
 	transaction := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
-		Charter: charterOf(2, "a", "b", "c")}}
+		Charter: ledgertest.Charter(2, "a", "b", "c")}}
 	n.submit(0, ledgertest.Signed(ledger.Operator, []string{"operator"}, transaction))
 	n.flush()
 	for shard, each := range n.shards {
 		if charter := each.state.Charter(); charter.Number != 1 || charter.Threshold != 2 {
 			t.Errorf("shard %d: %+v", shard, charter)
+		}
+	}
+}
+
+// Sealing knows who may register as execution will, even if that changes within the block: a
+// transaction of an organisation that was not registered in the end has no place in it.
+func TestChartersWithinABlock(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	n := newNetwork(t.Fatalf, genesis.Tree)
+	closed := ledgertest.Charter(1, "a")
+	closed.RegistrationByOperators = true
+	change := ledger.Transaction{Ledger: genesis.Book(),
+		Charter: &ledger.CharterChange{Charter: closed}}
+	acme := ledgertest.NewClient(genesis, "acme")
+	opening := acme.Next()
+	opening.Openings = []ledger.Opening{{Account: "acme:a"}}
+	n.submit(0, ledgertest.Signed(ledger.Operator, []string{"operator"}, change))
+	n.submit(0, acme.Bundle(acme.Register()))
+	n.submit(0, acme.Bundle(opening))
+	n.flush()
+	for shard, each := range n.shards {
+		if _, known := each.state.Organisation("acme"); known {
+			t.Errorf("shard %d: acme is registered", shard)
 		}
 	}
 }

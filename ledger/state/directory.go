@@ -18,7 +18,7 @@ type known func(ledger.OrganisationName) (ledger.Organisation, bool)
 // mayRegister decides on a transaction with registrations in a book of several shards. It changes
 // nothing.
 func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature,
-	find known) ledger.Result {
+	find known, charter *ledger.Charter) ledger.Result {
 	if t.Ledger != s.ledger {
 		return whole(ledger.WrongLedger)
 	}
@@ -48,7 +48,7 @@ func (s *State) mayRegister(t *ledger.Transaction, signatures []ledger.Signature
 		case exists:
 		case !ledger.HasSigned(signatures, r.Name, r.Keys):
 			return ofItem(ledger.Unauthorised, uint32(i))
-		case s.charter.RegistrationByOperators && !s.charter.Consents(signatures):
+		case charter.RegistrationByOperators && !charter.Consents(signatures):
 			return ofItem(ledger.Unauthorised, uint32(i))
 		}
 	}

@@ -307,7 +307,7 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	case t.Policy != nil:
 		return whole(s.attemptPolicy(t, root, signatures))
 	case t.Charter != nil:
-		return whole(s.attemptCharter(t, root, signatures))
+		return whole(mayChangeCharter(&s.charter.Charter, t, root, signatures))
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != ledger.Applied {

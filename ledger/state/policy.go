@@ -7,31 +7,30 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
-// attemptPolicy decides on a change of an organisation's policy. It verifies the signatures again.
-// It changes nothing. The decision depends only on the directory, so all shards of a book decide
-// alike.
+// attemptPolicy decides on a change of an organisation's policy. It changes nothing. The decision
+// depends only on the directory, so all shards of a book decide alike.
 func (s *State) attemptPolicy(t *ledger.Transaction, root ledger.Hash,
 	signatures []ledger.Signature) ledger.Code {
 	found := s.organisations[t.Signer]
 	if found == nil {
 		return ledger.UnknownOrganisation
 	}
+	return mayChangePolicy(&found.Organisation, t, root, signatures)
+}
+
+// mayChangePolicy decides on a change of a registered organisation's policy. It verifies the
+// signatures again.
+func mayChangePolicy(o *ledger.Organisation, t *ledger.Transaction, root ledger.Hash,
+	signatures []ledger.Signature) ledger.Code {
 	good := ledger.GoodSignatures(root, t.Signer, signatures)
-	if code := found.Consents(t, good); code != ledger.Applied {
+	if code := o.Consents(t, good); code != ledger.Applied {
 		return code
 	}
-	if t.Policy.Number != found.policyNumber()+1 {
+	present := o.PresentPolicy()
+	if t.Policy.Number != present.Number+1 {
 		return ledger.PolicyOutdated
 	}
 	return ledger.Applied
-}
-
-// policyNumber counts the changes of the organisation's policy.
-func (o *organisation) policyNumber() uint64 {
-	if o.Policy == nil {
-		return 0
-	}
-	return o.Policy.Number
 }
 
 // changePolicy makes a change that attemptPolicy allowed. It takes effect for the transactions

@@ -75,9 +75,11 @@ func TestPolicy(t *testing.T) {
 	expect(ledger.TooFewSignatures, acme.ChangePolicy(next), "x", "clerk")
 	forged := ledgertest.Signed("acme", []string{"x"}, acme.ChangePolicy(next))
 	_ = forged.AddSignature(ledger.Signature{Organisation: "acme", Key: ledgertest.PublicKey("y")})
+	chain.careless = true // execution does not rely on sealing here
 	if got := chain.result(forged); got.Code != ledger.TooFewSignatures {
 		t.Errorf("a change with a forged signature: %s", got)
 	}
+	chain.careless = false
 	expect(ledger.Applied, acme.ChangePolicy(next), "x", "y")
 	expect(ledger.Applied, pay(1000), "x")
 	expect(ledger.Unauthorised, pay(1), "y")
@@ -296,5 +298,34 @@ func TestPolicyOfSeveralShards(t *testing.T) {
 	account, _ := n.shards[1].state.Account("org1:a")
 	if got := account.Balance(ledger.DefaultAsset); got.Compare(ledger.NewAmount(18)) != 0 {
 		t.Errorf("a balance of %s, want 18", got)
+	}
+}
+
+// Sealing knows what an organisation's keys may register as execution will, even if its policy
+// changes within the block.
+func TestPoliciesWithinABlock(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	n := newNetwork(t.Fatalf, genesis.Tree)
+	waiting(n)
+	n.flush()
+	old, acme := ledgertest.NewClient(genesis, "org0"), ledgertest.NewClient(genesis, "acme")
+	old.Sequence = 20
+	registration := old.Next()
+	registration.Registrations = acme.Register().Registrations
+	bundle := old.Bundle(registration)
+	if err := bundle.Sign("acme", ledgertest.Key("acme")); err != nil {
+		t.Fatal(err)
+	}
+	opening := acme.Next()
+	opening.Openings = []ledger.Opening{{Account: "acme:a"}}
+	n.submit(0, old.Bundle(old.ChangePolicy(ledgertest.Policy(1, "x"))))
+	n.submit(0, bundle) // with a revoked key
+	n.submit(0, acme.Bundle(opening))
+	n.flush()
+	for shard, each := range n.shards {
+		if _, known := each.state.Organisation("acme"); known {
+			t.Errorf("shard %d: acme is registered", shard)
+		}
 	}
 }

@@ -26,7 +26,8 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 			Previous: parent.Hash, Epoch: epoch, Round: round}}},
 		state: s, seen: seen, ids: make(map[ledger.Hash]struct{}),
 		verdicts: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
-		registered: make(map[ledger.OrganisationName]ledger.Organisation),
+		organisations: make(map[ledger.OrganisationName]ledger.Organisation),
+		charter:       s.charter.Charter,
 	}
 	times := parent.times()
 	decoded := make([]*ledger.VerifiedBatch, 0, len(batches))
@@ -77,8 +78,11 @@ type sealing struct {
 	// draft ends.
 	verdicts map[awaited]struct{}
 	over     map[ledger.Hash]struct{}
-	// registered are the organisations that the draft registers before the present place.
-	registered   map[ledger.OrganisationName]ledger.Organisation
+	// organisations are those that the draft registers before the present place, or whose policies
+	// it changes.
+	organisations map[ledger.OrganisationName]ledger.Organisation
+	// charter is the charter at the present place.
+	charter      ledger.Charter
 	destinations []ledger.ShardID
 }
 
@@ -156,7 +160,7 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 		kept[place] = true
 		s.block.Entries = append(s.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
 			Body: bundle.Body(place), Bundle: len(s.block.Bundles), Place: place})
-		s.register(transaction, bundle.Signatures())
+		s.note(transaction, bundle)
 	}
 	if len(s.block.Entries) > first || number != 0 {
 		s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: bundle.IDs(), Kept: kept,
@@ -172,34 +176,49 @@ func (s *sealing) belongs(transaction *ledger.Transaction, number uint64) bool {
 	}
 	s.destinations = transaction.AppendDestinations(s.destinations[:0],
 		s.state.tree.Shards(), func(name ledger.OrganisationName) ledger.ShardID {
-			if found, here := s.registered[name]; here && found.Pinned {
+			if found, here := s.organisations[name]; here && found.Pinned {
 				return found.Shard
 			}
 			return s.state.HomeShard(name)
 		})
-	_, known := s.registered[transaction.Signer]
+	_, known := s.organisations[transaction.Signer]
 	return s.state.belongs(transaction, s.destinations, number, known ||
 		s.state.organisations[transaction.Signer] != nil)
 }
 
-// register notes the organisations that a transaction registers, as execution will.
-func (s *sealing) register(transaction *ledger.Transaction, signatures []ledger.Signature) {
-	if len(transaction.Registrations) == 0 {
-		return
-	}
-	find := func(name ledger.OrganisationName) (ledger.Organisation, bool) {
-		if found, here := s.registered[name]; here {
-			return found, true
+// note records what a transaction changes in the directory and the charter, as execution will.
+func (s *sealing) note(transaction *ledger.Transaction, bundle *ledger.Bundle) {
+	signatures := bundle.Signatures()
+	switch {
+	case transaction.Ledger != s.state.ledger:
+	case transaction.Policy != nil:
+		found, exists := s.find(transaction.Signer)
+		if exists && mayChangePolicy(&found, transaction, bundle.Root(),
+			signatures) == ledger.Applied {
+			found.Policy, found.Keys = &transaction.Policy.Policy, transaction.Policy.PublicKeys()
+			s.organisations[found.Name] = found
 		}
-		return s.state.Organisation(name)
-	}
-	if !s.state.mayRegister(transaction, signatures, find).OK() {
-		return
-	}
-	for i := range transaction.Registrations {
-		registration := &transaction.Registrations[i]
-		if _, exists := find(registration.Name); !exists {
-			s.registered[registration.Name] = organisationOf(registration)
+	case transaction.Charter != nil:
+		if mayChangeCharter(&s.charter, transaction, bundle.Root(), signatures) == ledger.Applied {
+			s.charter = transaction.Charter.Charter
+		}
+	case len(transaction.Registrations) > 0:
+		if !s.state.mayRegister(transaction, signatures, s.find, &s.charter).OK() {
+			return
+		}
+		for i := range transaction.Registrations {
+			registration := &transaction.Registrations[i]
+			if _, exists := s.find(registration.Name); !exists {
+				s.organisations[registration.Name] = organisationOf(registration)
+			}
 		}
 	}
+}
+
+// find returns an organisation at the present place.
+func (s *sealing) find(name ledger.OrganisationName) (ledger.Organisation, bool) {
+	if found, here := s.organisations[name]; here {
+		return found, true
+	}
+	return s.state.Organisation(name)
 }

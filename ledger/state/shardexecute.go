@@ -168,7 +168,7 @@ func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 	case !has(s.destinations, s.shard):
 		return whole(ledger.Relayed)
 	case len(t.Registrations) > 0:
-		result := s.mayRegister(t, signatures, s.Organisation)
+		result := s.mayRegister(t, signatures, s.Organisation, &s.charter.Charter)
 		if result.OK() {
 			for i := range t.Registrations {
 				s.register(&t.Registrations[i], signatures)

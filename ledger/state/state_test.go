@@ -17,6 +17,8 @@ type one struct {
 	state  *state.State
 	parent state.Parent
 	seen   map[ledger.Hash]bool
+	// careless skips the verification of signatures.
+	careless bool
 }
 
 func newChain(t *testing.T, genesis *ledger.Genesis) *one {
@@ -27,8 +29,13 @@ func newChain(t *testing.T, genesis *ledger.Genesis) *one {
 
 func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 	o.t.Helper()
-	draft := state.Seal(o.parent, 1, 1,
-		ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundles...)}),
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundles...)})
+	for i := range batches[0].Proposals {
+		if o.careless {
+			batches[0].Proposals[i].Err = nil
+		}
+	}
+	draft := state.Seal(o.parent, 1, 1, batches,
 		func(id ledger.Hash, _ *ledger.Transaction) bool {
 			return o.seen[id]
 		})
