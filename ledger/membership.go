@@ -320,12 +320,12 @@ func (b *Block) MembershipChange() *MembershipChange {
 
 // MembershipChangeIn reports, without executing anything, whether a round message holds a signed
 // change of this chain's membership; chain is the genesis' hash. It accepts a good signature of any
-// key, because only execution knows the present operators and members. The result depends only on
-// the arguments. A bundle without a change
-// costs some nanoseconds.
+// key, because only execution knows the present operators and members, and how many of them have to
+// sign. The result depends only on the arguments. A bundle without a change costs some nanoseconds.
 //
 // Every change that execution applies is found. Execution may refuse a change that was found. Such
-// a false positive only costs a change of eon to the same members.
+// a false positive only costs a change of eon to the same members. No node proposes one that its
+// charter does not allow, and a member that lies may end an eon without it, by a mark.
 func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	if !mayHoldChange(payload) {
 		return false

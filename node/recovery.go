@@ -652,20 +652,26 @@ func (h *RecoveryHome) settledOtherwise(disk *home.Disk) bool {
 	return disk.ID != h.Disk.ID
 }
 
-// signers returns the keys that sign a change.
+// signers returns the keys that sign a change: as many different ones as the charter asks for.
 func (r *Recovery) signers(
 	change *RecoveryChange,
 	operators []ed25519.PrivateKey,
 ) ([]ed25519.PrivateKey, error) {
 	charter := &r.charter
+	var distinct []ed25519.PrivateKey
 	for _, operator := range operators {
 		if !charter.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
 			return nil, fmt.Errorf("%w: a key does not belong to an operator of chain %s",
 				ErrRecovery, r.From.home.Genesis.Chain)
 		}
+		if !slices.ContainsFunc(distinct, func(key ed25519.PrivateKey) bool {
+			return key.Equal(operator)
+		}) {
+			distinct = append(distinct, operator)
+		}
 	}
-	if len(operators) >= charter.Threshold {
-		return operators, nil
+	if len(distinct) >= charter.Threshold {
+		return distinct, nil
 	}
 	if change.Kind == ledger.ChangeAdmit &&
 		(len(charter.Operators) == 0 || len(r.Members.Members) == 1) {
@@ -678,9 +684,9 @@ func (r *Recovery) signers(
 		}
 	}
 	return nil, fmt.Errorf(
-		"%w: an operator has to sign: name the file with the operator's key (--operator); "+
-			"%d of the %d operators have to",
-		ErrRecovery, charter.Threshold, len(charter.Operators),
+		"%w: %d of the %d operators have to sign, and %d did: name the files with their keys "+
+			"(--operator)",
+		ErrRecovery, charter.Threshold, len(charter.Operators), len(distinct),
 	)
 }
 
@@ -707,6 +713,7 @@ func (r *Recovery) appendChanges(done *Recovered, operators []ed25519.PrivateKey
 	if err := r.replayTail(opened); err != nil {
 		return after, err
 	}
+	r.charter = opened.Charter() // the tail may have changed it
 	for i := range done.Changes {
 		if err := r.appendChange(opened, &done.Changes[i], operators); err != nil {
 			return after, err

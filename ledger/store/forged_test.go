@@ -56,3 +56,54 @@ func TestForgedBlocksAreRefused(t *testing.T) {
 		t.Errorf("after the attack: %v", err)
 	}
 }
+
+// TestTooFewOperators: a node with the threshold of the old set makes a block in which one of three
+// operators removes a member. No other node appends that block, makes it, or believes the store
+// that has it.
+func TestTooFewOperators(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(2)
+	charter := ledgertest.Charter(2, "operator", "x", "y")
+	genesis.Operators, genesis.OperatorThreshold = charter.Operators, charter.Threshold
+	dir := t.TempDir()
+	liar, honest := openBook(t, dir, genesis, small()), openBook(t, t.TempDir(), genesis, small())
+	believed := genesis.Charter()
+	believed.Number, believed.Threshold = 1, 1
+	if err := liar.state.Restore([]byte{'c', 0}, charterEntry(&believed)); err != nil {
+		t.Fatal(err)
+	}
+	payload := ledgertest.Batch(1, ledgertest.NewOperator(genesis).Leave(1))
+	block, err := liar.Apply(1, 1, [][]byte{payload})
+	if err != nil || block.MembershipChange() == nil {
+		t.Fatalf("at the liar: %+v, %v", block, err)
+	}
+	if made, err := honest.Apply(1, 1, [][]byte{payload}); err != nil ||
+		made.Entries[0].Result.Code != ledger.Unauthorised {
+		t.Errorf("the round makes %+v, %v", made, err)
+	}
+	other := openBook(t, t.TempDir(), genesis, small())
+	if err := other.Append(block); !errors.Is(err, ErrMismatch) {
+		t.Errorf("appending the block: %v", err)
+	}
+	if err := liar.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var damage *DamageError
+	if _, err := Verify(t.Context(), dir, genesis, small(), nil); !errors.As(err, &damage) {
+		t.Errorf("the liar's store is verified: %v", err)
+	}
+}
+
+// charterEntry returns the entry of a charter in the state.
+func charterEntry(c *ledger.Charter) []byte {
+	entry := append([]byte{byte(c.Number), byte(len(c.Operators))},
+		bytes.Join(keysOf(c.Operators), nil)...)
+	return append(entry, byte(c.Threshold), 0)
+}
+
+func keysOf(keys []ledger.PublicKey) (all [][]byte) {
+	for i := range keys {
+		all = append(all, keys[i][:])
+	}
+	return all
+}
