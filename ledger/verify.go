@@ -221,10 +221,14 @@ func checkConsent(bundle *Bundle, transaction *Transaction, authority Authority)
 			return fmt.Errorf("%w: one of the keys of organisation %s has to sign", ErrUnauthorised,
 				registration.Name)
 		}
+		if _, known := authority.Organisation(registration.Name); known {
+			continue // a repetition, or refused when it is executed
+		}
 		if charter := authority.Charter(); charter.RegistrationByOperators &&
 			!charter.Consents(bundle.signatures) {
-			return fmt.Errorf("%w: %s has to sign the registration of %s", ErrUnauthorised,
-				charter.signers(), registration.Name)
+			return fmt.Errorf("%w: %s has to sign the registration of %s (ledgerd org add %s "+
+				"--operator KEYFILE)", ErrUnauthorised, charter.Signers(), registration.Name,
+				registration.Name)
 		}
 	}
 	for i := range transaction.Openings {
@@ -261,11 +265,11 @@ func checkOperators(bundle *Bundle, transaction *Transaction, authority Authorit
 			}
 		}
 	}
-	return fmt.Errorf("%w: %s of the ledger has to sign", ErrUnauthorised, charter.signers())
+	return fmt.Errorf("%w: %s of the ledger has to sign", ErrUnauthorised, charter.Signers())
 }
 
-// signers names the operators that have to sign, in messages.
-func (c *Charter) signers() string {
+// Signers names the operators that have to sign, for messages that go on with "has to sign".
+func (c *Charter) Signers() string {
 	if c.Threshold == 1 {
 		return "an operator"
 	}

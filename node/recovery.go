@@ -684,9 +684,8 @@ func (r *Recovery) signers(
 		}
 	}
 	return nil, fmt.Errorf(
-		"%w: %d of the %d operators have to sign, and %d did: name the files with their keys "+
-			"(--operator)",
-		ErrRecovery, charter.Threshold, len(charter.Operators), len(distinct),
+		"%w: %s has to sign: name the files with their keys (--operator); %d signed",
+		ErrRecovery, charter.Signers(), len(distinct),
 	)
 }
 

@@ -47,6 +47,8 @@ type blockItemReport struct {
 	RecordCount  uint32          `json:"record_count"`
 	Note         string          `json:"note,omitempty"`
 	Change       *changeReport   `json:"membership_change,omitempty"`
+	Policy       bool            `json:"policy,omitempty"`  // whether it changes its signer's policy
+	Charter      bool            `json:"charter,omitempty"` // whether it changes the operators
 	// These are set if the entry is the verdict of another shard.
 	VerdictTransaction string `json:"verdict_transaction,omitempty"`
 	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
@@ -77,6 +79,7 @@ func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 		Postings:     reportPostings(item.GetPostings()),
 		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(),
 		Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
+		Policy: item.GetPolicy(), Charter: item.GetCharter(),
 		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(),
 		Verdict: item.GetVerdict(),
 	}
@@ -279,6 +282,12 @@ func (r *blockItemReport) what() string {
 	}
 	if r.Change != nil {
 		parts = append(parts, r.Change.String())
+	}
+	if r.Policy {
+		parts = append(parts, "changes its policy")
+	}
+	if r.Charter {
+		parts = append(parts, "changes the operators")
 	}
 	if r.RecordCount > 0 {
 		parts = append(parts, plural(int(r.RecordCount), "record"))

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // operatorOptions holds the flag of the commands that operators sign.
@@ -98,6 +99,39 @@ type charterReport struct {
 	Registration string             `json:"registration"` // open or operators
 }
 
+func reportCharter(charter *ledger.Charter) charterReport {
+	report := charterReport{Number: charter.Number, Operators: charter.Operators,
+		Threshold: charter.Threshold, Registration: registrationOf(charter)}
+	if report.Operators == nil {
+		report.Operators = []ledger.PublicKey{}
+	}
+	return report
+}
+
+// String describes the charter in words.
+func (r *charterReport) String() string {
+	registrations := "any client registers organisations"
+	if r.Registration == registrationOperators {
+		registrations = "registrations, too"
+	}
+	return fmt.Sprintf("%d of %s sign, %s", r.Threshold, plural(len(r.Operators), "operator"),
+		registrations)
+}
+
+// reportRules returns the policy or the charter that a transaction sets, or nil for each.
+func reportRules(body *ledgerdv1.TransactionBody) (*ledger.Policy, *charterReport) {
+	var rules *ledger.Policy
+	if policy, err := api.PolicyFromProto(body.GetPolicy()); body.GetPolicy() != nil && err == nil {
+		rules = &policy
+	}
+	charter, err := api.CharterFromProto(body.GetCharter())
+	if body.GetCharter() == nil || err != nil {
+		return rules, nil
+	}
+	report := reportCharter(&charter)
+	return rules, &report
+}
+
 // newClusterOperatorsListCommand returns the `ledgerd cluster operators list` command.
 func newClusterOperatorsListCommand() *cobra.Command {
 	var remote remoteOptions
@@ -124,12 +158,8 @@ may register organisations: anybody (open), or the operators.`,
 			if err != nil {
 				return fmt.Errorf("the node's answer: %w", err)
 			}
-			report := charterReport{Number: charter.Number, Operators: charter.Operators,
-				Threshold: charter.Threshold, Registration: registrationOf(&charter)}
+			report := reportCharter(&charter)
 			if asJSON {
-				if report.Operators == nil {
-					report.Operators = []ledger.PublicKey{}
-				}
 				return writeJSON(command.OutOrStdout(), report)
 			}
 			rows := table{}

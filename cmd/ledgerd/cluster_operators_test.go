@@ -28,6 +28,16 @@ func TestClusterOperators(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	s.must(set + " --operator %d/operator.key" + via)
+	block := s.object("block head %n")
+	change := block["transactions"].([]any)[0].(map[string]any)
+	if text := s.must("block head %n"); change["charter"] != true ||
+		!strings.Contains(text, "changes the operators") {
+		t.Errorf("%v: %s", change, text)
+	}
+	if text := s.must("tx status " + change["id"].(string) + " %n"); !strings.Contains(text,
+		"2 of 3 operators sign, registrations, too") {
+		t.Error(text)
+	}
 	listed := s.object("cluster operators list" + via)
 	if fmt.Sprintln(listed["threshold"], listed["registration"],
 		len(listed["operators"].([]any))) !=

@@ -27,6 +27,8 @@ type initOptions struct {
 	home, name, chain, listen, address, genesis, key string
 	fabric                                           fabric.Kind
 	operators                                        []string
+	threshold                                        int
+	registration                                     string
 	json                                             bool
 }
 
@@ -36,6 +38,9 @@ type initReport struct {
 	// OperatorKey is the file with the new operator's key, if one was made.
 	OperatorKey string   `json:"operator_key,omitempty"`
 	Operators   []string `json:"operators"` // public keys
+	// Threshold is the number of operators that have to sign.
+	Threshold    int    `json:"threshold"`
+	Registration string `json:"registration"` // open or operators
 }
 
 // homeReport is a node's home as commands print it with --json.
@@ -101,7 +106,13 @@ An operator of the chain decides about its members. A new chain gets one operato
 whose key is in operator.key in the folder: keep it in a safe place, away from
 the node, which does not need it. Without this key the members can never change.
 If you have an operator's key already, name it with --operator: its public half,
-64 hex digits, is enough, and then no key is made.
+64 hex digits, is enough, and then no key is made. With several operators,
+--threshold says how many of them have to sign. The operators can change that
+later: see ledgerd cluster operators.
+
+Operators also sign the registration of each organisation (ledgerd org add NAME
+--operator KEYFILE). With --registration open any client registers organisations,
+and a name belongs to the first to register it.
 
 Nodes on other machines find the node of a new chain at --fabric-address. If there
 will be any, give an address that they can reach. All nodes use the same fabric:
@@ -124,8 +135,9 @@ the member's promises and blocks.`,
   # The same, for nodes on several machines
   ledgerd init --home ledger --listen 0.0.0.0:8080 --fabric-address 10.0.0.1:7946
 
-  # With the operator of another chain
+  # With the operator of another chain; with two of three operators
   ledgerd init --home ledger --operator other/operator.key
+  ledgerd init --home ledger --operator a.key,b.key,c.key --threshold 2
 
   # A member of a chain that others have made
   ledgerd init --home ledger --genesis genesis.json --key node.key --listen 0.0.0.0:8080`,
@@ -136,11 +148,13 @@ the member's promises and blocks.`,
 			if err != nil {
 				return err
 			}
-			report := initReport{OperatorKey: operatorKey, Operators: []string{}}
+			charter := made.Genesis.Charter()
+			report := initReport{OperatorKey: operatorKey, Operators: []string{},
+				Threshold: charter.Threshold, Registration: registrationOf(&charter)}
 			if report.homeReport, err = reportHome(made); err != nil {
 				return err
 			}
-			for _, key := range made.Genesis.Operators {
+			for _, key := range charter.Operators {
 				report.Operators = append(report.Operators, key.String())
 			}
 			if o.json {
@@ -165,9 +179,14 @@ the member's promises and blocks.`,
 	flags.StringSliceVar(&o.operators, "operator", nil,
 		"an operator of the new chain: a public key of 64 hex digits, or a file with a key; "+
 			"several with commas or repeated (default a new one)")
+	flags.IntVar(&o.threshold, "threshold", 1, "how many of the operators have to sign")
+	bindRegistration(command, &o.registration, registrationOperators,
+		"who registers organisations of the new chain: open or operators")
 	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
-	command.MarkFlagsMutuallyExclusive("genesis", "operator")
+	for _, flag := range []string{"operator", "threshold", "registration"} {
+		command.MarkFlagsMutuallyExclusive("genesis", flag)
+	}
 	return command
 }
 
@@ -180,11 +199,24 @@ func (r *initReport) text(dir string) string {
 	for _, key := range r.Operators {
 		text += fmt.Sprintf("  operator  %s\n", key)
 	}
+	if len(r.Operators) > 1 {
+		text += fmt.Sprintf("  threshold %d of %d operators\n", r.Threshold, len(r.Operators))
+	}
 	if r.OperatorKey != "" {
 		text += fmt.Sprintf("\nThe operator's key is in %s: it decides about the members. Keep "+
 			"it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
 	}
-	return text + fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
+	text += fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
+	switch {
+	case r.Registration == registrationOpen:
+		text += "then: ledgerd org add NAME\n"
+	case r.OperatorKey != "":
+		text += fmt.Sprintf("then: ledgerd org add NAME --operator %s\n",
+			filepath.Join(dir, home.OperatorKeyFile))
+	default:
+		text += "then: ledgerd org add NAME --operator KEYFILE\n"
+	}
+	return text
 }
 
 // defaultFabric is the address at which a new chain's only node listens for others.
@@ -270,6 +302,16 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 		Chain: o.chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey),
 			Address: address}},
+	}
+	if genesis.RegistrationByOperator, err = parseRegistration(o.registration); err != nil {
+		return nil, "", err
+	}
+	if operators := max(1, len(o.operators)); o.threshold < 1 || o.threshold > operators {
+		return nil, "", usagef("--threshold %d: the chain has %s, so say 1 to %d", o.threshold,
+			plural(operators, "operator"), operators)
+	}
+	if o.threshold > 1 {
+		genesis.OperatorThreshold = o.threshold
 	}
 	for _, operator := range o.operators {
 		public, err := readOperator(operator)

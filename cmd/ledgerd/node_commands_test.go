@@ -162,8 +162,9 @@ func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
 	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address",
-		"127.0.0.1:0", "--chain", "alone", "--json"))
-	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators")
+		"127.0.0.1:0", "--chain", "alone", "--registration", "open", "--json"))
+	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators "+
+		"threshold registration")
 	refuses(t, exitFailure, "is there already", "init", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "verify", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "export", "--home", dir, "--blocks")
@@ -377,7 +378,18 @@ func TestInitNamesAnOperator(t *testing.T) {
 		}
 	}
 	if text := must(t, "init", "--home", at("text")); !strings.Contains(text, "operator.key") ||
-		!strings.Contains(text, "safe place") {
+		!strings.Contains(text, "safe place") || !strings.Contains(text, "NAME --operator") {
+		t.Error(text)
+	}
+	several := object(t, must(t, "init", "--home", at("several"), "--operator", key, "--operator",
+		strings.Repeat("7", 64), "--threshold", "2", "--json"))
+	if several["threshold"] != 2.0 || several["registration"] != "operators" {
+		t.Errorf("%v", several)
+	}
+	refuses(t, exitUsage, "1 to 1", "init", "--home", at("x"), "--threshold", "2")
+	refuses(t, exitUsage, "open (anybody", "init", "--home", at("x"), "--registration", "none")
+	if text := must(t, "init", "--home", at("open"), "--registration", "open"); strings.Contains(
+		text, "NAME --operator") {
 		t.Error(text)
 	}
 	// An existing key may be in use.
@@ -433,7 +445,7 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	made := object(t, must(t, "init", "--home", first, "--listen",
 		fmt.Sprintf("127.0.0.1:%d", base), "--fabric-address", fmt.Sprintf("127.0.0.1:%d", base+1),
-		"--json"))
+		"--registration", "open", "--json"))
 	one := begin(t, "start", "--home", first)
 	url := one.out.await(t, `ready (http\S+)`)
 	joined := object(t, must(t, "cluster", "join", "--home", second, "--base-port",

@@ -126,7 +126,8 @@ func (o *policyOptions) change(ctx context.Context, command *cobra.Command, s *p
 			return false, fmt.Errorf("%s is no key of %s any more: use another one with --with "+
 				"or --keys (ledgerd keys list %s shows them)", key.Public(), s.name, s.name)
 		}
-		if s.policy.Keys[place].Role == ledger.RoleAll {
+		if s.policy.Keys[place].Role == ledger.RoleAll && !slices.ContainsFunc(signing,
+			func(k client.Key) bool { return k.Public() == key.Public() }) {
 			signing = append(signing, key)
 		}
 	}
@@ -306,13 +307,35 @@ func showPolicy(command *cobra.Command, options *policyOptions, text string) err
 		rows.add("key", fmt.Sprintf("%s  %s", key.Key, key.Role))
 	}
 	if policy.RefuseAssets {
-		var names []string
-		for _, asset := range policy.Assets {
-			names = append(names, string(asset))
-		}
-		rows.add("assets", "only "+strings.Join(names, ", "))
+		rows.add("assets", assetWords(policy.Assets))
 	}
 	return rows.write(command.OutOrStdout())
+}
+
+// policyWords describes a policy in a few words.
+func policyWords(p *ledger.Policy) string {
+	words := []string{fmt.Sprintf("%d of %s sign", p.Threshold, plural(len(p.Keys), "key"))}
+	for _, limit := range p.Limits {
+		words = append(words, fmt.Sprintf("%d above %s %s", limit.Signatures, limit.Above,
+			limit.Asset))
+	}
+	text := strings.Join(words, ", ")
+	if p.RefuseAssets {
+		text += "; others may send " + assetWords(p.Assets)
+	}
+	return text
+}
+
+// assetWords names the assets that an organisation accepts.
+func assetWords(assets []ledger.AssetName) string {
+	if len(assets) == 0 {
+		return "nothing"
+	}
+	names := make([]string, len(assets))
+	for i, asset := range assets {
+		names[i] = string(asset)
+	}
+	return "only " + strings.Join(names, ", ")
 }
 
 // setKey adds the key of KEY=ROLE to a policy, or gives it another role.

@@ -91,6 +91,11 @@ func TestOrgPolicy(t *testing.T) {
 	s.must("keys create acme --keys=" + clerk)
 	s.must("org policy acme --set-key " + s.publicKey(second) + "=all --set-key " +
 		s.publicKey(clerk) + "=post --limit unit:10=2 %n %k")
+	change := s.object("block head %n")["transactions"].([]any)[0].(map[string]any)
+	if text := s.must("tx status " + change["id"].(string) + " %n"); change["policy"] != true ||
+		!strings.Contains(text, "1 of 3 keys sign, 2 above 10 unit") {
+		t.Errorf("%v: %s", change, text)
+	}
 	if text := s.must("org policy acme %n"); !strings.Contains(text, "above 10 unit: 2") ||
 		!strings.Contains(text, "post") {
 		t.Error(text)

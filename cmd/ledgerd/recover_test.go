@@ -152,6 +152,8 @@ func TestRecoverTheOnlyMember(t *testing.T) {
 	must(
 		t,
 		"init",
+		"--registration",
+		"open",
 		"--home",
 		dir,
 		"--listen",

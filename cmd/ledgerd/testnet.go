@@ -25,9 +25,11 @@ import (
 
 // testnetOptions are the flags of ledgerd testnet.
 type testnetOptions struct {
-	layout    testnet.Layout
-	tree      string
-	run, json bool
+	layout testnet.Layout
+	tree   string
+	// registration is open or operators.
+	registration string
+	run, json    bool
 }
 
 // testnetReport is what ledgerd testnet --json prints.
@@ -55,7 +57,8 @@ func newTestnetCommand() *cobra.Command {
 		Long: `Make a ledger of several processes on this machine, and run it.
 
 The folder gets a home for each node, node-0, node-1 and so on, and a key of an
-operator of the new chain, operator.key. Node i has its API on port P+2i and
+operator of the new chain, operator.key. Any client registers organisations; with
+--registration operators, the operator has to sign that. Node i has its API on port P+2i and
 talks to the other nodes on port P+2i+1, where P is the --base-port.
 
 With --run the nodes are run too, each as a process of its own. If a node crashes,
@@ -126,6 +129,8 @@ run in this one process, and end with it.`,
 		"engine: allconcur+ or allconcur")
 	addFabricFlag(command, &o.layout.Fabric, fabric.P2P)
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
+	bindRegistration(command, &o.registration, registrationOpen,
+		"who registers organisations: open or operators")
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
 	addJSONFlag(command, &o.json)
 	bindTreeCompletion(command)
@@ -147,6 +152,9 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	}
 	if o.layout.Shards < 1 {
 		return nil, false, usagef("--shards is %d: a ledger has 1 shard or more", o.layout.Shards)
+	}
+	if o.layout.RegistrationByOperator, err = parseRegistration(o.registration); err != nil {
+		return nil, false, err
 	}
 	if !o.run || !testnet.Exists(o.layout.Dir) {
 		if err := o.layout.Validate(); err != nil {
@@ -178,7 +186,7 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 		shards, tree = len(first.Genesis.Shards), first.Genesis.Tree
 		number += int(first.Genesis.Shard) * len(first.Genesis.Members)
 	}
-	nodes := fmt.Sprint(len(homes))
+	charter, nodes := first.Genesis.Charter(), fmt.Sprint(len(homes))
 	if shards > 1 {
 		nodes = nodesOfShards(homes)
 	}
@@ -198,6 +206,7 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
 		differs("fabric", o.layout.Fabric, first.Config.Fabric.Kind),
 		differs("chain", o.layout.Chain, first.Genesis.Chain),
+		differs("registration", o.registration, registrationOf(&charter)),
 	} {
 		if err != nil {
 			return err

@@ -27,6 +27,8 @@ type transactionReport struct {
 	Accounts    []string             `json:"accounts,omitempty"`
 	Registered  []string             `json:"organisations,omitempty"`
 	Change      *changeReport        `json:"membership_change,omitempty"`
+	Policy      *ledger.Policy       `json:"policy,omitempty"`
+	Charter     *charterReport       `json:"charter,omitempty"`
 	LastValid   uint64               `json:"last_valid,omitempty"`
 	Note        any                  `json:"note,omitempty"`
 	Proof       *proofReport         `json:"proof,omitempty"`
@@ -223,6 +225,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 			report.Verdict.Says = api.ReasonCode(entry.Verdict.Result.Code)
 		}
 	}
+	report.Policy, report.Charter = reportRules(body)
 	for _, place := range transaction.GetPlaces() {
 		report.Places = append(report.Places, placeReport{
 			Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(),
@@ -327,6 +330,12 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	}
 	if r.Change != nil {
 		rows.add("members", r.Change.String())
+	}
+	if r.Policy != nil {
+		rows.add("policy", policyWords(r.Policy))
+	}
+	if r.Charter != nil {
+		rows.add("operators", r.Charter.String())
 	}
 	for _, path := range r.Accounts {
 		rows.add("opens", path)

@@ -1,10 +1,16 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { MembershipChangeSchema, TransactionSummarySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import {
+  CharterSchema,
+  MembershipChangeSchema,
+  PolicySchema,
+  TransactionSummarySchema,
+} from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "../src/lib/bytes";
 import {
   actions,
   administrator,
+  charterWords,
   formatAge,
   formatAmount,
   formatBytes,
@@ -18,6 +24,7 @@ import {
   isoTime,
   memberChange,
   plural,
+  policyWords,
   shorten,
   signOf,
 } from "../src/lib/format";
@@ -34,8 +41,22 @@ test("a transaction that moves nothing says what it does, in words", () => {
   expect(told({ membershipChange: { change: { case: "leave", value: 3 } } })).toBe(
     "member 3 leaves",
   );
+  expect(told({ policy: true })).toBe("changes its policy");
+  expect(told({ charter: true, note: "after the audit" })).toBe("changes the operators");
   expect(told({ note: "rent" })).toBe("only a note");
   expect(told({})).toBe("nothing");
+});
+
+test("policies and charters in words", () => {
+  const keys = [{ role: "all" }, { role: "post" }];
+  expect(policyWords(create(PolicySchema, { threshold: 1, keys }))).toBe("1 of 2 keys sign");
+  const limits = [{ asset: "EUR", above: "1000", signatures: 2 }];
+  const strict = create(PolicySchema, { threshold: 1, keys, limits, refuseAssets: true });
+  expect(policyWords(strict)).toBe("1 of 2 keys sign, 2 above 1,000 EUR; others may send nothing");
+  const operators = [new Uint8Array(32), new Uint8Array(32)];
+  expect(charterWords(create(CharterSchema, { threshold: 2, operators }))).toBe(
+    "2 of 2 operators sign, any client registers organisations",
+  );
 });
 
 test("hexadecimal digits and back", () => {

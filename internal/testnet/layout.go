@@ -65,6 +65,8 @@ type Layout struct {
 	Fabric fabric.Kind
 	// Chain is the chain's name. Default DefaultChain.
 	Chain string
+	// RegistrationByOperator requires the operator's signature to register an organisation.
+	RegistrationByOperator bool
 	// Change, unless nil, changes a node's configuration before it is written.
 	Change func(node int, config *home.Config)
 }
@@ -177,6 +179,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	genesis := &ledger.Genesis{
 		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
+		RegistrationByOperator: l.RegistrationByOperator,
 	}
 	if l.Shards > 1 {
 		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)),

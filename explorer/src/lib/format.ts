@@ -1,4 +1,9 @@
-import type { MembershipChange, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
+import type {
+  Charter,
+  MembershipChange,
+  Policy,
+  TransactionSummary,
+} from "../gen/ledgerd/v1/ledgerd_pb";
 
 // Formats values for people. Amounts are exact integers of up to 128 bits and never pass through a
 // Number.
@@ -47,6 +52,24 @@ export function memberChange(message: MembershipChange): string {
   }
 }
 
+/** Describes a policy: "2 of 3 keys sign, 3 above 1,000 EUR; others may send only EUR". */
+export function policyWords(policy: Policy): string {
+  const list = [`${policy.threshold} of ${plural(policy.keys.length, "key")} sign`];
+  for (const limit of policy.limits)
+    list.push(`${limit.signatures} above ${formatAmount(limit.above)} ${limit.asset || "unit"}`);
+  const assets = policy.assets.length > 0 ? `only ${policy.assets.join(", ")}` : "nothing";
+  return list.join(", ") + (policy.refuseAssets ? `; others may send ${assets}` : "");
+}
+
+/** Describes a charter: "2 of 3 operators sign, registrations, too". */
+export function charterWords(charter: Charter): string {
+  const registrations = charter.registrationByOperators
+    ? "registrations, too"
+    : "any client registers organisations";
+  const all = plural(charter.operators.length, "operator");
+  return `${charter.threshold} of ${all} sign, ${registrations}`;
+}
+
 /**
  * What a transaction does, if it credits no account: "registers 2 organisations, opens 1 account".
  */
@@ -55,6 +78,8 @@ export function actions(transaction: TransactionSummary): string {
     transaction;
   const list: string[] = [];
   if (membershipChange) list.push(memberChange(membershipChange));
+  if (transaction.policy) list.push("changes its policy");
+  if (transaction.charter) list.push("changes the operators");
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
   if (accountCount > 0) list.push(`opens ${plural(accountCount, "account")}`);
   if (postingCount > 0) list.push(`makes ${plural(postingCount, "posting")}`);
