@@ -233,6 +233,14 @@ func (c *Client) NextSequence(ctx context.Context, organisation ledger.Organisat
 	return answer.GetNextSequence(), err
 }
 
+// Use returns what an organisation keeps in its shard, and how much of it the quotas allow.
+func (c *Client) Use(ctx context.Context, organisation ledger.OrganisationName) (use,
+	quotas ledger.Quotas, err error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetUseRequest{
+		Organisation: string(organisation)}, service.GetUse)
+	return api.QuotasFromProto(answer.GetUse()), api.QuotasFromProto(answer.GetQuotas()), err
+}
+
 // Search returns the matches for a query that a person typed.
 func (c *Client) Search(ctx context.Context, query string) ([]*ledgerdv1.SearchHit, error) {
 	answer, err := call(ctx, c, false, &ledgerdv1.SearchRequest{Query: query}, service.Search)

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
-// Charter names the operators of a book, and how many of them have to sign. The genesis has the
-// first charter (Genesis.Charter).
+// Charter names the operators of a book, how many of them have to sign, and the quotas that they
+// set. The genesis has the first charter (Genesis.Charter).
 //
 // The operators change the charter by a transaction (CharterChange). As many of the present
 // operators have to sign it as the present charter asks for. It takes effect for the transactions
@@ -24,6 +24,8 @@ type Charter struct {
 	Threshold int `json:"threshold"`
 	// RegistrationByOperators requires the operators' signatures to register an organisation.
 	RegistrationByOperators bool `json:"registration_by_operators,omitempty"`
+	// Quotas bound what each organisation keeps.
+	Quotas Quotas `json:"quotas,omitzero"`
 }
 
 // CharterChange is a transaction's change of the charter. It replaces the whole charter. Its Number
@@ -40,7 +42,7 @@ type CharterChange struct {
 // Charter returns the charter with which the book begins.
 func (g *Genesis) Charter() Charter {
 	return Charter{Operators: slices.Clone(g.Operators), Threshold: max(1, g.OperatorThreshold),
-		RegistrationByOperators: g.RegistrationByOperator}
+		RegistrationByOperators: g.RegistrationByOperator, Quotas: g.Quotas}
 }
 
 // IsOperator reports whether the key is a present operator's.
@@ -85,7 +87,7 @@ func (c *Charter) Validate() error {
 			return fmt.Errorf("%w: operator %s twice", ErrMalformed, key)
 		}
 	}
-	return nil
+	return c.Quotas.Validate()
 }
 
 // checkForm checks the parts of a transaction that changes the charter.
@@ -104,10 +106,14 @@ func (c *CharterChange) checkForm(t *Transaction) error {
 	return c.Validate()
 }
 
-// appendCharterChange appends the encoding of a transaction that changes the charter: version 5,
-// ledger, nonce, charter, note.
+// appendCharterChange appends the encoding of a transaction that changes the charter: version 5, or
+// 6 if the charter has quotas, ledger, nonce, charter, note.
 func (t *Transaction) appendCharterChange(to []byte) []byte {
-	to = append(to, charterVersion)
+	version := byte(charterVersion)
+	if t.Charter.Quotas != (Quotas{}) {
+		version = quotasCharterVersion
+	}
+	to = append(to, version)
 	to = append(to, t.Ledger[:]...)
 	to = binary.AppendUvarint(to, t.Nonce.Stream)
 	to = binary.AppendUvarint(to, t.Nonce.Sequence)
@@ -115,16 +121,16 @@ func (t *Transaction) appendCharterChange(to []byte) []byte {
 	return codec.AppendString(to, t.Note)
 }
 
-func (t *Transaction) decodeCharterChange(r *reader) {
+func (t *Transaction) decodeCharterChange(r *reader, quotas bool) {
 	t.Signer = Operator
 	t.Ledger = r.Hash()
 	t.Nonce = Nonce{Stream: r.Uvarint(), Sequence: r.Uvarint()}
-	t.Charter = &CharterChange{Charter: r.charter()}
+	t.Charter = &CharterChange{Charter: r.charter(quotas)}
 	t.Note = r.Bytes("bytes of note", MaxNote)
 }
 
-// append appends the charter's canonical encoding: number, operators, threshold, and whether they
-// sign registrations.
+// append appends the charter's canonical encoding: number, operators, threshold, whether they sign
+// registrations, and quotas if there are any.
 func (c *Charter) append(to []byte) []byte {
 	to = binary.AppendUvarint(to, c.Number)
 	to = binary.AppendUvarint(to, uint64(len(c.Operators)))
@@ -132,10 +138,14 @@ func (c *Charter) append(to []byte) []byte {
 		to = append(to, c.Operators[i][:]...)
 	}
 	to = binary.AppendUvarint(to, uint64(c.Threshold))
-	return codec.AppendBool(to, c.RegistrationByOperators)
+	to = codec.AppendBool(to, c.RegistrationByOperators)
+	if c.Quotas != (Quotas{}) {
+		to = c.Quotas.append(to)
+	}
+	return to
 }
 
-func (r *reader) charter() Charter {
+func (r *reader) charter(quotas bool) Charter {
 	c := Charter{Number: r.Uvarint()}
 	c.Operators = make([]PublicKey, r.Count("operators", MaxOperators, len(PublicKey{})))
 	for i := range c.Operators {
@@ -143,5 +153,8 @@ func (r *reader) charter() Charter {
 	}
 	c.Threshold = r.Count("signatures", MaxOperators, 0)
 	c.RegistrationByOperators = r.Bool()
+	if quotas {
+		c.Quotas = r.quotas()
+	}
 	return c
 }

@@ -33,13 +33,17 @@ func changeSeeds() []*ledger.Bundle {
 	admit := ledgertest.Admit("node-0", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
 	charter := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
 		Charter: ledger.Charter{Number: 1, Threshold: 1, Operators: genesis.Operators}}}
+	bounded := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
+		Charter: charter.Charter.Clone()}}
+	bounded.Charter.Quotas = ledger.DefaultQuotas()
 	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	policy := ledgertest.Policy(2, "acme", "second", "third")
 	policy.Keys[2].Role = ledger.RolePost
 	policy.Limits = []ledger.Limit{{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
-		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter)}
+		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter),
+		operator.Bundle("operator", bounded)}
 }
 
 // crossingSeed returns a block of the second of two shards, with a verdict and a bundle from the
@@ -97,13 +101,20 @@ func FuzzTransaction(f *testing.F) {
 }
 
 func FuzzCharterChange(f *testing.F) {
-	f.Add(changeSeeds()[4].Body(0)[1:], []byte{0})
-	f.Fuzz(func(t *testing.T, data, signers []byte) {
-		transaction, err := ledger.DecodeBody(append([]byte{5}, data...))
+	for i, bundle := range changeSeeds()[4:] {
+		f.Add(bundle.Body(0)[1:], []byte{0}, i > 0)
+	}
+	f.Fuzz(func(t *testing.T, data, signers []byte, quotas bool) {
+		version := byte(5)
+		if quotas {
+			version = 6
+		}
+		transaction, err := ledger.DecodeBody(append([]byte{version}, data...))
 		if err != nil {
 			return
 		}
-		if again, err := transaction.EncodeBody(); err != nil || !bytes.Equal(again[1:], data) {
+		if again, err := transaction.EncodeBody(); err != nil || again[0] != version ||
+			!bytes.Equal(again[1:], data) {
 			t.Fatalf("a change of the charter has two encodings: %v", err)
 		}
 		charter := transaction.Charter.Clone()
@@ -242,6 +253,10 @@ func FuzzGenesis(f *testing.F) {
 		ledgertest.ShardedGenesis(1, 0, 0)} {
 		genesis.Operators = append(genesis.Operators, ledgertest.PublicKey("b"))
 		genesis.OperatorThreshold = 2
+		f.Add(genesis.Encode())
+		genesis.Quotas = ledger.DefaultQuotas()
+		f.Add(genesis.Encode())
+		genesis.OperatorThreshold = 0
 		f.Add(genesis.Encode())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -23,8 +23,11 @@ const (
 	// The versions of a genesis with a threshold of the operators above 1.
 	chartersVersion        = 3
 	shardedChartersVersion = 4
-	genesisDomain          = "ledgerd/genesis/1\x00"
-	bookDomain             = "ledgerd/book/1\x00"
+	// The versions of a genesis with quotas.
+	quotasVersion        = 5
+	shardedQuotasVersion = 6
+	genesisDomain        = "ledgerd/genesis/1\x00"
+	bookDomain           = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -51,6 +54,8 @@ type Genesis struct {
 	RegistrationByOperator bool `json:"registration_by_operator,omitempty"`
 	// OperatorThreshold is the number of operators that have to sign. 0 means 1.
 	OperatorThreshold int `json:"operator_threshold,omitempty"`
+	// Quotas bound what each organisation keeps.
+	Quotas Quotas `json:"quotas,omitzero"`
 	// Shards are the members of all shards if the book has two shards or more. Members are then the
 	// members of this chain's shard. In a book of one shard, this field and those below are empty.
 	Shards [][]Member `json:"shards,omitempty"`
@@ -76,6 +81,9 @@ func (g *Genesis) Validate() error {
 	case g.OperatorThreshold < 0 || g.OperatorThreshold > max(1, len(g.Operators)):
 		return fmt.Errorf("%w: %d of %d: %w", ErrGenesis, g.OperatorThreshold, len(g.Operators),
 			errThreshold)
+	}
+	if err := g.Quotas.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrGenesis, err)
 	}
 	if err := validateMembers(g.Members); err != nil {
 		return err
@@ -107,7 +115,8 @@ func validateMembers(members []Member) error {
 // time, members, operators and RegistrationByOperator. If the book has several shards, the version
 // is 2. The members are then replaced by the number of shards and, for each shard, its parent and
 // members, and the chain's shard comes last. If several operators have to sign, the version is 3 or
-// 4 instead, and the threshold follows RegistrationByOperator.
+// 4 instead, and the threshold follows RegistrationByOperator. With quotas it is 5 or 6, and the
+// threshold and the quotas follow.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -122,7 +131,10 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	if g.Sharded() {
 		version = shardedGenesisVersion
 	}
-	if g.OperatorThreshold > 1 {
+	switch {
+	case g.Quotas != Quotas{}:
+		version += quotasVersion - genesisVersion
+	case g.OperatorThreshold > 1:
 		version += chartersVersion - genesisVersion
 	}
 	to = codec.AppendString(append(to, version), g.Chain)
@@ -140,8 +152,11 @@ func (g *Genesis) appendBook(to []byte) []byte {
 		to = append(to, operator[:]...)
 	}
 	to = codec.AppendBool(to, g.RegistrationByOperator)
-	if g.OperatorThreshold > 1 {
-		to = binary.AppendUvarint(to, uint64(g.OperatorThreshold))
+	if version >= chartersVersion {
+		to = binary.AppendUvarint(to, uint64(max(1, g.OperatorThreshold)))
+	}
+	if version >= quotasVersion {
+		to = g.Quotas.append(to)
 	}
 	return to
 }
@@ -159,10 +174,11 @@ func appendMembers(to []byte, members []Member) []byte {
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := read(data)
 	version := r.Byte()
-	if version < genesisVersion || version > shardedChartersVersion {
+	if version < genesisVersion || version > shardedQuotasVersion {
 		r.Fail("genesis version %d", version)
 	}
-	sharded := version == shardedGenesisVersion || version == shardedChartersVersion
+	sharded := version == shardedGenesisVersion || version == shardedChartersVersion ||
+		version == shardedQuotasVersion
 	g := &Genesis{Chain: r.String("bytes of chain name", MaxChainName),
 		Time: Milliseconds(r.Uint64())}
 	if sharded {
@@ -182,9 +198,16 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 	}
 	g.RegistrationByOperator = r.Bool()
 	if version >= chartersVersion {
-		if g.OperatorThreshold = r.Count("signatures", MaxOperators, 0); g.OperatorThreshold < 2 {
-			r.Fail("a threshold of %d", g.OperatorThreshold)
+		threshold := r.Count("signatures", MaxOperators, 0)
+		if threshold == 0 || threshold == 1 && version < quotasVersion {
+			r.Fail("a threshold of %d", threshold)
 		}
+		if threshold > 1 {
+			g.OperatorThreshold = threshold
+		}
+	}
+	if version >= quotasVersion {
+		g.Quotas = r.quotas()
 	}
 	if sharded {
 		g.Shard = r.shard()

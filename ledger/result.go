@@ -90,6 +90,18 @@ const (
 	AssetRefused
 	// CharterOutdated: the operators are not those that the signers of the change saw.
 	CharterOutdated
+	// StreamQuota: the signer may not use a further nonce stream (Quotas.Streams).
+	StreamQuota
+	// AccountQuota: the organisation may not open a further account (Quotas.Accounts).
+	AccountQuota
+	// AssetQuota: the accounts of the posting's organisation may not hold a further asset
+	// (Quotas.Assets).
+	AssetQuota
+	// RecordQuota: the organisation may not write a further record (Quotas.Records).
+	RecordQuota
+	// PendingQuota: as many of the signer's transactions wait for other shards as may
+	// (Quotas.Pending).
+	PendingQuota
 	codes
 )
 
@@ -115,7 +127,12 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"too few of the organisation's keys signed",
 	"the organisation's policy has changed since: look at it and sign again",
 	"the organisation does not accept the asset",
-	"the operators have changed since: look at them and sign again"}
+	"the operators have changed since: look at them and sign again",
+	"the signer's quota of nonce streams is used up: use one of its present streams",
+	"the organisation's quota of accounts is used up",
+	"the organisation's quota of assets in its accounts is used up",
+	"the organisation's quota of records is used up",
+	"too many of the signer's transactions wait for other shards: its quota is used up; try again"}
 
 // String returns the code in words.
 func (c Code) String() string {
@@ -145,8 +162,10 @@ func (r Result) String() string {
 	switch r.Code {
 	case OrganisationExists, UnknownShard:
 		kind = "registration"
-	case AccountExists, OpeningAcrossShards:
+	case AccountExists, OpeningAcrossShards, AccountQuota:
 		kind = "opening"
+	case RecordQuota:
+		kind = "record"
 	case UnknownOrganisation, Unauthorised, TooFewSignatures:
 		kind = "item"
 	}

@@ -27,6 +27,7 @@ const (
 	administrativeVersion = 2
 	policyVersion         = 4
 	charterVersion        = 5
+	quotasCharterVersion  = 6
 )
 
 const transactionDomain = "ledgerd/transaction/1\x00"
@@ -448,8 +449,8 @@ func decodeBody(body []byte, t *Transaction) error {
 			return err
 		}
 		return t.checkForm()
-	case charterVersion:
-		t.decodeCharterChange(&r)
+	case charterVersion, quotasCharterVersion:
+		t.decodeCharterChange(&r, version == quotasCharterVersion)
 		if err := r.End(); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ test("a transaction that moves nothing says what it does, in words", () => {
     "member 3 leaves",
   );
   expect(told({ policy: true })).toBe("changes its policy");
-  expect(told({ charter: true, note: "after the audit" })).toBe("changes the operators");
+  expect(told({ charter: true, note: "after the audit" })).toBe("changes the operators or quotas");
   expect(told({ note: "rent" })).toBe("only a note");
   expect(told({})).toBe("nothing");
 });
@@ -55,7 +55,12 @@ test("policies and charters in words", () => {
   expect(policyWords(strict)).toBe("1 of 2 keys sign, 2 above 1,000 EUR; others may send nothing");
   const operators = [new Uint8Array(32), new Uint8Array(32)];
   expect(charterWords(create(CharterSchema, { threshold: 2, operators }))).toBe(
-    "2 of 2 operators sign, any client registers organisations",
+    "2 of 2 operators sign, any client registers organisations; quotas: none",
+  );
+  const quotas = { accounts: 5000n, pending: 7n };
+  const closed = { threshold: 1, operators, registrationByOperators: true, quotas };
+  expect(charterWords(create(CharterSchema, closed))).toBe(
+    "1 of 2 operators sign, registrations, too; quotas: 5,000 accounts, 7 pending",
   );
 });
 

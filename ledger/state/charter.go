@@ -58,6 +58,7 @@ func (s *State) finishCharter(changes *Changes) {
 	}
 }
 
+// appendEntry appends the entry. Quotas come last, and only if there are any.
 func (c *charter) appendEntry(to []byte) (entry []byte, keyLength int) {
 	keyLength = 2
 	to = append(to, kindCharter, 0)
@@ -67,7 +68,13 @@ func (c *charter) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = append(to, c.Operators[i][:]...)
 	}
 	to = binary.AppendUvarint(to, uint64(c.Threshold))
-	return codec.AppendBool(to, c.RegistrationByOperators), keyLength
+	to = codec.AppendBool(to, c.RegistrationByOperators)
+	if c.Quotas != (ledger.Quotas{}) {
+		for _, number := range c.Quotas.Numbers() {
+			to = binary.AppendUvarint(to, *number)
+		}
+	}
+	return to, keyLength
 }
 
 // restore puts the entry of the charter into the state. It reports whether there was one already.
@@ -83,6 +90,14 @@ func (c *charter) restore(key []byte, r *reader) (again bool, err error) {
 	}
 	restored.Threshold = r.Count("signatures", ledger.MaxOperators, 0)
 	restored.RegistrationByOperators = r.Bool()
+	if r.Err == nil && len(r.Data) > 0 {
+		for _, number := range restored.Quotas.Numbers() {
+			*number = r.Uvarint()
+		}
+		if restored.Quotas == (ledger.Quotas{}) {
+			r.Fail("quotas that bound nothing")
+		}
+	}
 	if r.Err == nil && restored.Validate() != nil {
 		r.Fail("charter")
 	}

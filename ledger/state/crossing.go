@@ -99,6 +99,9 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 		if !s.Fresh(t.Signer, t.Nonce) {
 			return whole(ledger.StaleNonce)
 		}
+		if !s.roomForStream(t) {
+			return whole(ledger.StreamQuota)
+		}
 	}
 	if result := s.collectParts(t); result.Code != ledger.Applied {
 		return result
@@ -108,8 +111,14 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 			return ofItem(code, s.parts[i].item)
 		}
 	}
+	if item, full := s.roomForRecords(t); full {
+		return ofItem(ledger.RecordQuota, item)
+	}
 	if s.pending.full(s.shard, s.destinations) {
 		return whole(ledger.TooManyWaiting)
+	}
+	if !s.roomForPending(t.Signer) {
+		return whole(ledger.PendingQuota)
 	}
 	return whole(ledger.SetAside)
 }
@@ -200,18 +209,21 @@ func (s *State) attemptHold(index int) ledger.Code {
 	}
 	if _, has := found.find(p.asset); !has {
 		// Earlier parts of this transaction may also need new assets in this account.
-		assets := len(found.Balances) + found.reserved(p.asset)
+		assets, more := len(found.Balances)+found.reserved(p.asset), uint64(0)
 		for i := range s.parts[:index] {
-			if earlier := &s.parts[i]; earlier.account == p.account && earlier.net.Sign() != 0 {
-				_, has := found.find(earlier.asset)
-				_, holds := found.hold(earlier.asset)
-				if !has && !holds {
-					assets++
-				}
+			earlier := &s.parts[i]
+			if earlier.account.Organisation() != p.account.Organisation() || !s.isNew(earlier) {
+				continue
+			}
+			if more++; earlier.account == p.account {
+				assets++
 			}
 		}
 		if assets >= ledger.MaxAssets {
 			return ledger.TooManyAssets
+		}
+		if s.isNew(p) && !s.roomForAsset(found, more) {
+			return ledger.AssetQuota
 		}
 	}
 	balance := found.Account.Balance(p.asset)
@@ -242,11 +254,22 @@ func (s *State) attemptHold(index int) ledger.Code {
 	return ledger.Applied
 }
 
+// isNew reports whether a part needs an asset that its account neither has nor waits for.
+func (s *State) isNew(p *part) bool {
+	found := s.accounts[p.account]
+	_, has := found.find(p.asset)
+	_, holds := found.hold(p.asset)
+	return p.net.Sign() != 0 && !has && !holds
+}
+
 // setAside holds the parts that attemptPart collected and allowed, and adds the transaction, at its
 // place, to those that wait for the other shards.
 func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.ShardID) {
 	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)),
 		parts: slices.Clone(s.parts)}
+	if s.charter.Quotas.Pending > 0 {
+		entry.signer = ledger.OrganisationName(strings.Clone(string(t.Signer)))
+	}
 	for i, other := range others {
 		entry.waits[i].shard = other
 	}
@@ -276,6 +299,10 @@ func (s *State) changeHold(found *account, p *part, back bool) {
 		return
 	}
 	s.touchAccount(found)
+	before := found.pairs()
+	defer func() {
+		s.use(found.Path.Organisation()).Assets += found.pairs() - before
+	}()
 	at, exists := found.hold(p.asset)
 	if !exists {
 		if back {

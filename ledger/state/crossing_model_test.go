@@ -222,6 +222,9 @@ func (n *network) flush() {
 func (n *network) check() {
 	outcomes := map[ledger.Hash]bool{}
 	for i, c := range n.shards {
+		if err := c.state.CheckUses(); err != nil {
+			n.fail("shard %d: %v", i, err)
+		}
 		for id, applied := range c.outcomes {
 			if before, known := outcomes[id]; known && before != applied {
 				n.fail("transaction %s: took effect in one shard and not in another, seen at "+

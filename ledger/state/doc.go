@@ -25,6 +25,8 @@
 //     verifies its signatures again.
 //   - The postings of an applied transaction add up to zero for each asset. An account's balance,
 //     less the amounts set aside, is never below zero unless the account is an issuer.
+//   - No transaction makes an organisation keep more than the quotas of the charter allow
+//     (quota.go). The counts follow from the entries, so they are no entries themselves.
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
 //     nonce, no record.
 //

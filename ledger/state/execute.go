@@ -129,6 +129,7 @@ func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.R
 		key := windowKey{before.organisation, before.stream}
 		if before.empty {
 			delete(s.windows, key)
+			s.use(key.organisation).Streams--
 		} else {
 			*s.windows[key] = before
 		}
@@ -320,6 +321,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	if !s.Fresh(t.Signer, t.Nonce) {
 		return whole(ledger.StaleNonce)
 	}
+	if !s.roomForStream(t) {
+		return whole(ledger.StreamQuota)
+	}
 	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+
 		len(t.Registrations) == 0 {
 		return whole(ledger.Unbalanced)
@@ -347,6 +351,9 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		if code := s.authorised(owner, t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
+	}
+	if item, full := s.roomForRecords(t); full {
+		return ofItem(ledger.RecordQuota, item)
 	}
 	return applied
 }
@@ -404,6 +411,11 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 		}
 		return ledger.Applied
 	}
+	counts := s.use(o.Account.Organisation())
+	if !within(s.charter.Quotas.Accounts, counts.Accounts, 1) {
+		return ledger.AccountQuota
+	}
+	counts.Accounts++
 	s.opened++
 	path := ledger.AccountPath(strings.Clone(string(o.Account)))
 	created := &account{Account: ledger.Account{Path: path, Number: s.opened, Issuer: o.Issuer,
@@ -433,6 +445,13 @@ func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 	if !held && len(found.Balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
 		return ledger.TooManyAssets
 	}
+	more := false
+	if !held {
+		_, holds := found.hold(p.Asset)
+		if more = !holds; more && !s.roomForAsset(found, 0) {
+			return ledger.AssetQuota
+		}
+	}
 	var before ledger.Amount
 	if held {
 		before = found.Balances[place].Amount
@@ -448,6 +467,9 @@ func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 		asset := ledger.AssetName(strings.Clone(string(p.Asset)))
 		found.Balances = slices.Insert(found.Balances, place,
 			ledger.Balance{Asset: asset, Amount: after})
+	}
+	if more {
+		s.use(found.Path.Organisation()).Assets++
 	}
 	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
 		inserted: !held})
@@ -511,6 +533,7 @@ func (s *State) takeNonce(t *ledger.Transaction) {
 		}
 		found = &window{organisation: key.organisation, stream: key.stream, empty: true}
 		s.windows[key] = found
+		s.use(key.organisation).Streams++
 	}
 	if s.dry {
 		s.undo.windows = append(s.undo.windows, *found)
@@ -540,6 +563,7 @@ func (s *State) writeRecord(key ledger.RecordKey, place RecordPlace) {
 	case isNew:
 		found = &record{key: ledger.RecordKey(strings.Clone(string(key)))}
 		s.records[found.key] = found
+		s.use(found.key.Organisation()).Records++
 	case comparePlaces(place.Height, place.Index, found.Height, found.Index) < 0:
 		return
 	}
@@ -560,13 +584,16 @@ func (s *State) rollbackTo(to undoPosition) {
 	for i := len(s.undo.posted) - 1; i >= to.posted; i-- {
 		step := &s.undo.posted[i]
 		if step.inserted {
+			before := step.account.pairs()
 			step.account.Balances = slices.Delete(step.account.Balances, step.place, step.place+1)
+			s.use(step.account.Path.Organisation()).Assets -= before - step.account.pairs()
 		} else {
 			step.account.Balances[step.place].Amount = step.before
 		}
 	}
 	for i := len(s.undo.opened) - 1; i >= to.opened; i-- {
 		delete(s.accounts, s.undo.opened[i].Path)
+		s.use(s.undo.opened[i].Path.Organisation()).Accounts--
 		s.opened--
 	}
 	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {

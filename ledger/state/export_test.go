@@ -1,6 +1,10 @@
 package state
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // HeldByPending returns the sums of an account's asset that waiting transactions hold.
 func (s *State) HeldByPending(path ledger.AccountPath,
@@ -88,4 +92,39 @@ func (s *State) PlantLimits(name ledger.OrganisationName, limits []ledger.Limit)
 func (s *State) PlantOperators(threshold int, more ...ledger.PublicKey) {
 	s.charter.Threshold = threshold
 	s.charter.Operators = append(s.charter.Operators, more...)
+}
+
+// CheckUses counts what organisations keep again, and returns an error if the state's counts are
+// others.
+func (s *State) CheckUses() error {
+	again := State{uses: make(map[ledger.OrganisationName]*use)}
+	for path, each := range s.accounts {
+		counts := again.use(path.Organisation())
+		counts.Accounts++
+		pairs := make(map[ledger.AssetName]bool)
+		for i := range each.Balances {
+			pairs[each.Balances[i].Asset] = true
+		}
+		for i := range each.holds {
+			pairs[each.holds[i].asset] = true
+		}
+		counts.Assets += uint64(len(pairs))
+	}
+	for key := range s.windows {
+		again.use(key.organisation).Streams++
+	}
+	for key := range s.records {
+		again.use(key.Organisation()).Records++
+	}
+	for _, each := range s.pending.byID {
+		again.countPending(each.entry, true)
+	}
+	for _, some := range []map[ledger.OrganisationName]*use{s.uses, again.uses} {
+		for name := range some {
+			if got, want := *s.use(name), *again.use(name); got != want {
+				return fmt.Errorf("%s keeps %+v, counted as %+v", name, want, got)
+			}
+		}
+	}
+	return nil
 }

@@ -41,6 +41,9 @@ type pending struct {
 	waits   []wait
 	parts   []part
 	records []pendingRecord
+	// signer is the organisation whose quota counts the transaction. It is empty if there was no
+	// quota when the transaction was set aside.
+	signer ledger.OrganisationName
 }
 
 // slot is a place for a transaction that waits. A new transaction takes the free slot with the
@@ -182,6 +185,7 @@ func (s *State) addPending(entry *pending) {
 	s.touchSlot(taken)
 	taken.entry = entry
 	s.pending.count(entry, 1)
+	s.countPending(entry, true)
 	s.pending.byID[entry.id] = taken
 }
 
@@ -189,6 +193,7 @@ func (s *State) addPending(entry *pending) {
 func (s *State) removePending(found *slot) {
 	s.touchSlot(found)
 	s.pending.count(found.entry, -1)
+	s.countPending(found.entry, false)
 	delete(s.pending.byID, found.entry.id)
 	found.entry = nil
 	heap.Push(&s.pending.free, found.number)
@@ -230,6 +235,9 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = binary.AppendUvarint(to, uint64(p.records[i].item))
 		to = append(to, p.records[i].digest[:]...)
 	}
+	if p.signer != "" {
+		to = codec.AppendString(to, p.signer)
+	}
 	return to, keyLength
 }
 
@@ -256,6 +264,7 @@ func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	restored := &slot{number: number, entry: entry}
 	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
 	s.pending.count(entry, 1)
+	s.countPending(entry, true)
 	s.pending.byID[entry.id] = restored
 	return false, nil
 }
@@ -293,6 +302,11 @@ func (r *reader) pending() *pending {
 		for i := range p.records {
 			key := ledger.RecordKey(r.String("bytes of key", ledger.MaxAccountPath))
 			p.records[i] = pendingRecord{key: key, item: uint32(r.Uvarint()), digest: r.Hash()}
+		}
+	}
+	if r.Err == nil && len(r.Data) > 0 {
+		if p.signer = r.organisationName(); p.signer == "" {
+			r.Fail("no signer")
 		}
 	}
 	return p

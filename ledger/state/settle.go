@@ -61,7 +61,9 @@ func (s *State) takeEffect(entry *pending) {
 		found := s.accounts[p.account]
 		s.touchAccount(found)
 		s.changeHold(found, p, true)
+		before := found.pairs()
 		found.move(p)
+		s.use(found.Path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}
 	for i := range entry.records {

@@ -111,6 +111,7 @@ type State struct {
 	opened        uint64
 	group         membershipState
 	charter       charter
+	uses          map[ledger.OrganisationName]*use
 
 	digest Digest
 
@@ -131,6 +132,7 @@ func New(genesis *ledger.Genesis) *State {
 		organisations: make(map[ledger.OrganisationName]*organisation),
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
+		uses: make(map[ledger.OrganisationName]*use),
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()
@@ -319,6 +321,9 @@ func (s *State) Restore(key, value []byte) error {
 		s.sorted = append(s.sorted, restored)
 		s.unsorted++
 		s.opened = max(s.opened, restored.Number)
+		counts := s.use(restored.Path.Organisation())
+		counts.Accounts++
+		counts.Assets += restored.pairs()
 	case kindOrganisation:
 		restored := &organisation{Organisation: r.organisation()}
 		s.settleHome(restored)
@@ -328,12 +333,14 @@ func (s *State) Restore(key, value []byte) error {
 		restored := r.window(read(key[1:]))
 		_, again = s.windows[windowKey{restored.organisation, restored.stream}]
 		s.windows[windowKey{restored.organisation, restored.stream}] = restored
+		s.use(restored.organisation).Streams++
 	case kindRecord:
 		restored := &record{key: ledger.RecordKey(name),
 			RecordPlace: RecordPlace{Height: ledger.Height(r.Uvarint()), Index: uint32(r.Uvarint()),
 				Item: uint32(r.Uvarint()), Digest: r.Hash()}}
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
+		s.use(restored.key.Organisation()).Records++
 	case kindMember:
 		var err error
 		if again, err = s.group.restore(key, r); err != nil {

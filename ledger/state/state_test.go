@@ -61,6 +61,9 @@ func (o *one) result(bundle *ledger.Bundle) ledger.Result {
 	if checked[0] != result {
 		o.t.Errorf("precheck says %s, execution %s", checked[0], result)
 	}
+	if err := o.state.CheckUses(); err != nil {
+		o.t.Error(err)
+	}
 	if !result.OK() && o.state.Digest() != digest {
 		o.t.Errorf("%s changed the state", result)
 	}

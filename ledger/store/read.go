@@ -320,6 +320,13 @@ func (s *Store) NextSequence(organisation ledger.OrganisationName, stream uint64
 	return s.state.NextSequence(organisation, stream)
 }
 
+// Use returns what an organisation keeps in this shard, as of the head.
+func (s *Store) Use(organisation ledger.OrganisationName) ledger.Quotas {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Use(organisation)
+}
+
 // Precheck returns the results that a bundle's transactions would have in the next block, if no
 // other transactions come first. It changes nothing.
 func (s *Store) Precheck(bundle *ledger.Bundle) []ledger.Result {

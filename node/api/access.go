@@ -93,6 +93,12 @@ var rules = map[string]rule{
 		}
 		return nil
 	}},
+	"GetUse": {asks: func(organisation string, request any) error {
+		if request.(*ledgerdv1.GetUseRequest).GetOrganisation() != organisation {
+			return errOthers
+		}
+		return nil
+	}},
 	"GetProof": {answers: func(organisation string, answer any) error {
 		canonical := answer.(*ledgerdv1.GetProofResponse).GetProof().GetCanonicalTransaction()
 		transaction, err := ledger.DecodeBody(canonical)

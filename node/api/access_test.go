@@ -157,6 +157,11 @@ func TestAccess(t *testing.T) {
 				&ledgerdv1.GetNonceRequest{Organisation: "bank"}))
 			return err
 		}, "bank auditor operator"},
+		"GetUse": {func(c client) error {
+			_, err := c.GetUse(b.context(), connect.NewRequest(
+				&ledgerdv1.GetUseRequest{Organisation: "bank"}))
+			return err
+		}, "bank auditor operator"},
 		"GetProof": {func(c client) error {
 			_, err := c.GetProof(b.context(), connect.NewRequest(
 				&ledgerdv1.GetProofRequest{Id: id[:]}))

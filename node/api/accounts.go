@@ -301,3 +301,15 @@ func (s *Service) GetNonce(_ context.Context,
 		NextSequence: s.backend.Store().NextSequence(name, request.Msg.GetStream()),
 	}), nil
 }
+
+// GetUse returns what an organisation keeps in this shard, and the quotas.
+func (s *Service) GetUse(_ context.Context, request *connect.Request[ledgerdv1.GetUseRequest]) (
+	*connect.Response[ledgerdv1.GetUseResponse], error) {
+	name := ledger.OrganisationName(request.Msg.GetOrganisation())
+	if err := name.Validate(); err != nil {
+		return nil, invalid("organisation: %w", err)
+	}
+	opened := s.backend.Store()
+	return connect.NewResponse(&ledgerdv1.GetUseResponse{Use: quotasToProto(opened.Use(name)),
+		Quotas: quotasToProto(opened.Charter().Quotas)}), nil
+}

@@ -57,6 +57,12 @@ var reasonCodes = [...]string{
 	ledger.PolicyOutdated:   "policy_outdated",
 	ledger.AssetRefused:     "asset_refused",
 	ledger.CharterOutdated:  "charter_outdated",
+	// Of quotas.
+	ledger.StreamQuota:  "stream_quota",
+	ledger.AccountQuota: "account_quota",
+	ledger.AssetQuota:   "asset_quota",
+	ledger.RecordQuota:  "record_quota",
+	ledger.PendingQuota: "pending_quota",
 }
 
 // ReasonCode returns the word for a result's code, "" for applied. The words never change.
@@ -80,15 +86,19 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	item := int(result.Item)
 	switch result.Code {
 	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow,
-		ledger.AssetRefused:
+		ledger.AssetRefused, ledger.AssetQuota:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
 			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,
 				posting.Account)
 		}
-	case ledger.AccountExists:
+	case ledger.AccountExists, ledger.AccountQuota:
 		if item < len(transaction.Openings) {
 			return fmt.Sprintf("%s: %s", text, transaction.Openings[item].Account)
+		}
+	case ledger.RecordQuota:
+		if item < len(transaction.Records) {
+			return fmt.Sprintf("%s: %s", text, transaction.Records[item].Key)
 		}
 	case ledger.OrganisationExists:
 		if item < len(transaction.Registrations) {

@@ -67,6 +67,7 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 		"GetOrganisation":   &ledgerdv1.GetOrganisationRequest{Name: "bank"},
 		"ListOrganisations": &ledgerdv1.ListOrganisationsRequest{PageToken: "a"},
 		"GetNonce":          &ledgerdv1.GetNonceRequest{Organisation: "bank", Stream: 1},
+		"GetUse":            &ledgerdv1.GetUseRequest{Organisation: "bank"},
 		"GetProof":          &ledgerdv1.GetProofRequest{Id: id[:]},
 		"GetCertificate":    &ledgerdv1.GetCertificateRequest{Height: 1},
 		"ListEvidence":      &ledgerdv1.ListEvidenceRequest{},

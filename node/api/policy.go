@@ -82,7 +82,19 @@ func changeOfPolicyFromProto(message *ledgerdv1.Policy) (*ledger.PolicyChange, e
 func charterToProto(charter *ledger.Charter) *ledgerdv1.Charter {
 	return &ledgerdv1.Charter{Number: charter.Number, Operators: keysToProto(charter.Operators),
 		Threshold:               uint32(charter.Threshold),
-		RegistrationByOperators: charter.RegistrationByOperators}
+		RegistrationByOperators: charter.RegistrationByOperators,
+		Quotas:                  quotasToProto(charter.Quotas)}
+}
+
+func quotasToProto(quotas ledger.Quotas) *ledgerdv1.Quotas {
+	return &ledgerdv1.Quotas{Streams: quotas.Streams, Accounts: quotas.Accounts,
+		Assets: quotas.Assets, Records: quotas.Records, Pending: quotas.Pending}
+}
+
+// QuotasFromProto reads quotas, or what an organisation keeps.
+func QuotasFromProto(message *ledgerdv1.Quotas) ledger.Quotas {
+	return ledger.Quotas{Streams: message.GetStreams(), Accounts: message.GetAccounts(),
+		Assets: message.GetAssets(), Records: message.GetRecords(), Pending: message.GetPending()}
 }
 
 func changeOfCharterToProto(change *ledger.CharterChange) *ledgerdv1.Charter {
@@ -97,7 +109,8 @@ func changeOfCharterToProto(change *ledger.CharterChange) *ledgerdv1.Charter {
 func CharterFromProto(message *ledgerdv1.Charter) (ledger.Charter, error) {
 	charter := ledger.Charter{Number: message.GetNumber(),
 		Threshold:               int(min(message.GetThreshold(), 1<<16)),
-		RegistrationByOperators: message.GetRegistrationByOperators()}
+		RegistrationByOperators: message.GetRegistrationByOperators(),
+		Quotas:                  QuotasFromProto(message.GetQuotas())}
 	for i, key := range message.GetOperators() {
 		var read ledger.PublicKey
 		if len(key) != len(read) {

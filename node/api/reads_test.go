@@ -236,6 +236,13 @@ func TestLists(t *testing.T) {
 	if nonce.Msg.NextSequence != b.next { // the last one failed, so its number is free
 		t.Fatalf("next sequence %d, want %d", nonce.Msg.NextSequence, b.next)
 	}
+	use, err := b.client.GetUse(b.context(),
+		connect.NewRequest(&ledgerdv1.GetUseRequest{Organisation: "bank"}))
+	must(t, err)
+	if got := use.Msg.GetUse(); got.GetStreams() != 1 || got.GetAccounts() == 0 ||
+		got.GetAssets() == 0 || use.Msg.GetQuotas().GetAccounts() != 0 {
+		t.Fatalf("%v", use.Msg)
+	}
 }
 
 // Every read says what is wrong with a bad request.
@@ -310,6 +317,11 @@ func TestBadQuestions(t *testing.T) {
 		"nonce": func() error {
 			_, err := b.client.GetNonce(ctx,
 				connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "no name"}))
+			return err
+		},
+		"use": func() error {
+			_, err := b.client.GetUse(ctx,
+				connect.NewRequest(&ledgerdv1.GetUseRequest{Organisation: "no name"}))
 			return err
 		},
 		"level": func() error {

@@ -2,6 +2,7 @@ import type {
   Charter,
   MembershipChange,
   Policy,
+  Quotas,
   TransactionSummary,
 } from "../gen/ledgerd/v1/ledgerd_pb";
 
@@ -67,7 +68,18 @@ export function charterWords(charter: Charter): string {
     ? "registrations, too"
     : "any client registers organisations";
   const all = plural(charter.operators.length, "operator");
-  return `${charter.threshold} of ${all} sign, ${registrations}`;
+  const quotas = quotaWords(charter.quotas);
+  return `${charter.threshold} of ${all} sign, ${registrations}; quotas: ${quotas}`;
+}
+
+const quotaNames = ["streams", "accounts", "assets", "records", "pending"] as const;
+
+/** Describes quotas: "1,000 accounts, 5,000 records". */
+export function quotaWords(quotas: Quotas | undefined): string {
+  const list = quotaNames
+    .filter((name) => quotas && quotas[name] > 0n)
+    .map((name) => `${formatCount(quotas?.[name] ?? 0n)} ${name}`);
+  return list.join(", ") || "none";
 }
 
 /**
@@ -79,7 +91,7 @@ export function actions(transaction: TransactionSummary): string {
   const list: string[] = [];
   if (membershipChange) list.push(memberChange(membershipChange));
   if (transaction.policy) list.push("changes its policy");
-  if (transaction.charter) list.push("changes the operators");
+  if (transaction.charter) list.push("changes the operators or quotas");
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
   if (accountCount > 0) list.push(`opens ${plural(accountCount, "account")}`);
   if (postingCount > 0) list.push(`makes ${plural(postingCount, "posting")}`);

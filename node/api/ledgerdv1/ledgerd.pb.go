@@ -926,6 +926,7 @@ type Charter struct {
 	Operators               [][]byte               `protobuf:"bytes,2,rep,name=operators,proto3" json:"operators,omitempty"` // ed25519, 32 bytes each
 	Threshold               uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	RegistrationByOperators bool                   `protobuf:"varint,4,opt,name=registration_by_operators,json=registrationByOperators,proto3" json:"registration_by_operators,omitempty"` // whether operators sign the registration of organisations
+	Quotas                  *Quotas                `protobuf:"bytes,5,opt,name=quotas,proto3" json:"quotas,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -988,6 +989,91 @@ func (x *Charter) GetRegistrationByOperators() bool {
 	return false
 }
 
+func (x *Charter) GetQuotas() *Quotas {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+// What each organisation may keep (0 for no bound), or what one keeps. In a ledger of several shards
+// the bounds hold in each shard by itself.
+type Quotas struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Streams       uint64                 `protobuf:"varint,1,opt,name=streams,proto3" json:"streams,omitempty"` // nonce streams
+	Accounts      uint64                 `protobuf:"varint,2,opt,name=accounts,proto3" json:"accounts,omitempty"`
+	Assets        uint64                 `protobuf:"varint,3,opt,name=assets,proto3" json:"assets,omitempty"` // in its accounts; one asset in two accounts counts twice
+	Records       uint64                 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	Pending       uint64                 `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"` // transactions that it signed first and that wait for other shards
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quotas) Reset() {
+	*x = Quotas{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quotas) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quotas) ProtoMessage() {}
+
+func (x *Quotas) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quotas.ProtoReflect.Descriptor instead.
+func (*Quotas) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Quotas) GetStreams() uint64 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *Quotas) GetAccounts() uint64 {
+	if x != nil {
+		return x.Accounts
+	}
+	return 0
+}
+
+func (x *Quotas) GetAssets() uint64 {
+	if x != nil {
+		return x.Assets
+	}
+	return 0
+}
+
+func (x *Quotas) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Quotas) GetPending() uint64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -998,7 +1084,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1096,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1109,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -1066,7 +1152,7 @@ type TransactionBody struct {
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1164,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1177,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -1182,7 +1268,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1280,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1293,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -1243,7 +1329,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1341,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1354,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -1295,7 +1381,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1393,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1406,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitRequest) GetBundle() *Bundle {
@@ -1346,7 +1432,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1444,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1457,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitResponse) GetTransactions() []*TransactionStatus {
@@ -1400,7 +1486,7 @@ type SubmitManyRequest struct {
 
 func (x *SubmitManyRequest) Reset() {
 	*x = SubmitManyRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1498,7 @@ func (x *SubmitManyRequest) String() string {
 func (*SubmitManyRequest) ProtoMessage() {}
 
 func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1511,7 @@ func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyRequest.ProtoReflect.Descriptor instead.
 func (*SubmitManyRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitManyRequest) GetBundles() []*Bundle {
@@ -1465,7 +1551,7 @@ type SubmitManyResponse struct {
 
 func (x *SubmitManyResponse) Reset() {
 	*x = SubmitManyResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1563,7 @@ func (x *SubmitManyResponse) String() string {
 func (*SubmitManyResponse) ProtoMessage() {}
 
 func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1576,7 @@ func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyResponse.ProtoReflect.Descriptor instead.
 func (*SubmitManyResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitManyResponse) GetOutcomes() []*BundleOutcome {
@@ -1512,7 +1598,7 @@ type BundleOutcome struct {
 
 func (x *BundleOutcome) Reset() {
 	*x = BundleOutcome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1610,7 @@ func (x *BundleOutcome) String() string {
 func (*BundleOutcome) ProtoMessage() {}
 
 func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1623,7 @@ func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleOutcome.ProtoReflect.Descriptor instead.
 func (*BundleOutcome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BundleOutcome) GetTransactions() []*TransactionStatus {
@@ -1570,7 +1656,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1668,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1681,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PrepareRequest) GetTransactions() []*TransactionBody {
@@ -1616,7 +1702,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1714,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1727,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PrepareResponse) GetTransactions() [][]byte {
@@ -1688,7 +1774,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1786,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1799,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransactionStatus) GetId() []byte {
@@ -1820,7 +1906,7 @@ type ShardPlace struct {
 
 func (x *ShardPlace) Reset() {
 	*x = ShardPlace{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1918,7 @@ func (x *ShardPlace) String() string {
 func (*ShardPlace) ProtoMessage() {}
 
 func (x *ShardPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1931,7 @@ func (x *ShardPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardPlace.ProtoReflect.Descriptor instead.
 func (*ShardPlace) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShardPlace) GetShard() uint32 {
@@ -1969,7 +2055,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2067,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2080,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Transaction) GetStatus() *TransactionStatus {
@@ -2084,7 +2170,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2182,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2195,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetTransactionRequest) GetId() []byte {
@@ -2135,7 +2221,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2233,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2246,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -2181,7 +2267,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2279,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2292,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -2240,7 +2326,7 @@ type WaitTransactionsRequest struct {
 
 func (x *WaitTransactionsRequest) Reset() {
 	*x = WaitTransactionsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2338,7 @@ func (x *WaitTransactionsRequest) String() string {
 func (*WaitTransactionsRequest) ProtoMessage() {}
 
 func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2351,7 @@ func (x *WaitTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitTransactionsRequest) GetIds() [][]byte {
@@ -2291,7 +2377,7 @@ type WaitTransactionsResponse struct {
 
 func (x *WaitTransactionsResponse) Reset() {
 	*x = WaitTransactionsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2389,7 @@ func (x *WaitTransactionsResponse) String() string {
 func (*WaitTransactionsResponse) ProtoMessage() {}
 
 func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2402,7 @@ func (x *WaitTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*WaitTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitTransactionsResponse) GetTransactions() []*TransactionStatus {
@@ -2351,7 +2437,7 @@ type BlockHeader struct {
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2449,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2462,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -2508,7 +2594,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2606,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2619,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -2573,7 +2659,7 @@ type TransactionSummary struct {
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2671,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2684,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -2717,7 +2803,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2815,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2828,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -2847,7 +2933,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2945,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2958,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -2902,7 +2988,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3000,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3013,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -2975,7 +3061,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3073,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3086,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -3031,7 +3117,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3129,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3142,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Balance) GetAsset() string {
@@ -3103,7 +3189,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3201,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3214,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Account) GetAccount() string {
@@ -3196,7 +3282,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3294,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3307,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -3240,7 +3326,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3338,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3351,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -3287,7 +3373,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3385,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3398,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListAccountsRequest) GetPrefix() string {
@@ -3354,7 +3440,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3452,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3465,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -3418,7 +3504,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3516,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3529,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HistoryEntry) GetTransactionId() []byte {
@@ -3507,7 +3593,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3605,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3618,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListHistoryRequest) GetAccount() string {
@@ -3573,7 +3659,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3671,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3684,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -3624,7 +3710,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3722,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3735,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -3670,7 +3756,7 @@ type GetRecordResponse struct {
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +3768,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +3781,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -3733,7 +3819,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3831,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3844,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Organisation) GetName() string {
@@ -3812,7 +3898,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +3910,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +3923,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3856,7 +3942,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3868,7 +3954,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3881,7 +3967,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3901,7 +3987,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3999,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4012,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3953,7 +4039,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4051,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4064,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -4005,7 +4091,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4103,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4116,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -4056,7 +4142,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4154,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4167,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -4089,6 +4175,102 @@ func (x *GetNonceResponse) GetNextSequence() uint64 {
 		return x.NextSequence
 	}
 	return 0
+}
+
+type GetUseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUseRequest) Reset() {
+	*x = GetUseRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUseRequest) ProtoMessage() {}
+
+func (x *GetUseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUseRequest.ProtoReflect.Descriptor instead.
+func (*GetUseRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *GetUseRequest) GetOrganisation() string {
+	if x != nil {
+		return x.Organisation
+	}
+	return ""
+}
+
+type GetUseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Use           *Quotas                `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"` // in the organisation's shard
+	Quotas        *Quotas                `protobuf:"bytes,2,opt,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUseResponse) Reset() {
+	*x = GetUseResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUseResponse) ProtoMessage() {}
+
+func (x *GetUseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUseResponse.ProtoReflect.Descriptor instead.
+func (*GetUseResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *GetUseResponse) GetUse() *Quotas {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+func (x *GetUseResponse) GetQuotas() *Quotas {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
 }
 
 // One step of a Merkle path (RFC 6962): hash the node with its sibling on the left or right.
@@ -4102,7 +4284,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4296,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4309,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -4170,7 +4352,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4364,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4377,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -4309,7 +4491,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4503,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4516,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -4367,7 +4549,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4561,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4574,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -4418,7 +4600,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4612,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4625,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Certificate) GetHeight() uint64 {
@@ -4499,7 +4681,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4693,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4706,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Seal) GetMember() uint32 {
@@ -4558,7 +4740,7 @@ type GetCertificateRequest struct {
 
 func (x *GetCertificateRequest) Reset() {
 	*x = GetCertificateRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4752,7 @@ func (x *GetCertificateRequest) String() string {
 func (*GetCertificateRequest) ProtoMessage() {}
 
 func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4765,7 @@ func (x *GetCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateRequest.ProtoReflect.Descriptor instead.
 func (*GetCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetCertificateRequest) GetHeight() uint64 {
@@ -4611,7 +4793,7 @@ type GetCertificateResponse struct {
 
 func (x *GetCertificateResponse) Reset() {
 	*x = GetCertificateResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4805,7 @@ func (x *GetCertificateResponse) String() string {
 func (*GetCertificateResponse) ProtoMessage() {}
 
 func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4818,7 @@ func (x *GetCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCertificateResponse.ProtoReflect.Descriptor instead.
 func (*GetCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetCertificateResponse) GetCertificate() *Certificate {
@@ -4676,7 +4858,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4870,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4883,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Evidence) GetHeight() uint64 {
@@ -4755,7 +4937,7 @@ type ListEvidenceRequest struct {
 
 func (x *ListEvidenceRequest) Reset() {
 	*x = ListEvidenceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4949,7 @@ func (x *ListEvidenceRequest) String() string {
 func (*ListEvidenceRequest) ProtoMessage() {}
 
 func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4962,7 @@ func (x *ListEvidenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceRequest.ProtoReflect.Descriptor instead.
 func (*ListEvidenceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListEvidenceRequest) GetShard() uint32 {
@@ -4800,7 +4982,7 @@ type ListEvidenceResponse struct {
 
 func (x *ListEvidenceResponse) Reset() {
 	*x = ListEvidenceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4994,7 @@ func (x *ListEvidenceResponse) String() string {
 func (*ListEvidenceResponse) ProtoMessage() {}
 
 func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5007,7 @@ func (x *ListEvidenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvidenceResponse.ProtoReflect.Descriptor instead.
 func (*ListEvidenceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListEvidenceResponse) GetEvidence() []*Evidence {
@@ -4851,7 +5033,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4863,7 +5045,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4876,7 +5058,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -4896,7 +5078,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5090,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5103,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -4950,7 +5132,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5144,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5157,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -5023,7 +5205,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5217,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5230,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -5158,7 +5340,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5352,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5365,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -5411,7 +5593,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5605,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5618,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Backfill) GetSnapshotHeight() uint64 {
@@ -5509,7 +5691,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5521,7 +5703,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5534,7 +5716,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -5698,7 +5880,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +5892,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +5905,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -5774,7 +5956,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5968,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5981,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -5840,7 +6022,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5852,7 +6034,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +6047,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -5911,7 +6093,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5923,7 +6105,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5936,7 +6118,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -6095,7 +6277,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6107,7 +6289,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6120,7 +6302,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -6233,7 +6415,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +6427,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +6440,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -6299,7 +6481,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6493,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6506,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -6387,7 +6569,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6399,7 +6581,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6412,7 +6594,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -6444,7 +6626,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6456,7 +6638,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6469,7 +6651,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 type GetTreeResponse struct {
@@ -6481,7 +6663,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6493,7 +6675,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6506,7 +6688,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -6524,7 +6706,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +6718,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6549,7 +6731,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
 }
 
 type WatchTreeResponse struct {
@@ -6561,7 +6743,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +6755,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +6768,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -6605,7 +6787,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +6799,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +6812,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -6649,7 +6831,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +6843,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[86]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +6856,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{86}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -6693,7 +6875,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6705,7 +6887,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[87]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6718,7 +6900,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{87}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -6737,7 +6919,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6749,7 +6931,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[88]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6762,7 +6944,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{88}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -6782,7 +6964,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6794,7 +6976,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[89]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6807,7 +6989,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{89}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -6826,7 +7008,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +7020,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[90]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +7033,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{90}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -6870,7 +7052,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6882,7 +7064,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[91]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6895,7 +7077,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{91}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -6917,7 +7099,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7111,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[92]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7124,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{92}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -6981,7 +7163,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +7175,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[93]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +7188,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{93}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{96}
 }
 
 type WatchClusterResponse struct {
@@ -7018,7 +7200,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7030,7 +7212,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[94]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7043,7 +7225,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{94}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -7063,7 +7245,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7075,7 +7257,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[95]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7088,7 +7270,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{95}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -7115,7 +7297,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7309,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[96]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7322,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{96}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -7208,12 +7390,19 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12/\n" +
 	"\x06limits\x18\x04 \x03(\v2\x17.ledgerd.v1.PolicyLimitR\x06limits\x12#\n" +
 	"\rrefuse_assets\x18\x05 \x01(\bR\frefuseAssets\x12\x16\n" +
-	"\x06assets\x18\x06 \x03(\tR\x06assets\"\x99\x01\n" +
+	"\x06assets\x18\x06 \x03(\tR\x06assets\"\xc5\x01\n" +
 	"\aCharter\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\toperators\x18\x02 \x03(\fR\toperators\x12\x1c\n" +
 	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12:\n" +
-	"\x19registration_by_operators\x18\x04 \x01(\bR\x17registrationByOperators\";\n" +
+	"\x19registration_by_operators\x18\x04 \x01(\bR\x17registrationByOperators\x12*\n" +
+	"\x06quotas\x18\x05 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"\x8a\x01\n" +
+	"\x06Quotas\x12\x18\n" +
+	"\astreams\x18\x01 \x01(\x04R\astreams\x12\x1a\n" +
+	"\baccounts\x18\x02 \x01(\x04R\baccounts\x12\x16\n" +
+	"\x06assets\x18\x03 \x01(\x04R\x06assets\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x18\n" +
+	"\apending\x18\x05 \x01(\x04R\apending\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x8e\x04\n" +
@@ -7465,7 +7654,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\x04R\x06stream\"7\n" +
 	"\x10GetNonceResponse\x12#\n" +
-	"\rnext_sequence\x18\x01 \x01(\x04R\fnextSequence\"M\n" +
+	"\rnext_sequence\x18\x01 \x01(\x04R\fnextSequence\"3\n" +
+	"\rGetUseRequest\x12\"\n" +
+	"\forganisation\x18\x01 \x01(\tR\forganisation\"b\n" +
+	"\x0eGetUseResponse\x12$\n" +
+	"\x03use\x18\x01 \x01(\v2\x12.ledgerd.v1.QuotasR\x03use\x12*\n" +
+	"\x06quotas\x18\x02 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"M\n" +
 	"\tProofStep\x12\x18\n" +
 	"\asibling\x18\x01 \x01(\fR\asibling\x12&\n" +
 	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xf0\x03\n" +
@@ -7754,7 +7948,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xce\x11\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\x94\x12\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -7773,7 +7967,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tGetRecord\x12\x1c.ledgerd.v1.GetRecordRequest\x1a\x1d.ledgerd.v1.GetRecordResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x0fGetOrganisation\x12\".ledgerd.v1.GetOrganisationRequest\x1a#.ledgerd.v1.GetOrganisationResponse\"\x03\x90\x02\x01\x12e\n" +
 	"\x11ListOrganisations\x12$.ledgerd.v1.ListOrganisationsRequest\x1a%.ledgerd.v1.ListOrganisationsResponse\"\x03\x90\x02\x01\x12J\n" +
-	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\bGetNonce\x12\x1b.ledgerd.v1.GetNonceRequest\x1a\x1c.ledgerd.v1.GetNonceResponse\"\x03\x90\x02\x01\x12D\n" +
+	"\x06GetUse\x12\x19.ledgerd.v1.GetUseRequest\x1a\x1a.ledgerd.v1.GetUseResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetProof\x12\x1b.ledgerd.v1.GetProofRequest\x1a\x1c.ledgerd.v1.GetProofResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eGetCertificate\x12!.ledgerd.v1.GetCertificateRequest\x1a\".ledgerd.v1.GetCertificateResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListEvidence\x12\x1f.ledgerd.v1.ListEvidenceRequest\x1a .ledgerd.v1.ListEvidenceResponse\"\x03\x90\x02\x01\x12D\n" +
@@ -7802,7 +7997,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -7819,230 +8014,238 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*PolicyLimit)(nil),               // 12: ledgerd.v1.PolicyLimit
 	(*Policy)(nil),                    // 13: ledgerd.v1.Policy
 	(*Charter)(nil),                   // 14: ledgerd.v1.Charter
-	(*Nonce)(nil),                     // 15: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),           // 16: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 17: ledgerd.v1.Signature
-	(*Bundle)(nil),                    // 18: ledgerd.v1.Bundle
-	(*SubmitRequest)(nil),             // 19: ledgerd.v1.SubmitRequest
-	(*SubmitResponse)(nil),            // 20: ledgerd.v1.SubmitResponse
-	(*SubmitManyRequest)(nil),         // 21: ledgerd.v1.SubmitManyRequest
-	(*SubmitManyResponse)(nil),        // 22: ledgerd.v1.SubmitManyResponse
-	(*BundleOutcome)(nil),             // 23: ledgerd.v1.BundleOutcome
-	(*PrepareRequest)(nil),            // 24: ledgerd.v1.PrepareRequest
-	(*PrepareResponse)(nil),           // 25: ledgerd.v1.PrepareResponse
-	(*TransactionStatus)(nil),         // 26: ledgerd.v1.TransactionStatus
-	(*ShardPlace)(nil),                // 27: ledgerd.v1.ShardPlace
-	(*Transaction)(nil),               // 28: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 29: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 30: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 31: ledgerd.v1.WaitTransactionRequest
-	(*WaitTransactionsRequest)(nil),   // 32: ledgerd.v1.WaitTransactionsRequest
-	(*WaitTransactionsResponse)(nil),  // 33: ledgerd.v1.WaitTransactionsResponse
-	(*BlockHeader)(nil),               // 34: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 35: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 36: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 37: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 38: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 39: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 40: ledgerd.v1.ListBlocksResponse
-	(*Balance)(nil),                   // 41: ledgerd.v1.Balance
-	(*Account)(nil),                   // 42: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 43: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 44: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 45: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 46: ledgerd.v1.ListAccountsResponse
-	(*HistoryEntry)(nil),              // 47: ledgerd.v1.HistoryEntry
-	(*ListHistoryRequest)(nil),        // 48: ledgerd.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),       // 49: ledgerd.v1.ListHistoryResponse
-	(*GetRecordRequest)(nil),          // 50: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 51: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 52: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 53: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 54: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 55: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 56: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 57: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 58: ledgerd.v1.GetNonceResponse
-	(*ProofStep)(nil),                 // 59: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 60: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 61: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 62: ledgerd.v1.GetProofResponse
-	(*Certificate)(nil),               // 63: ledgerd.v1.Certificate
-	(*Seal)(nil),                      // 64: ledgerd.v1.Seal
-	(*GetCertificateRequest)(nil),     // 65: ledgerd.v1.GetCertificateRequest
-	(*GetCertificateResponse)(nil),    // 66: ledgerd.v1.GetCertificateResponse
-	(*Evidence)(nil),                  // 67: ledgerd.v1.Evidence
-	(*ListEvidenceRequest)(nil),       // 68: ledgerd.v1.ListEvidenceRequest
-	(*ListEvidenceResponse)(nil),      // 69: ledgerd.v1.ListEvidenceResponse
-	(*SearchRequest)(nil),             // 70: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 71: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 72: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 73: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 74: ledgerd.v1.NodeState
-	(*Backfill)(nil),                  // 75: ledgerd.v1.Backfill
-	(*MemberState)(nil),               // 76: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 77: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 78: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 79: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 80: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 81: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 82: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 83: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 84: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 85: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 86: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 87: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 88: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 89: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 90: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 91: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 92: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 93: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 94: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 95: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 96: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 97: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 98: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 99: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 100: ledgerd.v1.SubscribeResponse
+	(*Quotas)(nil),                    // 15: ledgerd.v1.Quotas
+	(*Nonce)(nil),                     // 16: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),           // 17: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 18: ledgerd.v1.Signature
+	(*Bundle)(nil),                    // 19: ledgerd.v1.Bundle
+	(*SubmitRequest)(nil),             // 20: ledgerd.v1.SubmitRequest
+	(*SubmitResponse)(nil),            // 21: ledgerd.v1.SubmitResponse
+	(*SubmitManyRequest)(nil),         // 22: ledgerd.v1.SubmitManyRequest
+	(*SubmitManyResponse)(nil),        // 23: ledgerd.v1.SubmitManyResponse
+	(*BundleOutcome)(nil),             // 24: ledgerd.v1.BundleOutcome
+	(*PrepareRequest)(nil),            // 25: ledgerd.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 26: ledgerd.v1.PrepareResponse
+	(*TransactionStatus)(nil),         // 27: ledgerd.v1.TransactionStatus
+	(*ShardPlace)(nil),                // 28: ledgerd.v1.ShardPlace
+	(*Transaction)(nil),               // 29: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 30: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 31: ledgerd.v1.GetTransactionResponse
+	(*WaitTransactionRequest)(nil),    // 32: ledgerd.v1.WaitTransactionRequest
+	(*WaitTransactionsRequest)(nil),   // 33: ledgerd.v1.WaitTransactionsRequest
+	(*WaitTransactionsResponse)(nil),  // 34: ledgerd.v1.WaitTransactionsResponse
+	(*BlockHeader)(nil),               // 35: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 36: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 37: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 38: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 39: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 40: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 41: ledgerd.v1.ListBlocksResponse
+	(*Balance)(nil),                   // 42: ledgerd.v1.Balance
+	(*Account)(nil),                   // 43: ledgerd.v1.Account
+	(*GetAccountRequest)(nil),         // 44: ledgerd.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),        // 45: ledgerd.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),       // 46: ledgerd.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 47: ledgerd.v1.ListAccountsResponse
+	(*HistoryEntry)(nil),              // 48: ledgerd.v1.HistoryEntry
+	(*ListHistoryRequest)(nil),        // 49: ledgerd.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),       // 50: ledgerd.v1.ListHistoryResponse
+	(*GetRecordRequest)(nil),          // 51: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 52: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 53: ledgerd.v1.Organisation
+	(*GetOrganisationRequest)(nil),    // 54: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 55: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 56: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 57: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 58: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 59: ledgerd.v1.GetNonceResponse
+	(*GetUseRequest)(nil),             // 60: ledgerd.v1.GetUseRequest
+	(*GetUseResponse)(nil),            // 61: ledgerd.v1.GetUseResponse
+	(*ProofStep)(nil),                 // 62: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 63: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 64: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 65: ledgerd.v1.GetProofResponse
+	(*Certificate)(nil),               // 66: ledgerd.v1.Certificate
+	(*Seal)(nil),                      // 67: ledgerd.v1.Seal
+	(*GetCertificateRequest)(nil),     // 68: ledgerd.v1.GetCertificateRequest
+	(*GetCertificateResponse)(nil),    // 69: ledgerd.v1.GetCertificateResponse
+	(*Evidence)(nil),                  // 70: ledgerd.v1.Evidence
+	(*ListEvidenceRequest)(nil),       // 71: ledgerd.v1.ListEvidenceRequest
+	(*ListEvidenceResponse)(nil),      // 72: ledgerd.v1.ListEvidenceResponse
+	(*SearchRequest)(nil),             // 73: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 74: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 75: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 76: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 77: ledgerd.v1.NodeState
+	(*Backfill)(nil),                  // 78: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 79: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 80: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 81: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 82: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 83: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 84: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 85: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 86: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 87: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 88: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 89: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 90: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 91: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 92: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 93: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 94: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 95: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 96: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 97: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 98: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 99: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 100: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 101: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 102: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 103: ledgerd.v1.SubscribeResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	8,   // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
 	9,   // 1: ledgerd.v1.MembershipChange.admit:type_name -> ledgerd.v1.DiskAdmission
 	11,  // 2: ledgerd.v1.Policy.keys:type_name -> ledgerd.v1.PolicyKey
 	12,  // 3: ledgerd.v1.Policy.limits:type_name -> ledgerd.v1.PolicyLimit
-	7,   // 4: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	6,   // 5: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	4,   // 6: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	5,   // 7: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	15,  // 8: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	10,  // 9: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
-	13,  // 10: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
-	14,  // 11: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
-	17,  // 12: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	18,  // 13: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
-	0,   // 14: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
-	26,  // 15: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	18,  // 16: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
-	0,   // 17: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
-	23,  // 18: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
-	26,  // 19: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
-	16,  // 20: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
-	1,   // 21: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	0,   // 22: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
-	26,  // 23: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	16,  // 24: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	17,  // 25: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	27,  // 26: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
-	28,  // 27: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,   // 28: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,   // 29: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
-	26,  // 30: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	0,   // 31: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	34,  // 32: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	36,  // 33: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	26,  // 34: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	4,   // 35: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	10,  // 36: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	35,  // 37: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	34,  // 38: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	41,  // 39: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	42,  // 40: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	42,  // 41: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	41,  // 42: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	47,  // 43: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	5,   // 44: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	13,  // 45: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
-	52,  // 46: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	52,  // 47: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	59,  // 48: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	34,  // 49: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	60,  // 50: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	64,  // 51: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
-	63,  // 52: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
-	63,  // 53: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
-	63,  // 54: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
-	67,  // 55: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
-	72,  // 56: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,   // 57: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	73,  // 58: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	75,  // 59: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
-	3,   // 60: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,   // 61: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	79,  // 62: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	76,  // 63: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	74,  // 64: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	77,  // 65: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	78,  // 66: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	14,  // 67: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
-	83,  // 68: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	82,  // 69: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	81,  // 70: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	84,  // 71: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	84,  // 72: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	74,  // 73: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	80,  // 74: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	80,  // 75: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	35,  // 76: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	19,  // 77: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	21,  // 78: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	24,  // 79: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	29,  // 80: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	31,  // 81: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	32,  // 82: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	37,  // 83: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	39,  // 84: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	43,  // 85: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	45,  // 86: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	48,  // 87: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	50,  // 88: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	53,  // 89: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	55,  // 90: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	57,  // 91: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	61,  // 92: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	65,  // 93: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
-	68,  // 94: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
-	70,  // 95: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	89,  // 96: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	91,  // 97: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	85,  // 98: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	95,  // 99: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	93,  // 100: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	99,  // 101: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	97,  // 102: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	87,  // 103: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	20,  // 104: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	22,  // 105: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	25,  // 106: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	30,  // 107: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	30,  // 108: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	33,  // 109: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	38,  // 110: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	40,  // 111: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	44,  // 112: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	46,  // 113: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	49,  // 114: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	51,  // 115: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	54,  // 116: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	56,  // 117: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	58,  // 118: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	62,  // 119: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	66,  // 120: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
-	69,  // 121: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
-	71,  // 122: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	90,  // 123: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	92,  // 124: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	86,  // 125: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	96,  // 126: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	94,  // 127: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	100, // 128: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	98,  // 129: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	88,  // 130: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	104, // [104:131] is the sub-list for method output_type
-	77,  // [77:104] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	15,  // 4: ledgerd.v1.Charter.quotas:type_name -> ledgerd.v1.Quotas
+	7,   // 5: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	6,   // 6: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	4,   // 7: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	5,   // 8: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	16,  // 9: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	10,  // 10: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	13,  // 11: ledgerd.v1.TransactionBody.policy:type_name -> ledgerd.v1.Policy
+	14,  // 12: ledgerd.v1.TransactionBody.charter:type_name -> ledgerd.v1.Charter
+	18,  // 13: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	19,  // 14: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	0,   // 15: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
+	27,  // 16: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	19,  // 17: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	0,   // 18: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
+	24,  // 19: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
+	27,  // 20: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
+	17,  // 21: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	1,   // 22: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
+	0,   // 23: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
+	27,  // 24: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	17,  // 25: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	18,  // 26: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	28,  // 27: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
+	29,  // 28: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,   // 29: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,   // 30: ledgerd.v1.WaitTransactionsRequest.wait:type_name -> ledgerd.v1.Level
+	27,  // 31: ledgerd.v1.WaitTransactionsResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	0,   // 32: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	35,  // 33: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	37,  // 34: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	27,  // 35: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	4,   // 36: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	10,  // 37: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	36,  // 38: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	35,  // 39: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	42,  // 40: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	43,  // 41: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	43,  // 42: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	42,  // 43: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	48,  // 44: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	5,   // 45: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	13,  // 46: ledgerd.v1.Organisation.policy:type_name -> ledgerd.v1.Policy
+	53,  // 47: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	53,  // 48: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	15,  // 49: ledgerd.v1.GetUseResponse.use:type_name -> ledgerd.v1.Quotas
+	15,  // 50: ledgerd.v1.GetUseResponse.quotas:type_name -> ledgerd.v1.Quotas
+	62,  // 51: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	35,  // 52: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	63,  // 53: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	67,  // 54: ledgerd.v1.Certificate.seals:type_name -> ledgerd.v1.Seal
+	66,  // 55: ledgerd.v1.GetCertificateResponse.certificate:type_name -> ledgerd.v1.Certificate
+	66,  // 56: ledgerd.v1.Evidence.first:type_name -> ledgerd.v1.Certificate
+	66,  // 57: ledgerd.v1.Evidence.second:type_name -> ledgerd.v1.Certificate
+	70,  // 58: ledgerd.v1.ListEvidenceResponse.evidence:type_name -> ledgerd.v1.Evidence
+	75,  // 59: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,   // 60: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	76,  // 61: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	78,  // 62: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	3,   // 63: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,   // 64: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	82,  // 65: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	79,  // 66: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	77,  // 67: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	80,  // 68: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	81,  // 69: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	14,  // 70: ledgerd.v1.ClusterState.charter:type_name -> ledgerd.v1.Charter
+	86,  // 71: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	85,  // 72: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	84,  // 73: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	87,  // 74: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	87,  // 75: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	77,  // 76: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	83,  // 77: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	83,  // 78: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	36,  // 79: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	20,  // 80: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	22,  // 81: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	25,  // 82: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	30,  // 83: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	32,  // 84: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	33,  // 85: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	38,  // 86: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	40,  // 87: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	44,  // 88: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	46,  // 89: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	49,  // 90: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	51,  // 91: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	54,  // 92: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	56,  // 93: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	58,  // 94: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	60,  // 95: ledgerd.v1.LedgerService.GetUse:input_type -> ledgerd.v1.GetUseRequest
+	64,  // 96: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	68,  // 97: ledgerd.v1.LedgerService.GetCertificate:input_type -> ledgerd.v1.GetCertificateRequest
+	71,  // 98: ledgerd.v1.LedgerService.ListEvidence:input_type -> ledgerd.v1.ListEvidenceRequest
+	73,  // 99: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	92,  // 100: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	94,  // 101: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	88,  // 102: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	98,  // 103: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	96,  // 104: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	102, // 105: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	100, // 106: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	90,  // 107: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	21,  // 108: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	23,  // 109: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	26,  // 110: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	31,  // 111: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	31,  // 112: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	34,  // 113: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	39,  // 114: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	41,  // 115: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	45,  // 116: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	47,  // 117: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	50,  // 118: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	52,  // 119: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	55,  // 120: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	57,  // 121: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	59,  // 122: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	61,  // 123: ledgerd.v1.LedgerService.GetUse:output_type -> ledgerd.v1.GetUseResponse
+	65,  // 124: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	69,  // 125: ledgerd.v1.LedgerService.GetCertificate:output_type -> ledgerd.v1.GetCertificateResponse
+	72,  // 126: ledgerd.v1.LedgerService.ListEvidence:output_type -> ledgerd.v1.ListEvidenceResponse
+	74,  // 127: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	93,  // 128: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	95,  // 129: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	89,  // 130: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	99,  // 131: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	97,  // 132: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	103, // 133: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	101, // 134: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	91,  // 135: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	108, // [108:136] is the sub-list for method output_type
+	80,  // [80:108] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -8055,29 +8258,29 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		(*MembershipChange_Leave)(nil),
 		(*MembershipChange_Admit)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[33].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[34].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[35].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[41].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[57].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[61].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[36].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[42].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[60].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[64].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[70].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[85].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[87].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[89].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[91].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[67].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[88].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[90].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[92].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[94].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   97,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

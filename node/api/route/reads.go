@@ -145,6 +145,17 @@ func (r *router) GetNonce(ctx context.Context,
 	return r.Service.GetNonce(ctx, request)
 }
 
+// GetUse returns what an organisation keeps at its home.
+func (r *router) GetUse(ctx context.Context, request *connect.Request[ledgerdv1.GetUseRequest]) (
+	*connect.Response[ledgerdv1.GetUseResponse], error) {
+	if name := ledger.OrganisationName(request.Msg.GetOrganisation()); name.Validate() == nil {
+		if shard, elsewhere := r.home(name); elsewhere {
+			return passOn(ctx, r, shard, request.Msg, client.GetUse)
+		}
+	}
+	return r.Service.GetUse(ctx, request)
+}
+
 // ListAccounts returns accounts of the named shard, or of all shards.
 func (r *router) ListAccounts(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (

@@ -577,6 +577,11 @@ func TestReadsAcrossShards(t *testing.T) {
 			if err != nil || nonce.Msg.GetNextSequence() < 4 {
 				t.Errorf("nonce of shard %d at %d: %v %v", shard, door, nonce, err)
 			}
+			use, err := client.GetUse(b.context(), connect.NewRequest(&ledgerdv1.GetUseRequest{
+				Organisation: string(org.Organisation)}))
+			if err != nil || use.Msg.GetUse().GetRecords() != 1 {
+				t.Errorf("use of shard %d at %d: %v %v", shard, door, use, err)
+			}
 			history, err := client.ListHistory(b.context(),
 				connect.NewRequest(&ledgerdv1.ListHistoryRequest{
 					Account: string(org.Account("a"))}))

@@ -86,6 +86,8 @@ const (
 	LedgerServiceListOrganisationsProcedure = "/ledgerd.v1.LedgerService/ListOrganisations"
 	// LedgerServiceGetNonceProcedure is the fully-qualified name of the LedgerService's GetNonce RPC.
 	LedgerServiceGetNonceProcedure = "/ledgerd.v1.LedgerService/GetNonce"
+	// LedgerServiceGetUseProcedure is the fully-qualified name of the LedgerService's GetUse RPC.
+	LedgerServiceGetUseProcedure = "/ledgerd.v1.LedgerService/GetUse"
 	// LedgerServiceGetProofProcedure is the fully-qualified name of the LedgerService's GetProof RPC.
 	LedgerServiceGetProofProcedure = "/ledgerd.v1.LedgerService/GetProof"
 	// LedgerServiceGetCertificateProcedure is the fully-qualified name of the LedgerService's
@@ -157,6 +159,8 @@ type LedgerServiceClient interface {
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
+	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
+	GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
 	// The certificate of a block, or of the first certified block after it, with what proves from the
@@ -306,6 +310,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getUse: connect.NewClient[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse](
+			httpClient,
+			baseURL+LedgerServiceGetUseProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetUse")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getProof: connect.NewClient[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse](
 			httpClient,
 			baseURL+LedgerServiceGetProofProcedure,
@@ -406,6 +417,7 @@ type ledgerServiceClient struct {
 	getOrganisation   *connect.Client[ledgerdv1.GetOrganisationRequest, ledgerdv1.GetOrganisationResponse]
 	listOrganisations *connect.Client[ledgerdv1.ListOrganisationsRequest, ledgerdv1.ListOrganisationsResponse]
 	getNonce          *connect.Client[ledgerdv1.GetNonceRequest, ledgerdv1.GetNonceResponse]
+	getUse            *connect.Client[ledgerdv1.GetUseRequest, ledgerdv1.GetUseResponse]
 	getProof          *connect.Client[ledgerdv1.GetProofRequest, ledgerdv1.GetProofResponse]
 	getCertificate    *connect.Client[ledgerdv1.GetCertificateRequest, ledgerdv1.GetCertificateResponse]
 	listEvidence      *connect.Client[ledgerdv1.ListEvidenceRequest, ledgerdv1.ListEvidenceResponse]
@@ -493,6 +505,11 @@ func (c *ledgerServiceClient) ListOrganisations(ctx context.Context, req *connec
 // GetNonce calls ledgerd.v1.LedgerService.GetNonce.
 func (c *ledgerServiceClient) GetNonce(ctx context.Context, req *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
 	return c.getNonce.CallUnary(ctx, req)
+}
+
+// GetUse calls ledgerd.v1.LedgerService.GetUse.
+func (c *ledgerServiceClient) GetUse(ctx context.Context, req *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error) {
+	return c.getUse.CallUnary(ctx, req)
 }
 
 // GetProof calls ledgerd.v1.LedgerService.GetProof.
@@ -594,6 +611,8 @@ type LedgerServiceHandler interface {
 	ListOrganisations(context.Context, *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error)
 	// GetNonce returns the next unused sequence number of an organisation's nonce stream.
 	GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error)
+	// GetUse returns what an organisation keeps, and how much of it the ledger's quotas allow.
+	GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error)
 	// GetProof returns the path from a transaction to its block's hash. It can be verified offline.
 	GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error)
 	// The certificate of a block, or of the first certified block after it, with what proves from the
@@ -739,6 +758,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetUseHandler := connect.NewUnaryHandler(
+		LedgerServiceGetUseProcedure,
+		svc.GetUse,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetUse")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetProofHandler := connect.NewUnaryHandler(
 		LedgerServiceGetProofProcedure,
 		svc.GetProof,
@@ -851,6 +877,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceListOrganisationsHandler.ServeHTTP(w, r)
 		case LedgerServiceGetNonceProcedure:
 			ledgerServiceGetNonceHandler.ServeHTTP(w, r)
+		case LedgerServiceGetUseProcedure:
+			ledgerServiceGetUseHandler.ServeHTTP(w, r)
 		case LedgerServiceGetProofProcedure:
 			ledgerServiceGetProofHandler.ServeHTTP(w, r)
 		case LedgerServiceGetCertificateProcedure:
@@ -942,6 +970,10 @@ func (UnimplementedLedgerServiceHandler) ListOrganisations(context.Context, *con
 
 func (UnimplementedLedgerServiceHandler) GetNonce(context.Context, *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetNonce is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetUse(context.Context, *connect.Request[ledgerdv1.GetUseRequest]) (*connect.Response[ledgerdv1.GetUseResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetUse is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetProof(context.Context, *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error) {
