@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -97,11 +98,13 @@ type charterReport struct {
 	Operators    []ledger.PublicKey `json:"operators"`
 	Threshold    int                `json:"threshold"`
 	Registration string             `json:"registration"` // open or operators
+	Quotas       map[string]uint64  `json:"quotas"`       // 0 for no bound
 }
 
 func reportCharter(charter *ledger.Charter) charterReport {
 	report := charterReport{Number: charter.Number, Operators: charter.Operators,
-		Threshold: charter.Threshold, Registration: registrationOf(charter)}
+		Threshold: charter.Threshold, Registration: registrationOf(charter),
+		Quotas: quotaNumbers(charter.Quotas)}
 	if report.Operators == nil {
 		report.Operators = []ledger.PublicKey{}
 	}
@@ -114,8 +117,8 @@ func (r *charterReport) String() string {
 	if r.Registration == registrationOperators {
 		registrations = "registrations, too"
 	}
-	return fmt.Sprintf("%d of %s sign, %s", r.Threshold, plural(len(r.Operators), "operator"),
-		registrations)
+	return fmt.Sprintf("%d of %s sign, %s; quotas: %s", r.Threshold,
+		plural(len(r.Operators), "operator"), registrations, quotaWords(r.Quotas))
 }
 
 // reportRules returns the policy or the charter that a transaction sets, or nil for each.
@@ -150,13 +153,9 @@ may register organisations: anybody (open), or the operators.`,
 				return err
 			}
 			defer done()
-			cluster, err := nodes.Cluster(ctx)
+			charter, _, err := presentCharter(ctx, nodes)
 			if err != nil {
 				return err
-			}
-			charter, err := api.CharterFromProto(cluster.GetCharter())
-			if err != nil {
-				return fmt.Errorf("the node's answer: %w", err)
 			}
 			report := reportCharter(&charter)
 			if asJSON {
@@ -210,13 +209,96 @@ func bindRegistration(command *cobra.Command, value *string, initial, usage stri
 		registrationOperators}, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// charterOptions are the flags of the commands that change the charter.
+type charterOptions struct {
+	remote    remoteOptions
+	signing   operatorOptions
+	wait, out string
+	json      bool
+}
+
+func (o *charterOptions) bind(command *cobra.Command) {
+	bindVia(command, &o.remote)
+	o.signing.bind(command)
+	command.Flags().StringVar(&o.out, "out", "",
+		"write the signed change to this file instead of submitting it")
+	bindWait(command, &o.wait)
+	addJSONFlag(command, &o.json)
+}
+
+// presentCharter asks a node for the charter.
+func presentCharter(ctx context.Context, nodes *client.Client) (ledger.Charter, string, error) {
+	cluster, err := nodes.Cluster(ctx)
+	if err != nil {
+		return ledger.Charter{}, "", err
+	}
+	charter, err := api.CharterFromProto(cluster.GetCharter())
+	if err != nil {
+		return ledger.Charter{}, "", fmt.Errorf("the node's answer: %w", err)
+	}
+	return charter, cluster.GetChain(), nil
+}
+
+// run changes the present charter, signs the change, and submits it or writes it to a file.
+func (o *charterOptions) run(command *cobra.Command,
+	alter func(charter *ledger.Charter) error) error {
+	level, err := parseLevel(o.wait)
+	if err != nil {
+		return err
+	}
+	keys, err := o.signing.load()
+	if err != nil {
+		return err
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	present, chain, err := presentCharter(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	change := present.Clone()
+	change.Number++
+	if err := alter(&change); err != nil {
+		return err
+	}
+	check := checkOperators
+	if o.out != "" {
+		check = checkAreOperators
+	}
+	if err := check(&present, chain, keys, o.signing.files); err != nil {
+		return err
+	}
+	if err := change.Validate(); err != nil {
+		return usagef("%w", err)
+	}
+	transaction := ledger.Transaction{Charter: &ledger.CharterChange{Charter: change}}
+	if o.out == "" {
+		post := postOptions{json: o.json}
+		return post.postWith(ctx, command, nodes, keys, transaction, level)
+	}
+	if err := completeTransaction(ctx, nodes, &transaction); err != nil {
+		return err
+	}
+	bundle, err := client.Sign(keys, transaction)
+	if err != nil {
+		return err
+	}
+	report := signedReport{ID: bundle.ID(0).String(), File: o.out, SignedBy: o.signing.files,
+		Missing: []string{}}
+	if missing := present.Threshold - len(keys); missing > 0 {
+		report.Missing = append(report.Missing, plural(missing, "operator"))
+	}
+	return report.write(command, o.json, bundle)
+}
+
 // newClusterOperatorsSetCommand returns the `ledgerd cluster operators set` command.
 func newClusterOperatorsSetCommand() *cobra.Command {
-	var remote remoteOptions
-	var signing operatorOptions
+	var options charterOptions
 	var threshold int
-	var registration, wait, out string
-	var asJSON bool
+	var registration string
 	command := &cobra.Command{
 		Use:   "set KEY... --threshold K --operator FILE",
 		Short: "Replace the list of operators",
@@ -240,83 +322,27 @@ of several shards the change holds for all of them.`,
                                 --operator net/operator.key --operator b.key`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			level, err := parseLevel(wait)
-			if err != nil {
-				return err
-			}
-			keys, err := signing.load()
-			if err != nil {
-				return err
-			}
-			var change ledger.Charter
+			var operators []ledger.PublicKey
 			for _, text := range arguments {
 				public, err := readOperator(text)
 				if err != nil {
 					return err
 				}
-				change.Operators = append(change.Operators, public)
+				operators = append(operators, public)
 			}
-			nodes, ctx, done, err := remote.connect(command.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			cluster, err := nodes.Cluster(ctx)
-			if err != nil {
-				return err
-			}
-			present, err := api.CharterFromProto(cluster.GetCharter())
-			if err != nil {
-				return fmt.Errorf("the node's answer: %w", err)
-			}
-			change.Number, change.Threshold = present.Number+1, threshold
-			change.RegistrationByOperators = present.RegistrationByOperators
-			if command.Flags().Changed("registration") {
-				byOperators, err := parseRegistration(registration)
-				if err != nil {
-					return err
+			return options.run(command, func(charter *ledger.Charter) (err error) {
+				charter.Operators, charter.Threshold = operators, threshold
+				if command.Flags().Changed("registration") {
+					charter.RegistrationByOperators, err = parseRegistration(registration)
 				}
-				change.RegistrationByOperators = byOperators
-			}
-			if err := change.Validate(); err != nil {
-				return usagef("%w", err)
-			}
-			check := checkOperators
-			if out != "" {
-				check = checkAreOperators
-			}
-			if err := check(&present, cluster.GetChain(), keys, signing.files); err != nil {
 				return err
-			}
-			transaction := ledger.Transaction{Charter: &ledger.CharterChange{Charter: change}}
-			if out == "" {
-				post := postOptions{json: asJSON}
-				return post.postWith(ctx, command, nodes, keys, transaction, level)
-			}
-			if err := completeTransaction(ctx, nodes, &transaction); err != nil {
-				return err
-			}
-			bundle, err := client.Sign(keys, transaction)
-			if err != nil {
-				return err
-			}
-			report := signedReport{ID: bundle.ID(0).String(), File: out, SignedBy: signing.files,
-				Missing: []string{}}
-			if missing := present.Threshold - len(keys); missing > 0 {
-				report.Missing = append(report.Missing, plural(missing, "operator"))
-			}
-			return report.write(command, asJSON, bundle)
+			})
 		},
 	}
-	bindVia(command, &remote)
-	signing.bind(command)
+	options.bind(command)
 	command.Flags().IntVar(&threshold, "threshold", 1, "how many of the new operators have to sign")
 	bindRegistration(command, &registration, registrationOpen,
 		"who registers organisations: open or operators (default as it is)")
-	command.Flags().StringVar(&out, "out", "",
-		"write the signed change to this file instead of submitting it")
-	bindWait(command, &wait)
-	addJSONFlag(command, &asJSON)
 	return command
 }
 

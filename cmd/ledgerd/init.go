@@ -29,6 +29,7 @@ type initOptions struct {
 	operators                                        []string
 	threshold                                        int
 	registration                                     string
+	quotas                                           []string
 	json                                             bool
 }
 
@@ -112,7 +113,8 @@ later: see ledgerd cluster operators.
 
 Operators also sign the registration of each organisation (ledgerd org add NAME
 --operator KEYFILE). With --registration open any client registers organisations,
-and a name belongs to the first to register it.
+and a name belongs to the first to register it. --quota bounds what each
+organisation may keep: see ledgerd cluster quotas.
 
 Nodes on other machines find the node of a new chain at --fabric-address. If there
 will be any, give an address that they can reach. All nodes use the same fabric:
@@ -182,9 +184,12 @@ the member's promises and blocks.`,
 	flags.IntVar(&o.threshold, "threshold", 1, "how many of the operators have to sign")
 	bindRegistration(command, &o.registration, registrationOperators,
 		"who registers organisations of the new chain: open or operators")
+	flags.StringSliceVar(&o.quotas, "quota", nil, "what each organisation may keep, NAME=NUMBER "+
+		"or NAME=none; several with commas or repeated (default "+
+		quotaWords(quotaNumbers(ledger.DefaultQuotas()))+")")
 	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
-	for _, flag := range []string{"operator", "threshold", "registration"} {
+	for _, flag := range []string{"operator", "threshold", "registration", "quota"} {
 		command.MarkFlagsMutuallyExclusive("genesis", flag)
 	}
 	return command
@@ -302,6 +307,10 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 		Chain: o.chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey),
 			Address: address}},
+	}
+	genesis.Quotas = ledger.DefaultQuotas()
+	if err := setQuotas(&genesis.Quotas, o.quotas); err != nil {
+		return nil, "", err
 	}
 	if genesis.RegistrationByOperator, err = parseRegistration(o.registration); err != nil {
 		return nil, "", err

@@ -392,6 +392,13 @@ func TestInitNamesAnOperator(t *testing.T) {
 		text, "NAME --operator") {
 		t.Error(text)
 	}
+	must(t, "init", "--home", at("quota"), "--quota", "accounts=7,records=none")
+	h, err := home.Load(at("quota"))
+	if err != nil || h.Genesis.Quotas.Accounts != 7 || h.Genesis.Quotas.Records != 0 ||
+		h.Genesis.Quotas.Streams != ledger.DefaultQuotas().Streams {
+		t.Errorf("%+v, %v", h.Genesis, err)
+	}
+	refuses(t, exitUsage, "NAME=NUMBER", "init", "--home", at("x"), "--quota", "accounts:7")
 	// An existing key may be in use.
 	if err := os.Mkdir(at("taken"), 0o755); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,10 @@ type organisationReport struct {
 	PublicKeys       []string `json:"public_keys"`
 	Shard            uint32   `json:"shard"`
 	RegisteredHeight uint64   `json:"registered_height"`
+	// Use is what the organisation keeps, and Quotas what it may (0 for no bound). Only org show
+	// has them.
+	Use    map[string]uint64 `json:"use,omitempty"`
+	Quotas map[string]uint64 `json:"quotas,omitempty"`
 }
 
 func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport {
@@ -203,8 +207,8 @@ func newOrgShowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show an organisation and its keys",
-		Long: `Show an organisation: the public keys that sign for it, and the block that
-registered it.`,
+		Long: `Show an organisation: the public keys that sign for it, the block that registered it,
+and what it keeps in the ledger, of how much it may (ledgerd cluster quotas).`,
 		Example: `  ledgerd org show acme
   ledgerd org show acme --json`,
 		Args: cobra.ExactArgs(1),
@@ -223,6 +227,13 @@ registered it.`,
 				return err
 			}
 			report := reportOrganisation(organisation)
+			use, quotas, err := nodes.Use(ctx, name)
+			switch {
+			case err == nil:
+				report.Use, report.Quotas = quotaNumbers(use), quotaNumbers(quotas)
+			case connect.CodeOf(err) != connect.CodePermissionDenied:
+				return err
+			}
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}
@@ -233,6 +244,15 @@ registered it.`,
 			}
 			rows.add("shard", fmt.Sprint(report.Shard))
 			rows.add("registered", fmt.Sprintf("in block %d", report.RegisteredHeight))
+			for _, name := range ledger.QuotaNames {
+				text := fmt.Sprint(report.Use[name])
+				if quota := report.Quotas[name]; quota > 0 {
+					text += fmt.Sprintf(" of %d", quota)
+				}
+				if report.Use != nil {
+					rows.add(name, text)
+				}
+			}
 			return rows.write(command.OutOrStdout())
 		},
 		ValidArgsFunction: organisationCompletion(&remote),

@@ -179,7 +179,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	genesis := &ledger.Genesis{
 		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
-		RegistrationByOperator: l.RegistrationByOperator,
+		RegistrationByOperator: l.RegistrationByOperator, Quotas: ledger.DefaultQuotas(),
 	}
 	if l.Shards > 1 {
 		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)),
