@@ -208,9 +208,26 @@ func TestMemberThatSaysAnything(t *testing.T) {
 			t.Errorf("node %d has block %d as %s, node 0 as %s: %v", i, durable, got, want, err)
 		}
 	}
+	s.ordersWithout(liar)
 	t.Logf("%d conversations, %d transactions meanwhile, durable block %d, live heap %d MiB "+
 		"before and at most %d MiB during", conversations, took, durable, before>>20, most>>20)
 	if most > before+96<<20 {
 		t.Errorf("the heap grew from %d to %d MiB", before>>20, most>>20)
+	}
+}
+
+// ordersWithout ends a liar, and fails the test if the nodes do not order soon after that.
+func (s *shard) ordersWithout(l *liar) {
+	if err := l.host.Close(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !s.try(0); {
+		if time.Now().After(deadline) {
+			for i := range 3 {
+				state := s.nodes[i].State()
+				s.t.Errorf("node %d: mode %v, %s", i, state.Mode, state.Reason)
+			}
+			s.t.Fatal("the nodes do not order although the liar is gone")
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	case shard.Changed:
 		l.publish()
 	case shard.Drop:
-		l.node.logger.Error("a member announced an invalid group, which is ignored",
+		l.node.logger.Error("what a member says is inconsistent, and is ignored",
 			"member", e.Server, "reason", e.Reason)
 	case shard.End:
 		l.node.fail(e.Err)

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -43,6 +44,8 @@ type forming struct {
 	// disk refused to store a round that is still wanted.
 	wantedRound  [32]byte
 	roundRefused bool
+	// contradicting are the servers that stated another decision, the last time that it was looked.
+	contradicting []order.ServerID
 	waiting
 }
 
@@ -124,6 +127,7 @@ func (m *Member) pump(tick bool) {
 			m.finish(err)
 			return
 		}
+		m.nameContradicting()
 		m.report()
 		m.fetchWanted(tick)
 		ready := m.synod.Ready()
@@ -148,6 +152,19 @@ func (m *Member) pump(tick bool) {
 		}
 		m.release(ready)
 	}
+}
+
+// nameContradicting names the members that state another decision than this one knows.
+func (m *Member) nameContradicting() {
+	contradicting := m.synod.Contradicting()
+	for _, server := range contradicting {
+		if !slices.Contains(m.contradicting, server) {
+			m.emit(Drop{Server: server, Reason: fmt.Sprintf("it states another decision for "+
+				"generation %d than this member knows: it lies, or its disk is another's",
+				m.synod.Decided().Generation)})
+		}
+	}
+	m.contradicting = contradicting
 }
 
 // mustFlush reports whether a change of the membership is effective and the disk does not record

@@ -22,8 +22,8 @@ func (s *Synod) Receive(from order.ServerID, m Message) {
 	case KindAccepted:
 		s.onAccepted(from, m)
 	case KindDecided:
-		if m.Value != nil && m.Value.sound() {
-			s.learn(*m.Value, m.Holders)
+		if s.credible(m.Value) {
+			s.hear(from, m.Value, m.Holders)
 		}
 	case KindRefuse:
 		s.onRefuse(m)
@@ -31,17 +31,14 @@ func (s *Synod) Receive(from order.ServerID, m Message) {
 }
 
 // onPrepare promises (phase 1b), unless the generation is settled, the node works, or a higher
-// ballot was promised.
+// ballot was promised. A ballot is its proposer's: nobody else may ask for promises in it.
 func (s *Synod) onPrepare(from order.ServerID, m Message) {
-	if m.Generation == 0 || m.Generation > 1 && (m.Known == nil || !m.Known.sound() ||
-		m.Known.Generation+1 != m.Generation) {
+	if m.Ballot.Proposer != from || m.Generation == 0 || m.Generation > 1 &&
+		(!s.credible(m.Known) || m.Known.Generation+1 != m.Generation) {
 		return
 	}
-	if m.Known != nil {
-		// What this node reports or chooses must never go back behind this decision.
-		s.learn(*m.Known, nil)
-	}
-	if s.broken != nil || s.settled(from, m.Generation) {
+	// What this node reports or chooses must never go back behind the known decision.
+	if m.Known != nil && !s.hear(from, m.Known, nil) || s.settled(from, m.Generation) {
 		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
@@ -61,6 +58,9 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		return
 	}
 	s.enter(m.Generation)
+	if s.outbids(m.Ballot) {
+		return
+	}
 	s.note(m.Ballot)
 	if m.Ballot.Less(s.state.Promised) {
 		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,
@@ -84,8 +84,9 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 // onAccept accepts (phase 2b) once everything that the value names is on this node's disk, unless a
 // higher ballot was promised.
 func (s *Synod) onAccept(from order.ServerID, m Message) {
-	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation ||
-		s.settled(from, m.Generation) || m.Generation > s.Next() {
+	if m.Ballot.Proposer != from || m.Value == nil || !m.Value.sound() ||
+		m.Value.Generation != m.Generation || s.settled(from, m.Generation) ||
+		m.Generation > s.Next() {
 		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
@@ -96,6 +97,9 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 		return
 	}
 	s.enter(m.Generation)
+	if s.outbids(m.Ballot) {
+		return
+	}
 	s.note(m.Ballot)
 	if m.Ballot.Less(s.state.Promised) && s.config.Fault != FaultAcceptBelowPromise {
 		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot,

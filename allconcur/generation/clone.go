@@ -15,7 +15,7 @@ func (s *Synod) Clone() *Synod {
 	c.holders, c.askedFor, c.asked = slices.Clone(s.holders), slices.Clone(s.askedFor),
 		slices.Clone(s.asked)
 	c.promises, c.accepted = slices.Clone(s.promises), slices.Clone(s.accepted)
-	c.out = slices.Clone(s.out)
+	c.out, c.stated = slices.Clone(s.out), slices.Clone(s.stated)
 	return &c
 }
 
@@ -25,7 +25,8 @@ func (s *Synod) Clone() *Synod {
 func (s *Synod) AppendState(b []byte) []byte {
 	b = append(b, s.state.Encode()...)
 	b = appendReport(b, s.report)
-	for _, flag := range []bool{s.remembers, s.stalled, s.givingUp, s.prompt, s.broken != nil} {
+	for _, flag := range []bool{s.remembers, s.stalled, s.givingUp, s.prompt, s.broken != nil,
+		s.counted} {
 		b = appendBool(b, flag)
 	}
 	for _, number := range []uint64{uint64(s.followed), uint64(s.empty), uint64(s.working),
@@ -52,6 +53,10 @@ func (s *Synod) AppendState(b []byte) []byte {
 	}
 	if s.phase == phaseAccepting {
 		b = appendDecision(b, &s.value)
+	}
+	for i := range s.stated {
+		b = binary.LittleEndian.AppendUint32(b, uint32(s.stated[i].server))
+		b = appendDecision(b, &s.stated[i].decision)
 	}
 	ids := slices.SortedFunc(maps.Keys(s.held), func(a, b [32]byte) int {
 		return slices.Compare(a[:], b[:])

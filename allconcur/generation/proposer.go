@@ -332,7 +332,8 @@ func (s *Synod) onAccepted(from order.ServerID, m Message) {
 	s.broadcast(asked, Message{Kind: KindDecided, Generation: value.Generation, Value: &value,
 		Holders: holders})
 	// A proposer that is no longer a member, and was not asked, learns it too.
-	s.learn(value, s.holders)
+	s.hear(s.config.Self, &value, s.holders)
+	s.counted = true
 }
 
 // countAccepted returns the number of members that accepted with disks that count.
@@ -351,7 +352,7 @@ func (s *Synod) onRefuse(m Message) {
 	if m.Working != 0 && m.Working >= s.Next()-1 {
 		s.refused = max(s.refused, m.Working)
 	}
-	if m.Generation == s.state.Instance {
+	if m.Generation == s.state.Instance && !s.outbids(m.Accepted) {
 		s.note(m.Accepted)
 		if s.phase != phaseWaiting && m.Ballot == s.ballot && s.ballot.Less(m.Accepted) {
 			s.reset()

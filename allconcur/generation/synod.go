@@ -11,8 +11,9 @@ import (
 // ErrConfig says that a Config is not valid.
 var ErrConfig = errors.New("generation: wrong configuration")
 
-// ErrTwoDecisions says that there are two decisions for one generation. Disks that hold promises
-// were exchanged or edited, or there is a bug.
+// ErrTwoDecisions says that there are two decisions for one generation, according to more members
+// than may fail. Disks that hold promises were exchanged or edited, these members lie, or there is a
+// bug.
 var ErrTwoDecisions = errors.New("generation: two decisions for one generation")
 
 // Config sets up a synod. Ticks are the driver's, usually a tenth of a second each.
@@ -114,6 +115,11 @@ type Synod struct {
 	value    Decision
 	// waitsFor is what the last own attempt lacked.
 	waitsFor Waiting
+
+	// stated is what other servers last stated of the generation of state.Decided, and counted says
+	// that this process counted the acceptances of that decision itself.
+	stated  []statement
+	counted bool
 
 	// highest is the highest ballot seen in this instance.
 	highest Ballot
@@ -294,7 +300,11 @@ func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s
 // Linked sets whether another node can be reached now and can take part. A proposer that needs
 // servers that restarted waits as long as it can reach servers that did not. After a group ended in
 // order, it does not wait for servers that cannot be reached.
-func (s *Synod) Linked(server order.ServerID, linked bool) { s.linked[server] = linked }
+func (s *Synod) Linked(server order.ServerID, linked bool) {
+	if s.linked[server] = linked; !linked {
+		s.unsay(server)
+	}
+}
 
 // Frozen reports whether this node has promised a generation later than the run's, or knows that
 // one was decided. Its engine must not go on.
@@ -398,15 +408,12 @@ func (s *Synod) Ready() Ready {
 	return ready
 }
 
-// learn takes a decision, from the own attempt or from any server that knows it.
+// learn takes a decision of a generation whose decision this node does not know: from the own
+// attempt, or from any server that knows it.
 func (s *Synod) learn(d Decision, holders []order.ServerID) {
-	if s.state.Decided != nil && d.Generation <= s.state.Decided.Generation {
-		if d.Generation == s.state.Decided.Generation && !d.Equal(*s.state.Decided) {
-			s.broken = fmt.Errorf("%w: generation %d, from block %d and from block %d",
-				ErrTwoDecisions, d.Generation, s.state.Decided.Base.Height, d.Base.Height)
-		}
-		return
-	}
+	s.stated, s.counted = slices.DeleteFunc(slices.Clone(s.stated), func(said statement) bool {
+		return said.decision.Generation != d.Generation
+	}), false
 	s.state.Decided = &d
 	s.label()
 	s.holders = slices.Clone(holders)
