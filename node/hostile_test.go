@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
 // liar is a member that says anything at any time: it has the identity of a member, and no node
@@ -28,23 +29,43 @@ type liar struct {
 // lanesOfNodes are the lanes that a node listens on.
 var lanesOfNodes = []string{"order", "control", "blocks"}
 
-func newLiar(s *shard, i int) *liar {
+// hear keeps the last frames of a lane.
+func (l *liar) hear(lane string, frames [][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, frame := range frames {
+		const kept = 256
+		if len(l.heard[lane]) == kept {
+			l.heard[lane] = slices.Delete(l.heard[lane], 0, 1)
+		}
+		l.heard[lane] = append(l.heard[lane], slices.Clone(frame))
+	}
+}
+
+// recorder is the host of a true member that will be a liar later. It keeps the first frames that
+// nodes say to it.
+type recorder struct {
+	*memory.Host
+	liar *liar
+}
+
+func (r recorder) Receive(lane string, receive func(rdmanet.Peer, [][]byte)) error {
+	return r.Host.Receive(lane, func(from rdmanet.Peer, frames [][]byte) {
+		r.liar.hear(lane, frames)
+		receive(from, frames)
+	})
+}
+
+// begin takes the place of a member. Nodes no longer hear the true one.
+func (l *liar) begin(s *shard, i int) {
 	host, err := s.network.Host(s.peers[i])
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	l := &liar{host: host, heard: map[string][][]byte{}}
+	l.host = host
 	for _, lane := range lanesOfNodes {
 		if err := host.Receive(lane, func(_ rdmanet.Peer, frames [][]byte) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			for _, frame := range frames {
-				const kept = 256
-				if len(l.heard[lane]) == kept {
-					l.heard[lane] = slices.Delete(l.heard[lane], 0, 1)
-				}
-				l.heard[lane] = append(l.heard[lane], slices.Clone(frame))
-			}
+			l.hear(lane, frames)
 		}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -58,7 +79,6 @@ func newLiar(s *shard, i int) *liar {
 	if err := host.SetMembers(members); err != nil {
 		s.t.Fatal(err)
 	}
-	return l
 }
 
 // choose returns a number below n, or 0 once the choices are used up.
@@ -144,14 +164,21 @@ func (l *liar) talk(ctx context.Context, to []rdmanet.PeerID, choices []byte) {
 // hostileShard is three nodes that order, and a liar with the identity of the fourth member. Before
 // that, the fourth ordered with them.
 func hostileShard(t *testing.T) (*shard, *liar, []rdmanet.PeerID) {
-	s := newShard(t, 4, nil)
+	s, l := newShard(t, 4, nil), &liar{heard: map[string][][]byte{}}
+	s.hosts = func(i int, host rdmanet.Host) rdmanet.Host {
+		if i == 3 {
+			return recorder{host.(*memory.Host), l}
+		}
+		return host
+	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
 	s.kill(3)
 	s.gone[3] = true
 	s.submit(0, report.LevelDurable, s.transfer())
-	return s, newLiar(s, 3), s.peers[:3]
+	l.begin(s, 3)
+	return s, l, s.peers[:3]
 }
 
 // try submits a transaction and does not insist: a liar may stop rounds.
@@ -230,4 +257,50 @@ func (s *shard) ordersWithout(l *liar) {
 			s.t.Fatal("the nodes do not order although the liar is gone")
 		}
 	}
+}
+
+// repeat says frames again that nodes said, unchanged and on their own lanes, to any node.
+func (l *liar) repeat(to []rdmanet.PeerID, choices []byte) {
+	l.choices = choices
+	for len(l.choices) > 0 {
+		name := lanesOfNodes[l.choose(len(lanesOfNodes))]
+		l.mu.Lock()
+		heard := l.heard[name]
+		var frame []byte
+		if len(heard) > 0 {
+			frame = slices.Clone(heard[l.choose(len(heard))])
+		}
+		l.mu.Unlock()
+		if lane, err := l.host.Lane(to[l.choose(len(to))], name); err == nil && frame != nil {
+			_, _ = lane.TrySend(frame)
+		}
+	}
+}
+
+// A member that repeats what others said, later, in its next life and to other members, may stop
+// the others, but only for as long as it does so.
+func TestMemberThatRepeats(t *testing.T) {
+	s, liar, nodes := hostileShard(t)
+	conversations := 20
+	if testing.Short() {
+		conversations = 4
+	}
+	took := 0
+	for seed := range conversations {
+		random := rand.New(rand.NewPCG(uint64(seed), 6))
+		choices := make([]byte, 8<<10)
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
+		}
+		liar.repeat(nodes, choices)
+		if s.try(seed % 3) {
+			took++
+		}
+	}
+	s.ordersWithout(liar)
+	liar.mu.Lock()
+	defer liar.mu.Unlock()
+	t.Logf("%d of %d transactions meanwhile; repeated frames of order %d, control %d, blocks %d",
+		took, conversations, len(liar.heard["order"]), len(liar.heard["control"]),
+		len(liar.heard["blocks"]))
 }

@@ -36,6 +36,8 @@ type shard struct {
 	clocks  []func() time.Time // by node; nil if all are right
 	gone    map[int]bool       // departed members
 	loads   int                // number of loads started
+	// hosts, if set, wraps the hosts of nodes.
+	hosts func(i int, host rdmanet.Host) rdmanet.Host
 }
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
@@ -83,14 +85,18 @@ func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) 
 func (s *shard) start(which ...int) {
 	s.t.Helper()
 	for _, i := range which {
-		host, err := s.network.Host(s.peers[i])
-		if err != nil {
+		var host rdmanet.Host
+		var err error
+		if host, err = s.network.Host(s.peers[i]); err != nil {
 			s.t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
 		if os.Getenv("LEDGERD_TEST_LOG") != "" {
 			logger = slog.New(slog.NewTextHandler(os.Stderr,
 				&slog.HandlerOptions{Level: slog.LevelDebug}))
+		}
+		if s.hosts != nil {
+			host = s.hosts(i, host)
 		}
 		options := node.Options{Home: s.homes[i], Host: host, Logger: logger, Store: s.store}
 		if s.clocks != nil {
