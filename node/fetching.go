@@ -58,7 +58,7 @@ func (l *life) fetch(e shard.Fetch) {
 	if err := errors.Join(l.unsaid(failures)...); err != nil {
 		l.node.logger.Warn("blocks could not be fetched; trying again", "error", err)
 	}
-	l.enqueue(fetched, false)
+	l.enqueue(fetched)
 }
 
 // otherBaseError reports that a peer does not have the wanted block at that height.

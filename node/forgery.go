@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // arrived has the signatures of a message verified while the message's round completes.
-func (n *Node) arrived(frame []byte) {
+func (n *Node) arrived(from order.ServerID, frame []byte) {
 	id, payload, is := allconcur.FrameMessage(frame)
 	if !is {
 		return
@@ -22,22 +23,36 @@ func (n *Node) arrived(frame []byte) {
 	if err != nil {
 		return // every node drops it
 	}
-	n.verification.Arrived(verification.Message{Run: id.Generation, Epoch: uint64(id.Epoch),
+	n.verification.Arrived(uint64(from), verification.Message{Run: id.Generation, Epoch: uint64(id.Epoch),
 		Round: uint64(id.Round), Origin: uint64(id.Origin)}, batch)
 }
 
-// forgeries counts the bundles that members forged since this process began, and has such members
-// suspected for the rest of the run.
+// penanceMax bounds for how long a member that forged is kept out: this node does not help it to
+// enter a group again, and verifies nothing that it delivers before a round needs it. The first time
+// takes two seconds, and each further round with a forged bundle twice as long: the member may be
+// repaired by now.
+const penanceMax = 10 * time.Minute
+
+// forgeries counts the bundles that members forged since this process began. It has such members
+// suspected for the rest of the run, and kept out for a while after it.
 type forgeries struct {
 	node    *Node
 	bundles *prometheus.CounterVec
 
 	mu    sync.Mutex
 	count map[order.ServerID]uint64
+	kept  map[order.ServerID]penance
+}
+
+// penance is how often a member forged, and until when it is kept out.
+type penance struct {
+	times int
+	until time.Time
 }
 
 func newForgeries(n *Node) *forgeries {
 	return &forgeries{node: n, count: make(map[order.ServerID]uint64),
+		kept: make(map[order.ServerID]penance),
 		bundles: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ledgerd",
 			Name: "forged_bundles_total",
 			Help: "Bundles with a wrong signature that a member proposed. No node executes them."},
@@ -46,11 +61,17 @@ func newForgeries(n *Node) *forgeries {
 
 // found is the pipeline's hook.
 func (f *forgeries) found(run uint64, member order.ServerID, bundles int, err error) {
+	now := time.Now()
 	f.mu.Lock()
 	f.count[member] += uint64(bundles)
+	kept := f.kept[member]
+	kept.times++
+	kept.until = now.Add(min(time.Second<<min(kept.times, 30), penanceMax))
+	f.kept[member] = kept
 	f.mu.Unlock()
 	f.bundles.WithLabelValues(f.node.peers.name(member)).Add(float64(bundles))
 	if member != f.node.home.Self {
+		f.node.verification.Distrust(uint64(member), kept.until)
 		f.node.life.detector.Lost(run, member, fmt.Errorf("it proposed a forged bundle: %w", err))
 	}
 }
@@ -60,4 +81,11 @@ func (f *forgeries) of(member order.ServerID) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count[member]
+}
+
+// keptOut reports whether a member forged a short while ago.
+func (f *forgeries) keptOut(member order.ServerID, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return now.Before(f.kept[member].until)
 }

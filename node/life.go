@@ -23,9 +23,15 @@ import (
 // tickEvery is the length of one tick of the machine in real time.
 const tickEvery = 100 * time.Millisecond
 
-// messagesMax bounds the messages that wait for the machine. Senders repeat messages, so excess
-// messages may be dropped.
-const messagesMax = 4096
+// Bounds of the messages of one member that wait for the machine. Senders repeat messages, so excess
+// messages may be dropped. A member has its own share: it can fill no other's.
+const (
+	messagesMax     = 128
+	messageBytesMax = 4 << 20
+)
+
+// complaintEvery is the pause between two log records about malformed messages of one member.
+const complaintEvery = 10 * time.Second
 
 // life runs the machine of package shard: it hands inputs to it, one at a time, and carries out its
 // effects. Only the loop's goroutine does so. Long work runs beside the loop, one piece at a time,
@@ -44,7 +50,7 @@ type life struct {
 	detector *detector.Detector
 	contents *contents
 
-	mu        sync.Mutex // guards the fields from here down to messages
+	mu        sync.Mutex // guards the fields from here down to complained
 	machine   *shard.Member
 	modeSince time.Time
 	mode      shard.Mode
@@ -56,7 +62,9 @@ type life struct {
 	// per peer, the base that the peer lacks and that was logged
 	strays   map[order.ServerID]catchup.Point
 	inputs   []shard.Input
-	messages int // the number of inputs that count as messages
+	messages map[order.ServerID]messages // of the inputs
+	// complained is when a malformed message of a member was last logged.
+	complained map[order.ServerID]time.Time
 
 	peersOf peersAsOf
 	wake    chan struct{}
@@ -67,11 +75,15 @@ type life struct {
 	stopped bool // guarded by mu; if set, no worker starts any more
 }
 
+// messages counts the messages of a member that wait, and their bytes.
+type messages struct{ count, bytes int }
+
 func newLife(n *Node) *life {
 	l := &life{
 		node: n, wake: make(chan struct{}, 1), contents: newContents(n.home.Rounds()),
 		modeSince: time.Now(), mode: shard.Starting, why: "looking for the other nodes",
 		warned: map[order.ServerID]bool{}, strays: map[order.ServerID]catchup.Point{},
+		messages: map[order.ServerID]messages{}, complained: map[order.ServerID]time.Time{},
 	}
 	l.context, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -243,7 +255,8 @@ func (l *life) run() {
 func (l *life) turn(tick bool) error {
 	l.mu.Lock()
 	inputs := l.inputs
-	l.inputs, l.messages = nil, 0
+	l.inputs = nil
+	clear(l.messages)
 	l.mu.Unlock()
 	if err := l.refreshPeers(); err != nil {
 		return err
@@ -287,17 +300,42 @@ func (l *life) step(input shard.Input) error {
 	return nil
 }
 
-// enqueue queues an input for the machine. Messages are dropped if too many wait.
-func (l *life) enqueue(input shard.Input, message bool) {
+// enqueue queues an input for the machine.
+func (l *life) enqueue(input shard.Input) {
 	l.mu.Lock()
-	if !message || l.messages < messagesMax {
-		l.inputs = append(l.inputs, input)
-	}
-	if message {
-		l.messages++
-	}
+	l.inputs = append(l.inputs, input)
 	l.mu.Unlock()
 	l.wakeUp()
+}
+
+// enqueueMessage queues a member's message for the machine, or drops it if too many of that member
+// wait.
+func (l *life) enqueueMessage(from order.ServerID, size int, input shard.Input) {
+	l.mu.Lock()
+	waiting := l.messages[from]
+	full := waiting.count >= messagesMax || waiting.bytes >= messageBytesMax
+	if !full {
+		l.messages[from] = messages{waiting.count + 1, waiting.bytes + size}
+		l.inputs = append(l.inputs, input)
+	}
+	l.mu.Unlock()
+	if !full {
+		l.wakeUp()
+	}
+}
+
+// complain logs what is wrong with a member's message, unless it did so a moment ago.
+func (l *life) complain(about order.ServerID, message string, arguments ...any) {
+	now := time.Now()
+	l.mu.Lock()
+	quiet := now.Sub(l.complained[about]) < complaintEvery
+	if !quiet {
+		l.complained[about] = now
+	}
+	l.mu.Unlock()
+	if !quiet {
+		l.node.logger.Error(message, append(arguments, "member", about)...)
+	}
 }
 
 func (l *life) wakeUp() {
@@ -308,7 +346,7 @@ func (l *life) wakeUp() {
 }
 
 // halt ends this node's part in the group for good.
-func (l *life) halt(err error) { l.enqueue(shard.Failed{Err: err}, false) }
+func (l *life) halt(err error) { l.enqueue(shard.Failed{Err: err}) }
 
 // view returns the machine's view. Before the machine exists, only the mode and its reason are set.
 func (l *life) view() shard.View {

@@ -189,7 +189,7 @@ func (l *life) freezeEngine() {
 				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
 			})
 		}
-		l.enqueue(shard.Settled{Report: report}, false)
+		l.enqueue(shard.Settled{Report: report})
 	})
 }
 
@@ -226,18 +226,18 @@ func (l *life) fetchRound(e shard.FetchRound) {
 		content = fetched
 	}
 	if content == nil {
-		l.enqueue(shard.RoundMissing{ID: e.ID}, false)
+		l.enqueue(shard.RoundMissing{ID: e.ID})
 		return
 	}
 	err := l.contents.keep(content)
 	reason := l.node.cannotWrite(err)
 	switch {
 	case reason != "":
-		l.enqueue(shard.RoundMissing{ID: e.ID, Reason: reason}, false)
+		l.enqueue(shard.RoundMissing{ID: e.ID, Reason: reason})
 	case err != nil:
 		l.node.fail(err)
 	default:
-		l.enqueue(shard.RoundHeld{ID: e.ID}, false)
+		l.enqueue(shard.RoundHeld{ID: e.ID})
 	}
 }
 
@@ -247,11 +247,11 @@ func (l *life) setAside(e shard.SetAside) {
 	reason := l.node.cannotWrite(err)
 	switch {
 	case err == nil:
-		l.enqueue(shard.WasSetAside{}, false)
+		l.enqueue(shard.WasSetAside{})
 	case l.context.Err() != nil:
 	case reason != "":
 		l.node.logger.Error("blocks cannot be set aside; trying again", "error", err)
-		l.enqueue(shard.WasSetAside{Reason: reason}, false)
+		l.enqueue(shard.WasSetAside{Reason: reason})
 	default:
 		l.node.fail(err)
 	}
@@ -262,7 +262,7 @@ func (l *life) replay(e shard.Replay) {
 	for i := range e.Rounds {
 		content := l.contents.get(e.Rounds[i].Content)
 		if content == nil {
-			l.enqueue(shard.Replayed{Failed: true}, false)
+			l.enqueue(shard.Replayed{Failed: true})
 			return
 		}
 		round, err := decodeRound(content)
@@ -277,7 +277,7 @@ func (l *life) replay(e shard.Replay) {
 			return
 		}
 	}
-	l.enqueue(shard.Replayed{}, false)
+	l.enqueue(shard.Replayed{})
 }
 
 // mark gives a mark to the pool, to be ordered.

@@ -21,11 +21,11 @@ func (l *life) onLink(event rdmanet.PeerEvent) {
 	}
 	switch event.Kind {
 	case rdmanet.PeerConnected:
-		l.enqueue(shard.Linked{Server: server, Up: true}, false)
+		l.enqueue(shard.Linked{Server: server, Up: true})
 	case rdmanet.PeerRestarted:
-		l.enqueue(shard.Linked{Server: server, Up: true, Restarted: true}, false)
+		l.enqueue(shard.Linked{Server: server, Up: true, Restarted: true})
 	case rdmanet.PeerDisconnected, rdmanet.PeerUnreachable:
-		l.enqueue(shard.Linked{Server: server}, false)
+		l.enqueue(shard.Linked{Server: server})
 	}
 }
 
@@ -37,7 +37,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	}
 	a, err := shard.DecodeAnnouncement(payload)
 	if err != nil {
-		l.node.logger.Error("announcement dropped", "peer", from, "error", err)
+		l.complain(server, "announcement dropped", "peer", from, "error", err)
 		return
 	}
 	l.compareSettings(server, a.Settings)
@@ -46,7 +46,7 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		l.node.pipeline.PeerStored(uint64(a.Group.Run), server, ledger.Height(a.Heights.Stored))
 	}
 	l.node.crossing.Heard(from.ID, &a)
-	l.enqueue(shard.AnnouncementReceived{From: server, Announcement: a}, true)
+	l.enqueueMessage(server, len(payload), shard.AnnouncementReceived{From: server, Announcement: a})
 }
 
 // compareSettings logs once if a member is configured with another engine or detector.
@@ -73,10 +73,10 @@ func (l *life) onSynod(from rdmanet.Peer, payload []byte) {
 	}
 	message, err := generation.DecodeMessage(payload)
 	if err != nil {
-		l.node.logger.Error("message dropped", "peer", from, "error", err)
+		l.complain(server, "message dropped", "peer", from, "error", err)
 		return
 	}
-	l.enqueue(shard.SynodReceived{From: server, Message: message}, true)
+	l.enqueueMessage(server, len(payload), shard.SynodReceived{From: server, Message: message})
 }
 
 func (l *life) onWish(from rdmanet.Peer, payload []byte) {
@@ -86,10 +86,13 @@ func (l *life) onWish(from rdmanet.Peer, payload []byte) {
 	}
 	wish, err := shard.DecodeWish(payload)
 	if err != nil {
-		l.node.logger.Error("wish dropped", "peer", from, "error", err)
+		l.complain(server, "wish dropped", "peer", from, "error", err)
 		return
 	}
-	l.enqueue(shard.WishReceived{From: server, Wish: wish}, true)
+	if l.node.forgeries.keptOut(server, time.Now()) {
+		return
+	}
+	l.enqueueMessage(server, len(payload), shard.WishReceived{From: server, Wish: wish})
 }
 
 // A stored message says up to which height a member's disk is synced in a run: two u64 numbers,
@@ -120,7 +123,7 @@ func (l *life) onStored(from rdmanet.Peer, payload []byte) {
 		return
 	}
 	if len(payload) != storedSize {
-		l.node.logger.Error("malformed stored height dropped", "peer", from)
+		l.complain(server, "malformed stored height dropped", "peer", from)
 		return
 	}
 	run := binary.LittleEndian.Uint64(payload)
@@ -129,7 +132,7 @@ func (l *life) onStored(from rdmanet.Peer, payload []byte) {
 
 // onHalted is called by the driver when an engine stops delivering.
 func (l *life) onHalted(g driver.Group, reason string) {
-	l.enqueue(shard.EngineHalted{Run: generation.Run(g.Run), Reason: reason}, false)
+	l.enqueue(shard.EngineHalted{Run: generation.Run(g.Run), Reason: reason})
 }
 
 // onEnded is called by the driver when a run has ended in order. The machine gets the input after
@@ -150,7 +153,7 @@ func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 		for _, server := range marks.Benched {
 			ended.Benched = append(ended.Benched, order.ServerID(server))
 		}
-		l.enqueue(ended, false)
+		l.enqueue(ended)
 	})
 }
 

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // TestNoWorkerBeginsOnceTheNodeStops makes the driver report the end of a run while the node stops.
@@ -55,5 +58,30 @@ func TestNothingIsHeardBeforeTheMachineIsThere(t *testing.T) {
 	l := &life{}
 	if h := l.heard(1); h.linked || !h.at.IsZero() || l.view().Group != nil {
 		t.Fatalf("%+v", h)
+	}
+}
+
+// A member that floods fills its own share of the messages that wait, and no other's.
+func TestMessagesOfOneMember(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"many": 1, "large": messageBytesMax / 4} {
+		l := newLife(&Node{home: &home.Home{Dir: t.TempDir()}})
+		flood := func(from order.ServerID) int {
+			before := len(l.inputs)
+			for range 2 * messagesMax {
+				l.enqueueMessage(from, size, shard.WishReceived{From: from})
+			}
+			return len(l.inputs) - before
+		}
+		want := min(messagesMax, messageBytesMax/size)
+		for _, from := range []order.ServerID{1, 2} {
+			if taken := flood(from); taken != want {
+				t.Errorf("%s: member %d fills %d places, want %d", name, from, taken, want)
+			}
+		}
+		l.enqueue(shard.Tick{})
+		if len(l.inputs) != 2*want+1 {
+			t.Errorf("%s: a tick finds no room", name)
+		}
 	}
 }

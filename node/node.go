@@ -402,7 +402,7 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
-	n.life.enqueue(shard.Stopping{}, false)
+	n.life.enqueue(shard.Stopping{})
 	n.crossing.Changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()

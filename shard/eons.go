@@ -89,15 +89,27 @@ func (m *Member) onWish(in WishReceived) {
 	}
 }
 
-// mark reports whether a wish was not marked recently, and records it.
+// marksMax bounds the marks of one server's wishes in a while. A process has one ticket, so a server
+// needs more only if it restarts again and again.
+const marksMax = 4
+
+// mark reports whether a wish was not marked recently, and records it. It does not take more wishes
+// of one server than it should have.
 func (m *Member) mark(in WishReceived) bool {
 	m.marked = slices.DeleteFunc(m.marked, func(k marked) bool {
 		return m.now-k.at >= m.config.Timing.Mark
 	})
+	ofSender := 0
 	for _, k := range m.marked {
 		if k.wish == in.Wish && (k.from == in.From || in.Wish.Kind == WishRegroup) {
 			return false
 		}
+		if k.from == in.From {
+			ofSender++
+		}
+	}
+	if ofSender >= marksMax {
+		return false
 	}
 	m.marked = append(m.marked, marked{in.Wish, in.From, m.now})
 	return true

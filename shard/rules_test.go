@@ -248,6 +248,11 @@ func TestMarks(t *testing.T) {
 	m.now++
 	mark(true, 1, WishEnter, 7)
 	mark(false, 1, WishEnter, 7)
+	for number := range uint64(marksMax) - 1 {
+		mark(true, 1, WishEnter, 100+number)
+	}
+	mark(false, 1, WishEnter, 200)
+	mark(true, 3, WishEnter, 200)
 }
 
 // Wishes count only from members, while this member works, and only for the current generation, a

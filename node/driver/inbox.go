@@ -16,7 +16,7 @@ import (
 // sides take the lock once per batch of frames.
 type inbox struct {
 	runOf   func([]byte) (uint64, error)
-	arrived func([]byte) // never nil
+	arrived func(order.ServerID, []byte) // never nil
 	logger  *slog.Logger
 
 	// wake holds a value when there is something to take.
@@ -40,7 +40,7 @@ func newInbox(config Config) (*inbox, error) {
 		wake:    make(chan struct{}, 1),
 	}
 	if in.arrived == nil {
-		in.arrived = func([]byte) {}
+		in.arrived = func(order.ServerID, []byte) {}
 	}
 	in.room.L = &in.mu
 	return in, in.setPeers(config.Peers)
@@ -102,9 +102,9 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 			if in.gate.Waiting() == 1 {
 				in.signal()
 			}
-			in.arrived(frame)
+			in.arrived(server, frame)
 		case turn.Held:
-			in.arrived(frame)
+			in.arrived(server, frame)
 		case turn.Refused:
 			in.signal()
 			in.room.Broadcast()

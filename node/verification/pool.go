@@ -3,7 +3,9 @@ package verification
 import (
 	"container/list"
 	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -14,8 +16,18 @@ const (
 	heldBytesMax = 64 << 20
 	// heldMax bounds their number.
 	heldMax = 4096
-	// queueMax is how many batches may wait for a worker.
-	queueMax = 256
+	// queueMax is how many batches that one sender delivered may wait for a worker.
+	queueMax = 128
+)
+
+// Bounds of what a sender may waste: verifications of messages that no round took.
+const (
+	// wasteMax is how much a sender may waste at once. A loaded shard has about this much under way
+	// at a time, which its rounds take a moment later.
+	wasteMax = 2 * time.Second
+	// wasteShare is the divisor of time that gives what a sender may waste for good: a tenth of a
+	// processor.
+	wasteShare = 10
 )
 
 // Message identifies a message: that of a member, in a round of an epoch of a run. A message may
@@ -24,16 +36,20 @@ type Message struct{ Run, Epoch, Round, Origin uint64 }
 
 // Pool holds results of batches. It is safe for concurrent use.
 type Pool struct {
-	queue   chan *task
 	workers sync.WaitGroup
+	now     func() time.Time
 
 	mu   sync.Mutex
+	work sync.Cond       // there is a task for a worker, or the pool closes
 	held map[*byte]*task // by the first byte of the batch
 	// messages are the messages of held that arrived.
 	messages map[Message]*task
 	order    list.List // of held, oldest first; values are *task
 	bytes    int
-	done     bool
+	// needed are the tasks that a round waits for. They come first.
+	needed  []*task
+	senders map[uint64]*sender
+	done    bool
 }
 
 // task is the verification of one batch.
@@ -42,8 +58,31 @@ type task struct {
 	begin  sync.Once
 	result *ledger.VerifiedBatch // nil if the batch cannot be decoded
 	place  *list.Element         // in Pool.order
-	// message is the zero value for a batch that a round brought.
+	// message is the zero value for a batch that a round brought, and from is then nil.
 	message Message
+	from    *sender
+	// cost is what a worker spent on it before a round took it, and taken says that one did. Both
+	// are guarded by Pool.mu.
+	cost  time.Duration
+	taken bool
+}
+
+// sender is a member whose lane delivers messages, its own and those that it relays.
+type sender struct {
+	queue []*task
+	// wasted is the time spent on its messages that no round took, as of the time at. What a round
+	// may still take is part of it.
+	wasted time.Duration
+	at     time.Time
+	// distrusted is the time until which nothing that it delivers is verified before a round needs
+	// it.
+	distrusted time.Time
+}
+
+// pay reduces what a sender wasted by its share of the time that has passed.
+func (s *sender) pay(now time.Time) {
+	s.wasted = max(0, s.wasted-now.Sub(s.at)/wasteShare)
+	s.at = now
 }
 
 // verify verifies the batch, unless that was done before. It waits for another caller that is at
@@ -53,35 +92,100 @@ func (t *task) verify() *ledger.VerifiedBatch {
 	return t.result
 }
 
+// unqueue takes a task out of the queue, and reports whether it was there.
+func (s *sender) unqueue(t *task) bool {
+	at := slices.Index(s.queue, t)
+	if at >= 0 {
+		s.queue = slices.Delete(s.queue, at, at+1)
+	}
+	return at >= 0
+}
+
 // New makes a pool and starts its workers.
-func New() *Pool {
-	p := &Pool{queue: make(chan *task, queueMax), held: make(map[*byte]*task),
-		messages: make(map[Message]*task)}
-	for range runtime.GOMAXPROCS(0) {
-		p.workers.Go(func() {
-			for t := range p.queue {
-				t.verify()
-			}
-		})
+func New() *Pool { return newPool(time.Now, runtime.GOMAXPROCS(0)) }
+
+func newPool(now func() time.Time, workers int) *Pool {
+	p := &Pool{now: now, held: make(map[*byte]*task), messages: make(map[Message]*task),
+		senders: make(map[uint64]*sender)}
+	p.work.L = &p.mu
+	for range workers {
+		p.workers.Go(p.run)
 	}
 	return p
+}
+
+// run is a worker.
+func (p *Pool) run() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		t := p.next()
+		for ; t == nil; t = p.next() {
+			if p.done {
+				return
+			}
+			p.work.Wait()
+		}
+		p.mu.Unlock()
+		began := p.now()
+		t.verify()
+		now := p.now()
+		p.mu.Lock()
+		p.spent(t, now, now.Sub(began))
+	}
+}
+
+// spent charges a verification to the sender of its message, until a round takes it. The caller must
+// hold the mutex.
+func (p *Pool) spent(t *task, now time.Time, cost time.Duration) {
+	if s := t.from; s != nil && !t.taken {
+		t.cost = cost
+		s.pay(now)
+		s.wasted += cost
+	}
+}
+
+// next takes the task that a worker does next: one that a round needs, or else one of the sender
+// that wasted least. The caller must hold the mutex.
+func (p *Pool) next() *task {
+	if len(p.needed) > 0 {
+		t := p.needed[0]
+		p.needed = p.needed[1:]
+		return t
+	}
+	var least *sender
+	for _, s := range p.senders {
+		if s.wasted > wasteMax {
+			s.queue = nil // its rounds verify them
+		}
+		if len(s.queue) > 0 && (least == nil || s.wasted < least.wasted) {
+			least = s
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	t := least.queue[0]
+	least.queue = least.queue[1:]
+	return t
 }
 
 // Close ends the workers. The other methods stay usable; they verify at once.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	if !p.done {
-		p.done = true
-		close(p.queue)
+	p.done, p.needed = true, nil
+	for _, s := range p.senders {
+		s.queue = nil
 	}
+	p.work.Broadcast()
 	p.mu.Unlock()
 	p.workers.Wait()
 }
 
-// Arrived says that a message's batch arrived, and that a round may need it soon. The pool keeps
-// the batch, which must not change any more. It ignores other copies of a message. Arrived returns
-// at once.
-func (p *Pool) Arrived(message Message, batch []byte) {
+// Arrived says that a message's batch arrived over the lane of a sender, and that a round may need
+// it soon. The pool keeps the batch, which must not change any more. It ignores other copies of a
+// message, and messages of a sender that wasted too much. Arrived returns at once.
+func (p *Pool) Arrived(from uint64, message Message, batch []byte) {
 	if len(batch) == 0 {
 		return
 	}
@@ -90,13 +194,35 @@ func (p *Pool) Arrived(message Message, batch []byte) {
 	if p.done || p.held[&batch[0]] != nil || p.messages[message] != nil {
 		return
 	}
-	t := p.hold(batch)
-	t.message = message
-	p.messages[message] = t
-	select {
-	case p.queue <- t:
-	default: // its round verifies it
+	now := p.now()
+	s := p.sender(from, now)
+	if s.pay(now); s.wasted > wasteMax || len(s.queue) >= queueMax || now.Before(s.distrusted) {
+		return // its round verifies it
 	}
+	t := p.hold(batch)
+	t.message, t.from = message, s
+	p.messages[message] = t
+	s.queue = append(s.queue, t)
+	p.work.Signal()
+}
+
+// Distrust makes a sender that forged wait: nothing that it delivers is verified before a round
+// needs it.
+func (p *Pool) Distrust(from uint64, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sender(from, p.now()).distrusted = until
+}
+
+// sender returns what the pool knows of a sender. The caller must hold the mutex. Senders are
+// members of the shard, so there are few.
+func (p *Pool) sender(from uint64, now time.Time) *sender {
+	s := p.senders[from]
+	if s == nil {
+		s = &sender{at: now}
+		p.senders[from] = s
+	}
+	return s
 }
 
 // hold makes the task of a batch. The caller must hold the mutex.
@@ -122,6 +248,9 @@ func (p *Pool) drop(t *task) {
 	}
 	p.order.Remove(t.place)
 	p.bytes -= len(t.data)
+	if t.from != nil {
+		t.from.unqueue(t)
+	}
 }
 
 // Batches verifies the batches of a round, as ledger.VerifyBatches does. The results are held until
@@ -136,13 +265,9 @@ func (p *Pool) Batches(batches [][]byte) []*ledger.VerifiedBatch {
 		t := p.held[&batch[0]]
 		if t == nil || len(t.data) != len(batch) {
 			t = p.hold(batch)
-			if !p.done {
-				select {
-				case p.queue <- t: // beside the caller, which begins with the first one
-				default:
-				}
-			}
+			p.need(t)
 		}
+		p.take(t)
 		tasks = append(tasks, t)
 	}
 	p.mu.Unlock()
@@ -151,6 +276,28 @@ func (p *Pool) Batches(batches [][]byte) []*ledger.VerifiedBatch {
 		verified[i] = t.verify()
 	}
 	return verified
+}
+
+// need has a worker verify a batch beside the caller of Batches, which begins with the first one. The
+// caller must hold the mutex.
+func (p *Pool) need(t *task) {
+	if !p.done {
+		p.needed = append(p.needed, t)
+		p.work.Signal()
+	}
+}
+
+// take marks a batch that a round needs, and gives the time that was spent on it back to its sender.
+// The caller must hold the mutex.
+func (p *Pool) take(t *task) {
+	if s := t.from; s != nil && !t.taken {
+		s.pay(p.now())
+		s.wasted = max(0, s.wasted-t.cost)
+		if s.unqueue(t) {
+			p.need(t)
+		}
+	}
+	t.taken = true
 }
 
 // Forget drops the results of batches whose round is over.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -59,13 +60,16 @@ func TestPoolChangesNoResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pool := New()
 		defer pool.Close()
+		if rapid.Bool().Draw(t, "distrust") {
+			pool.Distrust(0, time.Now().Add(time.Hour))
+		}
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
 			draw := rapid.SliceOfN(rapid.SampledFrom(known), 0, 5).Draw(t, "batches")
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				for _, batch := range draw {
 					number := rapid.Uint64Range(0, 3).Draw(t, "message")
-					pool.Arrived(Message{Round: number}, batch)
+					pool.Arrived(0, Message{Round: number}, batch)
 				}
 			case 1:
 				pool.Forget(draw)
@@ -92,7 +96,7 @@ func TestMemoryOfAnotherLength(t *testing.T) {
 	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	whole := batchOf(client, false)
 	longer := append(bytes.Clone(whole), 0)
-	pool.Arrived(Message{}, longer)
+	pool.Arrived(0, Message{}, longer)
 	if got := pool.Batches([][]byte{longer}); got[0] != nil {
 		t.Error("a batch with a byte more was decoded")
 	}
@@ -107,8 +111,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	pool := New()
 	defer pool.Close()
 	for i := range uint64(2 * heldMax) {
-		pool.Arrived(Message{Round: 2 * i}, []byte("no batch"))
-		pool.Arrived(Message{Round: 2*i + 1}, bytes.Repeat([]byte{9}, 3*heldBytesMax/heldMax))
+		pool.Arrived(i%64, Message{Round: 2 * i}, []byte("no batch"))
+		pool.Arrived(i%64, Message{Round: 2*i + 1}, bytes.Repeat([]byte{9}, 3*heldBytesMax/heldMax))
 	}
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
@@ -126,9 +130,9 @@ func TestCopiesAreIgnored(t *testing.T) {
 	defer pool.Close()
 	batch := []byte("no batch")
 	for range 3 {
-		pool.Arrived(Message{Round: 1}, bytes.Clone(batch))
+		pool.Arrived(0, Message{Round: 1}, bytes.Clone(batch))
 	}
-	pool.Arrived(Message{Round: 2}, batch)
+	pool.Arrived(0, Message{Round: 2}, batch)
 	pool.mu.Lock()
 	held := len(pool.held)
 	pool.mu.Unlock()
@@ -150,7 +154,7 @@ func TestManyCallers(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		working.Go(func() {
 			for i, batch := range batches {
-				pool.Arrived(Message{Origin: uint64(i)}, batch)
+				pool.Arrived(0, Message{Origin: uint64(i)}, batch)
 			}
 		})
 		working.Go(func() {
@@ -166,10 +170,135 @@ func TestManyCallers(t *testing.T) {
 	working.Wait()
 	pool.Close()
 	pool.Close()
-	pool.Arrived(Message{}, batches[0])
+	pool.Arrived(0, Message{}, batches[0])
 	for i, batch := range pool.Batches(batches[:2]) {
 		if forged, _ := batch.Forged(); (forged > 0) != (i == 0) {
 			t.Errorf("a closed pool finds %d forged bundles in batch %d", forged, i)
 		}
+	}
+}
+
+// idlePool is a pool without workers, and a function that does what a worker would, for some time.
+func idlePool() (p *Pool, clock *time.Time, work func(cost time.Duration) *task) {
+	clock = new(time.Time)
+	*clock = time.Unix(1e9, 0)
+	p = newPool(func() time.Time { return *clock }, 0)
+	return p, clock, func(cost time.Duration) *task {
+		t := p.next()
+		if t != nil {
+			t.verify()
+			*clock = clock.Add(cost)
+			p.spent(t, *clock, cost)
+		}
+		return t
+	}
+}
+
+// TestSenderThatFloods: a sender of messages that no round takes gets a tenth of a processor once it
+// has wasted what it may, and others come before it.
+func TestSenderThatFloods(t *testing.T) {
+	t.Parallel()
+	p, clock, work := idlePool()
+	round := uint64(0)
+	flood := func() {
+		for range 2 * queueMax {
+			round++
+			p.Arrived(1, Message{Round: round}, []byte("no batch"))
+		}
+	}
+	const cost = 50 * time.Millisecond
+	wasted := 0
+	for flood(); work(cost) != nil; flood() {
+		wasted++
+	}
+	if most := int(wasteMax/cost) * 10 / 9; wasted > most+2 || wasted < most-2 {
+		t.Errorf("the flood wasted %d verifications at once, want about %d", wasted, most)
+	}
+	p.Arrived(2, Message{Origin: 2}, []byte("no batch"))
+	if done := work(cost); done == nil || done.message.Origin != 2 {
+		t.Errorf("another sender waits for the flood: %+v", done)
+	}
+	began, wasted := *clock, 0
+	for clock.Sub(began) < 100*time.Second {
+		if flood(); work(cost) != nil {
+			wasted++
+		} else {
+			*clock = clock.Add(time.Millisecond)
+		}
+	}
+	if spent := time.Duration(wasted) * cost; spent > clock.Sub(began)/wasteShare+2*cost {
+		t.Errorf("the flood got %s of %s", spent, clock.Sub(began))
+	}
+}
+
+// TestLoadIsNotWaste: what rounds take is no waste, however much it is.
+func TestLoadIsNotWaste(t *testing.T) {
+	t.Parallel()
+	p, _, work := idlePool()
+	for round := range uint64(200) {
+		batch := []byte("no batch")
+		p.Arrived(1, Message{Round: round}, batch)
+		if work(time.Second) == nil {
+			t.Fatalf("the message of round %d is not verified", round)
+		}
+		p.Batches([][]byte{batch})
+		p.Forget([][]byte{batch})
+	}
+}
+
+// TestSenderThatForged: what it delivers waits for its round.
+func TestSenderThatForged(t *testing.T) {
+	t.Parallel()
+	p, clock, work := idlePool()
+	p.Distrust(1, clock.Add(time.Minute))
+	p.Arrived(1, Message{Round: 1}, []byte("no batch"))
+	if work(0) != nil {
+		t.Error("a message of a sender that forged is verified")
+	}
+	*clock = clock.Add(time.Minute)
+	p.Arrived(1, Message{Round: 1}, []byte("no batch"))
+	if work(0) == nil {
+		t.Error("the sender is distrusted for ever")
+	}
+}
+
+// TestRoundsComeFirst: a batch that a round needs is verified before what only arrived.
+func TestRoundsComeFirst(t *testing.T) {
+	t.Parallel()
+	p, _, work := idlePool()
+	needed := []byte("needed")
+	p.Arrived(1, Message{Round: 1}, []byte("no batch"))
+	p.Arrived(1, Message{Round: 2}, needed)
+	p.Batches([][]byte{needed})
+	if done := work(0); done == nil || &done.data[0] != &needed[0] {
+		t.Errorf("verified first: %+v", done)
+	}
+	if work(0) == nil || work(0) != nil {
+		t.Error("the other message is not verified once")
+	}
+}
+
+// BenchmarkFlood reports which part of a processor a sender takes that floods for a second with
+// batches that no round takes.
+func BenchmarkFlood(b *testing.B) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	forged := make([]bool, 2000)
+	for i := range forged {
+		forged[i] = true
+	}
+	batch := batchOf(client, forged...)
+	for b.Loop() {
+		pool := New()
+		began := time.Now()
+		for round := uint64(0); time.Since(began) < 30*time.Second; round++ {
+			pool.Arrived(1, Message{Round: round}, bytes.Clone(batch))
+			time.Sleep(time.Millisecond)
+		}
+		took := time.Since(began)
+		pool.mu.Lock()
+		spent := pool.senders[1].wasted + took/wasteShare
+		pool.mu.Unlock()
+		pool.Close()
+		b.ReportMetric(spent.Seconds()/took.Seconds(), "processors")
 	}
 }

@@ -70,6 +70,8 @@ type Datagrams struct {
 	host     rdmanet.Host
 	logger   *slog.Logger
 	handlers [256]atomic.Pointer[Handler]
+
+	complaints complaints
 }
 
 // NewDatagrams registers for the host's lane "control". The logger may be nil. Errors are the
@@ -129,7 +131,9 @@ func (d *Datagrams) trySend(peer rdmanet.PeerID, message []byte) (bool, error) {
 func (d *Datagrams) receive(from rdmanet.Peer, messages [][]byte) {
 	for _, message := range messages {
 		if len(message) == 0 || len(message) > 1+DatagramMax {
-			d.logger.Error("malformed control message", "peer", from, "bytes", len(message))
+			if d.complaints.due(from.ID) {
+				d.logger.Error("malformed control message", "peer", from, "bytes", len(message))
+			}
 			continue
 		}
 		handler := d.handlers[message[0]].Load()

@@ -115,6 +115,7 @@ type Requests struct {
 
 	nextID          atomic.Uint64
 	served, refused atomic.Uint64
+	complaints      complaints
 
 	mu      sync.Mutex // never held while a lane waits or a handler runs
 	closed  bool
@@ -215,12 +216,14 @@ func (x *Requests) receive(from rdmanet.Peer, frames [][]byte) {
 		return
 	}
 	if !x.config.Admit(from.ID) {
-		x.logger.Warn("dropped frames of an unknown peer", "peer", from, "lane", x.config.Lane,
-			"frames", len(frames))
+		if x.complaints.due(from.ID) {
+			x.logger.Warn("dropped frames of an unknown peer", "peer", from, "lane", x.config.Lane,
+				"frames", len(frames))
+		}
 		return
 	}
 	for _, frame := range frames {
-		if err := x.take(from, frame); err != nil {
+		if err := x.take(from, frame); err != nil && x.complaints.due(from.ID) {
 			x.logger.Warn("a malformed frame was dropped", "peer", from, "lane", x.config.Lane,
 				"bytes", len(frame), "error", err)
 		}

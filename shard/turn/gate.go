@@ -16,7 +16,8 @@ type Incarnation uint64
 
 // GateConfig bounds what a gate keeps. A gate may exceed a bound of bytes by one frame.
 type GateConfig struct {
-	// Frames and Bytes bound the frames that were taken and wait for the next turn.
+	// Frames and Bytes bound the frames that were taken and wait for the next turn. One sender fills
+	// three quarters of either, so that the others find room.
 	Frames, Bytes int
 	// Held bounds the held frames of later runs, for each sender. Bytes bounds their bytes.
 	Held int
@@ -49,6 +50,7 @@ type Gate struct {
 	closed   bool
 	frames   []Arrival
 	bytes    int
+	turn     uint64 // counts how often frames were taken
 	opinions []Opinion
 	senders  []*Sender
 }
@@ -60,6 +62,9 @@ type Sender struct {
 	place int
 	// incarnation is that of its first frame in this run, 0 before that.
 	incarnation Incarnation
+	// frames and bytes are what it has in the gate's frames, if turn is the gate's.
+	frames, bytes int
+	turn          uint64
 	// silenced says that its frames of this run are dropped. It may begin a later run before this
 	// server does.
 	silenced bool
@@ -119,8 +124,14 @@ func (g *Gate) Full(s *Sender, run uint64) bool {
 	case run > g.run:
 		return len(s.held) >= g.config.Held || s.heldBytes >= g.config.Bytes
 	default:
-		return g.takes(s, run) && (len(g.frames) >= g.config.Frames || g.bytes >= g.config.Bytes)
+		return g.takes(s, run) && (len(g.frames) >= g.config.Frames || g.bytes >= g.config.Bytes ||
+			s.turn == g.turn && g.fills(s))
 	}
+}
+
+// fills reports whether a sender has its share of the frames of this turn.
+func (g *Gate) fills(s *Sender) bool {
+	return 4*s.frames >= 3*g.config.Frames || 4*s.bytes >= 3*g.config.Bytes
 }
 
 // takes reports whether a frame goes into the next turn.
@@ -155,6 +166,11 @@ func (g *Gate) take(s *Sender, incarnation Incarnation, frame []byte) Verdict {
 	}
 	g.frames = append(g.frames, Arrival{order.ServerID(s.place), frame})
 	g.bytes += len(frame)
+	if s.turn != g.turn {
+		s.frames, s.bytes, s.turn = 0, 0, g.turn
+	}
+	s.frames++
+	s.bytes += len(frame)
 	return Taken
 }
 
@@ -229,6 +245,7 @@ func (g *Gate) Holds(s *Sender) int { return len(s.held) }
 func (g *Gate) Take(empty []Arrival) ([]Arrival, []Opinion) {
 	frames, opinions := g.frames, g.opinions
 	g.frames, g.opinions, g.bytes = empty, nil, 0
+	g.turn++
 	return frames, opinions
 }
 
@@ -267,6 +284,7 @@ func (g *Gate) End() {
 func (g *Gate) clear() {
 	clear(g.frames)
 	g.frames, g.opinions, g.bytes = g.frames[:0], nil, 0
+	g.turn++
 }
 
 // Close drops everything, now and later.

@@ -77,6 +77,27 @@ func TestGateIsBounded(t *testing.T) {
 	}
 }
 
+// TestSenderLeavesRoom: a sender that floods has no room while others have, until the next turn.
+func TestSenderLeavesRoom(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"frames": 0, "bytes": 10} {
+		g, senders := newGate(turn.GateConfig{Frames: 8, Bytes: 80, Held: 9}, 2, 2)
+		flood := func() (taken int) {
+			for !g.Full(senders[0], 5) {
+				g.Admit(senders[0], 1, 5, make([]byte, size))
+				taken++
+			}
+			return taken
+		}
+		for range 2 {
+			if taken := flood(); taken != 6 || g.Full(senders[1], 5) {
+				t.Errorf("%s: the sender filled %d of 8 places", name, taken)
+			}
+			g.Take(nil)
+		}
+	}
+}
+
 // TestGateTakesOneRun gives a gate frames of the previous run, of the running one, and after the
 // last one.
 func TestGateTakesOneRun(t *testing.T) {
