@@ -36,8 +36,20 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 func guarded(t *testing.T, b *bank) (url string,
 	as map[string]ledgerdv1connect.LedgerServiceClient) {
 	t.Helper()
+	url, tokens := guardedTokens(t, b)
+	as = map[string]ledgerdv1connect.LedgerServiceClient{}
+	for name, token := range tokens {
+		as[name] = ledgerdv1connect.NewLedgerServiceClient(
+			&http.Client{Transport: bearer(token)}, url)
+	}
+	return url, as
+}
+
+// guardedTokens is guarded, with the callers' tokens.
+func guardedTokens(t *testing.T, b *bank) (url string, tokens map[string]string) {
+	t.Helper()
 	var file doors.Identities
-	tokens := map[string]string{"nobody": "", "stranger": "ledgerd_wrong"}
+	tokens = map[string]string{"nobody": "", "stranger": "ledgerd_wrong"}
 	for name, role := range map[string]doors.Role{"bank": doors.RoleOrganisation,
 		"other": doors.RoleOrganisation, "auditor": doors.RoleAuditor,
 		"operator": doors.RoleOperator} {
@@ -55,13 +67,7 @@ func guarded(t *testing.T, b *bank) (url string,
 	gates, err := doors.New(doors.Config{Identities: path,
 		Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	door := apitest.Serve(t, b.cluster.Node(0), api.Options{Doors: gates})
-	as = map[string]ledgerdv1connect.LedgerServiceClient{}
-	for name, token := range tokens {
-		as[name] = ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: bearer(token)}, door.URL)
-	}
-	return door.URL, as
+	return apitest.Serve(t, b.cluster.Node(0), api.Options{Doors: gates}).URL, tokens
 }
 
 // TestAccess makes every call as every kind of caller.

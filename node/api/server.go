@@ -141,6 +141,7 @@ func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.H
 	mux := http.NewServeMux()
 	mux.Handle(path, withBodyDeadline(requests.within(rpcs), s.options.MaxBodyPatience))
 	s.probes(mux, doors.Readers)
+	s.reflection(mux)
 	if s.options.Docs != nil {
 		mux.Handle("/docs/", s.options.Docs)
 	}
