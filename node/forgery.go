@@ -59,19 +59,24 @@ func newForgeries(n *Node) *forgeries {
 			[]string{"member"})}
 }
 
-// found is the pipeline's hook.
-func (f *forgeries) found(run uint64, member order.ServerID, bundles int, err error) {
-	now := time.Now()
+// punish counts what a member forged in a round, and returns until when it is kept out.
+func (f *forgeries) punish(member order.ServerID, bundles int) time.Time {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.count[member] += uint64(bundles)
 	kept := f.kept[member]
 	kept.times++
-	kept.until = now.Add(min(time.Second<<min(kept.times, 30), penanceMax))
+	kept.until = time.Now().Add(min(time.Second<<min(kept.times, 30), penanceMax))
 	f.kept[member] = kept
-	f.mu.Unlock()
+	return kept.until
+}
+
+// found is the pipeline's hook.
+func (f *forgeries) found(run uint64, member order.ServerID, bundles int, err error) {
+	until := f.punish(member, bundles)
 	f.bundles.WithLabelValues(f.node.peers.name(member)).Add(float64(bundles))
 	if member != f.node.home.Self {
-		f.node.verification.Distrust(uint64(member), kept.until)
+		f.node.verification.Distrust(uint64(member), until)
 		f.node.life.detector.Lost(run, member, fmt.Errorf("it proposed a forged bundle: %w", err))
 	}
 }

@@ -126,6 +126,11 @@ func (c *callers) load() error {
 	if err != nil {
 		return fmt.Errorf("api.identities: %w", err)
 	}
+	for _, issuer := range next.issuers {
+		if issuer.published != nil {
+			issuer.published.logger = c.logger
+		}
+	}
 	c.loaded.Store(next)
 	return nil
 }

@@ -17,6 +17,8 @@
 //     rebinding) gets an error that names the setting.
 //   - Certificates are read again when their files change. If the new ones cannot be used, the node
 //     keeps the ones that it has, and says so in its log.
+//   - An issuer of tokens that publishes its keys is asked when a token needs one: with a deadline,
+//     for a bounded answer, over TLS, and once a minute at most.
 //   - A client that sends plain HTTP where TLS is served gets a 400 that says so.
 //   - Every refusal says what the reader can change.
 //   - Reload changes everything or nothing. A request sees one state of the settings.

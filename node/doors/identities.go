@@ -43,8 +43,11 @@ type Identity struct {
 type Issuer struct {
 	Issuer   string `json:"issuer"`   // the claim iss
 	Audience string `json:"audience"` // one of the claim aud
-	// JWKS is the file with the issuer's public keys; a relative path is beside the file.
-	JWKS string `json:"jwks"`
+	// JWKS is the file with the issuer's public keys; a relative path is beside the file. Without
+	// it, Issuer is an https:// address below which the issuer publishes its keys (OpenID Connect
+	// Discovery), and CA may be a file with the authority of its certificate.
+	JWKS string `json:"jwks,omitempty"`
+	CA   string `json:"ca,omitempty"`
 }
 
 // identities are the file, checked, and found by what callers show.
@@ -174,7 +177,9 @@ func (k *identities) add(identity *Identity) error {
 
 func (k *identities) jwksFiles() (paths []string) {
 	for _, issuer := range k.issuers {
-		paths = append(paths, issuer.path)
+		if issuer.path != "" {
+			paths = append(paths, issuer.path)
+		}
 	}
 	slices.Sort(paths)
 	return paths

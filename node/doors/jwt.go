@@ -28,11 +28,20 @@ const (
 	rsaBitsMin = 2048
 )
 
-// issuer is an Issuer with its keys.
+// issuer is an Issuer with its keys: those of a file, or those that it publishes.
 type issuer struct {
 	Issuer
-	path string
-	keys []publicKey
+	path      string // empty if published is set
+	keys      []publicKey
+	published *discovery
+}
+
+// keysFor returns the keys that may have made a signature.
+func (i *issuer) keysFor(id string, now time.Time) []publicKey {
+	if i.published != nil {
+		return i.published.keysFor(id, now)
+	}
+	return i.keys
 }
 
 // publicKey is a key of a set [RFC 7517], for one algorithm [RFC 7518, RFC 8037].
@@ -43,12 +52,23 @@ type publicKey struct {
 }
 
 func newIssuer(config *Issuer, dir string) (*issuer, error) {
-	if config.Issuer == "" || config.Audience == "" || config.JWKS == "" {
-		return nil, errors.New("issuer, audience and jwks are needed")
+	if config.Issuer == "" || config.Audience == "" {
+		return nil, errors.New("issuer and audience are needed")
 	}
-	made := &issuer{Issuer: *config, path: config.JWKS}
-	if !filepath.IsAbs(made.path) {
-		made.path = filepath.Join(dir, made.path)
+	beside := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(dir, path)
+	}
+	made := &issuer{Issuer: *config, path: beside(config.JWKS)}
+	var err error
+	if made.path == "" {
+		made.published, err = newDiscovery(config.Issuer, beside(config.CA))
+		return made, err
+	}
+	if config.CA != "" {
+		return nil, errors.New("ca is for an issuer without jwks")
 	}
 	text, err := os.ReadFile(made.path)
 	if err != nil {
@@ -230,8 +250,9 @@ func verifyJWT(token string, issuers map[string]*issuer, now time.Time) (iss, su
 		return "", "", errors.New("no subject")
 	}
 	signed := []byte(parts[0] + "." + parts[1])
-	for i := range from.keys {
-		key := &from.keys[i]
+	keys := from.keysFor(header.KeyID, now)
+	for i := range keys {
+		key := &keys[i]
 		if key.algorithm == header.Algorithm && (header.KeyID == "" || key.id == header.KeyID) &&
 			key.verifies(signed, decoded[2]) {
 			return claims.Issuer, claims.Subject, nil
