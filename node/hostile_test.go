@@ -163,7 +163,7 @@ func (l *liar) talk(ctx context.Context, to []rdmanet.PeerID, choices []byte) {
 
 // hostileShard is three nodes that order, and a liar with the identity of the fourth member. Before
 // that, the fourth ordered with them.
-func hostileShard(t *testing.T) (*shard, *liar, []rdmanet.PeerID) {
+func hostileShard(t testing.TB) (*shard, *liar, []rdmanet.PeerID) {
 	s, l := newShard(t, 4, nil), &liar{heard: map[string][][]byte{}}
 	s.hosts = func(i int, host rdmanet.Host) rdmanet.Host {
 		if i == 3 {

@@ -26,7 +26,7 @@ import (
 
 // shard is a cluster of real nodes in this process, over the memory fabric.
 type shard struct {
-	t       *testing.T
+	t       testing.TB
 	network *memory.Network
 	homes   []*home.Home
 	peers   []rdmanet.PeerID
@@ -40,7 +40,7 @@ type shard struct {
 	hosts func(i int, host rdmanet.Host) rdmanet.Host
 }
 
-func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
+func newShard(t testing.TB, nodes int, change func(i int, config *home.Config)) *shard {
 	t.Helper()
 	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(),
 		nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20,
