@@ -60,7 +60,7 @@ type bodyKey struct{}
 func (r *requests) within(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var body *budgetedBody
-		if reservation := r.budget.Open(); reservation != nil {
+		if reservation := r.budget.Open(hostOf(request.RemoteAddr)); reservation != nil {
 			defer reservation.Close()
 			body = &budgetedBody{ReadCloser: request.Body, reservation: reservation,
 				limits: r.table.Of(intake.MethodOf(request.URL.Path))}

@@ -198,21 +198,32 @@ func TestReservedMemoryIsEnough(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	budget := intake.NewBudget(100 << 10)
-	first := budget.Open()
+	budget := intake.NewBudget(200 << 10)
+	first := budget.Open("a")
 	if first == nil || !first.Grow(60<<10) {
 		t.Fatal("the budget is refused although it is free")
 	}
 	if first.Grow(60 << 10) {
+		t.Error("an address gets more than half of the budget")
+	}
+	second := budget.Open("a")
+	if second == nil || budget.Open("a") != nil {
+		t.Errorf("%d bytes used: want room for one more call of the address and no other",
+			budget.Used())
+	}
+	other := budget.Open("b")
+	if other == nil || !other.Grow(60<<10) {
+		t.Error("another address finds no room")
+	}
+	third := budget.Open("c")
+	if third == nil || third.Grow(40<<10) {
 		t.Error("more than the budget has")
 	}
-	second := budget.Open()
-	if second == nil || budget.Open() != nil {
-		t.Errorf("%d bytes used: want room for one more call and no other", budget.Used())
-	}
 	first.Shrink(1 << 30)
-	second.Close()
-	if budget.Used() != 0 || budget.Refused() != 2 {
-		t.Errorf("%d bytes used, %d refused, want 0 and 2", budget.Used(), budget.Refused())
+	for _, each := range []*intake.Reservation{first, second, other, third} {
+		each.Close()
+	}
+	if budget.Used() != 0 || budget.Refused() != 3 {
+		t.Errorf("%d bytes used, %d refused, want 0 and 3", budget.Used(), budget.Refused())
 	}
 }
