@@ -29,7 +29,7 @@ func newConversation(t testing.TB, script []byte) *conversation {
 	t.Helper()
 	c := &conversation{script: script, silenced: make([]bool, liar+1)}
 	config := Config{Engine: EngineAllConcurPlus, Servers: liar + 1,
-		Reliable: overlays(t, liar + 1)[0], MaxPayload: 64, Detector: DetectorEventual}
+		Reliable: overlays(t, liar+1)[0], MaxPayload: 64, Detector: DetectorEventual}
 	if c.choose(2) == 1 {
 		config.Engine = EngineAllConcur
 	}

@@ -38,7 +38,11 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		return
 	}
 	// What this node reports or chooses must never go back behind the known decision.
-	if m.Known != nil && !s.hear(from, m.Known, nil) || s.settled(from, m.Generation) {
+	if m.Known != nil && !s.hear(from, m.Known, nil) {
+		s.settled(from, m.Known.Generation) // tells it what this node knows
+		return
+	}
+	if s.settled(from, m.Generation) {
 		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {

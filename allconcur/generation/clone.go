@@ -56,7 +56,7 @@ func (s *Synod) AppendState(b []byte) []byte {
 	}
 	for i := range s.stated {
 		b = binary.LittleEndian.AppendUint32(b, uint32(s.stated[i].server))
-		b = appendDecision(b, &s.stated[i].decision)
+		b = appendBool(appendDecision(b, &s.stated[i].decision), s.stated[i].turned)
 	}
 	ids := slices.SortedFunc(maps.Keys(s.held), func(a, b [32]byte) int {
 		return slices.Compare(a[:], b[:])

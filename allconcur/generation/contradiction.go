@@ -16,7 +16,8 @@ import (
 //   - A member that contradicts is not listened to. Its statement is kept until it is taken back,
 //     or the member is gone.
 //   - A decision that this node only heard of, and that it has not worked in, yields to one that
-//     more members state.
+//     more members state, once all that it can reach have said what they know. The word of a member
+//     that changes it counts for neither.
 //   - A node that worked in its decision, or counted the acceptances itself, stops once more
 //     members contradict it than may fail: then its own disk is the wrong one.
 
@@ -24,6 +25,8 @@ import (
 type statement struct {
 	server   order.ServerID
 	decision Decision
+	// turned says that it stated another one before. Such a word counts for neither.
+	turned bool
 }
 
 // leap bounds how far a generation, or a ballot, may be above what this node knows. Both numbers
@@ -63,10 +66,17 @@ func (s *Synod) hear(from order.ServerID, d *Decision, holders []order.ServerID)
 
 // remember keeps what a server states now, ascending by server.
 func (s *Synod) remember(server order.ServerID, d *Decision) {
-	s.unsay(server)
-	at, _ := slices.BinarySearchFunc(s.stated, server,
+	at, known := slices.BinarySearchFunc(s.stated, server,
 		func(said statement, server order.ServerID) int { return cmp.Compare(said.server, server) })
-	s.stated = slices.Insert(s.stated, at, statement{server, *d})
+	if !known {
+		s.stated = slices.Insert(slices.Clone(s.stated), at, statement{server: server, decision: *d})
+		return
+	}
+	if said := s.stated[at]; !said.decision.Equal(*d) {
+		s.stated = slices.Clone(s.stated)
+		s.stated[at] = statement{server: server, decision: *d,
+			turned: said.turned || said.decision.Generation == d.Generation}
+	}
 }
 
 // unsay forgets what a server stated.
@@ -79,14 +89,15 @@ func (s *Synod) unsay(server order.ServerID) {
 // weigh acts on a decision that contradicts the known one.
 func (s *Synod) weigh(d *Decision, holders []order.ServerID) {
 	against, with := s.statedBy(d), s.statedBy(s.state.Decided)
+	tooMany := len(against) > (len(s.report.Membership.Members)-1)/2
 	if own := s.counted || s.state.Activated.Generation() >= d.Generation; !own {
-		if len(against) > len(with) {
+		if len(against) > len(with) && (tooMany || s.allStated()) {
 			s.state.Decided = nil
 			s.learn(*d, holders)
 		}
 		return
 	}
-	if members := len(s.report.Membership.Members); len(against) > (members-1)/2 {
+	if tooMany {
 		s.broken = fmt.Errorf("%w: generation %d began from block %d according to this node, and "+
 			"from block %d, or with other members or rounds, according to members %v: the disk of "+
 			"this node is not one of this shard, or those members lie; compare `ledgerd evidence` "+
@@ -95,11 +106,22 @@ func (s *Synod) weigh(d *Decision, holders []order.ServerID) {
 	}
 }
 
+// allStated reports whether all members that this node can reach have stated a decision.
+func (s *Synod) allStated() bool {
+	return !slices.ContainsFunc(s.report.Membership.Members, func(server order.ServerID) bool {
+		return server != s.config.Self && s.linked[server] &&
+			!slices.ContainsFunc(s.stated, func(said statement) bool {
+				return said.server == server
+			})
+	})
+}
+
 // statedBy returns the members that state a decision.
 func (s *Synod) statedBy(d *Decision) (members []order.ServerID) {
 	for i := range s.stated {
 		said := &s.stated[i]
-		if s.report.Membership.Includes(said.server) && said.decision.Equal(*d) {
+		if s.report.Membership.Includes(said.server) && !said.turned &&
+			said.decision.Equal(*d) {
 			members = append(members, said.server)
 		}
 	}

@@ -115,7 +115,8 @@ func TestTwoDecisions(t *testing.T) {
 			Ballot: Ballot{Number: 1, Proposer: from}}
 	}
 	s.Receive(0, prepare(0, other))
-	if a, save := answer(t, s); a.Kind != 0 || save || s.Err() != nil {
+	if a, save := answer(t, s); a.Kind != KindDecided || !a.Value.Equal(*first) || save ||
+		s.Err() != nil {
 		t.Fatalf("answer %+v, error %v", a, s.Err())
 	}
 	if got := s.Contradicting(); !slices.Equal(got, []order.ServerID{0}) {
@@ -182,6 +183,29 @@ func TestFalseDecisionYields(t *testing.T) {
 			!ready.MustSave || s.Err() != nil {
 			t.Fatalf("%s: decided %+v, %+v, error %v", name, s.Decided(), ready, s.Err())
 		}
+	}
+}
+
+// TestMemberTurns: a member that states the true decision and then another one does not make this
+// node believe the other one.
+func TestMemberTurns(t *testing.T) {
+	t.Parallel()
+	s, first := settledSynod(t)
+	s.Linked(0, true)
+	s.Linked(2, true)
+	s.Receive(0, decided(otherThan(first, 1)))
+	if !s.Decided().Equal(*first) {
+		t.Error("a member is believed before another one that can be reached has said its word")
+	}
+	s.Receive(0, decided(first))
+	s.Receive(0, decided(otherThan(first, 1)))
+	if !s.Decided().Equal(*first) || !slices.Equal(s.Contradicting(), []order.ServerID{0}) {
+		t.Errorf("decided %+v, and members %v contradict", s.Decided(), s.Contradicting())
+	}
+	s.Receive(0, decided(first))
+	s.Receive(0, decided(otherThan(first, 1)))
+	if !s.Decided().Equal(*first) {
+		t.Errorf("decided %+v", s.Decided())
 	}
 }
 

@@ -1,0 +1,195 @@
+package torture
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// measureVariable switches TestFloodCostsOthers on, and floodVariable makes the test binary a
+// flooder: its value is the kind of flood and the address.
+const (
+	measureVariable = "LEDGERD_MEASURE"
+	floodVariable   = "LEDGERD_FLOOD"
+)
+
+// floods are what a stranger does to a node, until its process is ended.
+var floods = map[string]func(address string){
+	"none":              func(string) { select {} },
+	"large requests":    floodOfRequests,
+	"connections":       floodOfConnections,
+	"resets of streams": floodOfResets,
+}
+
+// floodOfRequests posts requests that are small on the wire, or large, and grow in memory.
+func floodOfRequests(address string) {
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	_, _ = writer.Write(bytes.Repeat([]byte{0x0a, 0}, 8<<20))
+	_ = writer.Close()
+	bodies := []struct{ kind, encoding, method string }{
+		{"application/proto", "gzip", "Prepare"}, {"application/proto", "", "SubmitMany"},
+		{"application/json", "", "SubmitMany"}}
+	texts := [][]byte{packed.Bytes(), bytes.Repeat([]byte{0x0a, 0}, 4<<20),
+		[]byte(`{"bundles":[` + strings.Repeat("{},", 2<<20) + `{}]}`)}
+	for i := range 8 {
+		go func() {
+			for ; ; i++ {
+				b := bodies[i%len(bodies)]
+				request, err := http.NewRequest(http.MethodPost, "http://"+address+
+					"/ledgerd.v1.LedgerService/"+b.method, bytes.NewReader(texts[i%len(texts)]))
+				if err != nil {
+					panic(err)
+				}
+				request.Header.Set("Content-Type", b.kind)
+				if b.encoding != "" {
+					request.Header.Set("Content-Encoding", b.encoding)
+				}
+				if answer, err := http.DefaultClient.Do(request); err == nil {
+					_, _ = io.Copy(io.Discard, answer.Body)
+					_ = answer.Body.Close()
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// floodOfConnections opens connections as fast as it can, and keeps the last thousand.
+func floodOfConnections(address string) {
+	var open []net.Conn
+	for {
+		connection, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if open = append(open, connection); len(open) > 1000 {
+			_ = open[0].Close()
+			open = open[1:]
+		}
+	}
+}
+
+// floodOfResets begins calls over HTTP/2 and takes them back at once [RFC 9113].
+func floodOfResets(address string) {
+	frame := func(kind, flags byte, stream uint32, payload ...byte) []byte {
+		made := []byte{0, 0, byte(len(payload)), kind, flags}
+		return append(binary.BigEndian.AppendUint32(made, stream), payload...)
+	}
+	path := "/ledgerd.v1.LedgerService/GetNode"
+	call := append(append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...), 0x01, 9)
+	call = append(append(append(call, "localhost"...), 0x0f, 0x10, 17), "application/proto"...)
+	for range 4 {
+		go func() {
+			for {
+				connection, err := net.DialTimeout("tcp", address, time.Second)
+				if err != nil {
+					continue
+				}
+				go func() { _, _ = io.Copy(io.Discard, connection) }()
+				sent := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0)...)
+				for stream := uint32(1); err == nil; {
+					_, err = connection.Write(sent)
+					for sent = sent[:0]; len(sent) < 16<<10; stream += 2 {
+						sent = append(append(sent, frame(1, 4, stream, call...)...),
+							frame(3, 0, stream, 0, 0, 0, 8)...)
+					}
+				}
+				_ = connection.Close()
+			}
+		}()
+	}
+	select {}
+}
+
+// TestFlooder is the process of a flooder.
+func TestFlooder(t *testing.T) {
+	kind, address, is := strings.Cut(os.Getenv(floodVariable), "@")
+	if !is {
+		t.Skip("this is a process of TestFloodCostsOthers")
+	}
+	floods[kind](address)
+}
+
+// flood runs a flooder with the least priority, since it has to share the processors with the nodes
+// here, and returns the function that ends it.
+func flood(t *testing.T, kind, address string) (end func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flooder := exec.Command("nice", "-n", "19", self, "-test.run", "^TestFlooder$")
+	flooder.Env = append(os.Environ(), floodVariable+"="+kind+"@"+address,
+		programVariable+"="+program)
+	if err := flooder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_ = flooder.Process.Kill()
+		_ = flooder.Wait()
+	}
+}
+
+// TestFloodCostsOthers measures what a flood on node 0 costs the clients of the other nodes. It
+// judges nothing: run it with LEDGERD_MEASURE=1 on a machine that does nothing else.
+func TestFloodCostsOthers(t *testing.T) {
+	if os.Getenv(measureVariable) == "" {
+		t.Skipf("set %s=1 to measure", measureVariable)
+	}
+	s := newShard(t, 4)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	var posted atomic.Int64
+	var stop atomic.Bool
+	var clients sync.WaitGroup
+	for i := range 6 {
+		p := s.newParty(fmt.Sprintf("party-%d", i), []string{"issuer", "cash"}, 1+i%3)
+		clients.Go(func() {
+			for !stop.Load() {
+				status, err := p.nodes.Post(t.Context(), []client.Key{p.Key},
+					p.transfer("issuer", "cash", 1), ledgerdv1.Level_LEVEL_DURABLE)
+				if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) {
+					posted.Add(1)
+				}
+			}
+		})
+	}
+	rate := func() float64 {
+		const window = 6 * time.Second
+		before := posted.Load()
+		time.Sleep(window)
+		return float64(posted.Load()-before) / window.Seconds()
+	}
+	rate()
+	for _, kind := range []string{"none", "large requests", "connections", "resets of streams"} {
+		var quiet, flooded float64
+		for range 3 { // in turns, since the machine changes
+			quiet += rate() / 3
+			end := flood(t, kind, s.homes[0].Config.API.Listen)
+			time.Sleep(time.Second)
+			flooded += rate() / 3
+			end()
+			time.Sleep(time.Second)
+		}
+		t.Logf("flood of %s: %.0f transactions a second before, %.0f during: %.0f %%", kind, quiet,
+			flooded, 100*flooded/quiet)
+	}
+	stop.Store(true)
+	clients.Wait()
+}
