@@ -319,7 +319,8 @@ var rooms = []room{
 		imports: []string{"ledger", "ledger/store", "node/report", "node/api/ledgerdv1/...",
 			"node/api/healthv1", "node/doors"},
 		modules: []string{"connectrpc.com/connect", "connectrpc.com/grpcreflect",
-			"google.golang.org/protobuf", "github.com/prometheus/client_golang", "golang.org/x/time"},
+			"google.golang.org/protobuf", "github.com/prometheus/client_golang",
+			"golang.org/x/time"},
 	},
 	{folder: "node/api/route",
 		purpose: "the service for a book of several shards: passes calls on to the shard that " +

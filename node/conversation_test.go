@@ -80,7 +80,7 @@ func (h *traitor) bent(frames [][]byte) [][]byte {
 				frame[at] = 0xff
 			}
 		case 4: // of two halves
-			frame = append(slices.Clone(frame[:h.choose(len(frame)+1)]), old[h.choose(len(old)+1):]...)
+			frame = slices.Concat(frame[:h.choose(len(frame)+1)], old[h.choose(len(old)+1):])
 		case 5: // twice
 			bent = append(bent, slices.Clone(frame))
 		case 6: // after an old one

@@ -23,14 +23,14 @@ func (n *Node) arrived(from order.ServerID, frame []byte) {
 	if err != nil {
 		return // every node drops it
 	}
-	n.verification.Arrived(uint64(from), verification.Message{Run: id.Generation, Epoch: uint64(id.Epoch),
-		Round: uint64(id.Round), Origin: uint64(id.Origin)}, batch)
+	n.verification.Arrived(uint64(from), verification.Message{Run: id.Generation,
+		Epoch: uint64(id.Epoch), Round: uint64(id.Round), Origin: uint64(id.Origin)}, batch)
 }
 
 // penanceMax bounds for how long a member that forged is kept out: this node does not help it to
-// enter a group again, and verifies nothing that it delivers before a round needs it. The first time
-// takes two seconds, and each further round with a forged bundle twice as long: the member may be
-// repaired by now.
+// enter a group again, and verifies nothing that it delivers before a round needs it. The first
+// time takes two seconds, and each further round with a forged bundle twice as long: the member may
+// be repaired by now.
 const penanceMax = 10 * time.Minute
 
 // forgeries counts the bundles that members forged since this process began. It has such members

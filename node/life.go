@@ -23,8 +23,8 @@ import (
 // tickEvery is the length of one tick of the machine in real time.
 const tickEvery = 100 * time.Millisecond
 
-// Bounds of the messages of one member that wait for the machine. Senders repeat messages, so excess
-// messages may be dropped. A member has its own share: it can fill no other's.
+// Bounds of the messages of one member that wait for the machine. Senders repeat messages, so
+// excess messages may be dropped. A member has its own share: it can fill no other's.
 const (
 	messagesMax     = 128
 	messageBytesMax = 4 << 20

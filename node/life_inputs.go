@@ -46,7 +46,8 @@ func (l *life) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		l.node.pipeline.PeerStored(uint64(a.Group.Run), server, ledger.Height(a.Heights.Stored))
 	}
 	l.node.crossing.Heard(from.ID, &a)
-	l.enqueueMessage(server, len(payload), shard.AnnouncementReceived{From: server, Announcement: a})
+	l.enqueueMessage(server, len(payload),
+		shard.AnnouncementReceived{From: server, Announcement: a})
 }
 
 // compareSettings logs once if a member is configured with another engine or detector.

@@ -128,8 +128,8 @@ type RemovedForGood struct{ Height uint64 }
 // Changed reports that what Member.View returns has changed: the mode, its reason, or the group.
 type Changed struct{}
 
-// Drop reports that what a server says is inconsistent and is ignored: the run that it announces, or
-// a decision that it states. Reason is for the log.
+// Drop reports that what a server says is inconsistent and is ignored: the run that it announces,
+// or a decision that it states. Reason is for the log.
 type Drop struct {
 	Server order.ServerID
 	Reason string

@@ -89,8 +89,8 @@ func (m *Member) onWish(in WishReceived) {
 	}
 }
 
-// marksMax bounds the marks of one server's wishes in a while. A process has one ticket, so a server
-// needs more only if it restarts again and again.
+// marksMax bounds the marks of one server's wishes in a while. A process has one ticket, so a
+// server needs more only if it restarts again and again.
 const marksMax = 4
 
 // mark reports whether a wish was not marked recently, and records it. It does not take more wishes

@@ -69,7 +69,8 @@ func (s *Synod) remember(server order.ServerID, d *Decision) {
 	at, known := slices.BinarySearchFunc(s.stated, server,
 		func(said statement, server order.ServerID) int { return cmp.Compare(said.server, server) })
 	if !known {
-		s.stated = slices.Insert(slices.Clone(s.stated), at, statement{server: server, decision: *d})
+		first := statement{server: server, decision: *d}
+		s.stated = slices.Insert(slices.Clone(s.stated), at, first)
 		return
 	}
 	if said := s.stated[at]; !said.decision.Equal(*d) {

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A conversation of four synods, of which the last one's server lies: beside what its synod says, it
-// says what it heard before, also changed, to anybody. Messages are lost, doubled and reordered.
-// Which, follows from a script.
+// A conversation of four synods, of which the last one's server lies: beside what its synod says,
+// it says what it heard before, also changed, to any server. Messages are lost, doubled and
+// reordered. Which, follows from a script.
 type conversation struct {
 	synods  []*Synod
 	script  []byte

@@ -12,8 +12,8 @@ import (
 var ErrConfig = errors.New("generation: wrong configuration")
 
 // ErrTwoDecisions says that there are two decisions for one generation, according to more members
-// than may fail. Disks that hold promises were exchanged or edited, these members lie, or there is a
-// bug.
+// than may fail. Disks that hold promises were exchanged or edited, these members lie, or there is
+// a bug.
 var ErrTwoDecisions = errors.New("generation: two decisions for one generation")
 
 // Config sets up a synod. Ticks are the driver's, usually a tenth of a second each.

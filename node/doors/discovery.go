@@ -83,7 +83,8 @@ func trusted(address string) (*url.URL, error) {
 	}
 	local := parsed.Scheme == "http" && IsLoopback(parsed.Hostname())
 	if parsed.Scheme != "https" && !local || parsed.Host == "" {
-		return nil, fmt.Errorf("%q is no https:// address: give the keys as a file with jwks", address)
+		return nil, fmt.Errorf("%q is no https:// address: give the keys as a file with jwks",
+			address)
 	}
 	return parsed, nil
 }

@@ -143,8 +143,8 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// TestIssuerIsAway: the node starts without its issuer, goes on with the keys that it has for a day,
-// and believes nothing that is not the issuer's.
+// TestIssuerIsAway: the node starts without its issuer, goes on with the keys that it has for a
+// day, and believes nothing that is not the issuer's.
 func TestIssuerIsAway(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, "one")

@@ -124,8 +124,9 @@ type Config struct {
 	// if it is not in the next run or there is none. Zero means DefaultFarewell.
 	Farewell time.Duration
 	// Arrived, if set, is called with each frame that may be of use to an engine, before an engine
-	// takes it, and with the place in Peers of the server that delivered it. It must return at once and must not call the driver. It may keep the frame, which
-	// never changes, and must not change it.
+	// takes it, and with the place in Peers of the server that delivered it. It must return at once
+	// and must not call the driver. It may keep the frame, which never changes, and must not change
+	// it.
 	Arrived func(from order.ServerID, frame []byte)
 	// Lost, if set, is called for members whose lane broke or whose frames were malformed, after
 	// the engine was told. It must return quickly and must not call the driver's Activate, Freeze

@@ -17,6 +17,6 @@
 //   - The memory is bounded: results of messages that no round takes make way for newer ones, and a
 //     message that finds its queue full is verified when its round needs it.
 //   - A sender cannot take the processors. What a round needs comes first, then the sender that
-//     wasted least. A sender wastes what is verified of its messages and no round takes: at most 2 s
-//     at once, and then a tenth of a processor. A sender that forged wastes nothing.
+//     wasted least. A sender wastes what is verified of its messages and no round takes: at most 2
+//     s at once, and then a tenth of a processor. A sender that forged wastes nothing.
 package verification

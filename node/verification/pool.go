@@ -135,8 +135,8 @@ func (p *Pool) run() {
 	}
 }
 
-// spent charges a verification to the sender of its message, until a round takes it. The caller must
-// hold the mutex.
+// spent charges a verification to the sender of its message, until a round takes it. The caller
+// must hold the mutex.
 func (p *Pool) spent(t *task, now time.Time, cost time.Duration) {
 	if s := t.from; s != nil && !t.taken {
 		t.cost = cost
@@ -278,8 +278,8 @@ func (p *Pool) Batches(batches [][]byte) []*ledger.VerifiedBatch {
 	return verified
 }
 
-// need has a worker verify a batch beside the caller of Batches, which begins with the first one. The
-// caller must hold the mutex.
+// need has a worker verify a batch beside the caller of Batches, which begins with the first one.
+// The caller must hold the mutex.
 func (p *Pool) need(t *task) {
 	if !p.done {
 		p.needed = append(p.needed, t)
@@ -287,8 +287,8 @@ func (p *Pool) need(t *task) {
 	}
 }
 
-// take marks a batch that a round needs, and gives the time that was spent on it back to its sender.
-// The caller must hold the mutex.
+// take marks a batch that a round needs, and gives the time that was spent on it back to its
+// sender. The caller must hold the mutex.
 func (p *Pool) take(t *task) {
 	if s := t.from; s != nil && !t.taken {
 		s.pay(p.now())

@@ -194,8 +194,8 @@ func idlePool() (p *Pool, clock *time.Time, work func(cost time.Duration) *task)
 	}
 }
 
-// TestSenderThatFloods: a sender of messages that no round takes gets a tenth of a processor once it
-// has wasted what it may, and others come before it.
+// TestSenderThatFloods: a sender of messages that no round takes gets a tenth of a processor once
+// it has wasted what it may, and others come before it.
 func TestSenderThatFloods(t *testing.T) {
 	t.Parallel()
 	p, clock, work := idlePool()

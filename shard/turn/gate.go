@@ -16,8 +16,8 @@ type Incarnation uint64
 
 // GateConfig bounds what a gate keeps. A gate may exceed a bound of bytes by one frame.
 type GateConfig struct {
-	// Frames and Bytes bound the frames that were taken and wait for the next turn. One sender fills
-	// three quarters of either, so that the others find room.
+	// Frames and Bytes bound the frames that were taken and wait for the next turn. One sender
+	// fills three quarters of either, so that the others find room.
 	Frames, Bytes int
 	// Held bounds the held frames of later runs, for each sender. Bytes bounds their bytes.
 	Held int
