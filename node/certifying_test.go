@@ -102,7 +102,8 @@ func TestMemberTellsTwoStories(t *testing.T) {
 	s.stop(2)
 	lie := ledger.SignStatement(s.homes[2].Key, s.homes[2].Genesis.Hash(), 2, 0, 1, ledger.Hash{9})
 	frame := append([]byte{byte(wire.KindStatement)}, lie.Encode()...)
-	member := newLiar(s, 2)
+	member := &liar{heard: map[string][][]byte{}}
+	member.begin(s, 2)
 	s.eventually("the liar is heard", func() bool {
 		lane, err := member.host.Lane(s.peers[0], wire.DatagramLane)
 		if err != nil {
