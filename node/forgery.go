@@ -27,14 +27,13 @@ func (n *Node) arrived(from order.ServerID, frame []byte) {
 		Epoch: uint64(id.Epoch), Round: uint64(id.Round), Origin: uint64(id.Origin)}, batch)
 }
 
-// penanceMax bounds for how long a member that forged is kept out: this node does not help it to
-// enter a group again, and verifies nothing that it delivers before a round needs it. The first
-// time takes two seconds, and each further round with a forged bundle twice as long: the member may
-// be repaired by now.
+// penanceMax bounds for how long this node verifies nothing that a member which forged delivers,
+// before a round needs it. The first time takes two seconds, and each further round with a forged
+// bundle twice as long: the member may be repaired by now.
 const penanceMax = 10 * time.Minute
 
 // forgeries counts the bundles that members forged since this process began. It has such members
-// suspected for the rest of the run, and kept out for a while after it.
+// suspected for the rest of the run, and distrusted for a while after it.
 type forgeries struct {
 	node    *Node
 	bundles *prometheus.CounterVec
@@ -44,7 +43,7 @@ type forgeries struct {
 	kept  map[order.ServerID]penance
 }
 
-// penance is how often a member forged, and until when it is kept out.
+// penance is how often a member forged, and until when it is distrusted.
 type penance struct {
 	times int
 	until time.Time
@@ -59,7 +58,7 @@ func newForgeries(n *Node) *forgeries {
 			[]string{"member"})}
 }
 
-// punish counts what a member forged in a round, and returns until when it is kept out.
+// punish counts what a member forged in a round, and returns until when it is distrusted.
 func (f *forgeries) punish(member order.ServerID, bundles int) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,11 +85,4 @@ func (f *forgeries) of(member order.ServerID) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count[member]
-}
-
-// keptOut reports whether a member forged a short while ago.
-func (f *forgeries) keptOut(member order.ServerID, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return now.Before(f.kept[member].until)
 }

@@ -90,9 +90,6 @@ func (l *life) onWish(from rdmanet.Peer, payload []byte) {
 		l.complain(server, "wish dropped", "peer", from, "error", err)
 		return
 	}
-	if l.node.forgeries.keptOut(server, time.Now()) {
-		return
-	}
 	l.enqueueMessage(server, len(payload), shard.WishReceived{From: server, Wish: wish})
 }
 
