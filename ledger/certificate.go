@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
@@ -241,6 +242,16 @@ func MembersOf(chain Hash, height Height, before *Membership, former []FormerMem
 		}
 	}
 	return m
+}
+
+// has reports whether a member has this node key.
+func (m *Members) has(key []byte) bool {
+	for _, each := range m.Keys {
+		if bytes.Equal(each, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // Majority returns the smallest number that is more than half of the members.

@@ -126,6 +126,14 @@ func TestWrongFinality(t *testing.T) {
 			f.Changes[0] = c.certificate(3, 0, 0, 1)
 			f.Changes[0].Change = c.blocks[3].Proof(0)
 		}},
+		{"a change twice, the second time not signed", func(f *ledger.Finality) {
+			forged := c.certificate(2, 0, 0, 2)
+			forged.Hash, forged.Seals[0].Signature = ledger.Hash{3}, [64]byte{}
+			f.Changes = slices.Insert(f.Changes, 1, forged)
+		}},
+		{"a change of a later epoch first", func(f *ledger.Finality) {
+			f.Changes[0], f.Changes[1] = f.Changes[1], f.Changes[0]
+		}},
 		{"a signature is damaged", func(f *ledger.Finality) {
 			f.Certificate.Seals[1].Signature[9] ^= 1
 		}},
@@ -152,6 +160,31 @@ func TestWrongFinality(t *testing.T) {
 	if err := ledger.NewAuditor(c.genesis).Verify(c.finality(3), 3, ledger.Hash{1}); !errors.Is(err,
 		ledger.ErrCertificate) {
 		t.Errorf("another block than the proven one: %v", err)
+	}
+}
+
+// TestRepeatedJoinIsNoChange has a member of two sign twice: for itself, and for the member that an
+// operator's second, empty join of it seems to add.
+func TestRepeatedJoinIsNoChange(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(2)
+	operator := ledgertest.NewOperator(genesis)
+	again := ledgertest.After(genesis.Block(), operator.Join(ledgertest.Member(1)))
+	client := ledgertest.NewClient(genesis, "acme")
+	lie := ledgertest.After(again, client.Bundle(client.Register("issuer", "a")))
+	change := ledgertest.Certificate(genesis, 0, again, 0, 1)
+	change.Change = again.Proof(0)
+	if err := change.CheckChange(); err != nil {
+		t.Fatalf("the repeated join did not succeed: %v", err)
+	}
+	own := ledger.SignStatement(ledgertest.Key("node-1"), genesis.Hash(), 1, 1, 2, lie.Hash)
+	twin := own
+	twin.Member = 2
+	f := &ledger.Finality{Changes: []*ledger.Certificate{change},
+		Certificate: ledger.Certify([]ledger.Statement{own, twin})}
+	if err := ledger.NewAuditor(genesis).Verify(f, 2, lie.Hash); !errors.Is(err,
+		ledger.ErrCertificate) {
+		t.Fatalf("one of two members certified a block alone: %v", err)
 	}
 }
 

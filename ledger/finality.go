@@ -78,6 +78,10 @@ func (a *Auditor) Follow(c *Certificate) error {
 	after := Members{Chain: a.members.Chain, Epoch: a.members.Epoch + 1, Since: c.Height,
 		Keys: maps.Clone(a.members.Keys)}
 	switch {
+	case change.Kind == ChangeJoin && a.members.has(change.Member.Key):
+		// The transaction repeated what was so, and succeeded. With it the member would count twice.
+		return fmt.Errorf("%w: the member that joined at block %d was one", ErrCertificate,
+			c.Height)
 	case change.Kind == ChangeJoin:
 		after.Keys[a.next] = change.Member.Key
 		a.next++
@@ -126,7 +130,7 @@ func (c *Certificate) change() (*MembershipChange, error) {
 
 // Verify returns ErrCertificate unless the block with this height and hash is final in the chain of
 // the genesis. The auditor may know any members up to those of the block. Afterwards it knows
-// those.
+// those. A new auditor has verified each part of the finality.
 func (a *Auditor) Verify(f *Finality, height Height, hash Hash) error {
 	if f.Certificate == nil || len(f.Headers) > MaxFinalityHeaders {
 		return fmt.Errorf("%w: block %d: no certificate near it", ErrCertificate, height)
@@ -145,7 +149,12 @@ func (a *Auditor) Verify(f *Finality, height Height, hash Hash) error {
 		return fmt.Errorf("%w: it is of block %d %s, not of block %d %s", ErrCertificate,
 			f.Certificate.Height, f.Certificate.Hash, height, hash)
 	}
-	for _, change := range f.Changes {
+	for i, change := range f.Changes {
+		// Follow passes over old epochs. In this order it has verified each of the changes.
+		if change.Epoch != f.Changes[0].Epoch+MembersEpoch(i) ||
+			i > 0 && change.Height <= f.Changes[i-1].Height {
+			return fmt.Errorf("%w: the changes of the members are not in order", ErrCertificate)
+		}
 		if err := a.Follow(change); err != nil {
 			return err
 		}
