@@ -136,6 +136,9 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 			return nil, err
 		}
 	}
+	if err := fresh.AdoptCertificates(old); err != nil {
+		return nil, err
+	}
 	// Blocks synced now need no time while the store is exchanged.
 	return fresh, fresh.Sync()
 }

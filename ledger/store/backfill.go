@@ -97,8 +97,8 @@ func (s *Store) errUnindexed(what string) error {
 // beginTask registers a task that reads or fills the database. Close waits for its end. The caller
 // must call tasks.Done.
 func (s *Store) beginTask() error {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
 	if s.closed {
 		return ErrClosed
 	}

@@ -20,8 +20,10 @@ import (
 // ErrUncertified reports that there is no certificate of a block, or of one soon after it.
 var ErrUncertified = errors.New("store: no certificate yet")
 
-// MaxEvidence bounds the pieces of evidence that a store keeps. It keeps the first ones.
-const MaxEvidence = 64
+// EvidenceOfMember is how many pieces of evidence a store keeps of one signer. It keeps the first
+// ones, and any piece with a signer of which there are fewer. So a member that tells many stories
+// does not hide those of another one.
+const EvidenceOfMember = 8
 
 // MembersAt returns the members that certify the block at a height, as far as the head tells.
 func (s *Store) MembersAt(height ledger.Height) *ledger.Members {
@@ -79,13 +81,14 @@ func (s *Store) PutCertificate(c *ledger.Certificate) error {
 			return err
 		}
 		for i := range block.Entries {
-			if change := block.Entries[i].Transaction.Change; change != nil &&
-				change.Kind != ledger.ChangeAdmit && block.Entries[i].Result.OK() {
+			if block.Entries[i].Result.OK() &&
+				s.changedBy(c.Height, block.Entries[i].Transaction.Change) {
 				c.Change = block.Proof(i)
 			}
 		}
-	default:
-		if err := c.CheckChange(); err != nil {
+	}
+	if changes {
+		if err := s.checkChange(c); err != nil {
 			return err
 		}
 	}
@@ -116,6 +119,49 @@ func (s *Store) AwaitCertificate(ctx context.Context, height ledger.Height) erro
 			return ctx.Err()
 		}
 	}
+}
+
+// changedBy reports whether a change is the join or leave that the block at a height made. A block
+// may also have joins that repeat what was so: they succeed, and change nothing.
+func (s *Store) changedBy(height ledger.Height, change *ledger.MembershipChange) bool {
+	if change == nil {
+		return false
+	}
+	s.mutex.RLock()
+	membership, former := s.state.Membership(), s.state.FormerMembers()
+	s.mutex.RUnlock()
+	joined := func(member *ledger.GroupMember) bool {
+		return change.Kind == ledger.ChangeJoin && member.Joined == height &&
+			bytes.Equal(member.Key, change.Member.Key)
+	}
+	for i := range membership.Members {
+		if joined(&membership.Members[i]) {
+			return true
+		}
+	}
+	for i := range former {
+		if joined(&former[i].GroupMember) || change.Kind == ledger.ChangeLeave &&
+			former[i].Left == height && former[i].Index == change.Index {
+			return true
+		}
+	}
+	return false
+}
+
+// checkChange returns ledger.ErrCertificate unless the certificate of a block that changed the
+// members proves that very change.
+func (s *Store) checkChange(c *ledger.Certificate) error {
+	if err := c.CheckChange(); err != nil {
+		return err
+	}
+	transaction, err := ledger.DecodeBody(c.Change.Body)
+	if err == nil && !s.changedBy(c.Height, transaction.Change) {
+		err = errors.New("it proves another change than the block made")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: block %d: %w", ledger.ErrCertificate, c.Height, err)
+	}
+	return nil
 }
 
 // checkCertificate checks a certificate against the chain.
@@ -150,12 +196,35 @@ func (s *Store) putRow(key, value []byte) (err error) {
 func (s *Store) CertifiedHeight() ledger.Height { return ledger.Height(s.certified.Load()) }
 
 // Certificate returns the certificate of the block at a height, or ErrUncertified.
-func (s *Store) Certificate(height ledger.Height) (*ledger.Certificate, error) {
-	c, err := s.CertificateFrom(height)
-	if err == nil && c.Height != height {
+func (s *Store) Certificate(height ledger.Height) (c *ledger.Certificate, err error) {
+	if err := s.beginTask(); err != nil {
+		return nil, err
+	}
+	defer s.tasks.Done()
+	defer guard(height, &err)
+	if height > s.AppendedHeight() {
 		return nil, fmt.Errorf("%w: block %d", ErrUncertified, height)
 	}
+	err = s.db.View(func(transaction *badger.Txn) error {
+		value, err := get(transaction, heightKey(rowCertificate, height))
+		if errors.Is(err, errMissing) {
+			return fmt.Errorf("%w: block %d", ErrUncertified, height)
+		}
+		if err == nil {
+			c, err = decodeCertificate(height, value)
+		}
+		return err
+	})
 	return c, err
+}
+
+// decodeCertificate decodes the row of a certificate, which keeps no memory of the value.
+func decodeCertificate(height ledger.Height, value []byte) (*ledger.Certificate, error) {
+	c, err := ledger.DecodeCertificate(bytes.Clone(value))
+	if err != nil || c.Height != height {
+		return nil, damaged(height, "certificate: malformed")
+	}
+	return c, nil
 }
 
 // CertificateFrom returns the certificate of the first certified block at or above a height, or
@@ -197,9 +266,9 @@ func (s *Store) certificatesFrom(height ledger.Height) func(func(*ledger.Certifi
 		defer s.tasks.Done()
 		head, going := s.AppendedHeight(), true
 		err := s.scan(heightKey(rowCertificate, height), func(key, value []byte) error {
-			c, err := ledger.DecodeCertificate(bytes.Clone(value))
-			if at := ledger.Height(binary.BigEndian.Uint64(key[1:])); err != nil || c.Height != at {
-				return damaged(at, "certificate: malformed")
+			c, err := decodeCertificate(ledger.Height(binary.BigEndian.Uint64(key[1:])), value)
+			if err != nil {
+				return err
 			}
 			if c.Height > head {
 				return errEndOfScan
@@ -224,7 +293,7 @@ func (s *Store) scan(from []byte, visit func(key, value []byte) error) (err erro
 	defer guard(s.AppendedHeight(), &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
-		settings.Prefix = from[:1]
+		settings.Prefix, settings.PrefetchValues = from[:1], false // often only one is wanted
 		rows := transaction.NewIterator(settings)
 		defer rows.Close()
 		for rows.Seek(from); rows.Valid(); rows.Next() {
@@ -247,8 +316,10 @@ func (s *Store) scan(from []byte, visit func(key, value []byte) error) (err erro
 	return err
 }
 
-// loadCertified finds the highest certificate at or below the head, and counts the evidence.
-func (s *Store) loadCertified(height ledger.Height) error {
+// loadCertified finds the highest certificate at or below the head, and counts the evidence. It
+// removes certificates of blocks that were lost in a crash: other blocks may take their places
+// (`ledgerd recover`).
+func (s *Store) loadCertified(height ledger.Height, remains *badger.WriteBatch) error {
 	return s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
 		settings.Reverse, settings.PrefetchValues = true, false
@@ -257,6 +328,16 @@ func (s *Store) loadCertified(height ledger.Height) error {
 		rows.Seek(heightKey(rowCertificate, height))
 		if rows.ValidForPrefix([]byte{rowCertificate}) && len(rows.Item().Key()) == 1+8 {
 			s.certified.Store(binary.BigEndian.Uint64(rows.Item().Key()[1:]))
+		}
+		for rows.Seek([]byte{rowCertificate + 1}); rows.ValidForPrefix([]byte{rowCertificate}); {
+			key := rows.Item().KeyCopy(nil)
+			if len(key) == 1+8 && ledger.Height(binary.BigEndian.Uint64(key[1:])) <= height {
+				break
+			}
+			if err := remains.Delete(key); err != nil {
+				return fmt.Errorf("store: database: %w", err)
+			}
+			rows.Next()
 		}
 		for rows.Seek([]byte{rowEvidence + 1}); rows.ValidForPrefix([]byte{rowEvidence}); {
 			s.evidenceCount.Add(1)
@@ -311,8 +392,9 @@ func (s *Store) MemberKey(index ledger.MemberIndex) []byte {
 	return nil
 }
 
-// PutEvidence keeps evidence against members, up to MaxEvidence pieces. It reports whether the
-// evidence is new. It returns ledger.ErrEvidence if it proves nothing.
+// PutEvidence keeps evidence against members, unless there is enough of all its signers
+// (EvidenceOfMember). It reports whether the evidence is kept and new. It returns
+// ledger.ErrEvidence if it proves nothing.
 func (s *Store) PutEvidence(e *ledger.Evidence) (added bool, err error) {
 	if err := e.Verify(s.chainID, s.MemberKey); err != nil {
 		return false, err
@@ -324,11 +406,11 @@ func (s *Store) PutEvidence(e *ledger.Evidence) (added bool, err error) {
 	s.evidence.Lock()
 	defer s.evidence.Unlock()
 	kept, err := s.Evidence()
-	if err != nil || len(kept) >= MaxEvidence || slices.ContainsFunc(kept,
-		func(each *ledger.Evidence) bool { return each.ID() == e.ID() }) {
+	id := e.ID()
+	if err != nil || !fewOf(kept, e) || slices.ContainsFunc(kept,
+		func(each *ledger.Evidence) bool { return each.ID() == id }) {
 		return false, err
 	}
-	id := e.ID()
 	if err := s.putRow(append([]byte{rowEvidence}, id[:]...), e.Encode()); err != nil {
 		return false, err
 	}
@@ -336,11 +418,70 @@ func (s *Store) PutEvidence(e *ledger.Evidence) (added bool, err error) {
 	return true, nil
 }
 
+// fewOf reports whether a signer of the evidence has signed less than EvidenceOfMember of the
+// pieces that are kept.
+func fewOf(kept []*ledger.Evidence, e *ledger.Evidence) bool {
+	pieces := make(map[ledger.MemberIndex]int)
+	for _, each := range kept {
+		for index := range signersOf(each) {
+			pieces[index]++
+		}
+	}
+	for index := range signersOf(e) {
+		if pieces[index] < EvidenceOfMember {
+			return true
+		}
+	}
+	return false
+}
+
+// signersOf returns the members that signed one side of the evidence or both.
+func signersOf(e *ledger.Evidence) map[ledger.MemberIndex]bool {
+	signers := make(map[ledger.MemberIndex]bool)
+	for _, side := range []*ledger.Certificate{e.First, e.Second} {
+		for i := range side.Seals {
+			signers[side.Seals[i].Member] = true
+		}
+	}
+	return signers
+}
+
+// AdoptCertificates copies the evidence of another store of the same ledger to this one, which will
+// replace it, and the certificates of the blocks that this one has.
+func (s *Store) AdoptCertificates(from *Store) error {
+	for c, err := range from.certificatesFrom(1) {
+		if err != nil {
+			return err
+		}
+		err = s.PutCertificate(c)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrMismatch) {
+			break // it is of a block that is set aside
+		}
+		if err != nil {
+			return err
+		}
+	}
+	kept, err := from.Evidence()
+	if err != nil {
+		return err
+	}
+	for _, e := range kept {
+		if _, err := s.PutEvidence(e); err != nil && !errors.Is(err, ledger.ErrEvidence) {
+			return err // a signer that joined in a block that is set aside is not known
+		}
+	}
+	return nil
+}
+
 // EvidenceCount returns how many pieces of evidence there are.
 func (s *Store) EvidenceCount() int { return int(s.evidenceCount.Load()) }
 
 // Evidence returns all evidence, ordered by height.
 func (s *Store) Evidence() (all []*ledger.Evidence, err error) {
+	if err := s.beginTask(); err != nil {
+		return nil, err
+	}
+	defer s.tasks.Done()
 	err = s.scan([]byte{rowEvidence}, func(key, value []byte) error {
 		e, err := ledger.DecodeEvidence(bytes.Clone(value))
 		if err != nil {
@@ -366,7 +507,7 @@ func (s *Store) verifyCertificates() (count int, err error) {
 			return 0, damaged(c.Height, "%v", err)
 		}
 		if c.Change != nil {
-			if err := c.CheckChange(); err != nil {
+			if err := s.checkChange(c); err != nil {
 				return 0, damaged(c.Height, "%v", err)
 			}
 		}

@@ -238,16 +238,126 @@ func TestEvidenceIsKept(t *testing.T) {
 	if added, err := s.PutEvidence(forged); added || !errors.Is(err, ledger.ErrEvidence) {
 		t.Fatalf("forged: %v, %v", added, err)
 	}
-	for i := range 2 * MaxEvidence {
+	for i := range 2 * EvidenceOfMember {
 		if _, err := s.PutEvidence(evidence(i + 2)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// The many pieces against member 0 do not hide one against member 2.
+	fork := ledgertest.After(s.genesis.Block())
+	fork.Header.Time++
+	fork.Complete(ledger.Hash{})
+	if added, err := s.PutEvidence(ledger.Contradiction(certify(t, s, 1, 0, 0, 1),
+		ledgertest.Certificate(s.genesis, 0, fork, 2))); err != nil || !added {
+		t.Fatalf("against another member: %v, %v", added, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := openThree(t, dir).Evidence()
-	if err != nil || len(kept) != MaxEvidence || kept[0].Height() != 1 {
+	if err != nil || len(kept) != EvidenceOfMember+1 || kept[0].Height() != 1 {
 		t.Fatalf("%d pieces, %v", len(kept), err)
+	}
+}
+
+// TestChangeBesideARepeatedJoin has one block remove a member and repeat the join of another one.
+func TestChangeBesideARepeatedJoin(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	operator := ledgertest.NewOperator(s.genesis)
+	leave, repeated := operator.Leave(0), operator.Join(ledgertest.Member(1))
+	block, err := s.Apply(1, 1, [][]byte{ledgertest.Batch(1, leave, repeated)})
+	if err != nil || !block.Entries[0].Result.OK() || !block.Entries[1].Result.OK() {
+		t.Fatalf("%v, %v", err, block)
+	}
+	client := ledgertest.NewClient(s.genesis, "acme")
+	if _, err := s.Apply(1, 5, [][]byte{ledgertest.Batch(1,
+		client.Bundle(client.Register("issuer", "a")))}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range block.Entries {
+		wrong := certify(t, s, 1, 0, 1, 2)
+		if wrong.Change = block.Proof(i); block.Entries[i].Transaction.Change.Kind ==
+			ledger.ChangeJoin {
+			if err := s.PutCertificate(wrong); !errors.Is(err, ledger.ErrCertificate) {
+				t.Fatalf("the repeated join passes for the change: %v", err)
+			}
+		}
+	}
+	for _, c := range []*ledger.Certificate{certify(t, s, 1, 0, 1, 2), certify(t, s, 2, 1, 1, 2)} {
+		if err := s.PutCertificate(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finality, err := s.Finality(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.NewAuditor(s.genesis).Verify(finality, 2, s.Head().Hash); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCertificateOfALostBlock has a crash lose a block whose certificate it kept, and another block
+// take its place.
+func TestCertificateOfALostBlock(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openThree(t, dir)
+	changingChain(t, s)
+	lost := ledgertest.Certificate(s.genesis, 2, ledgertest.After(s.genesis.Block()), 1, 2)
+	lost.Height = 8
+	if err := errors.Join(s.putRow(heightKey(rowCertificate, 8), lost.Encode()),
+		s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openThree(t, dir)
+	operator := ledgertest.NewOperator(s.genesis)
+	operator.Stream = 7
+	if _, err := s.Apply(1, 100, [][]byte{ledgertest.Batch(1,
+		operator.Leave(1))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Certificate(8); !errors.Is(err, ErrUncertified) {
+		t.Fatalf("the certificate of a lost block: %v", err)
+	}
+	if err := s.PutCertificate(certify(t, s, 8, 2, 1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.Certificate(8); err != nil || c.Hash != s.Head().Hash {
+		t.Fatalf("%v, %v", c, err)
+	}
+}
+
+// TestStoreThatReplacesAnother has what the replaced one knew, up to the blocks that it shares.
+func TestStoreThatReplacesAnother(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	changingChain(t, s)
+	for _, c := range []*ledger.Certificate{certify(t, s, 2, 0, 0, 1), certify(t, s, 5, 1, 1, 2, 3),
+		certify(t, s, 7, 2, 1, 2)} {
+		if err := s.PutCertificate(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.PutEvidence(ledger.Contradiction(certify(t, s, 1, 0, 1),
+		ledgertest.Certificate(s.genesis, 0, ledgertest.After(s.genesis.Block()), 1))); err != nil {
+		t.Fatal(err)
+	}
+	fresh := openThree(t, filepath.Join(t.TempDir(), "fresh"))
+	for height := ledger.Height(1); height <= 6; height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fresh.Append(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fresh.AdoptCertificates(s); err != nil {
+		t.Fatal(err)
+	}
+	if at, pieces := fresh.CertifiedHeight(), fresh.EvidenceCount(); at != 5 || pieces != 1 {
+		t.Fatalf("certified up to %d, %d pieces of evidence", at, pieces)
 	}
 }

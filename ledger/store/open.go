@@ -181,11 +181,11 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadIndex(height, remains); err != nil {
 		return err
 	}
+	if err := s.loadCertified(height, remains); err != nil {
+		return err
+	}
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
-	}
-	if err := s.loadCertified(height); err != nil {
-		return err
 	}
 	s.written, s.durable = height, must.height
 	s.known, s.perhaps = min(must.known, must.height), must.perhaps
