@@ -9,7 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-const certificatesRequestSize = 8 + 4
+const (
+	certificatesRequestSize = 8 + 4
+	// certificatesBytesMax bounds a piece of certificates, because the caller verifies all of them
+	// at once.
+	certificatesBytesMax = 256 << 10
+)
 
 // certificatesRequest asks for the certificates of blocks above a height, as many as fit in a
 // number of bytes.
@@ -44,7 +49,8 @@ func (x *Exchange) prepareCertificates(r certificatesRequest) answer {
 		return answer{status: statusUnavailable, reason: reasonOf(errNoChain)}
 	}
 	a := answer{head: chain.AppendedHeight()}
-	certificates, err := chain.Certificates(r.above, int(min(r.bytes, x.piece.bytes)))
+	bytesMax := int(min(r.bytes, x.piece.bytes))
+	certificates, err := chain.Certificates(r.above, bytesMax)
 	if err != nil {
 		x.logger.Error("the certificates that a peer asked for cannot be read", "above", r.above,
 			"error", err)
@@ -52,6 +58,9 @@ func (x *Exchange) prepareCertificates(r certificatesRequest) answer {
 	}
 	for _, c := range certificates {
 		encoded := c.Encode()
+		if len(a.part) > 0 && len(a.part)+binary.MaxVarintLen32+len(encoded) > bytesMax {
+			break
+		}
 		a.part = append(binary.AppendUvarint(a.part, uint64(len(encoded))), encoded...)
 	}
 	if len(a.part) == 0 {
@@ -87,7 +96,7 @@ func (x *Exchange) FetchCertificates(ctx context.Context, from rdmanet.PeerID,
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnavailable, from, rdmanet.ErrNotMember)
 	}
 	q, err := x.ask(ctx, to, kindCertificates, certificatesRequest{above: above,
-		bytes: x.piece.bytes}.encode())
+		bytes: min(x.piece.bytes, certificatesBytesMax)}.encode())
 	if err != nil {
 		return nil, err
 	}

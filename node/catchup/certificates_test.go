@@ -24,7 +24,7 @@ func TestCertificatesAreFetched(t *testing.T) {
 		source.certificates[1])
 	f.exchange("a", source, nil)
 	f.exchange("b", disordered, nil)
-	x := f.exchange("c", source, func(c *Config) { c.PieceBytes = PieceBytesMin })
+	x := f.exchange("c", source, func(c *Config) { c.PieceBytes = 3 * PieceBytesMin / 2 })
 	fetched := map[ledger.Height]bool{}
 	for above := ledger.Height(2); above < 9; {
 		certificates, err := x.FetchCertificates(t.Context(), "a", above)
@@ -48,6 +48,30 @@ func TestCertificatesAreFetched(t *testing.T) {
 		if _, err := x.FetchCertificates(t.Context(), peer, 2); !errors.Is(err, want) {
 			t.Errorf("%s: %v", peer, err)
 		}
+	}
+}
+
+// TestPieceFullOfCertificates serves more certificates than fit in a piece, with their lengths.
+func TestPieceFullOfCertificates(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	source, genesis := newChain(t, 1, 1, 0), ledgertest.OperatedGenesis(1)
+	for height := range ledger.Height(2000) {
+		source.certificates = append(source.certificates, ledger.Certify([]ledger.Statement{
+			{Height: height + 1, Hash: genesis.Hash()},
+			{Height: height + 1, Hash: genesis.Hash(), Seal: ledger.Seal{Member: 1}}}))
+	}
+	last := source.certificates[len(source.certificates)-1].Height
+	f.exchange("a", source, nil)
+	x := f.exchange("b", source, func(c *Config) {
+		c.PieceBlocks, c.PieceBytes = 1, certificatesBytesMax/2
+	})
+	for above := ledger.Height(0); above < last; {
+		certificates, err := x.FetchCertificates(t.Context(), "a", above)
+		if err != nil || len(certificates) == 0 {
+			t.Fatalf("above %d: %d, %v", above, len(certificates), err)
+		}
+		above = certificates[len(certificates)-1].Height
 	}
 }
 
