@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,14 @@ const (
 	queueMax = 1024
 	// statementsPerSecond bounds the statements of one member that are verified, in the long run.
 	statementsPerSecond = 128
+	// changesMax bounds the changes without certificate that are stated at a time: the first ones,
+	// with which a proof begins, and the last ones, whose members are still here.
+	changesMax = 16
+	// gapTries is how often other nodes are asked for certificates within a gap, before this one
+	// states gapStatements blocks of it.
+	gapTries, gapStatements = 4, 32
+	// scanBytes bounds the certificates that are searched for gaps at a time.
+	scanBytes = 256 << 10
 	// aheadMax bounds how far above the head a statement may be to be held.
 	aheadMax = 64 * CheckpointEvery
 )
@@ -49,6 +58,8 @@ type Chain interface {
 	ChangeHeights() []ledger.Height
 	CertifiedHeight() ledger.Height
 	Certificate(ledger.Height) (*ledger.Certificate, error)
+	// Certificates returns certificates above a height, ascending, up to a number of bytes.
+	Certificates(above ledger.Height, bytesMax int) ([]*ledger.Certificate, error)
 	PutCertificate(*ledger.Certificate) error
 	PutEvidence(*ledger.Evidence) (added bool, err error)
 }
@@ -88,6 +99,10 @@ type Certifier struct {
 	done    chan struct{}
 	wake    chan struct{}
 	queue   chan heard
+	// questions counts the goroutines that ask other nodes: one at most. Their answers are nil if
+	// there was none.
+	questions sync.WaitGroup
+	answers   chan []*ledger.Certificate
 
 	mu       sync.Mutex
 	limiters map[ledger.MemberIndex]*rate.Limiter
@@ -106,12 +121,29 @@ type Certifier struct {
 	// changedAt.
 	changes   []ledger.Height
 	changedAt ledger.Height
+	// stated are this node's statements of some of these changes; nil if it is no member there.
+	stated map[ledger.Height][]byte
+	// asking says that a question is under way, and turn counts them.
+	asking bool
+	turn   int
+	// searched is the height up to which gaps between certificates were searched, and gap is the
+	// one that was found, if any.
+	searched ledger.Height
+	gap      gap
+}
+
+// gap are two certified blocks, or the genesis and one, so far apart that blocks between them
+// cannot be proven final.
+type gap struct {
+	above, to ledger.Height // to is 0 if there is no gap
+	tries     int
 }
 
 // New makes a certifier. It takes input from now on, and works once Start is called.
 func New(config Config) *Certifier {
 	c := &Certifier{config: config, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		queue: make(chan heard, queueMax), limiters: make(map[ledger.MemberIndex]*rate.Limiter),
+		queue:   make(chan heard, queueMax),
+		answers: make(chan []*ledger.Certificate, 1), limiters: make(map[ledger.MemberIndex]*rate.Limiter),
 		collector: newCollector()}
 	c.context, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -124,6 +156,7 @@ func (c *Certifier) Start() { go c.run() }
 func (c *Certifier) Close() {
 	c.cancel()
 	<-c.done
+	c.questions.Wait()
 }
 
 // Progressed says that the chain grew, or that more of it is stored or durable.
@@ -171,6 +204,9 @@ func (c *Certifier) run() {
 			}
 		case <-rest.C:
 			c.look()
+		case certificates := <-c.answers:
+			c.look()
+			c.take(certificates)
 		case <-repeat.C:
 			c.look()
 			c.repeat()
@@ -183,7 +219,8 @@ func (c *Certifier) look() {
 	chain := c.config.Chain()
 	if chain != c.chain {
 		c.chain, c.signed = chain, chain.CertifiedHeight()
-		c.head, c.judged = 0, 0
+		c.head, c.judged, c.searched, c.gap = 0, 0, 0, gap{}
+		c.stated = make(map[ledger.Height][]byte)
 		c.findChanges()
 	} else if chain.MembershipHeight() != c.changedAt {
 		c.findChanges()
@@ -194,7 +231,7 @@ func (c *Certifier) look() {
 	}
 	durable := c.durable()
 	rests := durable == head && time.Since(c.moved) >= restAfter
-	for _, height := range due(c.signed, durable, rests, c.changes) {
+	for _, height := range due(c.signed, durable, rests, c.unstated()) {
 		c.sign(height)
 	}
 	for _, height := range c.collector.heights(before + 1) {
@@ -221,6 +258,29 @@ func (c *Certifier) findChanges() {
 	c.changes = slices.DeleteFunc(c.chain.ChangeHeights(), c.certified)
 }
 
+// open returns the changes without certificate that this node states.
+func (c *Certifier) open() []ledger.Height {
+	if len(c.changes) <= changesMax {
+		return c.changes
+	}
+	return slices.Concat(c.changes[:changesMax/2], c.changes[len(c.changes)-changesMax/2:])
+}
+
+// unstated returns those of them that this node has not stated yet.
+func (c *Certifier) unstated() []ledger.Height {
+	if len(c.changes) == 0 {
+		return nil
+	}
+	open := c.open()
+	maps.DeleteFunc(c.stated, func(height ledger.Height, _ []byte) bool {
+		return !slices.Contains(open, height)
+	})
+	return slices.DeleteFunc(slices.Clone(open), func(height ledger.Height) bool {
+		_, stated := c.stated[height]
+		return stated
+	})
+}
+
 func (c *Certifier) certified(height ledger.Height) bool {
 	_, err := c.chain.Certificate(height)
 	return err == nil
@@ -243,8 +303,12 @@ func (c *Certifier) judge(height ledger.Height) {
 func (c *Certifier) sign(height ledger.Height) {
 	members := c.chain.MembersAt(height)
 	_, hash, err := c.chain.Header(height)
+	changes := slices.Contains(c.changes, height)
 	if err != nil || members.Keys[c.config.Self] == nil {
 		c.signed = max(c.signed, height)
+		if changes {
+			c.stated[height] = nil
+		}
 		return
 	}
 	s := ledger.SignStatement(c.config.Key, members.Chain, c.config.Self, members.Epoch, height,
@@ -253,8 +317,8 @@ func (c *Certifier) sign(height ledger.Height) {
 	if height > c.signed {
 		c.signed, c.mine = height, encoded
 	}
-	if c.collector.has(s) {
-		return // it is a change that was stated before
+	if changes {
+		c.stated[height] = encoded
 	}
 	if e := c.collector.add(s); e != nil {
 		c.found(e) // this node has signed another block: an operator recovered the shard
@@ -285,7 +349,11 @@ func (c *Certifier) hear(h heard) {
 			return
 		}
 	}
-	if err := s.Verify(chain.GenesisHash(), chain.MemberKey(h.from)); err != nil {
+	key := chain.MemberKey(h.from)
+	if key == nil {
+		return // it joined in a block that this node does not have yet
+	}
+	if err := s.Verify(chain.GenesisHash(), key); err != nil {
 		c.config.Logger.Error("wrong statement dropped", "member", h.from, "error", err)
 		return
 	}
@@ -358,8 +426,8 @@ func (c *Certifier) join(height ledger.Height) {
 	c.put(ledger.Certify(agreeing))
 }
 
-// put keeps a certificate of this chain, if it holds.
-func (c *Certifier) put(certificate *ledger.Certificate) {
+// put keeps a certificate of this chain, if it holds. It reports whether it may hold.
+func (c *Certifier) put(certificate *ledger.Certificate) bool {
 	err := c.chain.PutCertificate(certificate)
 	switch {
 	case err == nil:
@@ -370,69 +438,136 @@ func (c *Certifier) put(certificate *ledger.Certificate) {
 	case errors.Is(err, ledger.ErrCertificate):
 		c.config.Logger.Error("wrong certificate dropped", "height", certificate.Height, "error",
 			err)
+		return false
 	default:
 		c.config.Logger.Debug("certificate not kept", "height", certificate.Height, "error", err)
 	}
+	return true
 }
 
-// repeat states again what has no certificate yet, and asks another member for the certificates
-// that are missing here.
+// repeat states again what has no certificate yet, and asks another node for certificates that are
+// missing here.
 func (c *Certifier) repeat() {
-	missing, above := c.missing()
-	if !missing {
-		return
-	}
-	for _, height := range c.changes {
-		for _, s := range c.collector.about(height) {
-			if s.Member == c.config.Self {
-				c.config.Send(s.Encode())
-			}
+	for _, height := range c.open() {
+		if statement := c.stated[height]; statement != nil {
+			c.config.Send(statement)
 		}
 	}
 	if c.mine != nil && c.signed > c.chain.CertifiedHeight() {
 		c.config.Send(c.mine)
 	}
-	asking, cancel := context.WithTimeout(c.context, askTime)
-	defer cancel()
-	certificates, err := c.config.Fetch(asking, above)
-	if err != nil {
-		c.config.Logger.Debug("certificates cannot be fetched now", "above", above, "error", err)
+	if c.asking {
 		return
 	}
-	head := c.chain.AppendedHeight()
+	if c.gap.to == 0 {
+		c.search()
+	}
+	above, missing := c.missing()
+	if !missing {
+		return
+	}
+	c.asking = true
+	c.questions.Go(func() {
+		asking, cancel := context.WithTimeout(c.context, askTime)
+		defer cancel()
+		certificates, err := c.config.Fetch(asking, above)
+		if err != nil {
+			c.config.Logger.Debug("certificates cannot be fetched now", "above", above, "error",
+				err)
+		}
+		c.answers <- certificates
+	})
+}
+
+// missing returns the height above which to ask for certificates next. It takes turns: what is
+// missing below may be missing everywhere, and must not hold up what is missing at the end.
+func (c *Certifier) missing() (above ledger.Height, missing bool) {
+	durable, certified := c.durable(), c.chain.CertifiedHeight()
+	var below []ledger.Height
+	for _, height := range c.open() {
+		if height <= durable {
+			below = append(below, height-1)
+		}
+	}
+	if c.gap.to > 0 {
+		below = append(below, c.gap.above)
+	}
+	c.turn++
+	if certified < durable && (len(below) == 0 || c.turn%2 == 0) {
+		return certified, true
+	}
+	if len(below) == 0 {
+		return 0, false
+	}
+	return below[c.turn/2%len(below)], true
+}
+
+// search looks for the next gap between certificates. This node may have passed by the certificates
+// of blocks that it fetched, or the members did not certify blocks then.
+func (c *Certifier) search() {
+	certificates, err := c.chain.Certificates(c.searched, scanBytes)
+	if err != nil || len(certificates) == 0 {
+		c.searched = 0
+		return
+	}
 	for _, certificate := range certificates {
-		if certificate.Height > head {
+		if certificate.Height-c.searched > ledger.MaxFinalityHeaders {
+			c.gap = gap{above: c.searched, to: certificate.Height}
 			return
 		}
-		c.check(certificate)
+		c.searched = certificate.Height
 	}
 }
 
-// missing reports whether certificates are missing, and the height above which the first one is.
-func (c *Certifier) missing() (missing bool, above ledger.Height) {
-	if len(c.changes) > 0 && c.changes[0] <= c.durable() {
-		return true, c.changes[0] - 1
+// take takes the certificates that another node passed on. It stops at one that does not hold.
+func (c *Certifier) take(certificates []*ledger.Certificate) {
+	c.asking = false
+	head := c.chain.AppendedHeight()
+	for _, certificate := range certificates {
+		if c.context.Err() != nil || certificate.Height > head || !c.check(certificate) {
+			break
+		}
 	}
-	certified := c.chain.CertifiedHeight()
-	return certified < c.durable(), certified
+	if c.gap.to > 0 {
+		c.fill()
+	}
+}
+
+// fill finds out whether certificates in the gap arrived. If they do not, no node may have them:
+// then the members state some blocks of it, the last ones first, whose members are still here.
+func (c *Certifier) fill() {
+	next, err := c.chain.Certificates(c.gap.above, 1)
+	if err != nil || len(next) == 0 || next[0].Height < c.gap.to {
+		c.gap = gap{} // the search goes on from here
+		return
+	}
+	if c.gap.tries++; c.gap.tries < gapTries {
+		return
+	}
+	const step = ledger.MaxFinalityHeaders
+	height := (c.gap.to - 1) / step * step
+	for i := 0; i < gapStatements && height > c.gap.above; i, height = i+1, height-step {
+		c.sign(height)
+	}
+	c.searched, c.gap = c.gap.to, gap{}
 }
 
 // check takes a certificate that another node passed on. If it is of another block than a durable
-// one here, and holds, then this node or its majority is on a fork.
-func (c *Certifier) check(certificate *ledger.Certificate) {
+// one here, and holds, then this node or its majority is on a fork. It reports whether the
+// certificate may hold.
+func (c *Certifier) check(certificate *ledger.Certificate) bool {
 	_, hash, err := c.chain.Header(certificate.Height)
 	if err != nil {
-		return
+		return true
 	}
 	if hash == certificate.Hash {
-		c.put(certificate)
-		return
+		return c.certified(certificate.Height) || c.put(certificate)
 	}
 	members := c.chain.MembersAt(certificate.Height)
 	if certificate.Height > c.durable() || members.Check(certificate) != nil {
 		c.config.Logger.Error("certificate of another block dropped", "height", certificate.Height,
 			"theirs", certificate.Hash, "ours", hash)
-		return
+		return false
 	}
 	for _, s := range certificate.Statements() {
 		if e := c.collector.add(s); e != nil {
@@ -440,4 +575,5 @@ func (c *Certifier) check(certificate *ledger.Certificate) {
 		}
 	}
 	c.contradict(certificate.Statements()[0], hash)
+	return false
 }

@@ -432,3 +432,155 @@ func TestCollectorIsBounded(t *testing.T) {
 		t.Errorf("the newest statement is gone: %v", heights)
 	}
 }
+
+// idle adds a node whose certifier does not run by itself.
+func idle(t *testing.T, members int) (*group, *testNode, *Certifier) {
+	g := &group{t: t, genesis: ledgertest.OperatedGenesis(members)}
+	g.client = ledgertest.NewClient(g.genesis, "acme")
+	n := g.add(0)
+	return g, n, New(n.certifier.config)
+}
+
+// TestChangesThatStayUncertified has many changes that members made who are gone.
+func TestChangesThatStayUncertified(t *testing.T) {
+	t.Parallel()
+	g, n, c := idle(t, 3)
+	operator := ledgertest.NewOperator(g.genesis)
+	for i := range 75 {
+		g.apply([]*ledger.Bundle{operator.Join(ledgertest.Member(3 + i))}, n)
+		g.apply([]*ledger.Bundle{operator.Leave(ledger.MemberIndex(3 + i))}, n)
+	}
+	sent := 0
+	c.config.Send = func([]byte) { sent++ }
+	asked := make(chan ledger.Height, 1)
+	c.config.Fetch = func(_ context.Context, above ledger.Height) ([]*ledger.Certificate, error) {
+		asked <- above
+		return nil, errors.New("nobody has more")
+	}
+	c.look()
+	if sent > changesMax+checkpointsMax || sent < changesMax {
+		t.Fatalf("%d statements", sent)
+	}
+	before := sent
+	for range 10 {
+		c.look()
+	}
+	if sent != before {
+		t.Errorf("%d more statements, and nothing is new", sent-before)
+	}
+	c.repeat()
+	if sent > before+changesMax+1 {
+		t.Errorf("%d statements are repeated", sent-before)
+	}
+	// What is missing for ever does not hold up what is missing at the end.
+	head := n.store.Head()
+	block, err := n.store.Block(head.Height - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := n.store.MembersAt(block.Header.Height)
+	if err := n.store.PutCertificate(ledgertest.Certificate(g.genesis, members.Epoch, block, 0, 1,
+		2)); err != nil {
+		t.Fatal(err)
+	}
+	questions := map[ledger.Height]bool{<-asked: true}
+	c.take(<-c.answers)
+	for range 2 * changesMax {
+		c.repeat()
+		questions[<-asked] = true
+		c.take(<-c.answers)
+	}
+	if !questions[head.Height-1] || !questions[0] || len(questions) < changesMax {
+		t.Errorf("asked above %v", questions)
+	}
+}
+
+// TestGapBetweenCertificates has certificates so far apart that blocks between them cannot be
+// proven.
+func TestGapBetweenCertificates(t *testing.T) {
+	t.Parallel()
+	g, n, c := idle(t, 1)
+	const end = 2*ledger.MaxFinalityHeaders + 100
+	g.transfer(n)
+	for n.store.AppendedHeight() < end {
+		g.round++
+		if _, err := n.store.Apply(1, g.round, [][]byte{ledgertest.Batch(1,
+			g.client.Bundle(g.client.Transfer("acme:issuer", "acme:a", 1)))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.store.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	n.store.RecordDurable(end)
+	certificate := func(height ledger.Height) *ledger.Certificate {
+		block, err := n.store.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ledgertest.Certificate(g.genesis, 0, block, 0)
+	}
+	if err := n.store.PutCertificate(certificate(end)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.store.Finality(1); !errors.Is(err, store.ErrUncertified) {
+		t.Fatalf("without certificates in between: %v", err)
+	}
+	// Another node has the certificate of one block, and no node those of the others.
+	c.config.Fetch = func(_ context.Context, above ledger.Height) ([]*ledger.Certificate, error) {
+		if above < 700 {
+			return []*ledger.Certificate{certificate(700)}, nil
+		}
+		return nil, nil
+	}
+	c.look()
+	for range 2 + 2*gapTries {
+		if c.repeat(); c.asking {
+			c.take(<-c.answers)
+		}
+	}
+	for _, height := range []ledger.Height{1, 700, 701, ledger.MaxFinalityHeaders, end - 1} {
+		n.final(height)
+	}
+}
+
+// TestSilentPeer is asked for certificates and does not answer. Blocks are certified meanwhile.
+func TestSilentPeer(t *testing.T) {
+	t.Parallel()
+	g, n, c := idle(t, 3)
+	asked := make(chan struct{}, 10)
+	c.config.Fetch = func(ctx context.Context, _ ledger.Height) ([]*ledger.Certificate, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	first := g.transfer(n)
+	c.Start()
+	<-asked
+	began := time.Now()
+	c.Heard(1, g.statement(1, 0, first.Header.Height, first.Hash))
+	g.await("a certificate", func() bool {
+		return n.store.CertifiedHeight() == first.Header.Height
+	})
+	if took := time.Since(began); took > askTime/2 {
+		t.Errorf("a silent peer holds up certificates for %v", took)
+	}
+	c.Close() // does not wait for the answer
+}
+
+// TestAnswerThatBeginsWrong is not read to its end.
+func TestAnswerThatBeginsWrong(t *testing.T) {
+	t.Parallel()
+	g, n, c := idle(t, 3)
+	last := g.transfer(n)
+	first, err := n.store.Block(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.look()
+	c.take([]*ledger.Certificate{ledgertest.Certificate(g.genesis, 0, first, 1),
+		ledgertest.Certificate(g.genesis, 0, last, 1, 2)})
+	if at := n.store.CertifiedHeight(); at != 0 {
+		t.Errorf("block %d is certified", at)
+	}
+}
