@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,6 +97,8 @@ func (o *evidenceOptions) run(command *cobra.Command, arguments []string) error 
 		return usagef("to check proofs, name the ledger's genesis with --genesis FILE: it is %s "+
 			"in the home of each node, and must come from a source that you trust",
 			home.GenesisFile)
+	case len(arguments) == 0 && o.genesis != "":
+		return usagef("--genesis checks FILEs: name at least two to compare")
 	case len(arguments) > 0:
 		report, err = compareProofs(o.genesis, arguments)
 	case o.home != "":
@@ -238,18 +239,7 @@ func compareProofs(genesisFile string, files []string) (*evidenceReport, error) 
 
 // readStory reads a proof and checks it from the genesis on.
 func readStory(file string, genesis *ledger.Genesis) (*story, error) {
-	info, err := os.Stat(file)
-	if err == nil && info.Size() > maxProofFile {
-		err = fmt.Errorf("it has %d bytes", info.Size())
-	}
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	proof, err := ledger.DecodeCertifiedProof(data)
+	proof, err := readProof(file)
 	if err != nil {
 		return nil, err
 	}

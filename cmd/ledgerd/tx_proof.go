@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -92,21 +93,9 @@ func (o *txStatusOptions) checkFile(command *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(file)
-	if err == nil && info.Size() > maxProofFile {
-		err = fmt.Errorf("%s has %d bytes: it is no proof", file, info.Size())
-	}
+	proof, err := readProof(file)
 	if err != nil {
 		return err
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	proof, err := ledger.DecodeCertifiedProof(data)
-	if err != nil {
-		return fmt.Errorf("%s is no proof that `ledgerd tx status ID --proof FILE` wrote: %w", file,
-			err)
 	}
 	report, err := reportProof(proof, genesis)
 	if err != nil {
@@ -116,6 +105,55 @@ func (o *txStatusOptions) checkFile(command *cobra.Command, file string) error {
 		return errors.Join(writeJSON(command.OutOrStdout(), report), report.failure())
 	}
 	return errors.Join(report.write(command), report.failure())
+}
+
+// readProof reads a file with a proof, and verifies nothing. The file may be a pipe or a device.
+func readProof(file string) (*ledger.CertifiedProof, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(opened, maxProofFile+1))
+	if err = errors.Join(err, opened.Close()); err != nil {
+		return nil, err
+	}
+	if len(data) > maxProofFile {
+		return nil, fmt.Errorf("%s has more than %d MiB: it is no proof", file, maxProofFile>>20)
+	}
+	proof, err := ledger.DecodeCertifiedProof(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no proof that `ledgerd tx status ID --proof FILE` wrote: %w",
+			file, err)
+	}
+	return proof, nil
+}
+
+// mayKeep returns an error if a proof written to a file would replace something else than a proof,
+// such as the genesis.
+func mayKeep(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder: name a file for the proof", file)
+	case !info.Mode().IsRegular() || info.Size() == 0:
+		return nil
+	}
+	if _, err := readProof(file); err != nil {
+		return fmt.Errorf("%s exists and is no proof: name another file for the proof", file)
+	}
+	return nil
+}
+
+// keepProof writes a proof to a file, whole or not at all, or to a pipe or device.
+func keepProof(file string, encoded []byte) error {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(file, encoded, 0o644)
+	}
+	return home.WriteFile(file, encoded, 0o644)
 }
 
 // reportProof checks a proof from the genesis on. It tries the genesis of each shard of the book,
@@ -230,7 +268,7 @@ func (o *txStatusOptions) check(
 			change))
 	}
 	if o.out != "" {
-		return report, os.WriteFile(o.out, whole.Encode(), 0o644)
+		return report, keepProof(o.out, whole.Encode())
 	}
 	return report, nil
 }

@@ -152,6 +152,11 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 	if file != "" {
 		return o.checkFile(command, file)
 	}
+	if o.out != "" {
+		if err := mayKeep(o.out); err != nil {
+			return err
+		}
+	}
 	level := ledgerdv1.Level_LEVEL_UNSPECIFIED
 	if o.wait != "" {
 		if level, err = parseLevel(o.wait); err != nil {
