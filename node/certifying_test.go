@@ -120,3 +120,17 @@ func TestMemberTellsTwoStories(t *testing.T) {
 	}
 	s.submit(0, report.LevelDurable, s.transfer())
 }
+
+// TestLastLeaveOfTwo removes one of two members. The certificate of that block takes both.
+func TestLastLeaveOfTwo(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 2, nil)
+	s.start(0, 1)
+	s.ordering(0, 1)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.order(0, func() *ledger.Bundle { return operator.Leave(1) })
+	s.ordering(0)
+	s.submit(0, report.LevelDurable, s.transfer())
+	s.proves(0)
+}

@@ -222,6 +222,15 @@ func (s *shard) same() ledger.Height {
 		}
 		return true
 	})
+	for i, n := range s.nodes {
+		if n == nil {
+			continue
+		}
+		// No member lied.
+		if kept, err := n.Store().Evidence(); err != nil || len(kept) > 0 {
+			s.t.Errorf("node %d has evidence %+v, %v", i, kept, err)
+		}
+	}
 	return height
 }
 
