@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,6 +175,17 @@ func reportProof(proof *ledger.CertifiedProof, genesis *ledger.Genesis) (*transa
 	if err != nil {
 		return nil, err
 	}
+	report, err := reportProven(proof.Proof, nil)
+	if err != nil {
+		return nil, err
+	}
+	report.Shard = shard
+	report.Proof.Certificate, err = reportFinality(proof.Finality, chain)
+	return report, err
+}
+
+// reportProven describes what a proof that was checked says.
+func reportProven(proof *ledger.Proof, change *changeReport) (*transactionReport, error) {
 	header, err := ledger.DecodeHeader(proof.Header)
 	if err != nil {
 		return nil, err
@@ -184,7 +196,7 @@ func reportProof(proof *ledger.CertifiedProof, genesis *ledger.Genesis) (*transa
 	}
 	report := &transactionReport{
 		statusReport: statusReport{ID: proof.ID.String(), State: "applied",
-			Height: uint64(header.Height), Index: &proof.Index, Shard: shard},
+			Height: uint64(header.Height), Index: &proof.Index},
 		BlockHash: proof.BlockHash.String(), BlockTimeMS: uint64(header.Time),
 		Signer: string(transaction.Signer), LastValid: uint64(transaction.LastValid),
 		Proof: &proofReport{Verified: true, BlockHash: proof.BlockHash.String()},
@@ -193,19 +205,40 @@ func reportProof(proof *ledger.CertifiedProof, genesis *ledger.Genesis) (*transa
 		report.State, report.ReasonCode = "failed", api.ReasonCode(proof.Result.Code)
 		report.Reason = proof.Result.String()
 	}
+	if crosses(proof) {
+		report.State = "waiting" // the block does not say how it ended
+	}
 	for _, signature := range proof.Signatures {
-		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation), nil))
+		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation),
+			change))
 	}
 	report.Proof.SignedBy = report.SignedBy
-	if report.Proof.Certificate, err = reportFinality(proof.Finality, chain); err != nil {
-		return nil, err
-	}
 	for i := range transaction.Postings {
 		posting := &transaction.Postings[i]
 		report.Postings = append(report.Postings, postingReport{Account: string(posting.Account),
 			Asset: string(posting.Asset), Amount: posting.Amount.String()})
 	}
 	return report, nil
+}
+
+// crosses reports whether the outcome of the transaction also depends on other shards.
+func crosses(proof *ledger.Proof) bool {
+	return proof.Result.Code == ledger.SetAside || proof.Result.Code == ledger.Relayed
+}
+
+// agrees returns an error if a node says something else of a transaction than it proved.
+func (r *transactionReport) agrees(proven *transactionReport, proof *ledger.Proof) error {
+	switch {
+	case r.Signer != proven.Signer || r.LastValid != proven.LastValid ||
+		!slices.Equal(r.Postings, proven.Postings):
+		return errors.New("the transaction that the node shows is not the one that it proved: " +
+			"do not trust this node")
+	case !crosses(proof) && (r.Height != proven.Height ||
+		(r.State == "failed") != (proven.State == "failed")):
+		return fmt.Errorf("the node says that the transaction is %s, and proved that it is %s: do "+
+			"not trust this node", r.place(), proven.place())
+	}
+	return nil
 }
 
 // reportFinality describes certificates that were checked.
@@ -235,7 +268,7 @@ func (r *certificateReport) text() string {
 // check fetches a proof and checks it: from the genesis on if one was given, and otherwise by
 // asking every node that the user named for its block.
 func (o *txStatusOptions) check(
-	ctx context.Context, nodes *client.Client, id ledger.Hash, change *changeReport,
+	ctx context.Context, nodes *client.Client, id ledger.Hash, shown *transactionReport,
 ) (*proofReport, error) {
 	whole := &ledger.CertifiedProof{}
 	report := &proofReport{Verified: true}
@@ -262,11 +295,14 @@ func (o *txStatusOptions) check(
 			whole.Finality = o.finality(ctx, nodes, whole.Proof)
 		}
 	}
-	report.BlockHash = whole.BlockHash.String()
-	for _, signature := range whole.Signatures {
-		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation),
-			change))
+	proven, err := reportProven(whole.Proof, shown.Change)
+	if err == nil {
+		err = shown.agrees(proven, whole.Proof)
 	}
+	if err != nil {
+		return nil, err
+	}
+	report.BlockHash, report.SignedBy = proven.BlockHash, proven.SignedBy
 	if o.out != "" {
 		return report, keepProof(o.out, whole.Encode())
 	}

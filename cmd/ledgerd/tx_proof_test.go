@@ -134,3 +134,40 @@ func TestTwoStories(t *testing.T) {
 	}
 	wantKeys(t, pieces[0].(map[string]any), "height first second members encoded")
 }
+
+// TestNodeThatSaysAnotherOutcome proves that a transfer failed, and shows something else.
+func TestNodeThatSaysAnotherOutcome(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(1)
+	client := ledgertest.NewClient(genesis, "acme")
+	block := ledgertest.Block(genesis, client.Bundle(client.Register("issuer", "a")),
+		client.Bundle(client.Transfer("acme:a", "acme:issuer", 1)))
+	proof := block.Proof(1)
+	proof.Result = ledger.Result{Code: ledger.Unauthorised, Item: ledger.NoItem}
+	proven, err := reportProven(proof, nil)
+	if err != nil || proven.State != "failed" {
+		t.Fatalf("%+v, %v", proven, err)
+	}
+	if err := proven.agrees(proven, proof); err != nil {
+		t.Fatal(err)
+	}
+	for name, lie := range map[string]func(*transactionReport){
+		"outcome": func(r *transactionReport) { r.State = "durable" },
+		"block":   func(r *transactionReport) { r.Height++ },
+		"signer":  func(r *transactionReport) { r.Signer = "other" },
+		"amount": func(r *transactionReport) {
+			r.Postings = []postingReport{r.Postings[0], {"acme:issuer", "1000000", "unit"}}
+		},
+	} {
+		shown := *proven
+		lie(&shown)
+		if err := shown.agrees(proven, proof); err == nil {
+			t.Errorf("another %s than the proven one is shown", name)
+		}
+	}
+	proof.Result.Code = ledger.SetAside
+	if waiting, err := reportProven(proof, nil); err != nil || waiting.State != "waiting" ||
+		waiting.failure() != nil {
+		t.Errorf("set aside for another shard: %+v, %v", waiting, err)
+	}
+}

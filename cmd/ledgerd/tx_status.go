@@ -186,7 +186,7 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 		return fmt.Errorf("the node at %s does not know a transaction %s", nodes.Current(), id)
 	}
 	if o.proof != "" {
-		if report.Proof, err = o.check(ctx, nodes, id, report.Change); err != nil {
+		if report.Proof, err = o.check(ctx, nodes, id, report); err != nil {
 			return err
 		}
 	}
