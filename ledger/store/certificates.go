@@ -104,7 +104,7 @@ func (s *Store) PutCertificate(c *ledger.Certificate) error {
 }
 
 // AwaitCertificate waits until a block at or above a height has a certificate. It returns the
-// context's error if that does not happen.
+// context's error if that does not happen, and ErrClosed if the store is closed meanwhile.
 func (s *Store) AwaitCertificate(ctx context.Context, height ledger.Height) error {
 	for {
 		s.certifying.Lock()
@@ -112,6 +112,9 @@ func (s *Store) AwaitCertificate(ctx context.Context, height ledger.Height) erro
 		s.certifying.Unlock()
 		if s.CertifiedHeight() >= height {
 			return nil
+		}
+		if s.isClosed() {
+			return ErrClosed
 		}
 		select {
 		case <-more:

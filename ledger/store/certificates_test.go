@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -359,5 +360,31 @@ func TestStoreThatReplacesAnother(t *testing.T) {
 	}
 	if at, pieces := fresh.CertifiedHeight(), fresh.EvidenceCount(); at != 5 || pieces != 1 {
 		t.Fatalf("certified up to %d, %d pieces of evidence", at, pieces)
+	}
+}
+
+// TestCloseDuringASnapshot does not wait for a certificate that does not come.
+func TestCloseDuringASnapshot(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	changingChain(t, s)
+	if err := s.PutCertificate(certify(t, s, 2, 0, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.WriteSnapshot(t.Context(), io.Discard)
+		ended <- err
+	}()
+	time.Sleep(certificateWait / 10)
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > certificateWait/2 {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("the snapshot: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func (w *snapshotWriter) finality(height ledger.Height) ([]byte, error) {
 	waiting, cancel := context.WithTimeout(w.ctx, certificateWait)
 	defer cancel()
 	if err := w.store.AwaitCertificate(waiting, height); err != nil {
-		return nil, w.ctx.Err()
+		return nil, w.goOn()
 	}
 	finality, err := w.store.Finality(height)
 	if errors.Is(err, ErrUncertified) {

@@ -129,7 +129,7 @@ type Store struct {
 	cache blockCache
 
 	// certified is the height of the highest certificate. certifying guards it and is held while a
-	// certificate is put. certifiedMore is closed when it grows.
+	// certificate is put. certifiedMore is closed when it grows, and by Close.
 	certified     atomic.Uint64
 	certifying    sync.Mutex
 	certifiedMore chan struct{}
@@ -275,6 +275,10 @@ func (s *Store) Close() (err error) {
 	s.closed = true
 	s.changed.Broadcast()
 	s.mutex.Unlock()
+	s.certifying.Lock()
+	close(s.certifiedMore)
+	s.certifiedMore = make(chan struct{})
+	s.certifying.Unlock()
 	s.writer.Wait()
 	s.tasks.Wait()
 	return errors.Join(err, s.release())
