@@ -134,6 +134,11 @@ func TestWrongFinality(t *testing.T) {
 		{"a change of a later epoch first", func(f *ledger.Finality) {
 			f.Changes[0], f.Changes[1] = f.Changes[1], f.Changes[0]
 		}},
+		{"too many headers", func(f *ledger.Finality) {
+			for len(f.Headers) <= ledger.MaxFinalityHeaders {
+				f.Headers = append(f.Headers, f.Headers...)
+			}
+		}},
 		{"a signature is damaged", func(f *ledger.Finality) {
 			f.Certificate.Seals[1].Signature[9] ^= 1
 		}},
@@ -147,6 +152,9 @@ func TestWrongFinality(t *testing.T) {
 		}},
 		{"the certificate of an earlier block", func(f *ledger.Finality) {
 			f.Certificate = c.certificate(5, 2, 1, 3)
+		}},
+		{"the certificate of another block of that height", func(f *ledger.Finality) {
+			f.Certificate = ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[5]), 1, 3)
 		}},
 		{"no certificate", func(f *ledger.Finality) { f.Certificate = nil }},
 	} {
@@ -250,6 +258,50 @@ func TestMembersOf(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+}
+
+// TestNoChange has what no auditor must take for the join in block 2.
+func TestNoChange(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	operator := ledgertest.NewOperator(c.genesis)
+	operator.Stream = 9
+	block := func(bundle *ledger.Bundle) *ledger.Block {
+		return ledgertest.After(c.blocks[1], bundle)
+	}
+	twin, nobody := block(operator.Join(ledgertest.Member(3))), block(operator.Leave(7))
+	failed := block(operator.Join(ledgertest.Member(3)))
+	failed.Entries[0].Result = ledger.Result{Code: ledger.Unauthorised, Item: ledger.NoItem}
+	failed.Complete(failed.Header.StateDigest)
+	admitted := block(ledgertest.Admit("operator", c.genesis, c.genesis.Membership(), 0,
+		ledgertest.Disk(1), 1))
+	for name, lie := range map[string][2]*ledger.Block{
+		"the same change of another block": {c.blocks[2], twin},
+		"a change that failed":             {failed, failed},
+		"an admission of a disk":           {admitted, admitted},
+		"a member leaves that was none":    {nobody, nobody},
+	} {
+		certificate := ledgertest.Certificate(c.genesis, 0, lie[0], 0, 1)
+		certificate.Change = lie[1].Proof(0)
+		if err := ledger.NewAuditor(c.genesis).Follow(certificate); !errors.Is(err,
+			ledger.ErrCertificate) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSealsAreInOrder decodes a certificate that one member signed twice.
+func TestSealsAreInOrder(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain().certificate(1, 0, 0, 1)
+	for _, seals := range [][]ledger.Seal{{c.Seals[0], c.Seals[0]}, {c.Seals[1], c.Seals[0]}, {}} {
+		wrong := *c
+		wrong.Seals = seals
+		if _, err := ledger.DecodeCertificate(wrong.Encode()); !errors.Is(err,
+			ledger.ErrMalformed) {
+			t.Errorf("%d signatures: %v", len(seals), err)
 		}
 	}
 }

@@ -388,3 +388,56 @@ func TestCloseDuringASnapshot(t *testing.T) {
 		t.Errorf("the snapshot: %v", err)
 	}
 }
+
+// TestMembersAreWhatAnAuditorFollows compares the members of each block in the store with those
+// that follow from certificates, while members join and leave, and one does both.
+func TestMembersAreWhatAnAuditorFollows(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	operator := ledgertest.NewOperator(s.genesis)
+	admit := func() *ledger.Bundle {
+		return ledgertest.Admit("operator", s.genesis, s.Membership(), 1, ledgertest.Disk(1),
+			s.AppendedHeight())
+	}
+	for i, next := range []func() *ledger.Bundle{
+		func() *ledger.Bundle { return operator.Join(ledgertest.Member(3)) }, admit,
+		func() *ledger.Bundle { return operator.Join(ledgertest.Member(1)) },
+		func() *ledger.Bundle { return operator.Join(ledgertest.Member(4)) },
+		func() *ledger.Bundle { return operator.Leave(3) },
+		func() *ledger.Bundle { return operator.Leave(0) },
+		func() *ledger.Bundle { return operator.Join(ledgertest.Member(5)) },
+		func() *ledger.Bundle { return operator.Join(ledgertest.Member(5)) },
+	} {
+		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, next())})
+		if err != nil || !block.Entries[0].Result.OK() {
+			t.Fatalf("block %d: %v, %v", i+1, err, block)
+		}
+	}
+	auditor, changes := ledger.NewAuditor(s.genesis), s.ChangeHeights()
+	if !slices.Equal(changes, []ledger.Height{1, 4, 5, 6, 7}) {
+		t.Fatalf("changes at %v", changes)
+	}
+	for height := ledger.Height(1); height <= s.AppendedHeight()+1; height++ {
+		got, want := s.MembersAt(height), auditor.Members()
+		if got.Epoch != want.Epoch || got.Since != want.Since || len(got.Keys) != len(want.Keys) {
+			t.Fatalf("block %d: %+v, want %+v", height, got, want)
+		}
+		var signers []ledger.MemberIndex
+		for index, key := range want.Keys {
+			if !bytes.Equal(got.Keys[index], key) {
+				t.Fatalf("block %d: another key of member %d", height, index)
+			}
+			signers = append(signers, index)
+		}
+		if !slices.Contains(changes, height) {
+			continue
+		}
+		c := certify(t, s, height, got.Epoch, signers...)
+		if err := s.PutCertificate(c); err != nil {
+			t.Fatal(err)
+		}
+		if err := auditor.Follow(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

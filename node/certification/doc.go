@@ -34,5 +34,14 @@
 // # Catching up
 //
 // Statements are datagrams and may be lost. While a certificate is missing, members repeat their
-// last statements, and ask each other for the certificates that they lack.
+// last statements, and ask each other for the certificates that they lack. A question is asked
+// beside the goroutine, so a peer that does not answer holds up nothing.
+//
+// A proof has at most ledger.MaxFinalityHeaders headers. Nodes look for certificates that are
+// farther apart, and ask for those in between. If nobody has any, as in a chain that is older than
+// certificates, the members state some of these blocks, the newest first.
+//
+// Changes of the members may stay without a certificate for ever: their members may be gone. Nodes
+// state the first and the last of them only, and ask for them in turn with what is missing at the
+// end.
 package certification
