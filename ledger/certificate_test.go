@@ -154,7 +154,8 @@ func TestWrongFinality(t *testing.T) {
 			f.Certificate = c.certificate(5, 2, 1, 3)
 		}},
 		{"the certificate of another block of that height", func(f *ledger.Finality) {
-			f.Certificate = ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[5]), 1, 3)
+			other := ledgertest.After(c.blocks[5])
+			f.Certificate = ledgertest.Certificate(c.genesis, 2, other, 1, 3)
 		}},
 		{"no certificate", func(f *ledger.Finality) { f.Certificate = nil }},
 	} {
@@ -364,9 +365,12 @@ func TestEvidence(t *testing.T) {
 		ledger.Contradiction(mine, c.certificate(5, 1, 1)) != nil {
 		t.Fatal("blocks that can both be true are evidence")
 	}
-	decoded.First.Seals[0].Signature[3] ^= 1
-	if err := decoded.Verify(c.genesis.Hash(), keyOf); !errors.Is(err, ledger.ErrEvidence) {
-		t.Fatalf("a forged signature is evidence: %v", err)
+	for _, side := range []*ledger.Certificate{decoded.First, decoded.Second} {
+		side.Seals[0].Signature[3] ^= 1
+		if err := decoded.Verify(c.genesis.Hash(), keyOf); !errors.Is(err, ledger.ErrEvidence) {
+			t.Fatalf("a forged signature is evidence: %v", err)
+		}
+		side.Seals[0].Signature[3] ^= 1
 	}
 	same := &ledger.Evidence{First: mine, Second: mine}
 	if err := same.Verify(c.genesis.Hash(), keyOf); !errors.Is(err, ledger.ErrEvidence) {

@@ -79,7 +79,7 @@ func (a *Auditor) Follow(c *Certificate) error {
 		Keys: maps.Clone(a.members.Keys)}
 	switch {
 	case change.Kind == ChangeJoin && a.members.has(change.Member.Key):
-		// The transaction repeated what was so, and succeeded. With it the member would count twice.
+		// The transaction repeated what was so, and succeeded. The member would count twice.
 		return fmt.Errorf("%w: the member that joined at block %d was one", ErrCertificate,
 			c.Height)
 	case change.Kind == ChangeJoin:

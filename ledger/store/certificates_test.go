@@ -255,7 +255,11 @@ func TestEvidenceIsKept(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := openThree(t, dir).Evidence()
+	s = openThree(t, dir)
+	if count := s.EvidenceCount(); count != EvidenceOfMember+1 {
+		t.Errorf("%d pieces are counted", count)
+	}
+	kept, err := s.Evidence()
 	if err != nil || len(kept) != EvidenceOfMember+1 || kept[0].Height() != 1 {
 		t.Fatalf("%d pieces, %v", len(kept), err)
 	}
@@ -285,10 +289,15 @@ func TestChangeBesideARepeatedJoin(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []*ledger.Certificate{certify(t, s, 1, 0, 1, 2), certify(t, s, 2, 1, 1, 2)} {
+	last := certify(t, s, 2, 1, 1, 2)
+	last.Change = block.Proof(0) // a peer may add it
+	for _, c := range []*ledger.Certificate{certify(t, s, 1, 0, 1, 2), last} {
 		if err := s.PutCertificate(c); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if kept, err := s.Certificate(2); err != nil || kept.Change != nil {
+		t.Fatalf("a change is kept with a block that made none: %+v, %v", kept, err)
 	}
 	finality, err := s.Finality(2)
 	if err != nil {

@@ -142,9 +142,8 @@ type gap struct {
 // New makes a certifier. It takes input from now on, and works once Start is called.
 func New(config Config) *Certifier {
 	c := &Certifier{config: config, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		queue:   make(chan heard, queueMax),
-		answers: make(chan []*ledger.Certificate, 1), limiters: make(map[ledger.MemberIndex]*rate.Limiter),
-		collector: newCollector()}
+		queue: make(chan heard, queueMax), answers: make(chan []*ledger.Certificate, 1),
+		limiters: make(map[ledger.MemberIndex]*rate.Limiter), collector: newCollector()}
 	c.context, c.cancel = context.WithCancel(context.Background())
 	return c
 }
