@@ -108,6 +108,9 @@ func TestCertificatesAreKept(t *testing.T) {
 		}
 	}
 	check(s)
+	if few, err := s.Certificates(2, 1); err != nil || len(few) != 1 || few[0].Height != 4 {
+		t.Errorf("a small piece: %v, %v", few, err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -258,6 +258,18 @@ func TestOnlyDurableBlocksAreStated(t *testing.T) {
 	if at := n.store.CertifiedHeight(); at != durable+1 {
 		t.Fatalf("block %d is durable, and was not stated", durable+1)
 	}
+	// The disks of the others have the next block, and the own one does not.
+	g.round++
+	if _, err := n.store.Apply(1, g.round, [][]byte{ledgertest.Batch(1,
+		g.client.Bundle(g.client.Transfer("acme:issuer", "acme:a", 1)))}); err != nil {
+		t.Fatal(err)
+	}
+	n.store.RecordDurable(durable + 2)
+	c.look()
+	c.moved = c.moved.Add(-restAfter)
+	if c.look(); c.signed != durable+1 {
+		t.Fatalf("block %d was stated, and is not on the own disk", c.signed)
+	}
 }
 
 // statement returns what a member would say of a block.
