@@ -596,3 +596,34 @@ func TestAnswerThatBeginsWrong(t *testing.T) {
 		t.Errorf("block %d is certified", at)
 	}
 }
+
+// TestOtherBlockThanOneThatMayGo has the others certify another block than one that is not durable
+// here. This node will set its own aside: nobody lied.
+func TestOtherBlockThanOneThatMayGo(t *testing.T) {
+	t.Parallel()
+	g, n, c := idle(t, 3)
+	durable := g.transfer(n)
+	g.round++
+	own, err := n.store.Apply(1, g.round, [][]byte{ledgertest.Batch(1,
+		g.client.Bundle(g.client.Transfer("acme:issuer", "acme:a", 1)))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.store.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	theirs := ledgertest.After(durable)
+	c.look()
+	for member := ledger.MemberIndex(1); member <= 2; member++ {
+		c.hear(heard{member, g.statement(int(member), 0, own.Header.Height, theirs.Hash)})
+	}
+	c.take([]*ledger.Certificate{ledgertest.Certificate(g.genesis, 0, theirs, 1, 2)})
+	c.look()
+	if pieces := n.store.EvidenceCount(); pieces != 0 || len(n.forked) > 0 {
+		t.Fatalf("%d pieces of evidence, %d alarms", pieces, len(n.forked))
+	}
+	n.store.RecordDurable(own.Header.Height)
+	if c.look(); n.store.EvidenceCount() == 0 || len(n.forked) == 0 {
+		t.Fatal("the block became durable, and there is no alarm")
+	}
+}
