@@ -1,0 +1,95 @@
+package ledger_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+var write = flag.Bool("write", false, "write the fixtures of the explorer's tests")
+
+// explorerFixtures is the file with which the explorer's tests compare its own auditor.
+const explorerFixtures = "../explorer/test/fixtures/finality.json"
+
+// fixtures are encodings that package ledger made, in hex.
+type fixtures struct {
+	Genesis        genesisFixture `json:"genesis"`
+	ShardedGenesis genesisFixture `json:"sharded_genesis"`
+	// Blocks have the finality of each block of a certifiedChain.
+	Blocks []finalityFixture `json:"blocks"`
+	// Lies are about block 3.
+	Lies []finalityFixture `json:"lies"`
+	// Proof is that of the transaction in block 3, Certified the same with its finality.
+	Proof     string `json:"proof"`
+	ID        string `json:"id"`
+	Certified string `json:"certified"`
+	Evidence  string `json:"evidence"`
+}
+
+type genesisFixture struct {
+	Canonical string `json:"canonical"`
+	Hash      string `json:"hash"`
+}
+
+type finalityFixture struct {
+	Name     string        `json:"name,omitempty"`
+	Height   ledger.Height `json:"height,omitempty"`
+	Hash     string        `json:"hash,omitempty"`
+	Header   string        `json:"header,omitempty"`
+	Finality string        `json:"finality"`
+}
+
+func newGenesisFixture(genesis *ledger.Genesis) genesisFixture {
+	return genesisFixture{hex.EncodeToString(genesis.Encode()), genesis.Hash().String()}
+}
+
+// TestExplorerFixtures keeps the fixtures of the explorer's tests as they are made here. Update
+// them with:
+//
+//	go test ./ledger -run ExplorerFixtures -write
+func TestExplorerFixtures(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	proof := c.blocks[3].Proof(0)
+	certified := &ledger.CertifiedProof{Proof: proof, Finality: c.finality(3)}
+	made := fixtures{
+		Genesis:        newGenesisFixture(c.genesis),
+		ShardedGenesis: newGenesisFixture(ledgertest.ShardedGenesis(2, 0, 0, 1)),
+		Proof:          hex.EncodeToString(proof.Encode()), ID: proof.ID.String(),
+		Certified: hex.EncodeToString(certified.Encode()),
+		Evidence: hex.EncodeToString(ledger.Contradiction(c.certificate(5, 2, 1, 3),
+			ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[4]), 3)).Encode()),
+	}
+	for height := ledger.Height(1); height <= 6; height++ {
+		made.Blocks = append(made.Blocks, finalityFixture{Height: height,
+			Hash:     c.blocks[height].Hash.String(),
+			Header:   hex.EncodeToString(c.blocks[height].Header.Encode()),
+			Finality: hex.EncodeToString(c.finality(height).Encode())})
+	}
+	for _, lie := range c.lies() {
+		f := c.finality(3)
+		lie.tell(f)
+		made.Lies = append(made.Lies, finalityFixture{Name: lie.name,
+			Finality: hex.EncodeToString(f.Encode())})
+	}
+	want, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *write {
+		if err := os.WriteFile(explorerFixtures, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(explorerFixtures); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not what this test makes (%v): run `go test ./ledger -run "+
+			"ExplorerFixtures -write`", explorerFixtures, err)
+	}
+}
