@@ -1,0 +1,68 @@
+// The genesis of a chain: certificates are verified from it. Its hash is computed here.
+import { concatBytes } from "./bytes";
+import { Reader, type Decoded } from "./reader";
+import { sha256 } from "./sha256";
+
+export interface Member {
+  name: string;
+  key: Uint8Array;
+}
+
+export interface Genesis {
+  chain: string;
+  /** The shard of the chain; 0 in a book of one shard. */
+  shard: number;
+  members: readonly Member[];
+  hash: Uint8Array;
+}
+
+export const maxMembers = 1024;
+const maxShards = 1024;
+const maxOperators = 64;
+const maxName = 64;
+const maxKey = 128;
+const maxAddress = 256;
+const domain = new TextEncoder().encode("ledgerd/genesis/1\0");
+
+export function isWord(text: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(text);
+}
+
+/** Reads a member: its name, key and address. */
+export function readMember(reader: Reader): Member {
+  const member = { name: reader.text("name", maxName), key: reader.bytes("key", maxKey) };
+  reader.bytes("address", maxAddress);
+  if (!isWord(member.name)) reader.fail("a member without a proper name");
+  return member;
+}
+
+function readMembers(reader: Reader): Member[] {
+  const members = reader.list("members", maxMembers, 3, () => readMember(reader));
+  if (new Set(members.map((member) => member.name)).size !== members.length)
+    reader.fail("two members of one name");
+  if (members.length === 0) reader.fail("no members");
+  return members;
+}
+
+/** Decodes the canonical encoding of a genesis, and computes its hash. */
+export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Genesis>> {
+  const reader = new Reader(canonical);
+  const version = reader.byte();
+  if (version !== 1 && version !== 2) reader.fail(`genesis version ${version}`);
+  const chain = reader.text("chain name", maxName);
+  if (!isWord(chain)) reader.fail("a chain without a proper name");
+  reader.uint64(); // time
+  const shards =
+    version === 2
+      ? reader.list("shards", maxShards, 5, () => {
+          reader.number("parent", maxShards);
+          return readMembers(reader);
+        })
+      : [readMembers(reader)];
+  reader.list("operators", maxOperators, 32, () => reader.take(32));
+  reader.bool(); // whether operators register organisations
+  const shard = version === 2 ? reader.number("shard", shards.length - 1) : 0;
+  const members = shards[shard] ?? [];
+  const hash = await sha256(concatBytes(domain, canonical));
+  return reader.end({ chain, shard, members, hash });
+}
