@@ -1,6 +1,6 @@
 // Starts a cluster of four nodes with light traffic before the tests, and stops it after them.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startDemo } from "./demo";
@@ -13,8 +13,10 @@ export default async function start(): Promise<(() => Promise<void>) | undefined
     execFileSync("go", ["build", "-o", binary, "./cmd/ledgerd"], { cwd: "..", stdio: "inherit" });
     process.env["LEDGERD_BINARY"] = binary;
   }
-  const demo = await startDemo(["--nodes", "4", "--rate", "20"]);
+  const demo = await startDemo(["--nodes", "4", "--rate", "20"], folder);
   process.env["LEDGERD_URL"] = demo.url;
+  const homes = readdirSync(folder).find((name) => name.startsWith("ledgerd-demo-")) ?? "";
+  process.env["LEDGERD_GENESIS"] = join(folder, homes, "node-1", "genesis.json");
   return async () => {
     await demo.stop();
     rmSync(folder, { recursive: true, force: true });

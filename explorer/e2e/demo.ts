@@ -10,14 +10,18 @@ export interface Demo {
   stop: () => Promise<void>;
 }
 
-/** Starts the binary that LEDGERD_BINARY names, and waits until its first node has made blocks. */
-export async function startDemo(flags: readonly string[]): Promise<Demo> {
+/**
+ * Starts the binary that LEDGERD_BINARY names, and waits until its first node has made blocks. The
+ * homes of its nodes are in `folder`, if there is one.
+ */
+export async function startDemo(flags: readonly string[], folder?: string): Promise<Demo> {
   const binary = process.env["LEDGERD_BINARY"];
   if (!binary) throw new Error("LEDGERD_BINARY names no binary");
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const cluster = spawn(binary, ["demo", "--port", String(port), ...flags], {
     stdio: ["ignore", "pipe", "pipe"],
+    env: folder === undefined ? process.env : { ...process.env, TMPDIR: folder },
   });
   let output = "";
   const keep = (chunk: Buffer): void => {

@@ -1,5 +1,5 @@
-// A small made-up chain in memory, with real hashes and real Merkle proofs. The tests use it, and
-// it shows the pages without a node.
+// A small made-up chain in memory, with real hashes, Merkle proofs and certificates. The tests use
+// it, and it shows the pages without a node.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createHash } from "node:crypto";
 import {
@@ -17,6 +17,18 @@ import {
   type TransactionSummary,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, toHex } from "../src/lib/bytes";
+import {
+  certificate,
+  fakeGenesis,
+  finality,
+  keyOf,
+  list,
+  member,
+  sized,
+  uint32,
+  uint64,
+  type FakeGenesis,
+} from "./fake-certificates";
 
 const encoder = new TextEncoder();
 export const idPrefix = encoder.encode("ledgerd/transaction/1\0");
@@ -72,16 +84,27 @@ export interface FakeBlock {
   transactions: Transaction[];
 }
 
+/** A certificate, and what of it a node shows beside its encoding. */
+export interface FakeCertificate {
+  encoded: Uint8Array;
+  finality: Uint8Array;
+  header: BlockHeader;
+  signers: number[];
+  names: string[];
+}
+
 export class FakeChain {
   readonly blocks: FakeBlock[] = [];
   readonly byId = new Map<string, Transaction>();
-  readonly genesis = hash(encoder.encode("genesis"));
+  /** Fewer members than a majority sign. */
+  tooFewSign = false;
   private serial = 0;
 
   /** The chain begins above the height `base`, so a short chain can have large heights. */
   constructor(
     readonly base = 0n,
     readonly shard = 0,
+    readonly genesis: FakeGenesis = fakeGenesis("demo", 1, [["node-0", "node-1", "node-2"]]),
   ) {}
 
   get head(): bigint {
@@ -95,21 +118,39 @@ export class FakeChain {
     verdict?: Pick<Transaction, "verdict" | "verdictShard" | "verdictTransactionHex">,
   ): FakeBlock {
     const height = this.head + 1n;
-    const previous = this.blocks.at(-1)?.header.hash ?? this.genesis;
+    const previous = this.blocks.at(-1)?.header.hash ?? this.genesis.hash;
     const canonicals = bodies.map((body) =>
-      encoder.encode(
-        JSON.stringify({
-          shard: this.shard,
-          serial: this.serial++,
-          signer: body.signer,
-          note: body.note,
-        }),
-      ),
+      body.membershipChange?.change?.case === "join"
+        ? this.join(body.membershipChange.change.value.name ?? "")
+        : encoder.encode(
+            JSON.stringify({
+              shard: this.shard,
+              serial: this.serial++,
+              signer: body.signer,
+              note: body.note,
+            }),
+          ),
     );
     const ids = canonicals.map((canonical) => hash(idPrefix, canonical));
     const root = merkleRoot(ids);
-    const start = encoder.encode(`height ${height.toString().padStart(12, "0")} `);
-    const canonical = concatBytes(start, previous, root, encoder.encode(` time ${timeMs}`));
+    const resultsRoot = merkleRoot(
+      ids.map((id, i) => concatBytes(id, resultOf(bodies[i]?.note === "fails"))),
+    );
+    const stateDigest = hash(hash(root));
+    const canonical = concatBytes(
+      new Uint8Array([1]),
+      uint64(height),
+      previous,
+      uint64(3n),
+      uint64(height + 40n),
+      uint64(BigInt(timeMs)),
+      root,
+      resultsRoot,
+      hash(encoder.encode("bundles")),
+      stateDigest,
+      uint32(bodies.length),
+      uint64(BigInt(this.byId.size + bodies.length)),
+    );
     const blockHash = hash(blockPrefix, canonical);
     const failedCount = bodies.filter((body) => body.note === "fails").length;
     const header = create(BlockHeaderSchema, {
@@ -122,8 +163,8 @@ export class FakeChain {
       round: height + 40n,
       timeMs: BigInt(timeMs),
       transactionsRoot: root,
-      resultsRoot: hash(root),
-      stateDigest: hash(hash(root)),
+      resultsRoot,
+      stateDigest,
       transactionCount: bodies.length,
       failedCount,
       sizeBytes: BigInt(220 * bodies.length + 180),
@@ -178,6 +219,7 @@ export class FakeChain {
     const block = this.at(transaction?.status?.height ?? 0n);
     if (!transaction?.status || !block) return undefined;
     const ids = block.transactions.map((other) => other.status?.id ?? new Uint8Array());
+    const certified = this.certificate(block.header.height);
     return create(ProofSchema, {
       transactionId: transaction.status.id,
       leafData: transaction.status.id,
@@ -186,12 +228,92 @@ export class FakeChain {
       path: merklePath(transaction.status.index, ids),
       transactionsRoot: block.header.transactionsRoot,
       header: block.header,
-      rootOffset: 20 + 32,
+      rootOffset: 1 + 8 + 32 + 8 + 8 + 8,
       hashPrefix: blockPrefix,
       canonicalTransaction: transaction.canonical,
       idPrefix,
+      encoded: this.encodedProof(transaction, block),
+      shard: this.shard,
+      finality: certified?.finality ?? new Uint8Array(),
     });
   }
+
+  /** The proof as package ledger encodes it. Each transaction is alone in its bundle. */
+  private encodedProof(transaction: Transaction, block: FakeBlock): Uint8Array {
+    const { id = new Uint8Array(), index = 0 } = transaction.status ?? {};
+    const failed = (other: Transaction): boolean => other.body?.note === "fails";
+    const idsOf = block.transactions.map((other) => other.status?.id ?? new Uint8Array());
+    const results = block.transactions.map((other, i) =>
+      concatBytes(idsOf[i] ?? new Uint8Array(), resultOf(failed(other))),
+    );
+    const path = (leaves: Uint8Array[]): Uint8Array =>
+      list(merklePath(index, leaves).map((step) => step.sibling));
+    const root = merkleRoot([id]);
+    const signer = transaction.body?.signer ?? "";
+    const key = keyOf(signer === "" ? "operator" : signer);
+    const message = concatBytes(encoder.encode("ledgerd/bundle/1\0"), root);
+    return concatBytes(
+      new Uint8Array([1]),
+      sized(transaction.canonical),
+      id,
+      sized(block.header.canonical),
+      block.header.hash,
+      uint32(index),
+      uint32(idsOf.length),
+      path(idsOf),
+      resultOf(failed(transaction)),
+      path(results),
+      uint32(0),
+      uint32(1),
+      list([]),
+      root,
+      list([concatBytes(sized(signer), key.publicKey, key.sign(message))]),
+    );
+  }
+
+  /** The canonical body of a join, which an operator signs. */
+  private join(name: string): Uint8Array {
+    const nonce = new Uint8Array([0, this.serial++ % 0x80, 0]);
+    const change = concatBytes(new Uint8Array([1]), member(name));
+    return concatBytes(new Uint8Array([2]), this.genesis.hash, nonce, change, sized(""));
+  }
+
+  /**
+   * The certificate of the first certified block at a height or above: every 64th block, each block
+   * with a join, and the last one.
+   */
+  certificate(height: bigint): FakeCertificate | undefined {
+    const names = [...this.genesis.members];
+    const changes: Uint8Array[] = [];
+    const joinOf = (block: FakeBlock): Transaction | undefined =>
+      block.transactions.find((each) => each.body?.membershipChange?.change.case === "join");
+    for (const block of this.blocks) {
+      const join = joinOf(block);
+      const { header } = block;
+      const certified = join || header.height % 64n === 0n || header.height === this.head;
+      const most = Math.floor(names.length / 2) + (this.tooFewSign ? 0 : 1);
+      const signers = names.map((_, index) => index).slice(-most);
+      if (certified && header.height >= height) {
+        const after = height - this.base;
+        const encoded = certificate(this.genesis, changes.length, header, names, signers);
+        const headers = this.blocks
+          .slice(Number(after), Number(header.height - this.base))
+          .map((each) => each.header.canonical);
+        return { encoded, finality: finality(changes, headers, encoded), header, signers, names };
+      }
+      if (!join) continue;
+      const proof = this.encodedProof(join, block);
+      changes.push(certificate(this.genesis, changes.length, header, names, signers, proof));
+      const { change } = join.body?.membershipChange ?? {};
+      if (change?.case === "join") names.push(change.value.name);
+    }
+    return undefined;
+  }
+}
+
+/** The encoding of a transaction's result: its code, and no item. */
+function resultOf(failed: boolean): Uint8Array {
+  return concatBytes(new Uint8Array([failed ? 9 : 0]), new Uint8Array(4).fill(255));
 }
 
 export function summary(transaction: Transaction): TransactionSummary {

@@ -16,9 +16,11 @@ import {
   NodeMode,
   type Account,
   type ClusterState,
+  type EvidenceSchema,
   type TransactionBodySchema,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
-import { concatBytes, fromHex } from "../src/lib/bytes";
+import { concatBytes, fromHex, toHex } from "../src/lib/bytes";
+import { certificate, evidence, fakeGenesis } from "./fake-certificates";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { FakeShards } from "./fake-shards";
 
@@ -50,6 +52,16 @@ export interface FakeOptions {
   parents?: number[];
   halted?: number[];
   silent?: number[];
+  /** Nothing has a certificate yet. */
+  uncertified?: boolean;
+  /** Fewer members than a majority sign. */
+  tooFewSign?: boolean;
+  /** The last member joins in block 2. */
+  joins?: boolean;
+  /** When the chain was founded: another time makes another genesis. */
+  foundedMs?: number;
+  /** Evidence that the node keeps; forged evidence has a wrong signature. */
+  evidence?: "true" | "forged";
   port?: number;
 }
 
@@ -82,18 +94,41 @@ export class FakeNode {
   readonly chain: FakeChain;
   readonly shards: FakeShards;
   private readonly organisations: readonly string[];
+  /** The names of the members of the node's own chain, by index. */
+  private readonly names: readonly string[];
   url = "";
+  uncertified: boolean;
   private readonly life = new AbortController();
   private readonly server: Server;
 
   private constructor(private readonly options: FakeOptions) {
+    const parents = options.parents ?? [0];
+    const name = (index: number): string =>
+      options.wide && (index % 2 === 0 || parents.length > 1)
+        ? `${"node-".repeat(12)}${index}`
+        : `node-${index}`;
+    this.names = Array.from({ length: options.servers ?? 8 }, (_, index) => name(index));
+    const members =
+      parents.length > 1
+        ? parents.map((_, shard) => [0, 1, 2].map((index) => name(shard * 3 + index)))
+        : [options.joins ? this.names.slice(0, -1) : this.names];
     this.shards = new FakeShards({
-      parents: options.parents ?? [0],
+      parents,
+      genesisOf: (shard) =>
+        fakeGenesis(
+          options.wide ? "w".repeat(64) : "demo",
+          options.foundedMs ?? 1,
+          members,
+          parents,
+          shard,
+        ),
       halted: options.halted ?? [],
       silent: options.silent ?? [],
       wide: options.wide ?? false,
     });
     this.chain = this.shards.chain(undefined) as FakeChain;
+    for (const chain of this.shards.chains) chain.tooFewSign = options.tooFewSign ?? false;
+    this.uncertified = options.uncertified ?? false;
     this.organisations = options.wide ? longest : usual;
     this.server = createServer(
       connectNodeAdapter({
@@ -131,7 +166,12 @@ export class FakeNode {
         ],
         timeOf(0),
       );
-    for (let i = 1; i < blocks; i++) made.grow(timeOf(i));
+    for (let i = 1; i < blocks; i++) {
+      const name = made.names.at(-1) ?? "";
+      const change = { case: "join" as const, value: { name } };
+      if (i === 1 && options.joins) made.chain.add([{ membershipChange: { change } }], timeOf(i));
+      else made.grow(timeOf(i));
+    }
     const every = options.everyMs ?? 0;
     if (every > 0) {
       const timer = setInterval(() => made.grow(Date.now()), every);
@@ -235,7 +275,7 @@ export class FakeNode {
     const host = wide ? `${"a-node-of-the-".repeat(4)}cluster.example` : "127.0.0.1";
     return create(ClusterStateSchema, {
       chain: wide ? "w".repeat(64) : "demo",
-      genesisHash: this.chain.genesis,
+      genesisHash: this.chain.genesis.hash,
       digraph: `GS(${count},${degree})`,
       degree,
       toleratedFailures: Math.min(degree - 1, Math.floor((count - 1) / 2)),
@@ -245,7 +285,7 @@ export class FakeNode {
       })).filter((edge) => edge.from !== edge.to),
       members: Array.from({ length: count }, (_, index) => ({
         index,
-        name: wide && index % 2 === 0 ? `${"node-".repeat(12)}${index}` : `node-${index}`,
+        name: this.names[index] ?? "",
         peerId: `12D3KooW${index}`,
         apiAddress: `${host}:${8080 + 2 * index}`,
         connected:
@@ -268,7 +308,7 @@ export class FakeNode {
       })),
       node: {
         index: 0,
-        name: wide ? `${"node-".repeat(12)}0` : "node-0",
+        name: this.names[0] ?? "",
         peerId: "12D3KooWQfakeQfakeQfakeQfakeQfakeQfakeQfake00",
         apiAddress: `${host}:8080`,
         fabricAddress: `${host}:8081`,
@@ -287,6 +327,8 @@ export class FakeNode {
         orderedHeight: this.head,
         storedHeight: this.head,
         durableHeight: this.head > 1n ? this.head - 1n : 0n,
+        certifiedHeight: this.uncertified ? 0n : this.head,
+        evidence: this.options.evidence ? 2 : 0,
         startedMs: BigInt(Date.now() - 8_000_000),
         poolTransactions: wide ? 987_654_321n : 14n,
         poolBytes: 3_200n,
@@ -337,6 +379,41 @@ export class FakeNode {
     });
   }
 
+  /** Two pieces of evidence: a member that signed two blocks, and members that disagree. */
+  private evidence(): MessageInitShape<typeof EvidenceSchema>[] {
+    const { genesis } = this.chain;
+    const names = genesis.members;
+    const accuse = (
+      height: bigint,
+      signers: readonly [number[], number[]],
+    ): MessageInitShape<typeof EvidenceSchema> => {
+      const block = find(this.chain.at(height), "block").header.hash;
+      const hashes = [block, hash(block)].sort((a, b) => (toHex(a) < toHex(b) ? -1 : 1));
+      const sides = hashes.map((each, side) => ({
+        height,
+        hash: each,
+        hashHex: toHex(each),
+        seals: (signers[side] ?? []).map((index) => ({ member: index, name: names[index] ?? "" })),
+      }));
+      const [first, second] = hashes.map((each, side) =>
+        certificate(genesis, 0, { height, hash: each }, names, signers[side] ?? []),
+      ) as [Uint8Array, Uint8Array];
+      if (this.options.evidence === "forged")
+        second[second.length - 2] = (second.at(-2) ?? 0) ^ 1; // before the byte for no change
+      const both = signers[0].filter((index) => signers[1].includes(index));
+      return {
+        height,
+        first: sides[0] ?? {},
+        second: sides[1] ?? {},
+        members: both,
+        names: both.map((index) => names[index] ?? ""),
+        encoded: evidence(first, second),
+      };
+    };
+    const first = this.chain.base + 1n;
+    return [accuse(first, [[0, 1, 2], [2]]), accuse(first + 2n, [[0, 1], [2]])];
+  }
+
   private get sharded(): boolean {
     return this.shards.chains.length > 1;
   }
@@ -349,10 +426,6 @@ export class FakeNode {
   private routes(router: ConnectRouter): ConnectRouter {
     const { chain, organisations, shards } = this;
     const clusterNow = (): ClusterState => this.cluster();
-    const find = <T>(value: T | undefined, what: string): T => {
-      if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
-      return value;
-    };
     const page = <T>(
       rows: readonly T[],
       size: number,
@@ -436,6 +509,7 @@ export class FakeNode {
       getTransaction: ({ idHex }) => ({ transaction: find(chain.byId.get(idHex), "transaction") }),
       getProof: ({ idHex }) => {
         const proof = find(chain.proof(idHex), "proof");
+        if (this.uncertified) proof.finality = new Uint8Array();
         if (this.options.damagedProofs)
           proof.canonicalTransaction = concatBytes(
             proof.canonicalTransaction.slice(0, -1),
@@ -443,6 +517,28 @@ export class FakeNode {
           );
         return { proof };
       },
+      getGenesis: ({ shard }) => {
+        const { genesis } = this.chainOf(shard);
+        return { canonical: genesis.canonical, hash: genesis.hash };
+      },
+      getCertificate: ({ height, shard }) => {
+        const chain = this.chainOf(shard);
+        const found = this.uncertified ? undefined : chain.certificate(height || chain.head);
+        if (!found) throw new ConnectError("ask again later", Code.FailedPrecondition);
+        const { encoded, finality, header, signers, names } = found;
+        return {
+          certificate: {
+            height: header.height,
+            hash: header.hash,
+            hashHex: header.hashHex,
+            seals: signers.map((index) => ({ member: index, name: names[index] ?? "" })),
+            encoded,
+          },
+          finality,
+          members: names.length,
+        };
+      },
+      listEvidence: () => ({ evidence: this.evidence(), certifiedHeight: this.head }),
       listAccounts: ({ prefix, pageSize, pageToken }) => {
         const { rows, nextPageToken } = page(
           accounts().filter((account) => account.account.startsWith(prefix)),
@@ -530,6 +626,11 @@ export class FakeNode {
       },
     });
   }
+}
+
+function find<T>(value: T | undefined, what: string): T {
+  if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
+  return value;
 }
 
 function serveFile(url: string, response: ServerResponse): void {

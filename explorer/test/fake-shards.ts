@@ -11,6 +11,7 @@ import {
   type TransactionSummary,
   type Tree,
 } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import type { FakeGenesis } from "./fake-certificates";
 import { FakeChain } from "./fake-chain";
 
 export interface ShardOptions {
@@ -21,6 +22,8 @@ export interface ShardOptions {
   silent?: readonly number[];
   /** Use the largest possible numbers. */
   wide?: boolean;
+  /** The genesis of a shard's chain; by default that of FakeChain. */
+  genesisOf?: (shard: number) => FakeGenesis;
 }
 
 export class FakeShards {
@@ -32,9 +35,10 @@ export class FakeShards {
 
   constructor(private readonly options: ShardOptions) {
     this.own = options.own ?? 0;
-    this.chains = options.parents.map(
-      (_, shard) => new FakeChain(options.wide ? 987_654_321_000n : BigInt(shard * 1_000), shard),
-    );
+    this.chains = options.parents.map((_, shard) => {
+      const base = options.wide ? 987_654_321_000n : BigInt(shard * 1_000);
+      return new FakeChain(base, shard, options.genesisOf?.(shard));
+    });
     this.streamed = options.parents.map((_, shard) =>
       options.wide ? 987_654_321_012n : BigInt(40 + shard * 3),
     );

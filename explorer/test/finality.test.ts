@@ -12,6 +12,8 @@ import {
   proofFile,
   verifyFinality,
   verifyTransaction,
+  type Certificate,
+  type ShownEvidence,
   type Verdict,
 } from "../src/lib/finality";
 import { decodeGenesis, type Genesis } from "../src/lib/genesis";
@@ -35,6 +37,10 @@ interface Fixtures {
   id: string;
   certified: string;
   evidence: string;
+}
+interface Told {
+  member: number;
+  name: string;
 }
 const fixtures = JSON.parse(readFileSync("test/fixtures/finality.json", "utf8")) as Fixtures;
 const bytes = (hex: string | undefined): Uint8Array => fromHex(hex ?? "") ?? new Uint8Array();
@@ -186,17 +192,29 @@ test("evidence is checked with the keys of all members that there were", async (
   const genesis = await genesisOf();
   const known = await ed25519();
   if (known.missing !== undefined) throw new Error(known.missing);
-  const evidence = bytes(fixtures.evidence);
-  const check = (told: Uint8Array, from = proven.finality): Promise<string> =>
+  const encoded = bytes(fixtures.evidence);
+  const { value } = decodeEvidence(encoded);
+  if (!value) throw new Error("it cannot be read");
+  const side = ({ hash, seals }: Certificate): { hash: Uint8Array; seals: Told[] } => ({
+    hash,
+    seals: seals.map(({ member }) => ({ member, name: `node-${member}` })),
+  });
+  const [first, second] = [side(value.first), side(value.second)];
+  const shown = { height: 5n, first, second, encoded };
+  const check = (told: ShownEvidence, from = proven.finality): Promise<string> =>
     evidenceProblem(told, bytes(from), genesis, known.verify);
-  expect(await check(evidence)).toBe("");
-  for (let at = 0; at < evidence.length; at++) {
-    const damaged = evidence.slice();
+  expect(await check(shown)).toBe("");
+  for (let at = 0; at < encoded.length; at++) {
+    const damaged = encoded.slice();
     damaged[at] = (damaged[at] ?? 0) ^ 1;
-    expect(await check(damaged), `byte ${at}`).not.toBe("");
+    expect(await check({ ...shown, encoded: damaged }), `byte ${at}`).not.toBe("");
   }
   const lie = fixtures.lies.find(({ name }) => name === "a change that does not prove itself");
-  expect(await check(evidence, lie?.finality)).not.toBe("");
+  expect(await check(shown, lie?.finality)).not.toBe("");
+  expect(await check(shown, "")).not.toBe(""); // member 3 is not of the genesis
+  const accused = { ...first, seals: first.seals.map((told) => ({ ...told, name: "node-0" })) };
+  const lies = [{ height: 6n }, { first: second }, { second: undefined }, { first: accused }];
+  for (const told of lies) expect(await check({ ...shown, ...told })).not.toBe("");
 });
 
 test("a key of small order signs nothing", async () => {

@@ -51,8 +51,12 @@ export async function gatherCsv(
   return { parts, rows, complete: token === "" };
 }
 
-export function saveFile(name: string, parts: string[]): void {
-  const url = URL.createObjectURL(new Blob(parts, { type: "text/csv;charset=utf-8" }));
+export function saveFile(
+  name: string,
+  parts: BlobPart[],
+  type = "text/csv;charset=utf-8",
+): void {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -5,7 +5,7 @@
 //
 // Nothing here believes the node or throws, whatever bytes it sent. Names of signers are those of
 // the genesis and of the signed joins.
-import { concatBytes, equalBytes, toHex } from "./bytes";
+import { concatBytes, equalBytes } from "./bytes";
 import type { Ed25519, Verify } from "./ed25519";
 import { isWord, maxMembers, readMember, type Genesis, type Member } from "./genesis";
 import { siblingSides } from "./proof";
@@ -479,34 +479,70 @@ export async function verifyTransaction(
   return { ...verdict, code: whole.code };
 }
 
+/** Evidence as the node shows it, beside its encoding. */
+export interface ShownEvidence {
+  height: bigint;
+  first?: ShownSide | undefined;
+  second?: ShownSide | undefined;
+  encoded: Uint8Array;
+}
+
+interface ShownSide {
+  hash: Uint8Array;
+  seals: readonly { member: number; name: string }[];
+}
+
 /**
- * Checks that evidence proves its accusation: two blocks of one height, all signatures good. The
- * finality of any later block leads to the keys of the signers. Returns what is wrong, or "".
+ * Checks that evidence proves its accusation: two blocks of one height, all signatures good, and
+ * the hashes and signers as the node shows them. The finality of any later block leads to the
+ * members' keys; if it is empty, only the members of the genesis are known. Returns what is wrong,
+ * or "".
  */
 export async function evidenceProblem(
-  encoded: Uint8Array,
+  shown: ShownEvidence,
   finality: Uint8Array,
   genesis: Genesis,
   verify: Verify,
 ): Promise<string> {
-  const evidence = decodeEvidence(encoded);
+  const evidence = decodeEvidence(shown.encoded);
   if (evidence.problem !== undefined) return `it cannot be read: ${evidence.problem}`;
   const { first, second } = evidence.value;
   if (first.height !== second.height || equalBytes(first.hash, second.hash))
     return "both blocks can be true";
-  const followed = decodeFinality(finality);
-  if (followed.problem !== undefined) return `the keys of the members: ${followed.problem}`;
+  const members = await membersBefore(finality, genesis, verify);
+  if (members.problem !== undefined) return `the keys of the members: ${members.problem}`;
+  for (const side of [first, second]) {
+    const wrong = await wrongSeal(side, genesis.hash, members.value, verify);
+    if (wrong !== undefined) return `a signature of member ${wrong} is wrong`;
+  }
+  const says = (side: Certificate, told: ShownSide | undefined): boolean =>
+    told !== undefined &&
+    equalBytes(told.hash, side.hash) &&
+    told.seals.length === side.seals.length &&
+    told.seals.every(
+      ({ member, name }, i) =>
+        member === side.seals[i]?.member && name === members.value.get(member)?.name,
+    );
+  return shown.height === first.height && says(first, shown.first) && says(second, shown.second)
+    ? ""
+    : "the node shows other blocks or signers than the signed ones";
+}
+
+/** Returns all members that the changes of a finality lead to, present and former. */
+async function membersBefore(
+  encoded: Uint8Array,
+  genesis: Genesis,
+  verify: Verify,
+): Promise<Decoded<ReadonlyMap<number, Member>>> {
+  const auditor = new Auditor(genesis, verify);
+  if (encoded.length === 0) return { value: auditor.all };
+  const finality = decodeFinality(encoded);
+  if (finality.problem !== undefined) return finality;
   try {
-    const auditor = new Auditor(genesis, verify);
-    for (const change of followed.value.changes) await auditor.follow(change);
-    for (const side of [first, second]) {
-      const wrong = await wrongSeal(side, genesis.hash, auditor.all, verify);
-      if (wrong !== undefined)
-        return `the signature of member ${wrong} of block ${toHex(side.hash)} is wrong`;
-    }
+    for (const change of finality.value.changes) await auditor.follow(change);
+    return { value: auditor.all };
   } catch (error) {
-    if (error instanceof Refused) return `the keys of the members: ${error.message}`;
+    if (error instanceof Refused) return { problem: error.message };
     throw error;
   }
-  return "";
 }

@@ -21,6 +21,9 @@ export const transactionPath = (idHex: string): string => `/tx/${idHex}`;
 export const accountPath = (account: string): string => `/account/${escapeKey(account)}`;
 export const organisationPath = (name: string): string => `/organisation/${escapeKey(name)}`;
 export const recordPath = (key: string): string => `/record/${escapeKey(key)}`;
+/** The page that shows a member: of the node's own chain or of a shard's. */
+export const memberPath = (index: number, shard?: number): string =>
+  shard === undefined ? `/nodes?member=${index}` : shardPath(shard);
 export const organisationOf = (path: string): string => path.split(":", 1)[0] ?? path;
 
 /**
