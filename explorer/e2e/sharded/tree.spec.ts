@@ -53,6 +53,8 @@ async function crossed(): Promise<{ id: string; verdictHeight: string }> {
   return found;
 }
 
+const final = "✓ final, verified in this browser";
+
 test("the tree of a running book moves, and each shard has its blocks", async ({ page }) => {
   await page.goto(`${url()}/shards`);
   await expect(page.getByTestId("ordering")).toHaveText("3 of 3");
@@ -73,6 +75,8 @@ test("the tree of a running book moves, and each shard has its blocks", async ({
   await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(newest);
   await page.goto(`${url()}/shards/1/blocks/3`);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("Block 3 of shard 1");
+  // Its members are those of the genesis of shard 1.
+  await expect(page.getByTestId("certificate-verdict")).toHaveText(final);
 });
 
 test("what crossed shards has its path, its verdicts and a proof", async ({ page }) => {
@@ -84,6 +88,7 @@ test("what crossed shards has its path, its verdicts and a proof", async ({ page
   await expect(rows.first()).toContainText("entered here");
   await expect(rows.nth(1)).toContainText(/number \d+ from shard 0/);
   await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
+  await expect(page.getByTestId("certificate-verdict")).toHaveText(final);
   await rows.nth(1).getByRole("link").nth(1).click();
   await expect(page).toHaveURL(/\/shards\/[12]\/blocks\/\d+$/);
   await expect(page.locator(`a[href="/tx/${id}"]`).first()).toBeVisible();
