@@ -19,8 +19,9 @@ const explorerFixtures = "../explorer/test/fixtures/finality.json"
 
 // fixtures are encodings that package ledger made, in hex.
 type fixtures struct {
-	Genesis        genesisFixture `json:"genesis"`
-	ShardedGenesis genesisFixture `json:"sharded_genesis"`
+	Genesis genesisFixture `json:"genesis"`
+	// OtherGeneses have one genesis of each other version.
+	OtherGeneses []genesisFixture `json:"other_geneses"`
 	// Blocks have the finality of each block of a certifiedChain.
 	Blocks []finalityFixture `json:"blocks"`
 	// Lies are about block 3.
@@ -30,6 +31,22 @@ type fixtures struct {
 	ID        string `json:"id"`
 	Certified string `json:"certified"`
 	Evidence  string `json:"evidence"`
+}
+
+// otherGeneses returns a genesis of each version but the first, of one shard or three, with a
+// threshold of the operators or quotas.
+func otherGeneses() (made []genesisFixture) {
+	for _, each := range []ledger.Genesis{{}, {OperatorThreshold: 2},
+		{Quotas: ledger.DefaultQuotas()}} {
+		for _, base := range []*ledger.Genesis{ledgertest.OperatedGenesis(2),
+			ledgertest.ShardedGenesis(2, 0, 0, 1)} {
+			base.Operators = []ledger.PublicKey{ledgertest.PublicKey("operator"),
+				ledgertest.PublicKey("another")}
+			base.OperatorThreshold, base.Quotas = each.OperatorThreshold, each.Quotas
+			made = append(made, newGenesisFixture(base))
+		}
+	}
+	return made[1:]
 }
 
 type genesisFixture struct {
@@ -59,9 +76,8 @@ func TestExplorerFixtures(t *testing.T) {
 	proof := c.blocks[3].Proof(0)
 	certified := &ledger.CertifiedProof{Proof: proof, Finality: c.finality(3)}
 	made := fixtures{
-		Genesis:        newGenesisFixture(c.genesis),
-		ShardedGenesis: newGenesisFixture(ledgertest.ShardedGenesis(2, 0, 0, 1)),
-		Proof:          hex.EncodeToString(proof.Encode()), ID: proof.ID.String(),
+		Genesis: newGenesisFixture(c.genesis), OtherGeneses: otherGeneses(),
+		Proof: hex.EncodeToString(proof.Encode()), ID: proof.ID.String(),
 		Certified: hex.EncodeToString(certified.Encode()),
 		Evidence: hex.EncodeToString(ledger.Contradiction(c.certificate(5, 2, 1, 3),
 			ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[4]), 3)).Encode()),

@@ -19,6 +19,7 @@ export interface Genesis {
 export const maxMembers = 1024;
 const maxShards = 1024;
 const maxOperators = 64;
+const quotas = 5;
 const maxName = 64;
 const maxKey = 128;
 const maxAddress = 256;
@@ -48,12 +49,13 @@ function readMembers(reader: Reader): Member[] {
 export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Genesis>> {
   const reader = new Reader(canonical);
   const version = reader.byte();
-  if (version !== 1 && version !== 2) reader.fail(`genesis version ${version}`);
+  if (version < 1 || version > 6) reader.fail(`genesis version ${version}`);
+  const sharded = version % 2 === 0;
   const chain = reader.text("chain name", maxName);
   if (!isWord(chain)) reader.fail("a chain without a proper name");
   reader.uint64(); // time
   const shards =
-    version === 2
+    sharded
       ? reader.list("shards", maxShards, 5, () => {
           reader.number("parent", maxShards);
           return readMembers(reader);
@@ -61,7 +63,9 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
       : [readMembers(reader)];
   reader.list("operators", maxOperators, 32, () => reader.take(32));
   reader.bool(); // whether operators register organisations
-  const shard = version === 2 ? reader.number("shard", shards.length - 1) : 0;
+  if (version >= 3) reader.number("threshold", maxOperators);
+  if (version >= 5) for (let i = 0; i < quotas; i++) reader.uvarint();
+  const shard = sharded ? reader.number("shard", shards.length - 1) : 0;
   const members = shards[shard] ?? [];
   const hash = await sha256(concatBytes(domain, canonical));
   return reader.end({ chain, shard, members, hash });
