@@ -81,17 +81,21 @@ func TestFinalityFollowsTheMembers(t *testing.T) {
 	}
 }
 
-// TestWrongFinality plants each lie that a node may tell a reader who has the genesis alone.
-func TestWrongFinality(t *testing.T) {
-	t.Parallel()
-	c := newCertifiedChain()
+// lie is a wrong proof that block 3 of a certifiedChain is final.
+type lie struct {
+	name string
+	tell func(*ledger.Finality)
+}
+
+// lies returns each lie that a node may tell a reader who has the genesis alone. The explorer's
+// tests tell its auditor the same ones (TestExplorerFixtures).
+func (c *certifiedChain) lies() []lie {
 	other := ledgertest.OperatedGenesis(3)
 	other.Chain = "other"
 	foreign := &certifiedChain{genesis: other, blocks: c.blocks}
-	for _, lie := range []struct {
-		name string
-		tell func(*ledger.Finality)
-	}{
+	repeated := ledgertest.NewOperator(c.genesis).Join(ledgertest.Member(2))
+	again := ledgertest.After(c.blocks[3], repeated)
+	return []lie{
 		{"too few sign", func(f *ledger.Finality) { f.Certificate = c.certificate(6, 2, 1) }},
 		{"one member counts twice", func(f *ledger.Finality) {
 			f.Certificate = c.certificate(6, 2, 1)
@@ -116,6 +120,13 @@ func TestWrongFinality(t *testing.T) {
 		{"the members of the new set certify their own join", func(f *ledger.Finality) {
 			f.Changes[0] = c.certificate(2, 0, 0, 3)
 		}},
+		{"a join that repeats what is so gives a member a second vote", func(f *ledger.Finality) {
+			f.Changes[1] = ledgertest.Certificate(c.genesis, 1, again, 0, 1, 2)
+			f.Changes[1].Change = again.Proof(0)
+			f.Certificate = c.certificate(6, 2, 1, 2)
+			f.Certificate.Seals = append(f.Certificate.Seals, ledger.Seal{Member: 4,
+				Signature: f.Certificate.Seals[1].Signature})
+		}},
 		{"another change than the block's", func(f *ledger.Finality) {
 			f.Changes[0].Change = c.blocks[4].Proof(0)
 		}},
@@ -133,11 +144,6 @@ func TestWrongFinality(t *testing.T) {
 		}},
 		{"a change of a later epoch first", func(f *ledger.Finality) {
 			f.Changes[0], f.Changes[1] = f.Changes[1], f.Changes[0]
-		}},
-		{"too many headers", func(f *ledger.Finality) {
-			for len(f.Headers) <= ledger.MaxFinalityHeaders {
-				f.Headers = append(f.Headers, f.Headers...)
-			}
 		}},
 		{"a signature is damaged", func(f *ledger.Finality) {
 			f.Certificate.Seals[1].Signature[9] ^= 1
@@ -157,8 +163,20 @@ func TestWrongFinality(t *testing.T) {
 			other := ledgertest.After(c.blocks[5])
 			f.Certificate = ledgertest.Certificate(c.genesis, 2, other, 1, 3)
 		}},
+	}
+}
+
+func TestWrongFinality(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedChain()
+	for _, lie := range append(c.lies(), []lie{
+		{"too many headers", func(f *ledger.Finality) {
+			for len(f.Headers) <= ledger.MaxFinalityHeaders {
+				f.Headers = append(f.Headers, f.Headers...)
+			}
+		}},
 		{"no certificate", func(f *ledger.Finality) { f.Certificate = nil }},
-	} {
+	}...) {
 		f := c.finality(3)
 		lie.tell(f)
 		if err := ledger.NewAuditor(c.genesis).Verify(f, 3, c.blocks[3].Hash); !errors.Is(err,
