@@ -153,7 +153,7 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 	}
 	transaction := transfer("acme:a", "acme:b", 1)
 	transaction.Signer = "acme"
-	bundle, err := Sign(post, transaction)
+	bundle, err := Sign(testContext(t), post, transaction)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestPostAgainstAFasterOne(t *testing.T) {
 			what.Ledger, what.Signer = cluster.Genesis().Hash(), key.Organisation
 			what.Nonce = ledger.Nonce{Stream: stream,
 				Sequence: cluster.Node(0).Store().NextSequence(key.Organisation, stream)}
-			bundle, err := Sign([]Key{key}, what)
+			bundle, err := Sign(testContext(t), []Key{key}, what)
 			if err == nil {
 				_, err = faster.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_ORDERED)
 			}

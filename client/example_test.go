@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ func ExampleSign() {
 			{Account: "zeta:cash", Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(5)},
 		},
 	}
-	bundle, err := client.Sign([]client.Key{key}, transfer)
+	bundle, err := client.Sign(context.Background(), []client.Key{key}, transfer)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,10 +1,9 @@
 package client
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/client/keyfile"
+	"github.com/ledgerd/ledgerd/client/signer"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -26,33 +27,61 @@ var (
 	// ErrKeyExists means that the keyring already has a key of that organisation.
 	ErrKeyExists = errors.New("client: key exists")
 	// ErrKeyFile means that a file of the keyring is damaged or is not a key file.
-	ErrKeyFile = errors.New("client: damaged or foreign key file")
+	ErrKeyFile = keyfile.ErrFile
+	// ErrPassphrase means that a passphrase is wrong, or that there is none for an encrypted file.
+	ErrPassphrase = keyfile.ErrPassphrase
 )
 
-const (
-	keyExtension    = ".key"
-	keyBlock        = "PRIVATE KEY" // PKCS #8, as openssl reads it
-	organisationTag = "Organisation"
-	maxKeyFile      = 16 << 10
-)
+const keyExtension = ".key"
 
-// Keyring is a folder with one file per key: `ORGANISATION.key`, readable by its owner only (0600),
-// a PEM block "PRIVATE KEY" (PKCS #8, ed25519, which `openssl pkey -in FILE` reads) with the header
-// `Organisation: NAME`. On file systems that ignore case, two names that differ only in case cannot
-// share a keyring; Create then returns ErrKeyExists.
-type Keyring struct{ folder string }
+// Keyring is a folder with one file per key, `ORGANISATION.key`, readable by its owner only (0600).
+// The file holds the key, encrypted with a passphrase or plain, or names the external signer that
+// has it: see package keyfile. On file systems that ignore case, two names that differ only in case
+// cannot share a keyring; Create then returns ErrKeyExists.
+type Keyring struct {
+	// Passphrases opens encrypted files, and decides about new ones. Set it before the first call.
+	// Without it, encrypted files do not open and new ones are plain.
+	Passphrases Passphrases
 
-// Key is an organisation's signing key.
+	folder string
+}
+
+// Passphrases is a source of passphrases: a person, or a file.
+type Passphrases interface {
+	// Open calls try with passphrases for an encrypted file until it returns another error than
+	// ErrPassphrase, or nil, and returns that. If there are no more, it returns ErrPassphrase.
+	Open(file string, try func(passphrase []byte) error) error
+	// New returns the passphrase of a new file, or nothing if it is to be plain. The keyring
+	// overwrites it with zeros.
+	New(file string) (passphrase []byte, err error)
+}
+
+// Key is the signing key of an organisation, or of an operator: then the organisation is
+// ledger.Operator.
 type Key struct {
 	Organisation ledger.OrganisationName
-	Private      ed25519.PrivateKey
+	// Signer signs with the key. The key may be elsewhere.
+	Signer signer.Signer
+}
+
+// NewKey returns an organisation's key from a private key.
+func NewKey(organisation ledger.OrganisationName, private ed25519.PrivateKey) Key {
+	return Key{Organisation: organisation, Signer: signer.Private(private)}
 }
 
 // Public returns the public half.
-func (k Key) Public() ledger.PublicKey {
-	var public ledger.PublicKey
-	copy(public[:], k.Private.Public().(ed25519.PublicKey))
-	return public
+func (k Key) Public() ledger.PublicKey { return k.Signer.Public() }
+
+// SignBundle adds the key's signature to a bundle. The context bounds the time that an external
+// signer takes.
+func (k Key) SignBundle(ctx context.Context, bundle *ledger.Bundle) error {
+	if err := signer.SignBundle(ctx, bundle, k.Organisation, k.Signer); err != nil {
+		if k.Organisation == ledger.Operator {
+			return fmt.Errorf("client: signing as an operator: %w", err)
+		}
+		return fmt.Errorf("client: signing for %s: %w", k.Organisation, err)
+	}
+	return nil
 }
 
 // DefaultKeyringFolder returns $LEDGERD_KEYS, or ledgerd/keys in the user's configuration folder.
@@ -90,59 +119,106 @@ func (r *Keyring) file(organisation ledger.OrganisationName) string {
 // Create makes a new key for an organisation and stores it durably. It returns ErrKeyExists if
 // there is one.
 func (r *Keyring) Create(organisation ledger.OrganisationName) (Key, error) {
+	if err := r.vacant(organisation); err != nil {
+		return Key{}, err // before a person thinks of a passphrase
+	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return Key{}, fmt.Errorf("client: making a key: %w", err)
 	}
-	key := Key{Organisation: organisation, Private: private}
-	return key, r.Add(key)
+	return NewKey(organisation, private), r.Add(organisation, private)
 }
 
 // Add stores a key that was made elsewhere. It returns ErrKeyExists if there is one of that
 // organisation.
-func (r *Keyring) Add(key Key) error { return r.add(key, r.file(key.Organisation)) }
-
-func (r *Keyring) add(key Key, path string) error {
-	if err := key.Organisation.Validate(); err != nil {
+func (r *Keyring) Add(organisation ledger.OrganisationName, private ed25519.PrivateKey) error {
+	if err := organisation.Validate(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.folder, 0o700); err != nil {
-		return fmt.Errorf("client: making the keyring's folder: %w", err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key.Private)
-	if err != nil {
-		return fmt.Errorf("client: encoding a key: %w", err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{
-		Type:    keyBlock,
-		Headers: map[string]string{organisationTag: string(key.Organisation)},
-		Bytes:   encoded,
-	})
-	return r.write(path, text)
+	return r.add(organisation, private, r.file(organisation))
 }
 
-// write creates the file whole or not at all, and never replaces another.
-func (r *Keyring) write(path string, text []byte) error {
-	draft, err := os.CreateTemp(r.folder, ".new-*")
+func (r *Keyring) add(organisation ledger.OrganisationName, private ed25519.PrivateKey,
+	path string) error {
+	text, err := EncodeKey(organisation, private, path, r.Passphrases)
 	if err != nil {
-		return fmt.Errorf("client: keeping a key: %w", err)
+		return err
 	}
-	defer os.Remove(draft.Name())
-	_, err = draft.Write(text)
-	err = errors.Join(err, draft.Sync(), draft.Close())
-	if err != nil {
-		return fmt.Errorf("client: keeping a key: %w", err)
+	return r.create(path, text)
+}
+
+// vacant returns ErrKeyExists if the keyring has a key of an organisation.
+func (r *Keyring) vacant(organisation ledger.OrganisationName) error {
+	if err := organisation.Validate(); err != nil {
+		return err
 	}
-	if err := os.Link(draft.Name(), path); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s: use it, or move the file away first", ErrKeyExists, path)
-	} else if err != nil {
-		return fmt.Errorf("client: keeping a key: %w", err)
+	if _, err := os.Lstat(r.file(organisation)); err == nil {
+		return keyExists(r.file(organisation))
 	}
 	return nil
 }
 
-// Load reads the key of an organisation. It returns ErrNoKey if there is none, and ErrKeyFile if
-// the file is damaged.
+func keyExists(path string) error {
+	return fmt.Errorf("%w: %s: use it, or move the file away first", ErrKeyExists, path)
+}
+
+func (r *Keyring) create(path string, text []byte) error {
+	if err := os.MkdirAll(r.folder, 0o700); err != nil {
+		return fmt.Errorf("client: making the keyring's folder: %w", err)
+	}
+	err := keyfile.Create(path, text)
+	if errors.Is(err, fs.ErrExist) {
+		return keyExists(path)
+	}
+	return err
+}
+
+// EncodeKey returns the text of a new key file as the source of passphrases wants it: encrypted, or
+// plain. The organisation is ledger.Operator for an operator, and the path is for people.
+func EncodeKey(organisation ledger.OrganisationName, private ed25519.PrivateKey, path string,
+	passphrases Passphrases) ([]byte, error) {
+	if passphrases == nil {
+		return keyfile.EncodePlain(organisation, private)
+	}
+	passphrase, err := passphrases.New(path)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(passphrase)
+	if len(passphrase) == 0 {
+		return keyfile.EncodePlain(organisation, private)
+	}
+	return keyfile.Encrypt(organisation, private, passphrase)
+}
+
+// Inspect reads what the file of an organisation's key says without its passphrase: the public key
+// and how the key is kept. Errors are those of Load.
+func (r *Keyring) Inspect(organisation ledger.OrganisationName) (*keyfile.File, error) {
+	if err := organisation.Validate(); err != nil {
+		return nil, err
+	}
+	return r.inspect(organisation, r.file(organisation))
+}
+
+func (r *Keyring) inspect(organisation ledger.OrganisationName, path string) (*keyfile.File,
+	error) {
+	file, err := keyfile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey,
+			organisation, r.folder, organisation)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client: reading a key: %w", err)
+	}
+	if file.Organisation != ledger.Operator && file.Organisation != organisation {
+		return nil, fmt.Errorf("%w: %s: it is the key of %s", ErrKeyFile, path, file.Organisation)
+	}
+	return file, nil
+}
+
+// Load reads the key of an organisation. It asks for the passphrase of an encrypted file, and does
+// not call an external signer yet. It returns ErrNoKey if there is no key, ErrKeyFile if the file
+// is damaged, and ErrPassphrase without the right passphrase.
 func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 	if err := organisation.Validate(); err != nil {
 		return Key{}, err
@@ -151,43 +227,42 @@ func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 }
 
 func (r *Keyring) load(organisation ledger.OrganisationName, path string) (Key, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Key{}, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey,
-			organisation, r.folder, organisation)
-	}
+	file, err := r.inspect(organisation, path)
 	if err != nil {
-		return Key{}, fmt.Errorf("client: reading a key: %w", err)
+		return Key{}, err
 	}
-	if info.Size() > maxKeyFile || !info.Mode().IsRegular() {
-		return Key{}, fmt.Errorf("%w: %s: not a key file", ErrKeyFile, path)
-	}
-	text, err := os.ReadFile(path)
+	by, err := OpenSigner(file, path, r.Passphrases)
 	if err != nil {
-		return Key{}, fmt.Errorf("client: reading a key: %w", err)
+		return Key{}, fmt.Errorf("client: the key of %s: %w", organisation, err)
 	}
-	private, err := parseKey(text, organisation)
-	if err != nil {
-		return Key{}, fmt.Errorf("%w: %s: %w", ErrKeyFile, path, err)
-	}
-	return Key{Organisation: organisation, Private: private}, nil
+	return Key{Organisation: organisation, Signer: by}, nil
 }
 
-func parseKey(text []byte, organisation ledger.OrganisationName) (ed25519.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != keyBlock {
-		return nil, fmt.Errorf("it has no PEM block %q", keyBlock)
+// OpenSigner returns the signer of a key file. The path is for people. Without passphrases,
+// encrypted files do not open.
+func OpenSigner(file *keyfile.File, path string, passphrases Passphrases) (signer.Signer, error) {
+	if remote, named := file.Remote(); named {
+		return signer.NewExternal(remote, file.Public)
 	}
-	if named, present := block.Headers[organisationTag]; present && named != string(organisation) {
-		return nil, fmt.Errorf("it is the key of %.64q", named)
+	private, err := OpenPrivate(file, path, passphrases)
+	return signer.Private(private), err
+}
+
+// OpenPrivate returns the private key of a key file that holds one. The path is for people. Without
+// passphrases, encrypted files do not open.
+func OpenPrivate(file *keyfile.File, path string, passphrases Passphrases) (
+	private ed25519.PrivateKey, err error) {
+	open := func(passphrase []byte) (err error) {
+		private, err = file.Private(passphrase)
+		return err
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if file.Form() == keyfile.Encrypted && passphrases != nil {
+		err = passphrases.Open(path, open)
+	} else {
+		err = open(nil)
+	}
 	if err != nil {
-		return nil, err
-	}
-	private, ed := parsed.(ed25519.PrivateKey)
-	if !ed {
-		return nil, errors.New("it is not an ed25519 key")
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return private, nil
 }
@@ -203,20 +278,33 @@ func (r *Keyring) OldFile(organisation ledger.OrganisationName) string {
 	return filepath.Join(r.folder, string(organisation)+oldExtension)
 }
 
-// Next returns the key that Rotate will put in place of the present one. It makes it unless an
-// earlier call did.
+// NextFile returns the file with the key of Next.
+func (r *Keyring) NextFile(organisation ledger.OrganisationName) string {
+	return filepath.Join(r.folder, string(organisation)+nextExtension)
+}
+
+// Next returns the key that Rotate will put in place of the present one. It makes it, as Create
+// does, unless NextFile is there. It makes none in place of a key that an external signer has.
 func (r *Keyring) Next(organisation ledger.OrganisationName) (Key, error) {
-	path := filepath.Join(r.folder, string(organisation)+nextExtension)
+	path := r.NextFile(organisation)
 	key, err := r.load(organisation, path)
 	if !errors.Is(err, ErrNoKey) {
 		return key, err
+	}
+	present, err := r.Inspect(organisation)
+	if err != nil {
+		return Key{}, err
+	}
+	if remote, named := present.Remote(); named {
+		return Key{}, fmt.Errorf("client: the key of %s is with %s, so the next one is not made "+
+			"here: make it there, and name it with `ledgerd keys create %s --next` and the flags "+
+			"of the signer", organisation, remote, organisation)
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return Key{}, fmt.Errorf("client: making a key: %w", err)
 	}
-	key = Key{Organisation: organisation, Private: private}
-	return key, r.add(key, path)
+	return NewKey(organisation, private), r.add(organisation, private, path)
 }
 
 // Rotate puts the key of Next in place of the organisation's present key, which it keeps in
@@ -229,11 +317,29 @@ func (r *Keyring) Rotate(organisation ledger.OrganisationName) error {
 	if err := os.Link(present, old); err != nil {
 		return fmt.Errorf("client: replacing a key: %w", err)
 	}
-	next := filepath.Join(r.folder, string(organisation)+nextExtension)
-	if err := os.Rename(next, present); err != nil {
+	if err := os.Rename(r.NextFile(organisation), present); err != nil {
 		return fmt.Errorf("client: replacing a key: %w", err)
 	}
 	return nil
+}
+
+// Reencrypt writes a key file again as the source of new passphrases wants it: with another
+// passphrase, with one for the first time, or plain. At any moment, the old or the new file is
+// there.
+func Reencrypt(path string, present, next Passphrases) error {
+	file, err := keyfile.Read(path)
+	if err != nil {
+		return fmt.Errorf("client: reading a key: %w", err)
+	}
+	private, err := OpenPrivate(file, path, present)
+	if err != nil {
+		return err
+	}
+	text, err := EncodeKey(file.Organisation, private, path, next)
+	if err != nil {
+		return err
+	}
+	return keyfile.Replace(path, text)
 }
 
 // LoadOrCreate loads the key, or creates it if there is none.

@@ -105,15 +105,17 @@ func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 	return answer.GetOutcomes(), nil
 }
 
-// Sign makes a bundle of transactions, signed with all keys.
-func Sign(keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle, error) {
+// Sign makes a bundle of transactions, signed with all keys. The context bounds the time that
+// external signers take.
+func Sign(ctx context.Context, keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle,
+	error) {
 	bundle, err := ledger.NewBundle(transactions...)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		if err := bundle.Sign(key.Organisation, key.Private); err != nil {
-			return nil, fmt.Errorf("client: signing for %s: %w", key.Organisation, err)
+		if err := key.SignBundle(ctx, bundle); err != nil {
+			return nil, err
 		}
 	}
 	return bundle, nil
@@ -162,7 +164,7 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 			transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
 			return nil, err
 		}
-		bundle, err := Sign(keys, transaction)
+		bundle, err := Sign(ctx, keys, transaction)
 		if err != nil {
 			return nil, err
 		}

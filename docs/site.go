@@ -58,7 +58,8 @@ type section struct {
 func sections() []section {
 	return []section{
 		{Title: "Start", names: []string{indexName, "tutorial"}},
-		{Title: "How to", names: []string{"membership", "access", "disks", "shards"}},
+		{Title: "How to", names: []string{"membership", "access", "keys", "disks",
+			"shards"}},
 		{Title: "Reference", names: []string{"reference/commands", "reference/configuration",
 			"reference/api", "reference/metrics", "glossary", "status", "licences"}},
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",

@@ -19,7 +19,8 @@ import (
 
 // public lists the rooms that programs outside of the repository may rely on. All other rooms
 // change as the product needs.
-var public = []string{"client", "machine", "order", "allconcur", "digraph", "tram", "rdmanet",
+var public = []string{"client", "client/keyfile", "client/signer", "machine", "order",
+	"allconcur", "digraph", "tram", "rdmanet",
 	"rdmanet/memory", "rdmanet/p2p", "ledger", "ledger/state"}
 
 // surfaces is the folder with one file for each public room: its exported declarations.

@@ -79,15 +79,25 @@ func (d *DiskID) UnmarshalText(text []byte) error {
 // failure has raised the head, so the new transaction has another id.
 func NewAdmit(private []byte, chain Hash, now *Membership, index MemberIndex, disk DiskID,
 	head Height) (*Bundle, error) {
+	bundle, err := NewAdmission(chain, now, index, disk, head)
+	if err != nil {
+		return nil, err
+	}
+	if err := bundle.Sign(Operator, private); err != nil {
+		return nil, fmt.Errorf("admitting disk %s for member %d: %w", disk, index, err)
+	}
+	return bundle, nil
+}
+
+// NewAdmission returns the bundle of NewAdmit without a signature.
+func NewAdmission(chain Hash, now *Membership, index MemberIndex, disk DiskID, head Height) (
+	*Bundle, error) {
 	bundle, err := NewBundle(Transaction{
 		Ledger:    chain,
 		Nonce:     Nonce{Stream: AdmitStream, Sequence: now.Number + 1},
 		LastValid: head + AdmitLife,
 		Change:    &MembershipChange{Kind: ChangeAdmit, Index: index, Disk: disk},
 	})
-	if err == nil {
-		err = bundle.Sign(Operator, private)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("admitting disk %s for member %d: %w", disk, index, err)
 	}

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"testing"
 
@@ -67,11 +66,11 @@ func TestOperatorsDecideTogether(t *testing.T) {
 		t.Fatalf("refused %v, %d changes", r.Refused, len(r.Changes))
 	}
 	for _, names := range [][]string{nil, {"operator"}, {"x"}, {"x", "x"}, {"x", "operator"}} {
-		if _, err := r.Do(keysOf(names...)...); !errors.Is(err, node.ErrRecovery) {
+		if _, err := r.Do(operatorsOf(names...)...); !errors.Is(err, node.ErrRecovery) {
 			t.Errorf("recovery by %v: %v", names, err)
 		}
 	}
-	if _, err := r.Do(keysOf("z", "x", "x")...); err != nil {
+	if _, err := r.Do(operatorsOf("z", "x", "x")...); err != nil {
 		t.Fatal(err)
 	}
 	s.start(s.all()...)
@@ -80,9 +79,9 @@ func TestOperatorsDecideTogether(t *testing.T) {
 	s.order(0, func() *ledger.Bundle { return leave("y", "z") })
 }
 
-func keysOf(names ...string) (keys []ed25519.PrivateKey) {
+func operatorsOf(names ...string) (operators []*node.Operator) {
 	for _, name := range names {
-		keys = append(keys, ledgertest.Key(name))
+		operators = append(operators, node.NewOperator(ledgertest.Key(name)))
 	}
-	return keys
+	return operators
 }

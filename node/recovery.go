@@ -574,11 +574,24 @@ type Recovered struct {
 	Head       store.Head
 }
 
-// Do recovers the shard. The keys are operators', as many as have to sign. There may be none if no
-// operator's key is needed: for a shard of one member, and for a chain without operators. An
+// Operator signs the changes of a recovery, with a key that may be elsewhere.
+type Operator struct {
+	Key ledger.PublicKey
+	// Sign adds the signature of the key to a bundle.
+	Sign func(bundle *ledger.Bundle) error
+}
+
+// NewOperator returns the operator who has this key.
+func NewOperator(key ed25519.PrivateKey) *Operator {
+	return &Operator{Key: ledger.PublicKey(key.Public().(ed25519.PublicKey)),
+		Sign: func(bundle *ledger.Bundle) error { return bundle.Sign(ledger.Operator, key) }}
+}
+
+// Do recovers the shard. The operators are as many as have to sign. There may be none if no
+// operator has to sign: for a shard of one member, and for a chain without operators. An
 // interrupted recovery can be planned and done again. Errors: ErrRecovery, home.ErrLocked if a node
 // was started meanwhile, and those of stores and files.
-func (r *Recovery) Do(operators ...ed25519.PrivateKey) (_ *Recovered, err error) {
+func (r *Recovery) Do(operators ...*Operator) (_ *Recovered, err error) {
 	switch {
 	case r.Forms:
 		return nil, fmt.Errorf(
@@ -652,20 +665,21 @@ func (h *RecoveryHome) settledOtherwise(disk *home.Disk) bool {
 	return disk.ID != h.Disk.ID
 }
 
-// signers returns the keys that sign a change: as many different ones as the charter asks for.
+// signers returns what signs a change: as many different operators as the charter asks for, or the
+// key of a home.
 func (r *Recovery) signers(
 	change *RecoveryChange,
-	operators []ed25519.PrivateKey,
-) ([]ed25519.PrivateKey, error) {
+	operators []*Operator,
+) ([]*Operator, error) {
 	charter := &r.charter
-	var distinct []ed25519.PrivateKey
+	var distinct []*Operator
 	for _, operator := range operators {
-		if !charter.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
+		if !charter.IsOperator(operator.Key) {
 			return nil, fmt.Errorf("%w: a key does not belong to an operator of chain %s",
 				ErrRecovery, r.From.home.Genesis.Chain)
 		}
-		if !slices.ContainsFunc(distinct, func(key ed25519.PrivateKey) bool {
-			return key.Equal(operator)
+		if !slices.ContainsFunc(distinct, func(other *Operator) bool {
+			return other.Key == operator.Key
 		}) {
 			distinct = append(distinct, operator)
 		}
@@ -679,7 +693,7 @@ func (r *Recovery) signers(
 			key := r.Homes[i].home.Key
 			if r.Members.MayAdmit(ledger.PublicKey(key.Public().(ed25519.PublicKey)),
 				change.Index) {
-				return []ed25519.PrivateKey{key}, nil
+				return []*Operator{NewOperator(key)}, nil
 			}
 		}
 	}
@@ -691,7 +705,7 @@ func (r *Recovery) signers(
 
 // appendChanges appends the changes to the furthest home's chain, one block each, and returns the
 // membership after them.
-func (r *Recovery) appendChanges(done *Recovered, operators []ed25519.PrivateKey) (
+func (r *Recovery) appendChanges(done *Recovered, operators []*Operator) (
 	after generation.Membership, err error) {
 	at := r.From
 	opened, err := store.Open(at.home.Data(), at.home.Genesis, r.options.Store(at.home))
@@ -727,17 +741,16 @@ func (r *Recovery) appendChanges(done *Recovered, operators []ed25519.PrivateKey
 func (r *Recovery) appendChange(
 	opened *store.Store,
 	change *RecoveryChange,
-	operators []ed25519.PrivateKey,
+	operators []*Operator,
 ) error {
-	keys, err := r.signers(change, operators)
+	signers, err := r.signers(change, operators)
 	if err != nil {
 		return err
 	}
 	head, members := opened.Head(), opened.Membership()
 	var bundle *ledger.Bundle
 	if change.Kind == ledger.ChangeAdmit {
-		bundle, err = ledger.NewAdmit(
-			keys[0],
+		bundle, err = ledger.NewAdmission(
 			opened.GenesisHash(),
 			&members,
 			change.Index,
@@ -745,10 +758,10 @@ func (r *Recovery) appendChange(
 			head.Height,
 		)
 	} else {
-		bundle, err = newLeave(keys[0], opened, change.Index)
+		bundle, err = newLeave(opened, change.Index)
 	}
-	for i := 1; i < len(keys) && err == nil; i++ {
-		err = bundle.Sign(ledger.Operator, keys[i])
+	for i := 0; i < len(signers) && err == nil; i++ {
+		err = signers[i].Sign(bundle)
 	}
 	if err != nil {
 		return err
@@ -777,9 +790,8 @@ func (r *Recovery) appendChange(
 	return nil
 }
 
-// newLeave returns the signed bundle that removes a member.
+// newLeave returns the bundle that removes a member, without a signature.
 func newLeave(
-	key ed25519.PrivateKey,
 	opened *store.Store,
 	index ledger.MemberIndex,
 ) (*ledger.Bundle, error) {
@@ -787,13 +799,9 @@ func newLeave(
 	_, _ = rand.Read(stream[:]) // never fails
 	nonce := ledger.Nonce{Stream: binary.BigEndian.Uint64(stream[:]) >> 1}
 	nonce.Sequence = opened.NextSequence(ledger.Operator, nonce.Stream)
-	bundle, err := ledger.NewBundle(ledger.Transaction{
+	return ledger.NewBundle(ledger.Transaction{
 		Ledger: opened.GenesisHash(), Nonce: nonce,
 		LastValid: opened.Head().Height + ledger.AdmitLife,
 		Change:    &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: index},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return bundle, bundle.Sign(ledger.Operator, key)
 }

@@ -51,7 +51,7 @@ func TestRecoveryOfADiskInDoubt(t *testing.T) {
 	if r.Homes[1].Perhaps == "" || r.Forms || r.Refused != nil {
 		t.Fatalf("%q, forms %v, refused %v", r.Homes[1].Perhaps, r.Forms, r.Refused)
 	}
-	if _, err := r.Do(ledgertest.Key("operator")); err != nil {
+	if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
 		t.Fatal(err)
 	}
 	if r := s.plan(options, 0, 1); !r.Forms {

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -70,7 +69,7 @@ func TestRecoveryExecutesTheTail(t *testing.T) {
 			if r.Forms || r.Refused != nil || r.Rounds == 0 {
 				t.Fatalf("forms %v, refused %v, %d rounds", r.Forms, r.Refused, r.Rounds)
 			}
-			if _, err := r.Do(ledgertest.Key("operator")); err != nil {
+			if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
 				t.Fatal(err)
 			}
 			s.start(s.all()...)
@@ -256,7 +255,7 @@ func TestRecovery(t *testing.T) {
 					r.Refused, r.ConfirmationWord(),
 					len(r.Changes), r.Waiting)
 			}
-			operators := []ed25519.PrivateKey{ledgertest.Key("operator")}
+			operators := []*node.Operator{node.NewOperator(ledgertest.Key("operator"))}
 			if c.nodes == 1 {
 				operators = nil // the only member signs for itself
 			} else if _, err := r.Do(); !errors.Is(err, node.ErrRecovery) ||
@@ -264,7 +263,8 @@ func TestRecovery(t *testing.T) {
 				t.Fatalf("without an operator's key: %v", err)
 			}
 			if c.nodes > 1 {
-				if _, err := r.Do(ledgertest.Key("stranger")); !errors.Is(err, node.ErrRecovery) {
+				stranger := node.NewOperator(ledgertest.Key("stranger"))
+				if _, err := r.Do(stranger); !errors.Is(err, node.ErrRecovery) {
 					t.Fatalf("with a stranger's key: %v", err)
 				}
 			}
@@ -353,7 +353,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 	for i := range s.nodes {
 		s.stop(i)
 	}
-	operator := ledgertest.Key("operator")
+	operator := node.NewOperator(ledgertest.Key("operator"))
 	refused := func(what, want string, r *node.Recovery) {
 		t.Helper()
 		if _, err := r.Do(operator); !errors.Is(err, node.ErrRecovery) ||
@@ -397,7 +397,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 // The homes differ: some are elsewhere, have blocks of their own, or the recovery was interrupted.
 func TestRecoveryOfOddHomes(t *testing.T) {
 	t.Parallel()
-	operator := ledgertest.Key("operator")
+	operator := node.NewOperator(ledgertest.Key("operator"))
 	// Three nodes of a third generation. Two of them lost their data.
 	lost := func(t *testing.T) (*shard, ledger.Hash) {
 		s := newShard(t, 3, nil)

@@ -128,7 +128,7 @@ func (s *shard) startImportWith(flags []string, path, folder string, which ...in
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	i := &importing{ended: make(chan error, 1)}
 	i.command = exec.CommandContext(ctx, program,
-		append([]string{"tx", "import", path, "--issuer", "coinbase", "--json", "--keys",
+		append([]string{"tx", "import", path, "--plain", "--issuer", "coinbase", "--json", "--keys",
 			filepath.Join(folder, "keys"),
 			"--state", filepath.Join(folder, "state"), "--node",
 			strings.Join(s.urls(which...), ",")},

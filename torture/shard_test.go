@@ -375,7 +375,7 @@ func (s *shard) newParty(name string, accounts []string, which ...int) *party {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &party{Key: client.Key{Organisation: ledger.OrganisationName(name), Private: private},
+	p := &party{Key: client.NewKey(ledger.OrganisationName(name), private),
 		nodes: s.clientOf(which...)}
 	p.post(s.t, ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation,
 		Keys: []ledger.PublicKey{p.Public()}}}}, ledgerdv1.Level_LEVEL_DURABLE)

@@ -23,8 +23,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-var testKey = client.Key{Organisation: "acme",
-	Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize))}
+var testKey = client.NewKey("acme",
+	ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)))
 
 func newClient(t *testing.T, urls ...string) *client.Client {
 	t.Helper()
@@ -406,8 +406,8 @@ func TestForeignOrganisation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := client.Key{Organisation: "acme",
-		Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{4}, ed25519.SeedSize))}
+	other := client.NewKey("acme",
+		ed25519.NewKeyFromSeed(bytes.Repeat([]byte{4}, ed25519.SeedSize)))
 	if _, err := Run(testContext(t), nodes, source, Options{Key: other}); err == nil ||
 		!strings.Contains(err.Error(), "other keys") {
 		t.Fatal(err)

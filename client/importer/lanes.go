@@ -160,10 +160,10 @@ func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 	keys := make([]client.Key, len(signers))
 	for i, signer := range signers {
 		keys[i] = client.Key{Organisation: r.builder.organisations[signer].name,
-			Private: r.options.Key.Private}
+			Signer: r.options.Key.Signer}
 	}
 	var err error
-	if made.bundle, err = client.Sign(keys, transactions...); err != nil {
+	if made.bundle, err = client.Sign(ctx, keys, transactions...); err != nil {
 		return fmt.Errorf("%s: %w", made.lines(), err)
 	}
 	to.underWay++

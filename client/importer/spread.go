@@ -203,7 +203,7 @@ func (r *run) register(ctx context.Context, known []bool) error {
 			Ledger: r.builder.book, Signer: its.name, Nonce: ledger.Nonce{Stream: its.lines},
 			Registrations: []ledger.Registration{registration},
 		})
-		keys = append(keys, client.Key{Organisation: its.name, Private: key.Private})
+		keys = append(keys, client.Key{Organisation: its.name, Signer: key.Signer})
 	}
 	if len(transactions) == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (r *run) register(ctx context.Context, known []bool) error {
 		what = fmt.Sprintf("organisations %s to %s", transactions[len(transactions)-1].Signer,
 			transactions[0].Signer)
 	}
-	bundle, err := client.Sign(keys, transactions...)
+	bundle, err := client.Sign(ctx, keys, transactions...)
 	if err != nil {
 		return err
 	}

@@ -108,8 +108,8 @@ func wantKeys(t *testing.T, value map[string]any, keys string) {
 // acme:cash.
 func (s *shell) bank() {
 	s.t.Helper()
-	s.must("keys create acme %k")
-	s.must("org add acme %n %k")
+	s.must("keys create acme --plain %k")
+	s.must("org add acme --plain %n %k")
 	s.must("account open acme:mint --issuer %n %k")
 	s.must("account open acme:cash acme:vault %n %k")
 	s.must("tx transfer acme:mint acme:cash 100 %n %k")
@@ -163,7 +163,7 @@ func TestKeys(t *testing.T) {
 	if text := s.must("keys list %k"); !strings.Contains(text, "ledgerd keys create") {
 		t.Error(text)
 	}
-	made := s.object("keys create acme %k")
+	made := s.object("keys create acme --plain %k")
 	wantKeys(t, made, "organisation public_key file")
 	if public := strings.TrimSpace(s.must("keys show acme --public %k")); public !=
 		made["public_key"] {
@@ -173,7 +173,7 @@ func TestKeys(t *testing.T) {
 		strings.Contains(text, "PRIVATE") {
 		t.Error(text)
 	}
-	if again := s.run("keys create acme %k"); again.status != exitFailure ||
+	if again := s.run("keys create acme --plain %k"); again.status != exitFailure ||
 		!strings.Contains(again.errs, "use it, or move the file away") {
 		t.Error(again)
 	}
@@ -195,7 +195,7 @@ func TestPostSignSubmit(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 1)
 	s.bank()
-	s.must("org add globex %n --keys=%d/other")
+	s.must("org add globex --plain %n --keys=%d/other")
 	s.must("account open globex:mint --issuer %n --keys=%d/other")
 	s.must("account open globex:cash %n --keys=%d/other")
 	signed := s.object("tx post --posting acme:cash=-10 --posting globex:cash=10 --posting " +
@@ -247,7 +247,7 @@ func TestImport(t *testing.T) {
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := "tx import %d/f.jsonl --issuer coinbase --state=%d/state %n %k"
+	command := "tx import %d/f.jsonl --plain --issuer coinbase --state=%d/state %n %k"
 	if text := s.must(command); !strings.Contains(text, "imported 2 lines") ||
 		!strings.Contains(text, "lines/s") {
 		t.Error(text)
@@ -261,17 +261,17 @@ func TestImport(t *testing.T) {
 		t.Error(text)
 	}
 	overdraft := `{"postings":[{"account":"al","amount":-21},{"account":"bob","amount":21}]}` + "\n"
-	failed := s.run("tx import - --org other --state=%d/state --json %n %k", overdraft)
+	failed := s.run("tx import - --plain --org other --state=%d/state --json %n %k", overdraft)
 	if failed.status != exitFailure || object(t, failed.out)["failed"] != 1.0 ||
 		!strings.Contains(failed.errs, "line 1 failed (insufficient_funds)") {
 		t.Error(failed)
 	}
-	if stopped := s.run("tx import - --stop-on-error --state=%d/state %n %k",
+	if stopped := s.run("tx import - --plain --stop-on-error --state=%d/state %n %k",
 		overdraft); stopped.status != exitFailure ||
 		!strings.Contains(stopped.errs, "stopped at the first line") {
 		t.Error(stopped)
 	}
-	if text := s.run("tx import - %n %k", "no json\n"); text.status != exitFailure ||
+	if text := s.run("tx import - --plain %n %k", "no json\n"); text.status != exitFailure ||
 		!strings.Contains(text.errs, "line 1") {
 		t.Error(text)
 	}
@@ -441,7 +441,7 @@ func TestRefusals(t *testing.T) {
 		{"account open nobody", exitUsage, "ORGANISATION:NAME"},
 		{"org show none %n", exitFailure, "none"},
 		{"org add bad/name", exitUsage, "organisation"},
-		{"org add acme %n --keys=%d/elsewhere", exitFailure, "another key than yours"},
+		{"org add acme --plain %n --keys=%d/elsewhere", exitFailure, "another key than yours"},
 		{"keys show none %k", exitFailure, "ledgerd keys create none"},
 		{"digraph", exitUsage, "--servers"},
 	} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -14,13 +13,17 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// operatorOptions holds the flag of the commands that operators sign.
-type operatorOptions struct{ files []string }
+// operatorOptions holds the flags of the commands that operators sign.
+type operatorOptions struct {
+	files       []string
+	passphrases passphraseOptions
+}
 
 func (o *operatorOptions) bind(command *cobra.Command) {
 	command.Flags().StringSliceVar(&o.files, "operator", nil,
 		"file with an operator's key, for example net/operator.key; several with commas or "+
 			"repeated, as many as have to sign (required)")
+	o.passphrases.bind(command)
 }
 
 // load reads the operators' keys.
@@ -29,15 +32,7 @@ func (o *operatorOptions) load() ([]client.Key, error) {
 		return nil, usagef("--operator is missing: name the file with an operator's " +
 			"key, for example net/operator.key")
 	}
-	var keys []client.Key
-	for _, file := range o.files {
-		private, err := readPrivateKey(file)
-		if err != nil {
-			return nil, fmt.Errorf("the operator's key: %w", err)
-		}
-		keys = append(keys, client.Key{Organisation: ledger.Operator, Private: private})
-	}
-	return keys, nil
+	return o.passphrases.operators(o.files)
 }
 
 // checkOperators checks that the keys are operators' and that they are enough.
@@ -282,7 +277,7 @@ func (o *charterOptions) run(command *cobra.Command,
 	if err := completeTransaction(ctx, nodes, &transaction); err != nil {
 		return err
 	}
-	bundle, err := client.Sign(keys, transaction)
+	bundle, err := client.Sign(command.Context(), keys, transaction)
 	if err != nil {
 		return err
 	}
@@ -347,14 +342,14 @@ of several shards the change holds for all of them.`,
 }
 
 // signAsOperators adds operators' signatures to a bundle, unless it has them.
-func signAsOperators(bundle *ledger.Bundle, keys []client.Key) error {
+func signAsOperators(ctx context.Context, bundle *ledger.Bundle, keys []client.Key) error {
 	for _, key := range keys {
 		if ledger.HasSigned(bundle.Signatures(), ledger.Operator,
 			[]ledger.PublicKey{key.Public()}) {
 			continue
 		}
-		if err := bundle.Sign(ledger.Operator, key.Private); err != nil {
-			return errors.Join(errors.New("signing as an operator"), err)
+		if err := key.SignBundle(ctx, bundle); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -49,13 +49,22 @@ func TestClusterOperators(t *testing.T) {
 		exitFailure || !strings.Contains(result.errs, "2 of the 3 operators") {
 		t.Errorf("%+v", result)
 	}
-	if result := s.run("org add acme --operator %d/b.key %n %k"); result.status != exitFailure ||
-		!strings.Contains(result.errs, "2 of the 3 operators") {
+	if result := s.run("org add acme --plain --operator %d/b.key %n %k"); result.status !=
+		exitFailure || !strings.Contains(result.errs, "2 of the 3 operators") {
 		t.Errorf("%+v", result)
 	}
-	s.must("org add acme --operator %d/b.key --operator %d/c.key %n %k")
-	// Signatures may come one after another, in a file.
-	s.must("cluster operators set %d/b.key --out %d/change --operator %d/b.key" + via)
+	s.must("org add acme --plain --operator %d/b.key --operator %d/c.key %n %k")
+	// Each encrypted key opens with the passphrase that is its own.
+	first, second := s.passphraseFile("first", "open sesame"), s.passphraseFile("second", "other")
+	s.must("keys passphrase --file %d/b.key --new-passphrase-file " + first)
+	s.must("keys passphrase --file %d/c.key --new-passphrase-file " + second)
+	both := "org add zeta --plain --operator %d/b.key,%d/c.key %n %k --passphrase-file "
+	s.refuses("wrong passphrase", both+first)
+	s.must(both + first + "," + second)
+	s.must("keys passphrase --file %d/c.key --plain --passphrase-file " + second)
+	// Signatures may come one after another, in a file. A list of operators needs no passphrase.
+	s.must("cluster operators set %d/b.key --out %d/change --operator %d/b.key" + via +
+		" --passphrase-file " + first)
 	if result := s.run("tx submit %d/change %n"); result.status == exitDone {
 		t.Errorf("%+v", result)
 	}
@@ -64,7 +73,7 @@ func TestClusterOperators(t *testing.T) {
 		t.Error(text)
 	}
 	if result := s.run("cluster operators set %d/b.key --threshold 2 --operator %d/b.key" +
-		via); result.status != exitUsage {
+		via + " --passphrase-file " + first); result.status != exitUsage {
 		t.Errorf("%+v", result)
 	}
 }

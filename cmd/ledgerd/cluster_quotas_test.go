@@ -24,7 +24,7 @@ func TestClusterQuotas(t *testing.T) {
 	if text != "streams none accounts 1 assets none records none pending 9" {
 		t.Error(text)
 	}
-	s.must("org add acme %n %k")
+	s.must("org add acme --plain %n %k")
 	s.must("account open acme:cash %n %k")
 	if result := s.run("account open acme:more %n %k"); result.status != exitFailure ||
 		!strings.Contains(result.errs, "quota of accounts is used up (opening 1): acme:more") {

@@ -448,16 +448,16 @@ func TestRegistrationByOperator(t *testing.T) {
 	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
 	s.doors = []*apitest.TestServer{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
 	for line, says := range map[string]string{
-		"org add acme %n %k":                           "an operator has to sign",
-		"org add acme --operator %d/other.key %n %k":   "no operator's key",
-		"org add acme --operator %d/missing.key %n %k": "the operator's key",
+		"org add acme --plain %n %k":                           "an operator has to sign",
+		"org add acme --plain --operator %d/other.key %n %k":   "no operator's key",
+		"org add acme --plain --operator %d/missing.key %n %k": "the operator's key",
 	} {
 		if result := s.run(line); result.status != exitFailure ||
 			!strings.Contains(result.errs, says) {
 			t.Errorf("%s: %+v", line, result)
 		}
 	}
-	s.must("org add acme --operator %d/operator.key %n %k")
+	s.must("org add acme --plain --operator %d/operator.key %n %k")
 }
 
 // The JSON of a report has one object for each member.

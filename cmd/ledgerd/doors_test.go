@@ -172,7 +172,7 @@ func checkReload(t *testing.T, dir string, running *running) {
 func TestAccessCommands(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
-	must(t, "init", "--registration", "open", "--home", dir, "--listen", "127.0.0.1:0",
+	must(t, "init", "--plain", "--registration", "open", "--home", dir, "--listen", "127.0.0.1:0",
 		"--fabric-address", "127.0.0.1:0")
 	added := object(t, must(t, "access", "add", "ops", "--home", dir, "--role", "operator",
 		"--json"))
@@ -229,7 +229,7 @@ func TestAccessCommands(t *testing.T) {
 func TestStartWantsAChoice(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
-	must(t, "init", "--registration", "open", "--home", dir, "--listen", "0.0.0.0:0",
+	must(t, "init", "--plain", "--registration", "open", "--home", dir, "--listen", "0.0.0.0:0",
 		"--fabric-address", "127.0.0.1:0")
 	refuses(t, exitFailure, `write access = "public"`, "start", "--home", dir)
 	path := filepath.Join(dir, home.ConfigFile)

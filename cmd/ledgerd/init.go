@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/client/keyfile"
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/fabric"
@@ -30,6 +32,7 @@ type initOptions struct {
 	threshold                                        int
 	registration                                     string
 	quotas                                           []string
+	passphrases                                      passphraseOptions
 	json                                             bool
 }
 
@@ -106,6 +109,9 @@ from the beginning see ledgerd testnet.
 An operator of the chain decides about its members. A new chain gets one operator,
 whose key is in operator.key in the folder: keep it in a safe place, away from
 the node, which does not need it. Without this key the members can never change.
+The command asks for a passphrase for it, reads one from --passphrase-file, or
+writes the key without one with --plain. The node's own key has no passphrase,
+since nodes start by themselves: only you can read the file.
 If you have an operator's key already, name it with --operator: its public half,
 64 hex digits, is enough, and then no key is made. With several operators,
 --threshold says how many of them have to sign. The operators can change that
@@ -187,6 +193,8 @@ the member's promises and blocks.`,
 	flags.StringSliceVar(&o.quotas, "quota", nil, "what each organisation may keep, NAME=NUMBER "+
 		"or NAME=none; several with commas or repeated (default "+
 		quotaWords(quotaNumbers(ledger.DefaultQuotas()))+")")
+	o.passphrases.bind(command)
+	o.passphrases.bindNew()
 	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
 	for _, flag := range []string{"operator", "threshold", "registration", "quota"} {
@@ -249,7 +257,7 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := readPrivateKey(o.key)
+	key, err := readNodeKey(o.key)
 	if err != nil {
 		return nil, "", err
 	}
@@ -338,7 +346,19 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 		return nil, "", err
 	}
 	genesis.Operators = []ledger.PublicKey{ledger.PublicKey(operator.Public().(ed25519.PublicKey))}
-	made, err = home.CreateOperated(o.home, config, genesis, key, operator)
+	file := filepath.Join(o.home, home.OperatorKeyFile)
+	if _, err := os.Lstat(file); err == nil {
+		return nil, "", fmt.Errorf("%s is there already: choose another --home, or move it away",
+			file)
+	}
+	if err := errors.Join(config.Validate(), genesis.Validate()); err != nil {
+		return nil, "", err // before a person thinks of a passphrase
+	}
+	text, err := client.EncodeKey(ledger.Operator, operator, file, &o.passphrases)
+	if err != nil {
+		return nil, "", err
+	}
+	made, err = home.CreateOperated(o.home, config, genesis, key, text)
 	if err != nil {
 		return nil, "", err
 	}
@@ -347,12 +367,12 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 }
 
 // readOperator reads an operator's public key: either hex digits, or the name of a PEM file with a
-// private or public key.
+// public key, or of any key file. It asks for no passphrase.
 func readOperator(text string) (ledger.PublicKey, error) {
 	if public, err := ledger.ParsePublicKey(text); err == nil {
 		return public, nil
 	}
-	file, err := os.ReadFile(text)
+	content, err := os.ReadFile(text)
 	if errors.Is(err, os.ErrNotExist) {
 		return ledger.PublicKey{}, usagef("--operator %q is neither a public key (64 hex "+
 			"digits) nor a file", text)
@@ -360,7 +380,7 @@ func readOperator(text string) (ledger.PublicKey, error) {
 	if err != nil {
 		return ledger.PublicKey{}, err
 	}
-	if block, _ := pem.Decode(file); block != nil && block.Type == "PUBLIC KEY" {
+	if block, _ := pem.Decode(content); block != nil && block.Type == "PUBLIC KEY" {
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
 			return ledger.PublicKey{}, fmt.Errorf("%s: %w", text, err)
@@ -372,30 +392,24 @@ func readOperator(text string) (ledger.PublicKey, error) {
 		}
 		return ledger.PublicKey(public), nil
 	}
-	private, err := readPrivateKey(text)
+	file, err := keyfile.Read(text)
 	if err != nil {
 		return ledger.PublicKey{}, err
 	}
-	return ledger.PublicKey(private.Public().(ed25519.PublicKey)), nil
+	return file.Public, nil
 }
 
-// readPrivateKey reads an ed25519 key as PKCS #8 in PEM.
-func readPrivateKey(path string) (ed25519.PrivateKey, error) {
-	text, err := os.ReadFile(path)
+// readNodeKey reads the key of a node. It is plain: nobody is there to type a passphrase when a
+// node starts.
+func readNodeKey(path string) (ed25519.PrivateKey, error) {
+	file, err := keyfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%s holds no private key in PEM", path)
+	if form := file.Form(); form != keyfile.Plain {
+		return nil, fmt.Errorf("%s: a node's key is plain, since a node starts by itself, but "+
+			"this one is kept by %s: remove its passphrase with `ledgerd keys passphrase --file "+
+			"%s --plain`", path, form, path)
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, but keys are ed25519", path, parsed)
-	}
-	return key, nil
+	return file.Private(nil)
 }

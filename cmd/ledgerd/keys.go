@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/client/keyfile"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // keyReport is a key as --json prints it.
@@ -16,14 +17,46 @@ type keyReport struct {
 	Organisation string `json:"organisation"`
 	PublicKey    string `json:"public_key"` // hex
 	File         string `json:"file"`
+	// KeptBy is plain, passphrase, command or socket.
+	KeptBy keyfile.Form `json:"kept_by"`
+	// Signer is the external signer's command or socket, if one has the key.
+	Signer string `json:"signer,omitempty"`
 }
 
-func reportKey(ring *client.Keyring, key client.Key) keyReport {
-	public := key.Public()
-	return keyReport{
-		Organisation: string(key.Organisation), PublicKey: hex.EncodeToString(public[:]),
-		File: filepath.Join(ring.Folder(), string(key.Organisation)+".key"),
+// keyFile returns the file of an organisation's key.
+func keyFile(ring *client.Keyring, organisation ledger.OrganisationName) string {
+	return filepath.Join(ring.Folder(), string(organisation)+".key")
+}
+
+// newKeyReport describes the key of a file.
+func newKeyReport(file *keyfile.File, organisation ledger.OrganisationName,
+	path string) keyReport {
+	report := keyReport{Organisation: string(organisation), PublicKey: file.Public.String(),
+		File: path, KeptBy: file.Form()}
+	if remote, named := file.Remote(); named {
+		report.Signer = remote.String()
 	}
+	return report
+}
+
+// reportKey describes a key of the keyring, without its passphrase.
+func reportKey(ring *client.Keyring, organisation ledger.OrganisationName) (keyReport, error) {
+	file, err := ring.Inspect(organisation)
+	if err != nil {
+		return keyReport{}, err
+	}
+	return newKeyReport(file, organisation, keyFile(ring, organisation)), nil
+}
+
+// keptBy describes how the key is kept.
+func (r keyReport) keptBy() string {
+	switch r.KeptBy {
+	case keyfile.Plain:
+		return "a plain file"
+	case keyfile.Encrypted:
+		return "a file with a passphrase"
+	}
+	return fmt.Sprintf("the %s %s", r.KeptBy, r.Signer)
 }
 
 // newKeysCommand returns the `ledgerd keys` command.
@@ -34,9 +67,14 @@ func newKeysCommand() *cobra.Command {
 		Long: `Make, show, replace and revoke the keys that sign for organisations.
 
 Anyone with an organisation's key may spend from its accounts. The keyring is a
-folder with one file for each organisation, NAME.key, that only you can read. It
-is a PEM file with an ed25519 key, which openssl reads as well. Nodes never see
-it: transactions are signed here. Keep a copy: a lost key cannot be made again.
+folder with one file for each organisation, NAME.key, that only you can read. The
+file has an ed25519 key, encrypted with a passphrase, or plain. Or it names an
+external signer, a program or a server that has the key, such as a token with
+PKCS #11 (docs/keys.md). Nodes never see keys: transactions are signed here. Keep
+a copy: a lost key cannot be made again, and neither can a passphrase.
+
+Commands ask for passphrases on the terminal. Without a terminal, name a file with
+the passphrase with --passphrase-file or LEDGERD_PASSPHRASE_FILE.
 
 The folder is the one of --keys, or of LEDGERD_KEYS, or ledgerd/keys in your
 configuration folder.`,
@@ -44,50 +82,7 @@ configuration folder.`,
   ledgerd keys list
   ledgerd keys rotate acme`,
 	}, newKeysCreateCommand(), newKeysListCommand(), newKeysShowCommand(),
-		newKeysRotateCommand(), newKeysRevokeCommand())
-}
-
-// newKeysCreateCommand returns the `ledgerd keys create` command.
-func newKeysCreateCommand() *cobra.Command {
-	var keyring keyringOptions
-	var asJSON bool
-	command := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Make a key for an organisation",
-		Long: `Make a key for an organisation, in the keyring.
-
-The ledger does not know the key until the organisation is registered with it:
-ledgerd org add NAME. A key that is there already is never replaced.`,
-		Example: `  ledgerd keys create acme
-  ledgerd keys create acme --keys ./keys --json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			name, err := parseOrganisation(arguments[0])
-			if err != nil {
-				return err
-			}
-			ring, err := keyring.open()
-			if err != nil {
-				return err
-			}
-			key, err := ring.Create(name)
-			if err != nil {
-				return err
-			}
-			report := reportKey(ring, key)
-			if asJSON {
-				return writeJSON(command.OutOrStdout(), report)
-			}
-			_, err = fmt.Fprintf(command.OutOrStdout(),
-				"made a key for %s: %s\npublic key %s\nregister it with `ledgerd org add %s`\n",
-				name, report.File, report.PublicKey, name)
-			return err
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	keyring.bind(command.Flags())
-	addJSONFlag(command, &asJSON)
-	return command
+		newKeysPassphraseCommand(), newKeysRotateCommand(), newKeysRevokeCommand())
 }
 
 // newKeysListCommand returns the `ledgerd keys list` command.
@@ -122,12 +117,12 @@ ledger accepts now, with their roles.`,
 			reports := []keyReport{}
 			var damaged error
 			for _, name := range names {
-				key, err := ring.Load(name)
+				report, err := reportKey(ring, name)
 				if err != nil {
 					damaged = errors.Join(damaged, err)
 					continue
 				}
-				reports = append(reports, reportKey(ring, key))
+				reports = append(reports, report)
 			}
 			if asJSON {
 				return errors.Join(writeJSON(command.OutOrStdout(),
@@ -138,15 +133,15 @@ ledger accepts now, with their roles.`,
 					"no keys in %s: make one with `ledgerd keys create NAME`\n", ring.Folder())
 				return err
 			}
-			rows := table{header: []string{"ORGANISATION", "PUBLIC KEY"}}
+			rows := table{header: []string{"ORGANISATION", "PUBLIC KEY", "KEPT BY"}}
 			for _, report := range reports {
-				rows.add(report.Organisation, report.PublicKey)
+				rows.add(report.Organisation, report.PublicKey, report.keptBy())
 			}
 			return errors.Join(rows.write(command.OutOrStdout()), damaged)
 		},
 		ValidArgsFunction: organisationCompletion(&remote),
 	}
-	keyring.bind(command.Flags())
+	keyring.bindFolder(command)
 	remote.bind(command, false)
 	addJSONFlag(command, &asJSON)
 	return command
@@ -176,11 +171,10 @@ The private half is never printed. To move it, copy the file.`,
 			if err != nil {
 				return err
 			}
-			key, err := ring.Load(name)
+			report, err := reportKey(ring, name)
 			if err != nil {
 				return err
 			}
-			report := reportKey(ring, key)
 			switch {
 			case asJSON:
 				return writeJSON(command.OutOrStdout(), report)
@@ -192,11 +186,12 @@ The private half is never printed. To move it, copy the file.`,
 			rows.add("organisation", report.Organisation)
 			rows.add("public key", report.PublicKey)
 			rows.add("file", report.File)
+			rows.add("kept by", report.keptBy())
 			return rows.write(command.OutOrStdout())
 		},
 		ValidArgsFunction: keyCompletion(&keyring),
 	}
-	keyring.bind(command.Flags())
+	keyring.bindFolder(command)
 	addJSONFlag(command, &asJSON)
 	command.Flags().BoolVar(&public, "public", false, "print the public key only")
 	return command

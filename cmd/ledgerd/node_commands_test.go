@@ -161,8 +161,9 @@ func fill(t *testing.T, node *client.Client) {
 func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
-	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address",
-		"127.0.0.1:0", "--chain", "alone", "--registration", "open", "--json"))
+	made := object(t, must(t, "init", "--plain", "--home", dir, "--listen", "127.0.0.1:0",
+		"--fabric-address", "127.0.0.1:0", "--chain", "alone", "--registration", "open",
+		"--json"))
 	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators "+
 		"threshold registration")
 	refuses(t, exitFailure, "is there already", "init", "--home", dir)
@@ -345,20 +346,17 @@ func TestInitNamesAnOperator(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	first := object(t, must(t, "init", "--home", at("first"), "--json"))
+	first := object(t, must(t, "init", "--home", at("first"), "--plain", "--json"))
 	file, key := first["operator_key"].(string), first["operators"].([]any)[0].(string)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
 		file != at("first/operator.key") {
 		t.Errorf("%s: %v, %v", file, info, err)
 	}
-	if private, err := readPrivateKey(file); err != nil ||
-		hex.EncodeToString(publicOf(private)) != key {
+	private, err := readNodeKey(file)
+	if err != nil || hex.EncodeToString(publicOf(private)) != key {
 		t.Errorf("the operator's key is not %s: %v", key, err)
 	}
-	public, err := x509.MarshalPKIXPublicKey(func() any {
-		private, _ := readPrivateKey(file)
-		return private.Public()
-	}())
+	public, err := x509.MarshalPKIXPublicKey(private.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,8 +375,9 @@ func TestInitNamesAnOperator(t *testing.T) {
 			t.Errorf("%s: a key was made that nobody needs", name)
 		}
 	}
-	if text := must(t, "init", "--home", at("text")); !strings.Contains(text, "operator.key") ||
-		!strings.Contains(text, "safe place") || !strings.Contains(text, "NAME --operator") {
+	if text := must(t, "init", "--plain", "--home", at("text")); !strings.Contains(text,
+		"operator.key") || !strings.Contains(text, "safe place") ||
+		!strings.Contains(text, "NAME --operator") {
 		t.Error(text)
 	}
 	several := object(t, must(t, "init", "--home", at("several"), "--operator", key, "--operator",
@@ -388,11 +387,11 @@ func TestInitNamesAnOperator(t *testing.T) {
 	}
 	refuses(t, exitUsage, "1 to 1", "init", "--home", at("x"), "--threshold", "2")
 	refuses(t, exitUsage, "open (anybody", "init", "--home", at("x"), "--registration", "none")
-	if text := must(t, "init", "--home", at("open"), "--registration", "open"); strings.Contains(
-		text, "NAME --operator") {
+	if text := must(t, "init", "--plain", "--home", at("open"), "--registration",
+		"open"); strings.Contains(text, "NAME --operator") {
 		t.Error(text)
 	}
-	must(t, "init", "--home", at("quota"), "--quota", "accounts=7,records=none")
+	must(t, "init", "--plain", "--home", at("quota"), "--quota", "accounts=7,records=none")
 	h, err := home.Load(at("quota"))
 	if err != nil || h.Genesis.Quotas.Accounts != 7 || h.Genesis.Quotas.Records != 0 ||
 		h.Genesis.Quotas.Streams != ledger.DefaultQuotas().Streams {
@@ -406,7 +405,8 @@ func TestInitNamesAnOperator(t *testing.T) {
 	if err := os.Rename(file, at("taken/operator.key")); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, exitFailure, "operator.key is there already", "init", "--home", at("taken"))
+	refuses(t, exitFailure, "operator.key is there already", "init", "--plain", "--home",
+		at("taken"))
 	refuses(t, exitUsage, "64 hex digits", "init", "--home", at("x"), "--operator", "abc")
 	refuses(t, exitFailure, "no private key", "init", "--home", at("x"), "--operator",
 		at("first/genesis.json"))
@@ -433,7 +433,7 @@ func TestInitNamesAnOperator(t *testing.T) {
 		{[]string{"--fabric", "10.0.0.1:7946"}, fabric.P2P, "10.0.0.1:7946"},
 	} {
 		dir := at(fmt.Sprintf("fabric-%d", i))
-		must(t, append([]string{"init", "--home", dir}, test.flags...)...)
+		must(t, append([]string{"init", "--plain", "--home", dir}, test.flags...)...)
 		h, err := home.Load(dir)
 		if err != nil || h.Config.Fabric.Kind != test.kind || h.FabricAddress() != test.address {
 			t.Errorf("%v: %+v, %v", test.flags, h, err)
@@ -450,7 +450,7 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	made := object(t, must(t, "init", "--home", first, "--listen",
+	made := object(t, must(t, "init", "--plain", "--home", first, "--listen",
 		fmt.Sprintf("127.0.0.1:%d", base), "--fabric-address", fmt.Sprintf("127.0.0.1:%d", base+1),
 		"--registration", "open", "--json"))
 	one := begin(t, "start", "--home", first)

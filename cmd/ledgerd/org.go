@@ -89,14 +89,9 @@ register it.`,
 			if err != nil {
 				return err
 			}
-			signers := make([]client.Key, 1, 2)
-			for _, file := range operators {
-				private, err := readPrivateKey(file)
-				if err != nil {
-					return fmt.Errorf("the operator's key: %w", err)
-				}
-				signers = append(signers, client.Key{Organisation: ledger.Operator,
-					Private: private})
+			signers, err := options.keys.passphrases.operators(operators)
+			if err != nil {
+				return err
 			}
 			nodes, ctx, done, err := options.remote.connect(command.Context())
 			if err != nil {
@@ -126,13 +121,16 @@ register it.`,
 			}
 			if created {
 				fmt.Fprintf(command.ErrOrStderr(), "made a key for %s: %s\n",
-					name, reportKey(ring, key).File)
+					name, keyFile(ring, name))
 			}
+			// The time-out is for the nodes, not for the person that types a passphrase.
+			ctx, cancel := options.remote.bound(command.Context())
+			defer cancel()
 			registration := ledger.Registration{Name: name, Keys: []ledger.PublicKey{key.Public()}}
 			if pinned {
 				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
 			}
-			signers[0] = key
+			signers = append([]client.Key{key}, signers...)
 			// Keep anything else out of this transaction: in a ledger of several shards it goes to
 			// all of them.
 			if err := options.postWith(ctx, command, nodes, signers,
@@ -145,6 +143,7 @@ register it.`,
 		ValidArgsFunction: keyCompletion(&options.keys),
 	}
 	options.bind(command)
+	options.keys.passphrases.bindNew()
 	command.Flags().StringSliceVar(&operators, "operator", nil, "file with an operator's key, if "+
 		"the chain reserves registration to its operators; several with commas or repeated, as "+
 		"many as have to sign")
@@ -179,12 +178,11 @@ func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client
 // keyring.
 func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool,
 	known *ledgerdv1.Organisation) error {
-	key, err := ring.Load(ledger.OrganisationName(known.GetName()))
+	key, err := ring.Inspect(ledger.OrganisationName(known.GetName()))
 	mine := false
 	if err == nil {
-		own := key.Public()
 		for _, its := range known.GetPublicKeys() {
-			mine = mine || bytes.Equal(its, own[:])
+			mine = mine || bytes.Equal(its, key.Public[:])
 		}
 	}
 	if !mine {

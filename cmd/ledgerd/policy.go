@@ -64,11 +64,11 @@ func (o *policyOptions) connect(command *cobra.Command, text string) (s *policyS
 		return nil, nil, nil, err
 	}
 	for _, file := range o.with {
-		private, err := readPrivateKey(file)
+		by, err := o.post.keys.passphrases.signer(file)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		s.keys = append(s.keys, client.Key{Organisation: name, Private: private})
+		s.keys = append(s.keys, client.Key{Organisation: name, Signer: by})
 	}
 	if s.nodes, ctx, done, err = o.post.remote.connect(command.Context()); err != nil {
 		return nil, nil, nil, err
@@ -155,7 +155,7 @@ func (o *policyOptions) write(ctx context.Context, command *cobra.Command, s *po
 	if err := completeTransaction(ctx, s.nodes, &transaction); err != nil {
 		return err
 	}
-	bundle, err := client.Sign(signing, transaction)
+	bundle, err := client.Sign(command.Context(), signing, transaction)
 	if err != nil {
 		return err
 	}
@@ -415,6 +415,7 @@ func setLimit(policy *ledger.Policy, text string) error {
 // newKeysRotateCommand returns the `ledgerd keys rotate` command.
 func newKeysRotateCommand() *cobra.Command {
 	var options policyOptions
+	var newFile string
 	command := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Replace the keyring's key of an organisation by a new one",
@@ -426,40 +427,63 @@ change of the organisation's policy that the old key signs. Once the ledger has
 it, NAME.key is the new key, and the old one is in NAME+old.key. If the command
 is interrupted, run it again: it goes on.
 
+The new key gets a passphrase as that of keys create does: asked for, or from
+--new-passphrase-file, or else from --passphrase-file; --plain makes it without
+one. A key that an external signer has is replaced by one that is made outside,
+too: name that with ledgerd keys create NAME --next first. The same moves a key
+from a file to an external signer.
+
 The old key stops at the change's place in the chain. Transactions that it has
 signed and that come later are refused: sign them again. With a threshold above
 1 other keys sign, too: see ledgerd org policy --help. After a change that was
 written with --out has been submitted, run the command again.`,
 		Example: `  ledgerd keys rotate acme
-  ledgerd keys rotate acme --with second.key --json`,
+  ledgerd keys rotate acme --with second.key --json
+
+  # From one key on a token to another
+  ledgerd keys create acme --next --pkcs11-module /usr/lib/softhsm/libsofthsm2.so \
+                           --token-label ledger --key-label acme-2
+  ledgerd keys rotate acme`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			s, ctx, done, err := options.connect(command, arguments[0])
+			s, _, done, err := options.connect(command, arguments[0])
 			if err != nil {
 				return err
 			}
 			defer done()
-			old, err := s.ring.Load(s.name)
+			old, err := s.ring.Inspect(s.name)
 			if err != nil {
 				return err
 			}
+			passphrases := options.post.keys.passphrases
+			if newFile != "" {
+				passphrases.files = []string{newFile}
+			}
+			s.ring.Passphrases = &passphrases
 			next, err := s.ring.Next(s.name)
 			if err != nil {
 				return err
 			}
-			has := func(key client.Key) int {
+			if next.Public() == old.Public {
+				return fmt.Errorf("%s has the present key of %s: move it away, and run this again",
+					s.ring.NextFile(s.name), s.name)
+			}
+			// The time-out is for the nodes, not for the person that types a passphrase.
+			ctx, cancel := options.post.remote.bound(command.Context())
+			defer cancel()
+			has := func(key ledger.PublicKey) int {
 				return slices.IndexFunc(s.policy.Keys, func(k ledger.PolicyKey) bool {
-					return k.Key == key.Public()
+					return k.Key == key
 				})
 			}
-			place := has(old)
-			if place < 0 && has(next) >= 0 {
+			place := has(old.Public)
+			if place < 0 && has(next.Public()) >= 0 {
 				// An earlier run submitted the change.
 				return finishRotation(command, &options, s, next)
 			}
 			if place < 0 {
 				return fmt.Errorf("the keyring's key %s is no key of %s: ledgerd keys list %s "+
-					"shows its keys", old.Public(), s.name, s.name)
+					"shows its keys", old.Public, s.name, s.name)
 			}
 			policy := s.policy.Clone()
 			policy.Keys[place].Key = next.Public()
@@ -471,6 +495,10 @@ written with --out has been submitted, run the command again.`,
 		ValidArgsFunction: keyCompletion(&options.post.keys),
 	}
 	options.bind(command)
+	options.post.keys.passphrases.bindNew()
+	command.Flags().StringVar(&newFile, newPassphraseFlag, "", "file with the passphrase of the "+
+		"new key (default that of --passphrase-file, or asked for on the terminal)")
+	command.MarkFlagsMutuallyExclusive(plainFlag, newPassphraseFlag)
 	return command
 }
 
@@ -545,7 +573,7 @@ func listOrganisationKeys(command *cobra.Command, remote *remoteOptions, ring *c
 	if err != nil {
 		return err
 	}
-	own, err := ring.Load(name)
+	own, err := ring.Inspect(name)
 	if err != nil && !errors.Is(err, client.ErrNoKey) {
 		return err
 	}
@@ -553,7 +581,7 @@ func listOrganisationKeys(command *cobra.Command, remote *remoteOptions, ring *c
 	rows := table{header: []string{"PUBLIC KEY", "ROLE", "IN THE KEYRING"}}
 	for _, key := range policy.Keys {
 		report := ledgerKeyReport{Key: key.Key.String(), Role: key.Role.String(),
-			Present: err == nil && own.Public() == key.Key}
+			Present: err == nil && own.Public == key.Key}
 		reports = append(reports, report)
 		here := ""
 		if report.Present {

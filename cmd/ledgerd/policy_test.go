@@ -1,11 +1,14 @@
 package main
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/client/signer"
 )
 
 // publicKey returns the public key of the keyring's key of acme.
@@ -20,7 +23,7 @@ func TestKeysRotate(t *testing.T) {
 	s.bank()
 	ring := filepath.Join(s.folder, "keys")
 	before := s.publicKey(ring)
-	if text := s.must("keys rotate acme %n %k"); !strings.Contains(text, "signs with") {
+	if text := s.must("keys rotate acme --plain %n %k"); !strings.Contains(text, "signs with") {
 		t.Error(text)
 	}
 	after := s.publicKey(ring)
@@ -59,7 +62,7 @@ func TestKeysRotateGoesOn(t *testing.T) {
 	s.bank()
 	ring := filepath.Join(s.folder, "keys")
 	before := s.publicKey(ring)
-	s.must("keys rotate acme %n %k")
+	s.must("keys rotate acme --plain %n %k")
 	next, err := os.ReadFile(filepath.Join(ring, "acme.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +79,80 @@ func TestKeysRotateGoesOn(t *testing.T) {
 	if s.publicKey(ring) != before {
 		t.Fatal("the test has not restored the old key")
 	}
+	s.must("keys rotate acme --plain %n %k")
+	s.must("tx transfer acme:cash acme:vault 1 %n %k")
+}
+
+// The new key is encrypted as a created one is, and nothing is written plain by accident.
+func TestKeysRotateWithPassphrases(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 1)
+	s.bank()
+	first, second := s.passphraseFile("first", "open sesame"), s.passphraseFile("second", "other")
+	both := first + "," + second
+	s.refuses("there is no terminal to ask at: name a file with the passphrase with "+
+		"--new-passphrase-file", "keys rotate acme %n %k")
+	s.must("keys rotate acme %n %k --passphrase-file " + first)
+	s.refuses("there is no terminal", "tx transfer acme:cash acme:vault 1 %n %k")
+	s.must("tx transfer acme:cash acme:vault 1 %n %k --passphrase-file " + first)
+
+	s.refuses("there is no terminal", "keys rotate acme %n %k --new-passphrase-file "+second)
+	s.refuses("one file with --new-passphrase-file", "keys rotate acme %n %k --passphrase-file "+
+		both)
+	if _, err := os.Stat(filepath.Join(s.folder, "keys", "acme+next.key")); err == nil {
+		t.Error("a refused rotation left a key")
+	}
+	s.must("keys rotate acme %n %k --passphrase-file " + first + " --new-passphrase-file " + second)
+	transfer := "tx transfer acme:cash acme:vault 1 %n %k --passphrase-file "
+	s.refuses("wrong passphrase", transfer+first)
+	s.must(transfer + second)
+
+	// A next key that waits has to open before it replaces the present one.
+	s.must("keys create acme --next %k --passphrase-file " + first)
+	s.refuses("wrong passphrase", "keys rotate acme %n %k --passphrase-file "+second)
+	s.must("keys rotate acme %n %k --passphrase-file " + second + " --new-passphrase-file " + first)
+	// Neither listing the keys nor rotating to a plain one needs more than the present one.
+	s.must("keys list acme %n %k")
+	s.must("keys rotate acme --plain %n %k --passphrase-file " + first)
+	s.must("tx transfer acme:cash acme:vault 1 %n %k")
+}
+
+// A key that an external signer has is never replaced by one in a file.
+func TestKeysRotateOfExternalSigners(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 1)
+	s.bank()
+	ring := filepath.Join(s.folder, "keys")
+	external := func() string {
+		_, private, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serveKey(t, signer.Private(private))
+	}
+	for range 2 { // from a file to a signer, and from there to another
+		socket := external()
+		made := s.object("keys create acme --next %k --signer-socket " + socket)
+		s.refuses("use it, or move the file away", "keys create acme --next --plain %k")
+		s.must("keys rotate acme %n %k")
+		if public := s.publicKey(ring); public != made["public_key"] {
+			t.Errorf("%s signs, and not %v", public, made)
+		}
+		s.must("tx transfer acme:cash acme:vault 1 %n %k")
+		before := s.publicKey(ring)
+		s.refuses("ledgerd keys create acme --next", "keys rotate acme --plain %n %k")
+		s.must("keys create acme --next %k --signer-socket " + socket)
+		s.refuses("has the present key", "keys rotate acme %n %k")
+		if err := os.Remove(filepath.Join(ring, "acme+next.key")); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := os.ReadDir(ring); err != nil || s.publicKey(ring) != before ||
+			strings.Contains(fmt.Sprint(entries), "next") {
+			t.Errorf("%v, %v", entries, err)
+		}
+	}
+	// Back into a file only as a decision.
+	s.must("keys create acme --next --plain %k")
 	s.must("keys rotate acme %n %k")
 	s.must("tx transfer acme:cash acme:vault 1 %n %k")
 }
@@ -87,8 +164,8 @@ func TestOrgPolicy(t *testing.T) {
 	wantKeys(t, s.object("org policy acme %n"), "organisation number threshold keys "+
 		"needed_for_changes")
 	second, clerk := filepath.Join(s.folder, "second"), filepath.Join(s.folder, "clerk")
-	s.must("keys create acme --keys=" + second)
-	s.must("keys create acme --keys=" + clerk)
+	s.must("keys create acme --plain --keys=" + second)
+	s.must("keys create acme --plain --keys=" + clerk)
 	s.must("org policy acme --set-key " + s.publicKey(second) + "=all --set-key " +
 		s.publicKey(clerk) + "=post --limit unit:10=2 %n %k")
 	change := s.object("block head %n")["transactions"].([]any)[0].(map[string]any)

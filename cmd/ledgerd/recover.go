@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"crypto/ed25519"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +23,7 @@ type recoverOptions struct {
 	homes, disks, lost, absent []string
 	confirm                    string
 	operators                  []string
+	passphrases                passphraseOptions
 	json                       bool
 }
 
@@ -162,6 +163,7 @@ The exit status is 0 only if the ledger was recovered. The keys of --json:
 		"file with an operator's key, for example net/operator.key; several with commas or "+
 			"repeated, as many as have to sign",
 	)
+	o.passphrases.bind(command)
 	flags.StringVar(
 		&o.confirm,
 		"confirm",
@@ -195,7 +197,7 @@ func (o *recoverOptions) run(command *cobra.Command) error {
 		}
 	}
 	if confirmed {
-		if err := o.recover(r, report); err != nil {
+		if err := o.recover(command.Context(), r, report); err != nil {
 			return err
 		}
 	}
@@ -268,16 +270,19 @@ func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, e
 }
 
 // recover performs the recovery, and records the result in the report.
-func (o *recoverOptions) recover(r *node.Recovery, report *recoverReport) error {
-	var keys []ed25519.PrivateKey
-	for _, file := range o.operators {
-		key, err := readPrivateKey(file)
-		if err != nil {
-			return fmt.Errorf("the operator's key: %w", err)
-		}
-		keys = append(keys, key)
+func (o *recoverOptions) recover(ctx context.Context, r *node.Recovery,
+	report *recoverReport) error {
+	keys, err := o.passphrases.operators(o.operators)
+	if err != nil {
+		return err
 	}
-	done, err := r.Do(keys...)
+	operators := make([]*node.Operator, len(keys))
+	for i, key := range keys {
+		operators[i] = &node.Operator{Key: key.Public(), Sign: func(bundle *ledger.Bundle) error {
+			return key.SignBundle(ctx, bundle)
+		}}
+	}
+	done, err := r.Do(operators...)
 	if err != nil {
 		return explainRecovery(err)
 	}

@@ -140,7 +140,7 @@ func TestRecover(t *testing.T) {
 		t.Errorf("block %s does not show the mark:\n%s", height, text)
 	}
 	keys := filepath.Join(dir, "keys")
-	must(t, "keys", "create", "later", "--keys", keys)
+	must(t, "keys", "create", "later", "--plain", "--keys", keys)
 	must(t, "org", "add", "later", "--keys", keys, "--node", urls[2])
 	stop()
 }
@@ -151,7 +151,7 @@ func TestRecoverTheOnlyMember(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	must(
 		t,
-		"init",
+		"init", "--plain",
 		"--registration",
 		"open",
 		"--home",

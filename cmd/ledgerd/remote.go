@@ -147,25 +147,46 @@ func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, boun
 	if err != nil {
 		return nil, nil, nil, asUsage(err)
 	}
-	cancel := func() {}
-	if o.timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-	}
+	ctx, cancel := o.bound(ctx)
 	return nodes, ctx, func() {
 		cancel()
 		nodes.Close()
 	}, nil
 }
 
-// keyringOptions holds the flag of the commands that use keys.
-type keyringOptions struct{ folder string }
-
-func (o *keyringOptions) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.folder, "keys", "", "folder of the keyring (default $"+client.KeysVariable+
-		" or ledgerd/keys in your configuration folder)")
+// bound returns a context that ends with the command's time-out from now on.
+func (o *remoteOptions) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout > 0 {
+		return context.WithTimeout(ctx, o.timeout)
+	}
+	return ctx, func() {}
 }
 
-func (o *keyringOptions) open() (*client.Keyring, error) { return client.OpenKeyring(o.folder) }
+// keyringOptions are the flags of the commands that use keys.
+type keyringOptions struct {
+	folder      string
+	passphrases passphraseOptions
+}
+
+func (o *keyringOptions) bind(command *cobra.Command) {
+	o.bindFolder(command)
+	o.passphrases.bind(command)
+}
+
+// bindFolder is bind for a command that opens no key.
+func (o *keyringOptions) bindFolder(command *cobra.Command) {
+	command.Flags().StringVar(&o.folder, "keys", "", "folder of the keyring (default $"+
+		client.KeysVariable+" or ledgerd/keys in your configuration folder)")
+}
+
+func (o *keyringOptions) open() (*client.Keyring, error) {
+	ring, err := client.OpenKeyring(o.folder)
+	if err != nil {
+		return nil, err
+	}
+	ring.Passphrases = &o.passphrases
+	return ring, nil
+}
 
 // waitLevels are the values of --wait, from the weakest promise to the strongest.
 var waitLevels = []string{"admitted", "ordered", "stored", "durable"}

@@ -18,7 +18,7 @@ func TestCommandsOnShards(t *testing.T) {
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(1)}}
 	for shard := range 3 {
 		name := fmt.Sprint("org", shard)
-		s.must("keys create " + name + " %k")
+		s.must("keys create " + name + " --plain %k")
 		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
 		s.must("account open " + name + ":mint --issuer %n %k")
 		s.must("account open " + name + ":a %n %k")

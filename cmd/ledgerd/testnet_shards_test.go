@@ -108,14 +108,14 @@ func TestTestnetRunOfShards(t *testing.T) {
 		fmt.Sprintf("http://127.0.0.1:%d", base+2)}
 	here := []string{"--node", urls[0], "--keys", keys}
 	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
-	if out := do("org", "add", "acme", "--shard", "1"); !strings.Contains(out,
+	if out := do("org", "add", "acme", "--plain", "--shard", "1"); !strings.Contains(out,
 		"shard 1 keeps its accounts") {
 		t.Error(out)
 	}
-	do("org", "add", "globex", "--shard", "0")
+	do("org", "add", "globex", "--plain", "--shard", "0")
 	refuses(t, exitFailure, "in shard 1, and does not move",
-		append([]string{"org", "add", "acme", "--shard", "0"}, here...)...)
-	do("org", "add", "acme", "--shard", "1")
+		append([]string{"org", "add", "acme", "--plain", "--shard", "0"}, here...)...)
+	do("org", "add", "acme", "--plain", "--shard", "1")
 	if out := must(t, "org", "list", "--node", urls[1]); !strings.Contains(out, "SHARD") {
 		t.Error(out)
 	}
@@ -217,7 +217,7 @@ func TestTestnetStopAndStart(t *testing.T) {
 	kept := pid("node-0")
 	here := []string{"--node", url(0), "--keys", keys}
 	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
-	do("org", "add", "acme", "--shard", "0")
+	do("org", "add", "acme", "--plain", "--shard", "0")
 	do("account", "open", "acme:cash")
 
 	refuses(t, exitFailure, "there is no shard 7 in "+dir+": it has the shards 0 to 1", "testnet",

@@ -157,7 +157,7 @@ type postOptions struct {
 
 func (o *postOptions) bind(command *cobra.Command) {
 	o.remote.bind(command, false)
-	o.keys.bind(command.Flags())
+	o.keys.bind(command)
 	bindWait(command, &o.wait)
 	addJSONFlag(command, &o.json)
 }

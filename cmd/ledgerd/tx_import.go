@@ -100,7 +100,8 @@ reason, and the others go on: the exit status is 1 then.`,
 		RunE: options.run,
 	}
 	options.remote.bind(command, true)
-	options.keys.bind(command.Flags())
+	options.keys.bind(command)
+	options.keys.passphrases.bindNew()
 	flags := command.Flags()
 	flags.StringVar(&options.wait, "wait", "durable",
 		"count a line as imported when it is ordered, stored or durable")

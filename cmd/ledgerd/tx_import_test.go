@@ -34,7 +34,7 @@ func TestImportOverShards(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	line := "tx import %d/file --org acme --issuer mint --state %d/state %n %k --orgs "
+	line := "tx import %d/file --plain --org acme --issuer mint --state %d/state %n %k --orgs "
 	for range 2 {
 		result := s.run(line + "5 --json")
 		if report := object(t, result.out); result.status != exitFailure ||
@@ -106,7 +106,7 @@ func TestExportWaiting(t *testing.T) {
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0), api.Options{})
 	s := &shell{t: t, folder: t.TempDir(), doors: []*apitest.TestServer{book.Door(0)}}
 	for shard, name := range []string{"acme", "bank"} {
-		s.must("keys create " + name + " %k")
+		s.must("keys create " + name + " --plain %k")
 		s.must(fmt.Sprintf("org add %s --shard %d %%n %%k", name, shard))
 		s.must("account open " + name + ":a --issuer %n %k")
 	}

@@ -281,11 +281,11 @@ func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.Organisati
 	if err != nil {
 		return err
 	}
-	bundle, err := client.Sign(nil, transaction)
+	bundle, err := client.Sign(ctx, nil, transaction)
 	if err != nil {
 		return err
 	}
-	report, err := signWithKeyring(bundle, ring, signers)
+	report, err := signWithKeyring(command.Context(), bundle, ring, signers)
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func completeTransaction(ctx context.Context, nodes *client.Client,
 
 // signWithKeyring adds the signatures of all signers whose keys are in the keyring, unless the same
 // key has signed. An organisation may need the signatures of several keys.
-func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
+func signWithKeyring(ctx context.Context, bundle *ledger.Bundle, ring *client.Keyring,
 	signers []ledger.OrganisationName) (signedReport, error) {
 	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
 	before := bundle.Signatures()
@@ -327,10 +327,10 @@ func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
 		})
 	}
 	for _, organisation := range signers {
-		key, err := ring.Load(organisation)
+		file, err := ring.Inspect(organisation)
 		switch {
 		case errors.Is(err, client.ErrNoKey) && signed(organisation),
-			err == nil && ledger.HasSigned(before, organisation, []ledger.PublicKey{key.Public()}):
+			err == nil && ledger.HasSigned(before, organisation, []ledger.PublicKey{file.Public}):
 			report.SignedBy = append(report.SignedBy, string(organisation))
 			continue
 		case errors.Is(err, client.ErrNoKey):
@@ -339,7 +339,11 @@ func signWithKeyring(bundle *ledger.Bundle, ring *client.Keyring,
 		case err != nil:
 			return report, err
 		}
-		if err := bundle.Sign(organisation, key.Private); err != nil {
+		key, err := ring.Load(organisation)
+		if err == nil {
+			err = key.SignBundle(ctx, bundle)
+		}
+		if err != nil {
 			return report, err
 		}
 		report.SignedBy = append(report.SignedBy, string(organisation))

@@ -18,7 +18,7 @@ import (
 func newTxSubmitCommand() *cobra.Command {
 	var options postOptions
 	var sign bool
-	var operators operatorOptions
+	var operators []string
 	command := &cobra.Command{
 		Use:   "submit FILE",
 		Short: "Submit a transaction that was signed before",
@@ -51,10 +51,10 @@ node says so, and the file has the signatures so far.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", arguments[0], err)
 			}
-			if len(operators.files) > 0 {
-				keys, err := operators.load()
+			if len(operators) > 0 {
+				keys, err := options.keys.passphrases.operators(operators)
 				if err == nil {
-					err = signAsOperators(bundle, keys)
+					err = signAsOperators(command.Context(), bundle, keys)
 				}
 				if err == nil && arguments[0] != "-" {
 					err = writeBundle(arguments[0], bundle)
@@ -96,7 +96,7 @@ node says so, and the file has the signatures so far.`,
 		},
 	}
 	options.bind(command)
-	command.Flags().StringSliceVar(&operators.files, "operator", nil, "file with an operator's "+
+	command.Flags().StringSliceVar(&operators, "operator", nil, "file with an operator's "+
 		"key that signs, too; several with commas or repeated")
 	command.Flags().BoolVar(&sign, "sign", false,
 		"add the signatures that are missing, with the keys of the keyring")
@@ -156,7 +156,7 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 		}
 	}
 	before := len(bundle.Signatures())
-	report, err := signWithKeyring(bundle, ring, signers)
+	report, err := signWithKeyring(command.Context(), bundle, ring, signers)
 	if err != nil {
 		return false, err
 	}

@@ -49,7 +49,7 @@ func run(ctx context.Context, out io.Writer, urls []string) error {
 		return err
 	}
 	name := ledger.OrganisationName(fmt.Sprintf("shop-%x", public[:4]))
-	key := client.Key{Organisation: name, Private: private}
+	key := client.NewKey(name, private)
 	mint, till := ledger.AccountPath(name+":mint"), ledger.AccountPath(name+":till")
 
 	status, err := nodes.Post(ctx, []client.Key{key}, ledger.Transaction{

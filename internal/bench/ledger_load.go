@@ -58,7 +58,7 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 			return nil, err
 		}
 		l.clients = append(l.clients, &loadClient{
-			node: node, key: client.Key{Organisation: name, Private: private},
+			node: node, key: client.NewKey(name, private),
 			mint: ledger.AccountPath(name + ":mint"), cash: ledger.AccountPath(name + ":cash"),
 		})
 	}
@@ -94,7 +94,7 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 		Keys: []ledger.PublicKey{c.key.Public()}}}
 	openings.Openings = []ledger.Opening{{Account: c.mint, Issuer: true}, {Account: c.cash}}
 	for _, transaction := range []ledger.Transaction{registration, openings} {
-		bundle, err := client.Sign([]client.Key{c.key}, transaction)
+		bundle, err := client.Sign(ctx, []client.Key{c.key}, transaction)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (l *load) submit(ctx context.Context, c *loadClient) error {
 			{Account: c.cash, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(5)},
 		}
 	}
-	bundle, err := client.Sign([]client.Key{c.key}, transactions...)
+	bundle, err := client.Sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {
 		return err
 	}

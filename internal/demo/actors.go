@@ -57,7 +57,7 @@ func NewActors(random io.Reader, shards int) (*Actors, error) {
 		if err != nil {
 			return nil, fmt.Errorf("demo: %w", err)
 		}
-		a.keys[name] = client.Key{Organisation: name, Private: private}
+		a.keys[name] = client.NewKey(name, private)
 	}
 	return a, nil
 }

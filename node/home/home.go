@@ -107,12 +107,10 @@ func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.Priv
 }
 
 // CreateOperated is Create for the first node of a new chain, whose genesis names a new operator.
-// The home gets the operator's key, too. If that fails, the home is removed.
-func CreateOperated(dir string, config Config, genesis *ledger.Genesis,
-	key, operator ed25519.PrivateKey) (*Home, error) {
-	if !genesis.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
-		return nil, fmt.Errorf("%w: the operator's key is none of the genesis's", ErrHome)
-	}
+// The home gets the operator's key file, too, with the given text. If that fails, the home is
+// removed.
+func CreateOperated(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey,
+	operatorFile []byte) (*Home, error) {
 	path := filepath.Join(dir, OperatorKeyFile)
 	if err := vacant(path); err != nil {
 		return nil, err
@@ -121,7 +119,7 @@ func CreateOperated(dir string, config Config, genesis *ledger.Genesis,
 	if err != nil {
 		return nil, err
 	}
-	if err := WriteKey(path, operator); err != nil {
+	if err := WriteFile(path, operatorFile, 0o600); err != nil {
 		for _, name := range []string{KeyFile, GenesisFile, ConfigFile, DiskFile} {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
