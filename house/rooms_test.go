@@ -404,6 +404,12 @@ var rooms = []room{
 			"github.com/schollz/progressbar/v3", "golang.org/x/term",
 			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"},
 	},
+	{folder: "cmd/ledgerd-pkcs11",
+		purpose: "the external signer for keys on a token (PKCS #11); apart, since it needs C",
+		imports: []string{"ledger", "client/signer"},
+		modules: []string{"github.com/miekg/pkcs11", "github.com/spf13/cobra",
+			"golang.org/x/term"},
+	},
 	{folder: "torture",
 		purpose: "tests that run the built program as an operator would, damage it and check " +
 			"what is left",
