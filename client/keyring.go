@@ -202,11 +202,18 @@ func (r *Keyring) Inspect(organisation ledger.OrganisationName) (*keyfile.File, 
 
 func (r *Keyring) inspect(organisation ledger.OrganisationName, path string) (*keyfile.File,
 	error) {
-	file, err := keyfile.Read(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey,
 			organisation, r.folder, organisation)
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no file", ErrKeyFile, path) // a pipe might never be written
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client: reading a key: %w", err)
+	}
+	file, err := keyfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("client: reading a key: %w", err)
 	}

@@ -78,6 +78,12 @@ func TestDamagedKeyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(ring.Folder(), "folder.key"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.Load("folder"); !errors.Is(err, ErrKeyFile) {
+		t.Error(err)
+	}
 	for name, text := range map[string][]byte{"cut": good[:len(good)/2], "empty": nil,
 		"other": good, "large": make([]byte, 16<<10+1)} {
 		if err := os.WriteFile(filepath.Join(ring.Folder(), name+keyExtension), text,

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Read reads and parses a key file. Errors: ErrFile, and the file system's. A file that names a
-// command and that others than its owner may change is ErrFile: they could run anything.
+// Read reads and parses a key file, or a pipe. Errors: ErrFile, and the file system's. A file that
+// names a command and that others than its owner may change is ErrFile: they could run anything.
 func Read(path string) (*File, error) {
 	opened, err := os.Open(path)
 	if err != nil {
@@ -21,7 +21,7 @@ func Read(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
+	if info.IsDir() {
 		return nil, fmt.Errorf("%w: %s is no file", ErrFile, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(opened, fileBytesMax+1))

@@ -272,7 +272,8 @@ func serve(ctx context.Context, path string, k *key, log io.Writer) error {
 		if name == "" {
 			name = "an operator"
 		}
-		_, err := fmt.Fprintf(log, "signing for %s: transactions %v\n", name, bundle.IDs())
+		_, err := fmt.Fprintf(log, "signing for %s: %d transactions from %s on\n", name,
+			bundle.Len(), bundle.ID(0))
 		return err
 	}
 	fmt.Fprintf(log, "serving the key %s on %s\n", k.Public(), path)

@@ -93,6 +93,12 @@ func TestRecover(t *testing.T) {
 		exitFailure,
 		"the operator's key",
 		with("--confirm", "node-1", "--operator", filepath.Join(dir, "none"))...)
+	passphrase := filepath.Join(dir, "passphrase")
+	if err := os.WriteFile(passphrase, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "keys", "passphrase", "--file", operator, "--new-passphrase-file", passphrase)
+	recovering = with("--passphrase-file", passphrase)
 	refuses(
 		t,
 		exitFailure,
