@@ -108,6 +108,16 @@ test("a lie: no certificate", async () => {
     expect(await verify(new Uint8Array(none))).toMatchObject({ state: "wrong" });
 });
 
+test("a lie: too many headers", async () => {
+  const genesis = await genesisOf();
+  const count = 4097; // 0x81 0x20 as a uvarint
+  const headers = new Uint8Array(count * 205);
+  const finality = concatBytes(new Uint8Array([1, 0, 0x81, 0x20]), headers, new Uint8Array([0]));
+  const verdict = await verifyFinality(finality, genesis, 1n, genesis.hash, await ed25519());
+  const problem: unknown = expect.stringMatching(/headers 4097/);
+  expect(verdict).toMatchObject({ state: "wrong", problem });
+});
+
 test("a lie: another block than the proven one", async () => {
   const finality = bytes(proven.finality);
   const other = { ...proven, hash: "01".padEnd(64, "0") };
