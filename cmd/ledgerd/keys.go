@@ -74,7 +74,8 @@ PKCS #11 (docs/keys.md). Nodes never see keys: transactions are signed here. Kee
 a copy: a lost key cannot be made again, and neither can a passphrase.
 
 Commands ask for passphrases on the terminal. Without a terminal, name a file with
-the passphrase with --passphrase-file or LEDGERD_PASSPHRASE_FILE.
+the passphrase with --passphrase-file or LEDGERD_PASSPHRASE_FILE; a new key is plain
+otherwise, with a warning.
 
 The folder is the one of --keys, or of LEDGERD_KEYS, or ledgerd/keys in your
 configuration folder.`,

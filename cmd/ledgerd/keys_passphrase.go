@@ -72,7 +72,8 @@ passphrase may be known to others, and the file too, the key itself has to chang
 // changePassphrase writes a key file again with another passphrase, or without.
 func changePassphrase(command *cobra.Command, path, newFile string, old *passphraseOptions,
 	asJSON bool) error {
-	next := passphraseOptions{command: command, plain: old.plain, openTerminal: old.openTerminal}
+	next := passphraseOptions{command: command, plain: old.plain, required: true,
+		openTerminal: old.openTerminal}
 	if newFile != "" {
 		next.files = []string{newFile}
 	}

@@ -43,13 +43,15 @@ func TestKeysWithPassphrases(t *testing.T) {
 	s := newShell(t, 1)
 	first, second := s.passphraseFile("first", "open sesame"), s.passphraseFile("second", "other")
 	both := first + "," + second
-	// Nothing is written plain by accident.
-	for _, line := range []string{"keys create acme %k", "org add acme %n %k",
-		"tx import - %n %k", "init --home %d/home"} {
-		s.refuses("there is no terminal to ask at", line)
+	// A script cannot be asked. Its key is plain, and it is told so.
+	for _, line := range []string{"keys create script %k", "init --home %d/home"} {
+		if result := s.run(line); result.status != exitDone ||
+			!strings.Contains(result.errs, "gets no passphrase") {
+			t.Errorf("ledgerd %s: %+v", line, result)
+		}
 	}
-	if _, err := os.Stat(filepath.Join(s.folder, "home")); err == nil {
-		t.Error("a refused init left a folder")
+	if err := os.Remove(filepath.Join(s.folder, "keys", "script.key")); err != nil {
+		t.Fatal(err)
 	}
 	made := s.object("keys create acme %k --passphrase-file " + first)
 	if made["kept_by"] != "passphrase" {

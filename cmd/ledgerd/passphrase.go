@@ -36,6 +36,8 @@ type passphraseOptions struct {
 	files    []string
 	variable string // environment variable in place of files, or ""
 	plain    bool
+	// required says that a new file must not be plain because nobody could be asked.
+	required bool
 	// openTerminal returns the terminal with a person at it, or nil. Tests replace it.
 	openTerminal func() *os.File
 }
@@ -108,7 +110,8 @@ func (o *passphraseOptions) Open(file string, try func(passphrase []byte) error)
 	}
 }
 
-// New returns the passphrase of a new file.
+// New returns the passphrase of a new file. A key made by hand gets one. A script has nobody to ask:
+// unless it names a passphrase, its key is plain, and a warning says so.
 func (o *passphraseOptions) New(file string) ([]byte, error) {
 	files, flags := o.given(), "--"+passphraseFlag+" or $"+passphraseVariable
 	if o.command.Flags().Lookup(newPassphraseFlag) != nil {
@@ -123,10 +126,15 @@ func (o *passphraseOptions) New(file string) ([]byte, error) {
 		return readPassphrase(files[0])
 	}
 	terminal := o.terminal()
+	if terminal == nil && o.required {
+		return nil, fmt.Errorf("%s: there is no terminal to ask at: name a file with the "+
+			"passphrase with %s, or say --%s to remove it", file, flags, plainFlag)
+	}
 	if terminal == nil {
-		return nil, fmt.Errorf("%s: a new key is encrypted with a passphrase, and there is no "+
-			"terminal to ask at: name a file with the passphrase with %s, or say --%s for a key "+
-			"without one", file, flags, plainFlag)
+		_, err := fmt.Fprintf(o.command.ErrOrStderr(), "warning: %s gets no passphrase, since "+
+			"there is no terminal to ask at: anyone who reads it can sign. Name a file with a "+
+			"passphrase with %s, or say --%s to be rid of this warning\n", file, flags, plainFlag)
+		return nil, err
 	}
 	defer terminal.Close()
 	for {
