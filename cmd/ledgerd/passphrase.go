@@ -110,8 +110,8 @@ func (o *passphraseOptions) Open(file string, try func(passphrase []byte) error)
 	}
 }
 
-// New returns the passphrase of a new file. A key made by hand gets one. A script has nobody to ask:
-// unless it names a passphrase, its key is plain, and a warning says so.
+// New returns the passphrase of a new file. A key made by hand gets one. A script has nobody to
+// ask: unless it names a passphrase, its key is plain, and a warning says so.
 func (o *passphraseOptions) New(file string) ([]byte, error) {
 	files, flags := o.given(), "--"+passphraseFlag+" or $"+passphraseVariable
 	if o.command.Flags().Lookup(newPassphraseFlag) != nil {
