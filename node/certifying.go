@@ -10,10 +10,10 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/certification"
-	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // errNoPeer reports that no other member could be asked for certificates.
@@ -73,8 +73,9 @@ func (n *Node) foundEvidence(e *ledger.Evidence) {
 
 // forked stops this node: a majority certified another block than a durable one of this chain.
 func (n *Node) forked(e *ledger.Evidence) {
-	n.fail(fmt.Errorf("%w: members certified two different blocks %d; stop the shard and compare "+
-		"`ledgerd evidence` and `ledgerd verify` of its nodes", pipeline.ErrFork, e.Height()))
+	n.fail(fmt.Errorf("%w: a majority of the members certified another block %d than the durable "+
+		"one here. Nothing is set aside here. Stop all nodes, keep all homes, and compare `ledgerd "+
+		"evidence` and `ledgerd verify` of all nodes", shard.ErrFork, e.Height()))
 }
 
 // certificationMetrics returns the metrics of certificates.
