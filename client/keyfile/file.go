@@ -37,8 +37,6 @@ const (
 	socketHeader       = "Signer-Socket"
 
 	fileBytesMax = 16 << 10
-	// workFactor is the logarithm of scrypt's N for new files: 128 MiB, about half a second.
-	workFactor = 17
 	// workFactorMax bounds it for files that are read: age itself writes 18.
 	workFactorMax = 18
 )
