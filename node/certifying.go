@@ -73,9 +73,9 @@ func (n *Node) foundEvidence(e *ledger.Evidence) {
 
 // forked stops this node: a majority certified another block than a durable one of this chain.
 func (n *Node) forked(e *ledger.Evidence) {
-	n.fail(fmt.Errorf("%w: a majority of the members certified another block %d than the durable "+
-		"one here. Nothing is set aside here. Stop all nodes, keep all homes, and compare `ledgerd "+
-		"evidence` and `ledgerd verify` of all nodes", shard.ErrFork, e.Height()))
+	n.fail(fmt.Errorf("%w: a majority of the members certified another block %d than the "+
+		"durable one here. Nothing is set aside here. Stop all nodes, keep all homes, and compare "+
+		"`ledgerd evidence` and `ledgerd verify` of all nodes", shard.ErrFork, e.Height()))
 }
 
 // certificationMetrics returns the metrics of certificates.
