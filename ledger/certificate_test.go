@@ -87,7 +87,7 @@ type lie struct {
 	tell func(*ledger.Finality)
 }
 
-// lies returns each lie that a node may tell a reader who has the genesis alone. The explorer's
+// lies returns each lie that a node may tell a reader with the genesis alone. The explorer's
 // tests tell its auditor the same ones (TestExplorerFixtures).
 func (c *certifiedChain) lies() []lie {
 	other := ledgertest.OperatedGenesis(3)

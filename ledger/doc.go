@@ -32,7 +32,7 @@
 //
 // A member signs what it stored (Statement). The statements of a majority certify a block
 // (Certificate), and an Auditor follows the members from the genesis by certificates, so a reader
-// who has the genesis alone can tell that a block is final (Finality, CertifiedProof). Two signed
+// with the genesis alone can tell that a block is final (Finality, CertifiedProof). Two signed
 // accounts of one height are Evidence.
 //
 // # Members

@@ -17,7 +17,7 @@ const (
 	MaxFinalityBytes = 64 << 20
 )
 
-// Finality proves to a reader who has the genesis alone that a block is final: the certificates of
+// Finality proves to a reader with the genesis alone that a block is final: the certificates of
 // the changes of the members up to the block, the headers from the block to the next certified one,
 // and that block's certificate. The verifier trusts that at no time did a majority of the members
 // lie or lose their keys, including members that left since.

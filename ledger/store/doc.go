@@ -77,7 +77,7 @@
 //
 // PutCertificate keeps the signatures of a majority of the members for a block, after it checked
 // them. Certificates come after their blocks and are rows of their own: no block depends on one.
-// Finality proves to a reader who has the genesis alone that a block is final. The first
+// Finality proves to a reader with the genesis alone that a block is final. The first
 // certificates of each set of members are those of the blocks that changed the members.
 //
 // # Shards
