@@ -137,8 +137,8 @@ func newClusterOperatorsListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the operators, and how many of them have to sign",
-		Long: `List the public keys of the present operators, how many of them have to sign, and who
-may register organisations: anybody (open), or the operators.`,
+		Long: `List the public keys of the present operators, how many of them have to sign, and the
+rule for registering organisations: any client (open), or the operators.`,
 		Example: `  ledgerd cluster operators list --via http://127.0.0.1:26600
   ledgerd cluster operators list --json | jq -r '.operators[]'`,
 		Args: cobra.NoArgs,
@@ -306,8 +306,8 @@ change to a file with --out; others add their signatures with ledgerd tx submit
 FILE --operator KEYFILE. The change takes effect for the transactions after it: one
 that old operators signed before and that comes later is refused.
 
-Without --registration, who may register organisations stays as it is. In a ledger
-of several shards the change holds for all of them.`,
+Without --registration, the rule for registering organisations stays as it is. In a
+ledger of several shards the change holds for all of them.`,
 		Example: `  # From one operator to two of three
   ledgerd cluster operators set net/operator.key b.key c.key --threshold 2 \
                                 --operator net/operator.key

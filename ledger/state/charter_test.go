@@ -135,7 +135,7 @@ func TestCharterOfSeveralShards(t *testing.T) {
 }
 
 // Sealing knows who may register as execution will, even if that changes within the block: a
-// transaction of an organisation that was not registered in the end has no place in it.
+// transaction of an organisation that is still not registered after the block has no place in it.
 func TestChartersWithinABlock(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)

@@ -207,7 +207,7 @@ func TestQuotasAcrossShards(t *testing.T) {
 	n.flush()
 	n.check()
 	if used := c.state.Use("org0"); used.Pending != 0 || used.Assets != 2 || used.Records != 2 {
-		t.Errorf("in the end %+v", used)
+		t.Errorf("after all transactions: %+v", used)
 	}
 	last := send("EUR", "org0:more")
 	n.flush()
