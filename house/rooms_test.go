@@ -213,7 +213,7 @@ var rooms = []room{
 		purpose: "what executes the book: seals rounds into blocks, executes them on the " +
 			"state, settles transactions of several shards",
 		imports: []string{"clock", "ledger", "ledger/internal/codec"},
-		modules: []string{"github.com/zeebo/blake3"},
+		modules: []string{"lukechampine.com/blake3"},
 		pure:    true,
 	},
 	{folder: "ledger/ledgertest",
