@@ -345,3 +345,26 @@ func FuzzRows(f *testing.F) {
 		_, _ = unseal(data, data)
 	})
 }
+
+// A process that is killed while it writes a table leaves a file that the database's manifest does
+// not name. Such a file is no damage, whatever it holds.
+func TestTableThatWasBeingWritten(t *testing.T) {
+	t.Parallel()
+	closed, killed, text := damagedFolders(t)
+	for name, files := range map[string]folder{"closed": closed, "killed": killed} {
+		for size, content := range map[string][]byte{"empty": nil, "zeros": make([]byte, 4096)} {
+			dir := t.TempDir()
+			files.write(t, dir)
+			left := filepath.Join(dir, databaseFolder, "099999.sst")
+			if err := os.WriteFile(left, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := reopen(t, dir); err != nil || again != text {
+				t.Errorf("%s, a table of %s: it reads differently, or not: %v", name, size, err)
+			}
+			if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s, a table of %s: it stays: %v", name, size, err)
+			}
+		}
+	}
+}

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
@@ -147,16 +149,45 @@ func (s *Store) openDatabase() (err error) {
 		WithVerifyValueChecksum(true).
 		WithCompression(options.Snappy).
 		WithChecksumVerificationMode(options.OnBlockRead)
-	s.db, err = badger.Open(configuration)
-	if err != nil {
-		s.db = nil
-		if s.marker.last.height == 0 {
-			return fmt.Errorf("store: the database cannot be opened: %w", err)
-		}
-		return damaged(1, "the database cannot be opened: %v; the chain must reach block %d",
-			err, s.marker.last.height)
+	s.db, err = openUnlocked(configuration)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLocked):
+		return err
+	case s.marker.last.height == 0:
+		return fmt.Errorf("store: the database cannot be opened: %w", err)
 	}
-	return nil
+	return damaged(1, "the database cannot be opened: %v; the chain must reach block %d", err,
+		s.marker.last.height)
+}
+
+// openUnlocked opens the database. If the database is locked, it waits a moment and then returns
+// ErrLocked. The lock of a database that this process has closed may last a moment longer: Badger
+// releases it by closing the folder, and a child process that was just forked holds a copy of the
+// folder until it executes its program.
+func openUnlocked(configuration badger.Options) (*badger.DB, error) {
+	const patience, pause = 2 * time.Second, 10 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		db, err := badger.Open(configuration)
+		switch {
+		case err == nil:
+			return db, nil
+		case !isLocked(err):
+			return nil, err
+		case time.Now().After(deadline):
+			return nil, fmt.Errorf("%w: the database %s is locked; stop the process that uses it "+
+				"(fuser -v %[2]s)", ErrLocked, configuration.Dir)
+		}
+	}
+}
+
+// isLocked reports whether an error of badger.Open says that another process has the lock. The
+// error does not wrap that of the system, so its text decides.
+func isLocked(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "Cannot acquire directory lock on ") &&
+		strings.HasSuffix(text, unix.EWOULDBLOCK.Error())
 }
 
 // load reads the head, checks everything below it that could be missing without an error, and

@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
@@ -22,21 +24,25 @@ import (
 
 var errTable = errors.New("damaged table")
 
-// checkTables checks every table in the database's folder.
+// checkTables checks every table of the database in the folder: those that the manifest names. A
+// process that is killed while it writes a table leaves a file that the manifest does not name, of
+// any content. Badger removes such files when it opens the database.
 func checkTables(dir string) error {
-	entries, err := os.ReadDir(dir)
+	file, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".sst") {
-			continue
-		}
-		if err := checkTable(filepath.Join(dir, entry.Name())); err != nil {
-			return damaged(1, "table %s: %v", entry.Name(), err)
+	manifest, _, err := badger.ReplayManifestFile(file, 0, badger.DefaultOptions(dir))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return damaged(1, "the database's manifest: %v", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(manifest.Tables)) {
+		path := table.NewFilename(id, dir)
+		if err := checkTable(path); err != nil {
+			return damaged(1, "table %s: %v", filepath.Base(path), err)
 		}
 	}
 	return nil
