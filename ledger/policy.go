@@ -388,6 +388,11 @@ func (p *Policy) append(to []byte) []byte {
 	for i := range p.Keys {
 		to = append(append(to, p.Keys[i].Key[:]...), byte(p.Keys[i].Role))
 	}
+	return p.AppendRules(to)
+}
+
+// AppendRules appends the canonical encoding of the policy without its number and keys.
+func (p *Policy) AppendRules(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(p.Threshold))
 	to = binary.AppendUvarint(to, uint64(len(p.Limits)))
 	for i := range p.Limits {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
 // attemptPolicy decides on a change of an organisation's policy. It changes nothing. The decision
@@ -67,19 +66,7 @@ func (o *organisation) appendPolicy(to []byte) []byte {
 	for i := range p.Keys {
 		to = append(to, byte(p.Keys[i].Role))
 	}
-	to = binary.AppendUvarint(to, uint64(p.Threshold))
-	to = binary.AppendUvarint(to, uint64(len(p.Limits)))
-	for i := range p.Limits {
-		to = codec.AppendString(to, p.Limits[i].Asset)
-		to = appendAmount(to, p.Limits[i].Above)
-		to = binary.AppendUvarint(to, uint64(p.Limits[i].Signatures))
-	}
-	to = codec.AppendBool(to, p.RefuseAssets)
-	to = binary.AppendUvarint(to, uint64(len(p.Assets)))
-	for _, asset := range p.Assets {
-		to = codec.AppendString(to, asset)
-	}
-	return to
+	return p.AppendRules(to)
 }
 
 // policy reads the end of an organisation's entry.
