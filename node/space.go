@@ -61,5 +61,5 @@ func fileSystemOf(dir string) string {
 func deviceOf(dir string) (uint64, bool) {
 	var status syscall.Stat_t
 	err := syscall.Stat(dir, &status)
-	return status.Dev, err == nil
+	return uint64(status.Dev), err == nil // an int32 on macOS
 }

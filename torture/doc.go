@@ -72,4 +72,6 @@
 // happens. When a test fails, it shows the ends of its nodes' logs. No test sleeps and hopes: tests
 // wait for a condition, up to a deadline that a slow, busy machine can meet. Randomness comes from
 // a seed that is printed.
+//
+// The tests run on Linux only: they mount file systems, and cut the power of some.
 package torture

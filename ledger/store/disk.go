@@ -92,14 +92,6 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-func syncData(file *os.File) error {
-	for {
-		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
 func syncDirectory(dir string) error {
 	file, err := os.Open(dir)
 	if err != nil {

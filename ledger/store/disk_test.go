@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,54 +41,6 @@ func TestDiskFullIsRefusedEarly(t *testing.T) {
 	}
 }
 
-// TestRealDiskFull fills a small file system of its own.
-func TestRealDiskFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a disk")
-	}
-	mount := filepath.Join(t.TempDir(), "disk")
-	if err := os.Mkdir(mount, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=24m"); err != nil {
-		t.Skipf("needs the right to mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
-	options := small()
-	options.ReserveBytes = 10 << 20
-	s := open(t, filepath.Join(mount, "store"), options)
-	b := newBook(20)
-	b.apply(t, s, 0)
-	payload, full := []byte(nil), false
-	for range 2000 {
-		payload = b.next(1000)
-		if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
-			if full = errors.Is(err, ErrDiskFull); !full {
-				t.Fatal(err)
-			}
-			break
-		}
-	}
-	if !full {
-		t.Fatal("the disk never got full")
-	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if block, err := s.Block(s.AppendedHeight()); err != nil || len(block.Entries) == 0 {
-		t.Fatalf("reading on a full disk: %v", err)
-	}
-	if err := unix.Mount("tmpfs", mount, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
-		t.Fatalf("apply with space again: %v", err)
-	}
-	if err := s.verify(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestLockIsGivenBack checks that the lock is released even while a child that was just forked
 // holds a copy of the file.
 func TestLockIsGivenBack(t *testing.T) {
@@ -103,4 +56,35 @@ func TestLockIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, dir, small())
+}
+
+// A child that was just forked holds a copy of the database's folder, and so its lock, for a
+// moment. That is no damage: Open waits for a while.
+func TestDatabaseIsLocked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	newBook(5).apply(t, s, 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(filepath.Join(dir, databaseFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, testGenesis(), small()); !errors.Is(err, ErrLocked) {
+		t.Fatalf("opened while the database is locked: %v", err)
+	}
+	released := make(chan error, 1)
+	time.AfterFunc(300*time.Millisecond, func() {
+		released <- unix.Flock(int(held.Fd()), unix.LOCK_UN)
+	})
+	open(t, dir, small())
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
 }

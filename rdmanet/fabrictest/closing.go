@@ -132,15 +132,9 @@ func checkCloseRefuses(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	blocked := make(chan error, 1)
-	go func() {
-		_, err := sendUntilError(ctx, lane, 0)
-		blocked <- err
-	}()
-	select {
-	case <-in.entered:
-	case <-ctx.Done():
-		return errors.New("nothing arrives")
+	blocked, err := sendUntilBlocked(ctx, lane, in)
+	if err != nil {
+		return err
 	}
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()

@@ -62,15 +62,9 @@ func checkKilledReceiver(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	blocked := make(chan error, 1)
-	go func() {
-		_, err := sendUntilError(ctx, lane, 0)
-		blocked <- err
-	}()
-	select {
-	case <-in.entered:
-	case <-ctx.Done():
-		return errors.New("nothing arrives")
+	blocked, err := sendUntilBlocked(ctx, lane, in)
+	if err != nil {
+		return err
 	}
 	f.Kill(1)
 	err = within(ctx, mendShort+mendSlack, "a blocked Send to a dead peer",

@@ -241,6 +241,22 @@ func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ..
 	return nil
 }
 
+// sendUntilBlocked sends in the background until the lane breaks, and waits until the inbox has a
+// frame, which it takes only when its gate opens. The channel gets the lane's error.
+func sendUntilBlocked(ctx context.Context, lane rdmanet.Lane, in *inbox) (<-chan error, error) {
+	broken := make(chan error, 1)
+	go func() {
+		_, err := sendUntilError(ctx, lane, 0)
+		broken <- err
+	}()
+	select {
+	case <-in.entered:
+		return broken, nil
+	case <-ctx.Done():
+		return nil, errors.New("nothing arrives")
+	}
+}
+
 // sendUntilError sends until the lane breaks. It returns the lane's error and the number of
 // accepted frames.
 func sendUntilError(ctx context.Context, lane rdmanet.Lane, first uint64) (uint64, error) {

@@ -1,0 +1,17 @@
+package store
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncData makes a file's contents durable. Its times need not be.
+func syncData(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
