@@ -499,3 +499,28 @@ func TestSubscribeResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestPlainAnswers: the client asks for no compression, in its calls and streams.
+func TestPlainAnswers(t *testing.T) {
+	t.Parallel()
+	asked := make(chan http.Header, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	nodes := newTestClient(t, server.URL)
+	_, _ = nodes.Node(t.Context())
+	_ = nodes.Subscribe(t.Context(), 1, false, func(*ledgerdv1.SubscribeResponse) error {
+		return nil
+	})
+	for range 2 {
+		header := <-asked
+		for _, name := range []string{"Accept-Encoding", "Connect-Accept-Encoding",
+			"Grpc-Accept-Encoding"} {
+			if value := header.Get(name); value != "" && value != "identity" {
+				t.Errorf("%s: %s", name, value)
+			}
+		}
+	}
+}

@@ -164,7 +164,8 @@ func (b *book) Serve(forwarded http.Handler) (err error) {
 		to := ledger.ShardID(shard)
 		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(
 			&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to),
-			connect.WithReadMaxBytes(calls.BodyMax)))
+			connect.WithReadMaxBytes(calls.BodyMax),
+			connect.WithAcceptCompression("gzip", nil, nil)))
 	}
 	b.workers.Go(b.handOver)
 	b.workers.Go(b.remember)
