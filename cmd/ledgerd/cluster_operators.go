@@ -132,8 +132,6 @@ func reportRules(body *ledgerdv1.TransactionBody) (*ledger.Policy, *charterRepor
 
 // newClusterOperatorsListCommand returns the `ledgerd cluster operators list` command.
 func newClusterOperatorsListCommand() *cobra.Command {
-	var remote remoteOptions
-	var asJSON bool
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the operators, and how many of them have to sign",
@@ -141,32 +139,43 @@ func newClusterOperatorsListCommand() *cobra.Command {
 rule for registering organisations: any client (open), or the operators.`,
 		Example: `  ledgerd cluster operators list --via http://127.0.0.1:26600
   ledgerd cluster operators list --json | jq -r '.operators[]'`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			nodes, ctx, done, err := remote.connect(command.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			charter, _, err := presentCharter(ctx, nodes)
-			if err != nil {
-				return err
-			}
-			report := reportCharter(&charter)
-			if asJSON {
-				return writeJSON(command.OutOrStdout(), report)
-			}
-			rows := table{}
-			rows.add("threshold", fmt.Sprintf("%d of %s", report.Threshold,
-				plural(len(report.Operators), "operator")))
-			rows.add("registration", report.Registration)
-			rows.add("changes so far", fmt.Sprint(report.Number))
-			for _, key := range report.Operators {
-				rows.add("operator", key.String())
-			}
-			return rows.write(command.OutOrStdout())
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return showCharter(command, func(charter *ledger.Charter) (any, table) {
+		report := reportCharter(charter)
+		rows := table{}
+		rows.add("threshold", fmt.Sprintf("%d of %s", report.Threshold,
+			plural(len(report.Operators), "operator")))
+		rows.add("registration", report.Registration)
+		rows.add("changes so far", fmt.Sprint(report.Number))
+		for _, key := range report.Operators {
+			rows.add("operator", key.String())
+		}
+		return report, rows
+	})
+}
+
+// showCharter completes a command that asks a node for the charter and shows it. It shows the
+// second result of view, or with --json the first.
+func showCharter(command *cobra.Command,
+	view func(charter *ledger.Charter) (any, table)) *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	command.Args, command.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		nodes, ctx, done, err := remote.connect(command.Context())
+		if err != nil {
+			return err
+		}
+		defer done()
+		charter, _, err := presentCharter(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		report, rows := view(&charter)
+		if asJSON {
+			return writeJSON(command.OutOrStdout(), report)
+		}
+		return rows.write(command.OutOrStdout())
 	}
 	bindVia(command, &remote)
 	addJSONFlag(command, &asJSON)

@@ -36,40 +36,21 @@ keeps.`,
 
 // newClusterQuotasShowCommand returns the `ledgerd cluster quotas show` command.
 func newClusterQuotasShowCommand() *cobra.Command {
-	var remote remoteOptions
-	var asJSON bool
 	command := &cobra.Command{
 		Use:   "show",
 		Short: "Show what each organisation may keep",
 		Long:  `Show what each organisation may keep. With --json, 0 stands for no bound.`,
 		Example: `  ledgerd cluster quotas show --via http://127.0.0.1:26600
   ledgerd cluster quotas show --json | jq .quotas.accounts`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			nodes, ctx, done, err := remote.connect(command.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			charter, _, err := presentCharter(ctx, nodes)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(command.OutOrStdout(), map[string]any{"number": charter.Number,
-					"quotas": quotaNumbers(charter.Quotas)})
-			}
-			rows := table{}
-			for i, number := range charter.Quotas.Numbers() {
-				rows.add(ledger.QuotaNames[i], quotaText(*number))
-			}
-			return rows.write(command.OutOrStdout())
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	bindVia(command, &remote)
-	addJSONFlag(command, &asJSON)
-	return command
+	return showCharter(command, func(charter *ledger.Charter) (any, table) {
+		rows := table{}
+		for i, number := range charter.Quotas.Numbers() {
+			rows.add(ledger.QuotaNames[i], quotaText(*number))
+		}
+		return map[string]any{"number": charter.Number,
+			"quotas": quotaNumbers(charter.Quotas)}, rows
+	})
 }
 
 // newClusterQuotasSetCommand returns the `ledgerd cluster quotas set` command.

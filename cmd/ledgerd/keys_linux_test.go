@@ -81,11 +81,33 @@ func (m *terminal) types(t *testing.T, prompt, line string) {
 	m.shown.mutex.Lock()
 	m.shown.text.Reset()
 	m.shown.mutex.Unlock()
-	// The echo is off when the prompt is there for a moment.
-	time.Sleep(50 * time.Millisecond)
+	m.awaitQuiet(t)
 	if _, err := m.person.WriteString(line + "\n"); err != nil {
 		t.Error(err)
 	}
+}
+
+// awaitQuiet waits until the echo is off: the command turns it off after it has shown the prompt.
+func (m *terminal) awaitQuiet(t *testing.T) {
+	t.Helper()
+	raw, err := m.person.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		var state *unix.Termios
+		var asked error
+		err := raw.Control(func(fd uintptr) {
+			state, asked = unix.IoctlGetTermios(int(fd), unix.TCGETS) // the slave's
+		})
+		if err := errors.Join(err, asked); err != nil {
+			t.Fatal(err)
+		}
+		if state.Lflag&unix.ECHO == 0 {
+			return
+		}
+	}
+	t.Fatal("the echo stays on")
 }
 
 func TestPassphraseAtTheTerminal(t *testing.T) {
@@ -146,6 +168,7 @@ func TestPassphraseAtTheTerminal(t *testing.T) {
 	// An interrupted command has the echo on again.
 	go open()
 	tty.shown.await(t, "(passphrase of acme.key: )")
+	tty.awaitQuiet(t)
 	interrupt()
 	if got := <-answers; !errors.Is(got.err, context.Canceled) {
 		t.Error(got.err)
