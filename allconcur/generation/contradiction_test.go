@@ -79,6 +79,26 @@ func TestContradictionIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestConvincingQuestion: a question that brings the true decision, and makes it stand, counts as
+// one of a member that agrees.
+func TestConvincingQuestion(t *testing.T) {
+	t.Parallel()
+	s, err := NewSynod(Config{Self: 3, Original: true, Grace: 2, Patience: 5,
+		State: State{Disk: DiskID{4}}, Report: Report{Membership: Membership{
+			Members: members(4)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth := &Decision{Generation: 1, Members: members(4), Disks: []DiskID{{1}, {2}, {3}, {4}}}
+	s.Receive(2, decided(otherThan(truth, 7)))
+	s.Receive(1, decided(truth))
+	s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Known: truth,
+		Ballot: Ballot{Number: 1}})
+	if a, _ := answer(t, s); a.Kind == KindDecided || !s.Decided().Equal(*truth) {
+		t.Fatalf("answer %+v, decided %+v", a, s.Decided())
+	}
+}
+
 // TestFalseDecisionYields: a liar states a decision before the true one is heard. The true one
 // stands once more members state it, or once the liar is gone.
 func TestFalseDecisionYields(t *testing.T) {

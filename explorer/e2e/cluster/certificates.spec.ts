@@ -74,14 +74,19 @@ test("a block shows its certificate or that of a later block", async ({ page }) 
   await expect(page.getByTestId("evidence")).toHaveCount(0);
 });
 
-test("the newest block is certified while the page is open", async ({ page }) => {
-  await page.goto("/block/head");
-  await expect(page.getByTestId("certificate-verdict")).toHaveText(
-    "✓ final, verified in this browser",
-  );
-  for (const width of [390, 1280]) {
-    await page.setViewportSize({ width, height: 900 });
-    await expectPanelsFit(page);
-    await expectNoSidewaysScroll(page);
-  }
+test.describe("the newest block", () => {
+  // The API refuses for a moment: no majority has certified the block yet.
+  test.use({ expected: [/status of 400/] });
+
+  test("is certified while the page is open", async ({ page }) => {
+    await page.goto("/block/head");
+    await expect(page.getByTestId("certificate-verdict")).toHaveText(
+      "✓ final, verified in this browser",
+    );
+    for (const width of [390, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      await expectPanelsFit(page);
+      await expectNoSidewaysScroll(page);
+    }
+  });
 });
