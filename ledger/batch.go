@@ -23,6 +23,7 @@ const (
 	batchVersion        = 1
 	shardedBatchVersion = 2
 	clockedBatchVersion = 3
+	vouchedBatchVersion = 4
 )
 
 // BatchHeader describes the proposer of a batch. Each round message of a node starts with it.
@@ -50,6 +51,9 @@ type Batch struct {
 	// if its time is more than MaxStep beyond the time of its last block. Without them, the
 	// encoding is of an earlier version.
 	Clocks []MemberClock
+	// Voucher is the proposer's word on the entries from other shards, in a book with
+	// Genesis.VouchedCrossings; see Vouch.
+	Voucher *Voucher
 }
 
 // EncodeBatch returns the canonical encoding of a batch. It copies the bundles' bytes unchanged.
@@ -60,11 +64,12 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 }
 
 // Sharded reports whether the batch proposes entries from other shards.
-func (b *Batch) Sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
+func (b *Batch) Sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 || b.Voucher != nil }
 
 // Encode returns the canonical encoding, as EncodeBatch does. The encoding has version 1 unless the
 // batch has more than bundles. Version 2 adds, after the bundles, the entries of the parent's
-// stream and the verdicts. Version 3 adds the clocks after the verdicts.
+// stream and the verdicts. Version 3 adds the clocks after the verdicts. Version 4 is version 3 with
+// the voucher after the clocks, of which there may be none.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {
@@ -77,7 +82,11 @@ func (b *Batch) Encode() []byte {
 		size += CarriedSize(len(b.Carried[i].Bundle))
 	}
 	version := byte(shardedBatchVersion)
-	if len(b.Clocks) > 0 {
+	switch {
+	case b.Voucher != nil:
+		version = vouchedBatchVersion
+		size += VoucherSize(len(b.Voucher.Stream))
+	case len(b.Clocks) > 0:
 		version = clockedBatchVersion
 	}
 	size += 6 + VerdictSize*len(b.Verdicts) + ClocksSize(len(b.Clocks))
@@ -91,12 +100,15 @@ func (b *Batch) Encode() []byte {
 	for i := range b.Verdicts {
 		to = b.Verdicts[i].append(to)
 	}
-	if len(b.Clocks) > 0 {
+	if version >= clockedBatchVersion {
 		to = binary.AppendUvarint(to, uint64(len(b.Clocks)))
 		for _, clock := range b.Clocks {
 			to = binary.AppendUvarint(to, uint64(clock.Member))
 			to = binary.AppendUvarint(to, zigzag(clock.Offset))
 		}
+	}
+	if b.Voucher != nil {
+		to = b.Voucher.append(to)
 	}
 	return to
 }
@@ -146,7 +158,7 @@ func DecodeBatch(data []byte) (*Batch, error) {
 	}
 	r := read(data)
 	version := r.Byte()
-	if version < batchVersion || version > clockedBatchVersion {
+	if version < batchVersion || version > vouchedBatchVersion {
 		r.Fail("batch version %d", version)
 	}
 	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.Uint64()), Height: Height(r.Uint64()),
@@ -160,11 +172,14 @@ func DecodeBatch(data []byte) (*Batch, error) {
 	if version >= shardedBatchVersion {
 		batch.decodeSharded(&r)
 	}
-	switch {
-	case version == shardedBatchVersion && !batch.Sharded():
+	if version == shardedBatchVersion && !batch.Sharded() {
 		r.Fail("a batch of version 2 with nothing of other shards")
-	case version == clockedBatchVersion:
-		batch.decodeClocks(&r)
+	}
+	if version >= clockedBatchVersion {
+		batch.decodeClocks(&r, version)
+	}
+	if version == vouchedBatchVersion {
+		batch.Voucher = r.voucher()
 	}
 	if err := r.End(); err != nil {
 		return nil, err
@@ -193,10 +208,12 @@ func (b *Batch) decodeSharded(r *reader) {
 }
 
 // decodeClocks decodes the members' clocks.
-func (b *Batch) decodeClocks(r *reader) {
+func (b *Batch) decodeClocks(r *reader, version byte) {
 	count := r.Count("clocks", MaxMembers, 2)
-	if r.Err == nil && count == 0 {
-		r.Fail("a batch of version 3 without clocks")
+	if count == 0 {
+		if version == clockedBatchVersion {
+			r.Fail("a batch of version 3 without clocks")
+		}
 		return
 	}
 	b.Clocks = make([]MemberClock, count)

@@ -210,6 +210,7 @@ func FuzzBatch(f *testing.F) {
 	}).Encode())
 	f.Add((&ledger.Batch{Bundles: [][]byte{changeSeeds()[0].Encode()},
 		Verdicts: verdicts}).Encode())
+	f.Add(vouchedSeed().Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		batch, err := ledger.DecodeBatch(data)
 		if err == nil && !bytes.Equal(batch.Encode(), data) {
@@ -257,6 +258,8 @@ func FuzzGenesis(f *testing.F) {
 		genesis.Quotas = ledger.DefaultQuotas()
 		f.Add(genesis.Encode())
 		genesis.OperatorThreshold = 0
+		f.Add(genesis.Encode())
+		genesis.VouchedCrossings = true
 		f.Add(genesis.Encode())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

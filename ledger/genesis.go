@@ -26,8 +26,10 @@ const (
 	// The versions of a genesis with quotas.
 	quotasVersion        = 5
 	shardedQuotasVersion = 6
-	genesisDomain        = "ledgerd/genesis/1\x00"
-	bookDomain           = "ledgerd/book/1\x00"
+	// The version of a genesis of several shards with VouchedCrossings.
+	vouchedVersion = 8
+	genesisDomain  = "ledgerd/genesis/1\x00"
+	bookDomain     = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -63,6 +65,10 @@ type Genesis struct {
 	Tree []ShardID `json:"tree,omitempty"`
 	// Shard is the shard of this chain.
 	Shard ShardID `json:"shard,omitempty"`
+	// VouchedCrossings requires more than half of a shard's members to vouch for what its chain
+	// takes over from other shards. Then a minority of liars in any shard can forge nothing in
+	// another one. The book must have several shards.
+	VouchedCrossings bool `json:"vouched_crossings,omitempty"`
 }
 
 // ErrGenesis reports why a genesis is not valid.
@@ -88,7 +94,10 @@ func (g *Genesis) Validate() error {
 	if err := validateMembers(g.Members); err != nil {
 		return err
 	}
-	return g.validateShards()
+	if err := g.validateShards(); err != nil {
+		return err
+	}
+	return g.validateVouched()
 }
 
 // validateMembers checks the members of one shard.
@@ -116,7 +125,8 @@ func validateMembers(members []Member) error {
 // is 2. The members are then replaced by the number of shards and, for each shard, its parent and
 // members, and the chain's shard comes last. If several operators have to sign, the version is 3 or
 // 4 instead, and the threshold follows RegistrationByOperator. With quotas it is 5 or 6, and the
-// threshold and the quotas follow.
+// threshold and the quotas follow. With VouchedCrossings it is 8, and the threshold, a byte that is 1
+// if there are quotas, and the quotas follow.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -132,6 +142,8 @@ func (g *Genesis) appendBook(to []byte) []byte {
 		version = shardedGenesisVersion
 	}
 	switch {
+	case g.VouchedCrossings:
+		version = vouchedVersion
 	case g.Quotas != Quotas{}:
 		version += quotasVersion - genesisVersion
 	case g.OperatorThreshold > 1:
@@ -155,7 +167,12 @@ func (g *Genesis) appendBook(to []byte) []byte {
 	if version >= chartersVersion {
 		to = binary.AppendUvarint(to, uint64(max(1, g.OperatorThreshold)))
 	}
-	if version >= quotasVersion {
+	quotas := version >= quotasVersion
+	if version == vouchedVersion {
+		quotas = g.Quotas != Quotas{}
+		to = codec.AppendBool(to, quotas)
+	}
+	if quotas {
 		to = g.Quotas.append(to)
 	}
 	return to
@@ -174,13 +191,12 @@ func appendMembers(to []byte, members []Member) []byte {
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := read(data)
 	version := r.Byte()
-	if version < genesisVersion || version > shardedQuotasVersion {
+	if version < genesisVersion || version > shardedQuotasVersion && version != vouchedVersion {
 		r.Fail("genesis version %d", version)
 	}
-	sharded := version == shardedGenesisVersion || version == shardedChartersVersion ||
-		version == shardedQuotasVersion
+	sharded := version%2 == 0
 	g := &Genesis{Chain: r.String("bytes of chain name", MaxChainName),
-		Time: Milliseconds(r.Uint64())}
+		Time: Milliseconds(r.Uint64()), VouchedCrossings: version == vouchedVersion}
 	if sharded {
 		g.Shards = make([][]Member, r.Count("shards", MaxShards, 5))
 		g.Tree = make([]ShardID, len(g.Shards))
@@ -206,7 +222,7 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 			g.OperatorThreshold = threshold
 		}
 	}
-	if version >= quotasVersion {
+	if version >= quotasVersion && (version != vouchedVersion || r.Bool()) {
 		g.Quotas = r.quotas()
 	}
 	if sharded {

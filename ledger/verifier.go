@@ -177,6 +177,11 @@ type VerifiedBatch struct {
 	// Stream are the bundles of Batch.Carried, in their order. For each, Kept says which
 	// transactions it has.
 	Stream []Proposal
+	// StreamHashes are the CarriedHash of each of these bundles, if the batch has a voucher.
+	StreamHashes []Hash
+	// VoucherErr is nil if the batch has no voucher or its key signed it. Otherwise it matches
+	// ErrSignature.
+	VoucherErr error
 }
 
 // Proposal is a decoded bundle of a batch.
@@ -189,8 +194,12 @@ type Proposal struct {
 	Err error
 }
 
-// Forged returns the number of bundles with a wrong signature, and the error of the first one.
+// Forged returns the number of bundles with a wrong signature, and the error of the first one. A
+// voucher with a wrong signature counts as a bundle.
 func (b *VerifiedBatch) Forged() (bundles int, first error) {
+	if b.VoucherErr != nil {
+		bundles, first = 1, b.VoucherErr
+	}
 	for _, proposals := range [][]Proposal{b.Proposals, b.Stream} {
 		for i := range proposals {
 			if err := proposals[i].Err; errors.Is(err, ErrSignature) {
@@ -230,9 +239,22 @@ func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) {
 		p.Bundle, p.Kept, p.Err = DecodeCarried(batch.Carried[i].Bundle)
 		add(p)
 	}
+	if batch.Voucher != nil {
+		verified.StreamHashes = make([]Hash, len(batch.Carried))
+		for i := range batch.Carried {
+			verified.StreamHashes[i] = CarriedHash(batch.Carried[i].Bundle)
+		}
+		all = append(all, signed{batch.voucherMessage(),
+			[]Signature{{Key: batch.Voucher.Key, Bytes: batch.Voucher.Signature}}})
+	}
 	for i, at := range v.verify(all) {
-		if at >= 0 {
+		switch {
+		case at < 0:
+		case i < len(places):
 			places[i].Err = signatureError(&places[i].signatures[at])
+		default:
+			verified.VoucherErr = fmt.Errorf("%w: the voucher of the member with key %s",
+				ErrSignature, batch.Voucher.Key)
 		}
 	}
 	return verified, nil

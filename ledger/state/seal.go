@@ -21,8 +21,9 @@ type Draft struct {
 	// elsewhere, or because their signer is not registered here yet. Repeated counts the entries of
 	// the parent's stream that were seen before, and the verdicts that no transaction waits for, or
 	// none yet. Gaps counts the entries of the stream that arrived before their predecessors and
-	// must be sent again.
-	Misplaced, Repeated, Gaps int
+	// must be sent again. Unvouched counts the verdicts and entries that too few members vouch for
+	// in this round.
+	Misplaced, Repeated, Gaps, Unvouched int
 }
 
 // Len returns the number of transactions.

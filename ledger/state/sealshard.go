@@ -13,6 +13,9 @@ import "github.com/ledgerd/ledgerd/ledger"
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
 //     reaches, and whose signer is registered or that are registrations.
 //
+// With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half of
+// the members before the block vouch for it in batches of this round.
+//
 // A round with the next entry of the stream makes a block even if no transaction of the entry is
 // new, so that the stream advances. Seal reads the state and does not change it.
 func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
@@ -39,9 +42,16 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 		times.Add(batch.Header.Time, batch.Clocks)
 		decoded = append(decoded, batch)
 	}
+	if s.genesis.VouchedCrossings {
+		sealing.tallies = s.tally(decoded)
+	}
 	for _, batch := range decoded {
 		for i := range batch.Verdicts {
-			sealing.addVerdict(&batch.Verdicts[i])
+			if sealing.tallies.verdict(&batch.Verdicts[i]) {
+				sealing.addVerdict(&batch.Verdicts[i])
+			} else {
+				sealing.Unvouched++
+			}
 		}
 	}
 	sealing.addStream(decoded)
@@ -74,6 +84,8 @@ type sealing struct {
 	state *State
 	seen  func(ledger.Hash, *ledger.Transaction) bool
 	ids   map[ledger.Hash]struct{}
+	// tallies is nil unless members have to vouch for what comes from other shards.
+	tallies *tallies
 	// verdicts are the verdicts in the draft. over are the transactions that a bad verdict in the
 	// draft ends.
 	verdicts map[awaited]struct{}
@@ -117,6 +129,10 @@ func (s *sealing) addStream(batches []*ledger.VerifiedBatch) {
 			_, again := ahead[carried.Number]
 			if again || carried.Number <= last || s.state.parent == nil {
 				s.Repeated++
+				continue
+			}
+			if !s.tallies.carried(batch, i) {
+				s.Unvouched++
 				continue
 			}
 			// Another member may propose the same entry as it is.
