@@ -50,7 +50,11 @@ type network struct {
 }
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
-	genesis := ledgertest.ShardedGenesis(1, parents...)
+	return newNetworkOf(fail, ledgertest.ShardedGenesis(1, parents...))
+}
+
+func newNetworkOf(fail func(string, ...any), genesis *ledger.Genesis) *network {
+	parents := genesis.Tree
 	n := &network{fail: fail, tree: genesis.ShardTree(),
 		transactions: map[ledger.Hash]*ledger.Transaction{},
 		inbox:        make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{}}
@@ -115,6 +119,9 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	payloads := make([][]byte, len(batches))
 	for i, batch := range batches {
 		batch.Header.Time = n.time
+		if c.genesis.VouchedCrossings {
+			ledgertest.Vouch(c.genesis, c.genesis.Members[0].Name, batch)
+		}
 		payloads[i] = batch.Encode()
 	}
 	draft := c.state.Seal(c.parent, 1, ledger.Round(len(c.blocks)+1),
@@ -546,7 +553,9 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 // how many did not.
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
 	plant string) (applied, refused int) {
-	n := newNetwork(fail, parents)
+	genesis := ledgertest.ShardedGenesis(1, parents...)
+	genesis.VouchedCrossings = random.IntN(2) == 0
+	n := newNetworkOf(fail, genesis)
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
 	for _, client := range f.clients[:4] {
 		n.submit(n.tree.Root(), f.registration(client))
