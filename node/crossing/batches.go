@@ -16,18 +16,17 @@ func (b *book) Hook(pool *mempool.Config, executing *pipeline.Config) {
 
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
 // it. The parent's stream gets the remaining room.
-func (b *book) Propose(room int, use func(carried []ledger.Carried,
-	verdicts []ledger.Verdict)) {
+func (b *book) Propose(room int, use func(mempool.Input)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
 	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
 		func(carried []ledger.Carried) {
 			used = true
-			use(fitting(carried, room), verdicts)
+			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts})
 		})
 	if !used && len(verdicts) > 0 {
-		use(nil, verdicts)
+		use(mempool.Input{Verdicts: verdicts})
 	}
 }
 

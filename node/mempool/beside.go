@@ -2,21 +2,38 @@ package mempool
 
 import "github.com/ledgerd/ledgerd/ledger"
 
-// Beside is the input from other shards: entries of the parent's stream and verdicts that the chain
-// waits for. It calls Pool.Wake when there is something new.
+// Input is what goes from other shards into a batch.
+type Input struct {
+	// Carried are entries of the parent's stream. They ascend and follow those in the chain.
+	Carried []ledger.Carried
+	// Verdicts are verdicts that the chain waits for, made as by ledger.VerdictOf.
+	Verdicts []ledger.Verdict
+	// Vouched are the entries of the parent's stream that this member vouches for, by ascending
+	// number. They are empty unless Config.Vouch is set.
+	Vouched []ledger.Vouched
+}
+
+func (i *Input) empty() bool { return len(i.Carried)+len(i.Verdicts)+len(i.Vouched) == 0 }
+
+// Beside is the input from other shards. It calls Pool.Wake when there is something new.
 type Beside interface {
 	// Propose passes to use what goes into the next batch, as much as fits into room bytes, as
-	// ledger.CarriedSize and ledger.VerdictSize count them. It calls use at most once, and not at
-	// all if there is nothing. Use copies what it keeps before it returns.
+	// ledger.CarriedSize, ledger.VerdictSize and ledger.VoucherSize count it. It calls use at most
+	// once, and not at all if there is nothing. Use copies what it keeps before it returns.
 	//
-	// The entries ascend and follow those in the chain. The verdicts are made as by
-	// ledger.VerdictOf. If the batch's decoder refused any of them, the bundles in the same batch
-	// would lose their round.
+	// If the batch's decoder refused any of the input, the bundles in the same batch would lose
+	// their round.
 	//
 	// Propose must not block. The pool holds no lock during the call, so Propose may hold a lock
 	// under which Wake is called.
-	Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict))
+	Propose(room int, use func(Input))
 }
+
+// vouchedRoom is the room for a voucher that Beside always has beside the largest entry.
+var vouchedRoom = ledger.VoucherSize(16)
+
+// LargestBeside returns the most bytes that Beside needs to propose the largest entry of a stream.
+func LargestBeside() int { return ledger.CarriedSize(ledger.MaxBundleBytes) + vouchedRoom }
 
 // turn says which side goes first in a batch that has not room for both.
 type turn uint8
@@ -36,13 +53,13 @@ func (p *Pool) Wake() { p.signal() }
 func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 	reserved := p.reserve(room)
 	made := false
-	use := func(carried []ledger.Carried, verdicts []ledger.Verdict) {
+	use := func(input Input) {
 		if !made {
-			made, payload = true, p.payloadBeside(stamp, room, reserved, carried, verdicts)
+			made, payload = true, p.payloadBeside(stamp, room, reserved, input)
 		}
 	}
 	p.config.Beside.Propose(max(0, room-reserved), use)
-	use(nil, nil)
+	use(Input{})
 	return payload
 }
 
@@ -50,7 +67,7 @@ func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 func (p *Pool) reserve(room int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	share := room - max(room/2, ledger.CarriedSize(ledger.MaxBundleBytes))
+	share := room - max(room/2, LargestBeside())
 	if p.turn == turnBundles {
 		share = min(room, max(room/2, ledger.BatchSize(ledger.MaxBundleBytes)))
 	}
@@ -67,28 +84,35 @@ func (p *Pool) reserve(room int) int {
 	return reserved
 }
 
-func (p *Pool) payloadBeside(stamp stamp, room, reserved int, carried []ledger.Carried,
-	verdicts []ledger.Verdict) []byte {
+func (p *Pool) payloadBeside(stamp stamp, room, reserved int, input Input) []byte {
 	left := room - reserved
+	if p.config.Vouch == nil {
+		input.Vouched = nil
+	} else if !input.empty() {
+		most := (left - ledger.VoucherSize(0)) / ledger.VouchedSize
+		input.Vouched = input.Vouched[:max(0, min(len(input.Vouched), most,
+			ledger.MaxBatchVouched))]
+		left -= ledger.VoucherSize(len(input.Vouched))
+	}
 	fitting := 0
-	for fitting < min(len(carried), ledger.MaxBatchCarried) &&
-		len(carried[fitting].Bundle) <= ledger.MaxBundleBytes &&
-		ledger.CarriedSize(len(carried[fitting].Bundle)) <= left {
-		left -= ledger.CarriedSize(len(carried[fitting].Bundle))
+	for fitting < min(len(input.Carried), ledger.MaxBatchCarried) &&
+		len(input.Carried[fitting].Bundle) <= ledger.MaxBundleBytes &&
+		ledger.CarriedSize(len(input.Carried[fitting].Bundle)) <= left {
+		left -= ledger.CarriedSize(len(input.Carried[fitting].Bundle))
 		fitting++
 	}
-	carried = carried[:fitting]
-	verdicts = verdicts[:min(len(verdicts), ledger.MaxBatchVerdicts,
+	input.Carried = input.Carried[:fitting]
+	input.Verdicts = input.Verdicts[:min(len(input.Verdicts), ledger.MaxBatchVerdicts,
 		max(0, left)/ledger.VerdictSize)]
-	left -= ledger.VerdictSize * len(verdicts)
+	left -= ledger.VerdictSize * len(input.Verdicts)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.turn == turnBeside && len(carried)+len(verdicts) > 0:
+	case p.turn == turnBeside && !input.empty():
 		p.turn = turnBundles
 	case p.turn == turnBundles && reserved > 0:
 		p.turn = turnBeside
 	}
-	return p.payload(stamp, reserved+left, carried, verdicts)
+	return p.payload(stamp, reserved+left, input)
 }

@@ -2,6 +2,7 @@ package mempool
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"testing"
 
@@ -17,9 +18,11 @@ type neighbours struct {
 	silent bool
 	greedy bool // proposes more than there is room for
 	last   uint64
+	// vouched goes with what is proposed.
+	vouched []ledger.Vouched
 }
 
-func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdict)) {
+func (n *neighbours) Propose(room int, use func(Input)) {
 	n.pool.Pending(ledger.Hash{}) // the pool holds no lock
 	n.pool.Wake()
 	if n.silent || room < 0 {
@@ -41,9 +44,9 @@ func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdi
 		verdicts = append(verdicts, ledger.Verdict{ID: sha256.Sum256([]byte{byte(len(verdicts))}),
 			Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
 	}
-	use(carried, verdicts)
-	use(carried, verdicts) // a second call must have no effect
-	clear(memory)          // the ring's memory is reused
+	use(Input{Carried: carried, Verdicts: verdicts, Vouched: n.vouched})
+	use(Input{Carried: carried, Verdicts: verdicts}) // a second call must have no effect
+	clear(memory)                                    // the ring's memory is reused
 }
 
 func besidePool(t testing.TB, n *neighbours) *Pool {
@@ -230,5 +233,67 @@ func BenchmarkNextBeside(b *testing.B) {
 			b.Fatal("nothing to take")
 		}
 		p.Applied(block(1, made))
+	}
+}
+
+// In a book with vouched crossings, this member signs all input from other shards that goes into a
+// batch, after it was cut to the room. The largest entry has room beside its voucher.
+func TestInputIsVouchedFor(t *testing.T) {
+	t.Parallel()
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	entries := make([]ledger.Vouched, ledger.MaxBatchVouched+1)
+	for i := range entries {
+		entries[i].Number = uint64(i + 1)
+	}
+	decoded := func(n *neighbours, room int) *ledger.VerifiedBatch {
+		n.t = t
+		n.pool = New(Config{BytesMax: 1 << 30, Tip: func() Tip { return Tip{} }, Beside: n,
+			Vouch: func(b *ledger.Batch, stream []ledger.Vouched) {
+				b.Vouch(key, ledger.Hash{1}, stream)
+			}})
+		payload := n.pool.Next(room)
+		if len(payload) > room {
+			t.Fatalf("a payload of %d bytes, at most %d wanted", len(payload), room)
+		}
+		encoded, _, err := SplitPayload(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(encoded) == 0 {
+			return nil
+		}
+		batch, err := ledger.VerifyBatch(encoded)
+		if err != nil || batch.VoucherErr != nil {
+			t.Fatal(err, batch.VoucherErr)
+		}
+		return batch
+	}
+	least := ledger.MaxBundleBytes + 4096
+	for name, c := range map[string]struct {
+		neighbours
+		room, carried, vouched int
+	}{
+		"the largest entry": {neighbours{entry: ledger.MaxBundleBytes, greedy: true,
+			vouched: entries[:16]}, least, 1, 16},
+		"entries":           {neighbours{entry: 100 << 10, vouched: entries[:9]}, least, 10, 9},
+		"too many vouchers": {neighbours{entry: 1 << 20, vouched: entries}, 20 << 10, 0, 470},
+		"most vouchers":     {neighbours{entry: 1 << 20, vouched: entries}, least, 0, len(entries) - 1},
+		"verdicts":          {neighbours{vouched: entries[:2]}, 8 << 10, 0, 2},
+		"nothing":           {neighbours{silent: true}, least, 0, -1},
+	} {
+		batch := decoded(&c.neighbours, c.room)
+		switch {
+		case c.vouched < 0:
+			if batch != nil {
+				t.Errorf("%s: %+v", name, batch)
+			}
+		case batch == nil || batch.Voucher == nil:
+			t.Errorf("%s: no voucher", name)
+		case len(batch.Carried) != c.carried || len(batch.Voucher.Stream) != c.vouched:
+			t.Errorf("%s: %d entries, %d vouched for", name, len(batch.Carried),
+				len(batch.Voucher.Stream))
+		case name == "verdicts" && len(batch.Verdicts) == 0:
+			t.Errorf("%s: none", name)
+		}
 	}
 }

@@ -42,6 +42,10 @@ type Config struct {
 	Clock Clock
 	// Beside is the input from other shards. It is nil in a book of one shard.
 	Beside Beside
+	// Vouch signs, with ledger.Batch.Vouch, what a batch has of other shards, and the entries of
+	// the parent's stream that it is given. It is nil unless the book has vouched crossings. It
+	// must be quick and must not call the pool.
+	Vouch func(*ledger.Batch, []ledger.Vouched)
 	// Misplaced gets a bundle that a round carried and no block took, because it has to enter at
 	// another shard: the directory of the organisations changed between its admission and its
 	// round. The bundle has left the pool. Misplaced is called with no lock held and must be quick.
@@ -209,7 +213,7 @@ func (p *Pool) Next(maxBytes int) []byte {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.payload(stamp, room, nil, nil)
+	return p.payload(stamp, room, Input{})
 }
 
 // idle reports whether there is certainly nothing for a round. The engine asks far more often than
@@ -236,7 +240,7 @@ func (p *Pool) stamp(room *int) stamp {
 	}
 	view := p.config.Clock.View()
 	fits := func(clocks int) bool {
-		return *room-ledger.ClocksSize(clocks) >= ledger.CarriedSize(ledger.MaxBundleBytes)
+		return *room-ledger.ClocksSize(clocks) >= LargestBeside()
 	}
 	s.header.Time, s.clocks = clock.Stamp(&view, tip.Time, fits, clock.FaultNone)
 	*room -= ledger.ClocksSize(len(s.clocks))
@@ -245,8 +249,7 @@ func (p *Pool) stamp(room *int) stamp {
 
 // payload takes as many bundles from the queue as the room holds, and encodes them with the input
 // from other shards. The caller must hold the mutex.
-func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried,
-	verdicts []ledger.Verdict) []byte {
+func (p *Pool) payload(stamp stamp, room int, input Input) []byte {
 	marks := p.marks
 	p.marks = Marks{}
 	var bundles [][]byte
@@ -263,15 +266,18 @@ func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried,
 		p.next++
 	}
 	p.compact()
-	if len(bundles)+len(carried)+len(verdicts) == 0 {
+	if len(bundles) == 0 && input.empty() {
 		if !marks.Any() {
 			return nil
 		}
 		return appendMarks(nil, marks)
 	}
 	batch := ledger.Batch{
-		Header: stamp.header, Bundles: bundles, Carried: carried, Verdicts: verdicts,
-		Clocks: stamp.clocks,
+		Header: stamp.header, Bundles: bundles, Carried: input.Carried,
+		Verdicts: input.Verdicts, Clocks: stamp.clocks,
+	}
+	if !input.empty() && p.config.Vouch != nil {
+		p.config.Vouch(&batch, input.Vouched)
 	}
 	return appendMarks(batch.Encode(), marks)
 }
