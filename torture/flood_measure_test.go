@@ -12,11 +12,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -128,9 +131,9 @@ func TestFlooder(t *testing.T) {
 	floods[kind](address)
 }
 
-// flood runs a flooder with the least priority, since it has to share the processors with the nodes
-// here, and returns the function that ends it.
-func flood(t *testing.T, kind, address string) (end func()) {
+// flood runs a flooder on one processor, with the least priority, since it shares the processor with
+// a node. It returns the function that ends it.
+func flood(t *testing.T, kind, address string, processor int) (end func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -142,14 +145,67 @@ func flood(t *testing.T, kind, address string) (end func()) {
 	if err := flooder.Start(); err != nil {
 		t.Fatal(err)
 	}
+	pin(t, flooder.Process.Pid, processor)
 	return func() {
 		_ = flooder.Process.Kill()
 		_ = flooder.Wait()
 	}
 }
 
-// TestFloodCostsOthers measures what a flood on node 0 costs the clients of the other nodes. It
-// judges nothing: run it with LEDGERD_MEASURE=1 on a machine that does nothing else.
+// pin lets all threads of a process, and those that they start, run on one processor only.
+func pin(t *testing.T, process, processor int) {
+	t.Helper()
+	var set unix.CPUSet
+	set.Set(processor)
+	for pinned := map[string]bool{}; ; {
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", process))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(pinned)
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil || pinned[thread.Name()] {
+				continue
+			}
+			if err := unix.SchedSetaffinity(id, &set); err != nil && err != unix.ESRCH {
+				t.Fatal(err)
+			}
+			pinned[thread.Name()] = true
+		}
+		if len(pinned) == before {
+			return // each thread was found pinned, and so were those that it started
+		}
+	}
+}
+
+// processors returns two different processors that this process may use.
+func processors(t *testing.T) (first, last int) {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	if set.Count() < 2 {
+		t.Skip("one processor only")
+	}
+	first = -1
+	for i := range 1024 {
+		if set.IsSet(i) {
+			if first < 0 {
+				first = i
+			}
+			last = i
+		}
+	}
+	return first, last
+}
+
+// TestFloodCostsOthers measures what a flood on node 0 costs the clients of the other nodes. The
+// flooder shares one processor with node 0, as if on its machine, and has the least priority there.
+// The other nodes and the clients share another processor, so that they lose only what node 0 makes
+// them wait. The test judges nothing: run it with LEDGERD_MEASURE=1 on a machine that does nothing
+// else.
 func TestFloodCostsOthers(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
 		t.Skipf("set %s=1 to measure", measureVariable)
@@ -157,6 +213,15 @@ func TestFloodCostsOthers(t *testing.T) {
 	s := newShard(t, 4)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
+	flooded, others := processors(t)
+	pin(t, os.Getpid(), others)
+	for i := range s.homes {
+		processor := others
+		if i == 0 {
+			processor = flooded
+		}
+		pin(t, s.processes[i].command.Process.Pid, processor)
+	}
 	var posted atomic.Int64
 	var stop atomic.Bool
 	var clients sync.WaitGroup
@@ -180,17 +245,17 @@ func TestFloodCostsOthers(t *testing.T) {
 	}
 	rate()
 	for _, kind := range []string{"none", "large requests", "connections", "resets of streams"} {
-		var quiet, flooded float64
+		var quiet, during float64
 		for range 3 { // in turns, since the machine changes
 			quiet += rate() / 3
-			end := flood(t, kind, s.homes[0].Config.API.Listen)
+			end := flood(t, kind, s.homes[0].Config.API.Listen, flooded)
 			time.Sleep(time.Second)
-			flooded += rate() / 3
+			during += rate() / 3
 			end()
 			time.Sleep(time.Second)
 		}
 		t.Logf("flood of %s: %.0f transactions a second before, %.0f during: %.0f %%", kind, quiet,
-			flooded, 100*flooded/quiet)
+			during, 100*during/quiet)
 	}
 	stop.Store(true)
 	clients.Wait()
