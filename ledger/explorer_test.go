@@ -34,7 +34,7 @@ type fixtures struct {
 }
 
 // otherGeneses returns a genesis of each version but the first, of one shard or three, with a
-// threshold of the operators or quotas.
+// threshold of the operators, quotas, or vouched crossings.
 func otherGeneses() (made []genesisFixture) {
 	for _, each := range []ledger.Genesis{{}, {OperatorThreshold: 2},
 		{Quotas: ledger.DefaultQuotas()}} {
@@ -45,6 +45,11 @@ func otherGeneses() (made []genesisFixture) {
 			base.OperatorThreshold, base.Quotas = each.OperatorThreshold, each.Quotas
 			made = append(made, newGenesisFixture(base))
 		}
+	}
+	for _, quotas := range []ledger.Quotas{{}, ledger.DefaultQuotas()} {
+		vouched := ledgertest.ShardedGenesis(2, 0, 0, 1)
+		vouched.VouchedCrossings, vouched.Quotas = true, quotas
+		made = append(made, newGenesisFixture(vouched))
 	}
 	return made[1:]
 }

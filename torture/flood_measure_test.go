@@ -131,8 +131,8 @@ func TestFlooder(t *testing.T) {
 	floods[kind](address)
 }
 
-// flood runs a flooder on one processor, with the least priority, since it shares the processor with
-// a node. It returns the function that ends it.
+// flood runs a flooder on one processor, with the least priority, since it shares the processor
+// with a node. It returns the function that ends it.
 func flood(t *testing.T, kind, address string, processor int) (end func()) {
 	t.Helper()
 	self, err := os.Executable()

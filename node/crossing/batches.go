@@ -12,6 +12,14 @@ func (b *book) Hook(pool *mempool.Config, executing *pipeline.Config) {
 	pool.Beside, pool.Misplaced, pool.Expires = b, b.misplaced, b.Expires
 	executing.Applied, executing.DurableTo, executing.Exchanged = b.applied, b.durableTo,
 		b.exchanged
+	if b.config.Genesis.VouchedCrossings {
+		pool.Vouch = b.vouch
+	}
+}
+
+// vouch signs what a batch has of other shards.
+func (b *book) vouch(batch *ledger.Batch, stream []ledger.Vouched) {
+	batch.Vouch(b.config.Key, b.chain, stream)
 }
 
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind

@@ -40,6 +40,8 @@ type book struct {
 	verdicts  *shards.Verdicts
 	calls     *calls.Calls
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
+	// chain is the hash of this shard's genesis.
+	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
 	members <-chan struct{}
 	// untold is the height of the last change of this shard's members until it is durable, or 0.
@@ -74,7 +76,7 @@ func newBook(config Config) (*book, error) {
 	}
 	directory.SetSelf(config.Self)
 	b := &book{config: config, directory: directory, members: directory.Changed(),
-		strays: make(chan *ledger.Bundle, straysMax)}
+		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax)}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
 	return b, nil

@@ -2,6 +2,7 @@ package crossing
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"net/http"
 
@@ -57,6 +58,8 @@ type Config struct {
 	Genesis *ledger.Genesis
 	// Self is this node's identity on the fabric.
 	Self rdmanet.PeerID
+	// Key is the node's private key. With it the node vouches for what comes from other shards.
+	Key ed25519.PrivateKey
 	// Dir is the node's home, which keeps the members of other shards.
 	Dir    string
 	Node   Node

@@ -6,7 +6,7 @@
 // The node has one Crossing, whatever its book. In a book of one shard there is nothing to connect
 // to, and the Crossing does nothing.
 //
-//	c, err := crossing.New(crossing.Config{Genesis: genesis, Self: host, Dir: dir, Node: node})
+//	c, err := crossing.New(crossing.Config{Genesis: genesis, Self: host, Key: key, Dir: dir, ...})
 //	host := openFabric(c.Addresses(own))       // admits the members of all shards
 //	c.Hook(&pooling, &executing)               // before the pool and the pipeline are made
 //	server, err := c.API(backend, options)     // answers for the whole book

@@ -277,9 +277,10 @@ func TestInputIsVouchedFor(t *testing.T) {
 			vouched: entries[:16]}, least, 1, 16},
 		"entries":           {neighbours{entry: 100 << 10, vouched: entries[:9]}, least, 10, 9},
 		"too many vouchers": {neighbours{entry: 1 << 20, vouched: entries}, 20 << 10, 0, 470},
-		"most vouchers":     {neighbours{entry: 1 << 20, vouched: entries}, least, 0, len(entries) - 1},
-		"verdicts":          {neighbours{vouched: entries[:2]}, 8 << 10, 0, 2},
-		"nothing":           {neighbours{silent: true}, least, 0, -1},
+		"most vouchers": {neighbours{entry: 1 << 20, vouched: entries}, least, 0,
+			ledger.MaxBatchVouched},
+		"verdicts": {neighbours{vouched: entries[:2]}, 8 << 10, 0, 2},
+		"nothing":  {neighbours{silent: true}, least, 0, -1},
 	} {
 		batch := decoded(&c.neighbours, c.room)
 		switch {
