@@ -64,12 +64,14 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 }
 
 // Sharded reports whether the batch proposes entries from other shards.
-func (b *Batch) Sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 || b.Voucher != nil }
+func (b *Batch) Sharded() bool {
+	return len(b.Carried)+len(b.Verdicts) > 0 || b.Voucher != nil
+}
 
 // Encode returns the canonical encoding, as EncodeBatch does. The encoding has version 1 unless the
 // batch has more than bundles. Version 2 adds, after the bundles, the entries of the parent's
-// stream and the verdicts. Version 3 adds the clocks after the verdicts. Version 4 is version 3 with
-// the voucher after the clocks, of which there may be none.
+// stream and the verdicts. Version 3 adds the clocks after the verdicts. Version 4 is version 3
+// with the voucher after the clocks, of which there may be none.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {

@@ -125,8 +125,8 @@ func validateMembers(members []Member) error {
 // is 2. The members are then replaced by the number of shards and, for each shard, its parent and
 // members, and the chain's shard comes last. If several operators have to sign, the version is 3 or
 // 4 instead, and the threshold follows RegistrationByOperator. With quotas it is 5 or 6, and the
-// threshold and the quotas follow. With VouchedCrossings it is 8, and the threshold, a byte that is 1
-// if there are quotas, and the quotas follow.
+// threshold and the quotas follow. With VouchedCrossings it is 8, and the threshold, a byte that is
+// 1 if there are quotas, and the quotas follow.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {

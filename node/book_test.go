@@ -32,14 +32,20 @@ type book struct {
 	clients []*ledgertest.Client // by shard
 }
 
+// newBook returns a book with vouched crossings.
 func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
+	t.Helper()
+	return newBookOf(t, true, members, tree...)
+}
+
+func newBookOf(t *testing.T, vouched bool, members int, tree ...ledger.ShardID) *book {
 	t.Helper()
 	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(),
 		nodes: make([]*node.Node, members*len(tree)),
 		store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
 	genesis := &ledger.Genesis{Chain: "test", Time: 1,
 		Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}, Tree: tree,
-		Shards: make([][]ledger.Member, len(tree))}
+		Shards: make([][]ledger.Member, len(tree)), VouchedCrossings: vouched}
 	var keys []ed25519.PrivateKey
 	for k := range members * len(tree) {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), k))
@@ -214,16 +220,18 @@ func TestPaymentsCrossShards(t *testing.T) {
 	t.Parallel()
 	for _, shape := range []struct {
 		name    string
+		vouched bool
 		members int
 		tree    []ledger.ShardID
 	}{
-		{"two of one", 1, []ledger.ShardID{0, 0}},
-		{"three of two", 2, []ledger.ShardID{0, 0, 0}},
-		{"chain of three", 1, []ledger.ShardID{0, 0, 1}},
+		{"two of one", true, 1, []ledger.ShardID{0, 0}},
+		{"three of two", true, 2, []ledger.ShardID{0, 0, 0}},
+		{"chain of three", true, 1, []ledger.ShardID{0, 0, 1}},
+		{"three of two, trusting", false, 2, []ledger.ShardID{0, 0, 0}},
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBook(t, shape.members, shape.tree...)
+			b := newBookOf(t, shape.vouched, shape.members, shape.tree...)
 			b.open()
 			last := len(shape.tree) - 1
 			b.executed(b.submitAt(0, b.pay(0, last, 10)))

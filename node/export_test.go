@@ -1,6 +1,12 @@
 package node
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/mempool"
+)
+
+// Replace replaces a node's input from other shards.
+func (o *Options) Replace(beside func(mempool.Beside) mempool.Beside) { o.beside = beside }
 
 // Slip makes the node propose a bundle that it did not verify, as a compromised member would.
 func (n *Node) Slip(bundle *ledger.Bundle) error {

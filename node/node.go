@@ -52,6 +52,9 @@ type Options struct {
 	Store store.Options
 	// Clock returns the time of day. Tests use it for wrong clocks. Nil means time.Now.
 	Clock func() time.Time
+
+	// beside replaces the input from other shards. Tests make a node lie with it.
+	beside func(mempool.Beside) mempool.Beside
 }
 
 // Errors of a node; match them with errors.Is.
@@ -195,6 +198,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.certifier.Progressed()
 	}
 	n.crossing.Hook(&pooling, &executing)
+	if options.beside != nil {
+		pooling.Beside = options.beside(pooling.Beside)
+	}
 	n.certifier = n.newCertifier()
 	durableTo := executing.DurableTo
 	executing.DurableTo = func(height ledger.Height) {

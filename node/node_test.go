@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -38,6 +39,8 @@ type shard struct {
 	loads   int                // number of loads started
 	// hosts, if set, wraps the hosts of nodes.
 	hosts func(i int, host rdmanet.Host) rdmanet.Host
+	// beside, by node, replaces its input from other shards.
+	beside map[int]func(mempool.Beside) mempool.Beside
 }
 
 func newShard(t testing.TB, nodes int, change func(i int, config *home.Config)) *shard {
@@ -99,6 +102,9 @@ func (s *shard) start(which ...int) {
 			host = s.hosts(i, host)
 		}
 		options := node.Options{Home: s.homes[i], Host: host, Logger: logger, Store: s.store}
+		if lie := s.beside[i]; lie != nil {
+			options.Replace(lie)
+		}
 		if s.clocks != nil {
 			options.Clock = s.clocks[i]
 		}

@@ -13,8 +13,8 @@ import "github.com/ledgerd/ledgerd/ledger"
 //   - Then come clients' bundles: the transactions that concern only shards that this shard
 //     reaches, and whose signer is registered or that are registrations.
 //
-// With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half of
-// the members before the block vouch for it in batches of this round.
+// With Genesis.VouchedCrossings, a verdict or an entry of the stream counts only if more than half
+// of the members before the block vouch for it in batches of this round.
 //
 // A round with the next entry of the stream makes a block even if no transaction of the entry is
 // new, so that the stream advances. Seal reads the state and does not change it.
