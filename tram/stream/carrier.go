@@ -32,19 +32,32 @@ type Carrier struct {
 	// ordered is the last number that the log has. durable is the last number that the log has
 	// durably. proposed is the last number that this member proposed.
 	ordered, durable, proposed uint64
-	// since is when the log last took an entry, or when the next entry arrived here. This member
+	// vouched is the last number that the last call of Vouch returned. cut reports that its limit
+	// kept out entries, and that the log took none since.
+	vouched uint64
+	cut     bool
+	// since is when the log last took an entry, or when the next entry counted here. This member
 	// proposes entries up to spread even if other members should: it took over.
 	since, spread uint64
 	reports       []Report
 	proposals     []Entry
+	vouches       []Entry
+	// lies are the lies since the last call of Lies, ascending by writer. toldLies is what it
+	// returned.
+	lies, toldLies []Lie
 }
 
 // slot is an entry that was received. number is 0 if the slot is empty.
 type slot struct {
-	number  uint64
-	payload []byte
+	number uint64
+	// payload is the entry. In a witnessed stream it is the variant that counts, and belongs to the
+	// carrier. It is valid there only if believed is set.
+	payload  []byte
+	believed bool
+	// variants are what writers of a witnessed stream wrote as this entry, each different.
+	variants []variant
 	// writer is the member whose ring holds the payload, unless copied is set. A copied payload
-	// lies in no ring.
+	// lies in no ring. A witnessed stream does not use these.
 	writer order.ServerID
 	copied bool
 }
@@ -62,7 +75,7 @@ func NewCarrier(config Config, ordered, durable uint64) (*Carrier, error) {
 	config.Writers, config.Carriers = slices.Clone(config.Writers), slices.Clone(config.Carriers)
 	return &Carrier{config: config, seat: seatOf(config.Carriers, config.Self),
 			slots: make([]slot, config.Entries), ordered: ordered, durable: durable,
-			proposed: ordered},
+			proposed: ordered, vouched: ordered},
 		nil
 }
 
@@ -73,13 +86,17 @@ func (c *Carrier) find(writer order.ServerID) (int, bool) {
 }
 
 // SetMembers changes the members of both groups. The rings of departed writers stay and are read
-// until they are detached. On ErrConfig, which states the reason, nothing changes.
+// until they are detached. In a witnessed stream, what departed writers wrote does not count. On
+// ErrConfig, which states the reason, nothing changes.
 func (c *Carrier) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
 	}
 	c.config.Writers, c.config.Carriers = slices.Clone(writers), slices.Clone(carriers)
 	c.seat = seatOf(carriers, c.config.Self)
+	if c.config.Witnessed {
+		c.recount()
+	}
 	return nil
 }
 
@@ -97,19 +114,25 @@ func (c *Carrier) Attach(writer order.ServerID, life Life, memory Memory) error 
 		c.inboxes = slices.Insert(c.inboxes, at, &inbox{writer: writer})
 	}
 	c.inboxes[at].begin(life, memory)
+	c.inboxes[at].held = c.held(writer)
 	return nil
 }
 
 // Detach reads a writer's ring a last time and then stops reading it. It copies the entries that
 // the log does not have durably. The carrier does not touch the memory after Detach returns. Revoke
 // the writer's permission first. A crashed writer need not be detached: what it wrote remains
-// useful.
+// useful. A witnessed stream forgets what a writer wrote that is no longer one of Config.Writers.
 func (c *Carrier) Detach(writer order.ServerID) {
 	at, exact := c.find(writer)
 	if !exact {
 		return
 	}
 	c.read(c.inboxes[at])
+	if c.config.Witnessed {
+		c.inboxes = slices.Delete(c.inboxes, at, at+1)
+		c.detached(writer)
+		return
+	}
 	for i := range c.slots {
 		s := &c.slots[i]
 		switch {
@@ -154,6 +177,10 @@ func (c *Carrier) read(b *inbox) bool {
 		if r.size == 0 {
 			return news
 		}
+		if c.config.Witnessed && !c.affords(b, r) {
+			b.seen -= uint64(r.size)
+			return news
+		}
 		news = true
 		if r.number > c.durable && !c.receive(b, r) {
 			return news
@@ -169,6 +196,10 @@ func (c *Carrier) receive(b *inbox, r record) bool {
 			c.durable+1, c.durable+uint64(len(c.slots)))
 		return false
 	}
+	if c.config.Witnessed {
+		c.witness(b, r)
+		return true
+	}
 	s := c.slot(r.number)
 	if s.number == r.number {
 		return true
@@ -182,8 +213,11 @@ func (c *Carrier) receive(b *inbox, r record) bool {
 
 func (c *Carrier) slot(number uint64) *slot { return &c.slots[number%uint64(len(c.slots))] }
 
-// holds reports whether an entry beyond durable is here.
-func (c *Carrier) holds(number uint64) bool { return c.slot(number).number == number }
+// holds reports whether an entry beyond durable is here, and counts.
+func (c *Carrier) holds(number uint64) bool {
+	s := c.slot(number)
+	return s.number == number && (s.believed || !c.config.Witnessed)
+}
 
 // Advance sets how far the log has the stream: up to ordered, and up to durable whatever crashes.
 // Writers are told durable, which never goes back. ordered goes back if the log does.
@@ -191,20 +225,23 @@ func (c *Carrier) Advance(ordered, durable uint64) {
 	durable = max(durable, c.durable)
 	ordered = max(ordered, durable)
 	if ordered < c.ordered {
-		c.proposed = ordered
+		c.proposed, c.vouched = ordered, ordered
 	}
 	if ordered != c.ordered {
 		c.ordered, c.since = ordered, c.now
-		c.proposed = max(c.proposed, ordered)
+		c.proposed, c.vouched, c.cut = max(c.proposed, ordered), max(c.vouched, ordered), false
 	}
 	if durable == c.durable {
 		return
 	}
 	if durable-c.durable >= uint64(len(c.slots)) {
 		clear(c.slots)
+		for _, b := range c.inboxes {
+			b.held = 0
+		}
 	} else {
 		for number := c.durable + 1; number <= durable; number++ {
-			*c.slot(number) = slot{}
+			c.empty(c.slot(number))
 		}
 	}
 	c.durable = durable
@@ -227,6 +264,7 @@ func (c *Carrier) Tick(now uint64) {
 	// The proposals were lost, or no member proposes these entries. Propose all entries that are
 	// here in a row, again if necessary.
 	c.proposed, c.since = c.ordered, c.now
+	c.vouched, c.cut = c.ordered, false
 	last := c.ordered
 	for last < c.durable+uint64(len(c.slots)) && c.holds(last+1) {
 		last++
@@ -252,17 +290,20 @@ func (c *Carrier) mine(number uint64) bool {
 		(number <= c.spread || c.config.eager(c.seat, number))
 }
 
-// Pending reports whether there is anything to propose.
-func (c *Carrier) Pending() bool { return c.seat.taken() && c.mine(c.proposed+1) }
+// Pending reports whether there is anything to propose. See Unvouched for a witnessed stream.
+func (c *Carrier) Pending() bool {
+	return c.seat.taken() && c.mine(c.proposed+1) && (!c.cut || c.proposed < c.vouched)
+}
 
 // Propose returns the entries for this member's next proposal to the log, in order, with at most
 // the given number of bytes in all. An entry of Config.EntryMax bytes needs that much room, or it
 // waits forever. The entries count as proposed. If the log does not take them, Propose returns them
 // again after a while. The payloads are parts of rings: they and the slice are valid until the next
-// call of any method. Copy them when proposing.
+// call of any method. Copy them when proposing. Call Vouch first in a witnessed stream: Propose
+// returns only entries that the last call of Vouch returned.
 func (c *Carrier) Propose(bytes int) []Entry {
 	c.proposals = c.proposals[:0]
-	for c.Pending() {
+	for c.Pending() && (!c.config.Witnessed || c.proposed < c.vouched) {
 		s := c.slot(c.proposed + 1)
 		if bytes -= len(s.payload); bytes < 0 {
 			break

@@ -59,6 +59,10 @@ type Config struct {
 	RingSize int
 	// Depth is the maximum number of outstanding writes to one carrier, at least 2.
 	Depth int
+	// Witnessed makes an entry count at a carrier only once more than half of the present Writers
+	// wrote the same bytes for its number into their own rings. Then a minority of writers that lie
+	// forges no entry. All carriers receive each entry, from more than half of the writers at once.
+	Witnessed bool
 	// Fault plants a bug, to prove that a checker finds it. It is FaultNone in production.
 	Fault Fault
 }
@@ -106,6 +110,9 @@ func checkMembers(writers, carriers []order.ServerID) error {
 // tolerated returns how many of n members may crash.
 func tolerated(n int) int { return (n - 1) / 2 }
 
+// majority returns how many of n members are more than half.
+func majority(n int) int { return n/2 + 1 }
+
 // seat is a member's place among the members of its group.
 type seat struct {
 	place, of int // place is -1 for a process that is not a member
@@ -150,6 +157,23 @@ func (c *Config) takeover(s seat, number uint64) uint64 {
 	return c.Patience * uint64(1+max(0, c.rank(s, number)-tolerated(s.of)))
 }
 
+// writes reports whether a writer writes an entry to a carrier at once.
+func (c *Config) writes(writer, carrier seat, number uint64) bool {
+	if c.Witnessed && c.Fault != FaultLoneWriter {
+		return c.rank(writer, number) < majority(writer.of)
+	}
+	return c.eager(writer, number) && c.eager(carrier, number)
+}
+
+// writerTakeover is takeover for a writer. In a witnessed stream, members that act at once write to
+// all carriers. The first of the others is therefore the first that takes over.
+func (c *Config) writerTakeover(s seat, number uint64) uint64 {
+	if c.Witnessed {
+		return c.Patience * uint64(max(1, c.rank(s, number)-majority(s.of)+1))
+	}
+	return c.takeover(s, number)
+}
+
 // Fault is a bug that is planted on purpose, to show that a judge of a stream can reject one.
 type Fault uint8
 
@@ -167,6 +191,10 @@ const (
 	FaultForgottenRing
 	// FaultGreedyRing writes an entry wherever it fits, without keeping room for those before it.
 	FaultGreedyRing
+	// FaultFewWitnesses makes one writer enough for an entry of a witnessed stream.
+	FaultFewWitnesses
+	// FaultRepeatedWitness counts a writer again each time that it writes an entry.
+	FaultRepeatedWitness
 	faultEnd
 )
 
@@ -185,6 +213,10 @@ func (f Fault) String() string {
 		return "forgotten-ring"
 	case FaultGreedyRing:
 		return "greedy-ring"
+	case FaultFewWitnesses:
+		return "few-witnesses"
+	case FaultRepeatedWitness:
+		return "repeated-witness"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}

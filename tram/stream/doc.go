@@ -19,6 +19,15 @@
 // the child's position stand still for its patience writes to all carriers. A carrier that holds
 // the next entry and sees the log without it proposes it.
 //
+// Members that lie need another rule. In a witnessed stream (Config.Witnessed) an entry counts at a
+// carrier only once more than half of the present writers wrote the same bytes for it, each into its
+// own ring. So more than half of the writers write an entry at once, and they write it to all
+// carriers. The other writers take over as above. f+1 carriers propose an entry at once, but each
+// carrier says which entries count there (Vouch), as long as the log lacks them. The child's log can
+// therefore ask for more than half of the carriers too. As long as more than half of the writers do
+// not lie, no lie counts. As long as these reach the carriers, every entry counts in the end. The
+// writers that lie are named (Lies).
+//
 // Both logs have to keep their promises. Offer a writer only what the parent's log will never take
 // back (in the node: durable blocks). Otherwise two members could write different entries with the
 // same number. Tell writers a position only if the child's log will never go back behind it:
@@ -50,6 +59,13 @@
 //   - Nothing waits forever while each group has a live majority and some live writer reaches some
 //     live carrier. Every live writer eventually writes the next entry to every carrier that it
 //     reaches. Every carrier that holds the entry eventually proposes it, again and again.
+//   - A witnessed stream counts each present writer once for an entry, with the first bytes that it
+//     wrote. It compares and keeps a copy, never what lies in a ring, which a liar can change. What
+//     a departed writer wrote does not count. It is kept only while its ring is attached. All
+//     variants of an entry are kept until the log has it durably, so a lie that comes first keeps
+//     nothing out. Their records are released like others, so a lie does not hold up its ring. Of
+//     each writer at most a ring's size is kept, however many rings it gets. That is enough for a
+//     writer that keeps to the protocol; the rest of its ring waits for the log.
 //   - Data from memory that other members write is checked before it is used. A malformed record
 //     ends its ring (Broken) and nothing else.
 //   - Both machines are deterministic. They have no clock: the driver feeds in instants (Tick), as
@@ -87,9 +103,11 @@
 //		carrier.Poll()
 //		carrier.Advance(relay.Position(), the position that is durable)
 //		carrier.Tick(now)
-//		if carrier.Pending() {
-//			propose carrier.Propose(room in the batch) with the next round message
+//		if carrier.Pending() || carrier.Unvouched() {
+//			make a round message
 //		}
+//		in each round message: vouch for carrier.Vouch(limit) if the stream is witnessed,
+//			then propose carrier.Propose(room in the batch)
 //		for _, report := range carrier.Reports() {
 //			write report.Feedback to report.Writer
 //		}
@@ -104,6 +122,7 @@
 //	outlet.go    one ring, as its writer sees it
 //	carrier.go   the stream at a member of the child
 //	inbox.go     one ring, as its reader sees it
+//	witness.go   what counts in a witnessed stream, and the writers that lie
 //	status.go    the state of a stream, for people
 //	state.go     what a search compares and copies
 package stream

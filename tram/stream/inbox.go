@@ -15,6 +15,9 @@ type inbox struct {
 	// seen and released count the bytes that were read and released since the beginning of the
 	// ring's life.
 	seen, released uint64
+	// held is the size in bytes of the writer's records, of this life and earlier ones, whose
+	// entries are kept. Only a witnessed stream counts it.
+	held uint64
 	// broken is the error in the ring. A broken ring is not read any more.
 	broken error
 	// told is the last feedback to the writer. fresh reports that the writer got none in this life.

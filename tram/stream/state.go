@@ -38,13 +38,16 @@ func (w *Writer) AppendState(state []byte) []byte {
 }
 
 // AppendState appends everything that the carrier's further behaviour depends on, except its
-// configuration, the rings' memory and the entries' bytes. Instants are relative. It is for
-// searches.
+// configuration, the rings' memory and the entries' bytes. A witnessed stream appends the bytes too,
+// since they may differ from the parent's log. Instants are relative. It is for searches.
 func (c *Carrier) AppendState(state []byte) []byte {
 	for _, number := range []uint64{c.ordered, c.durable, c.proposed, c.spread} {
 		state = binary.AppendUvarint(state, number)
 	}
 	state = appendWait(state, c.now, c.since, c.Deadline)
+	if c.config.Witnessed {
+		state = c.appendWitnesses(state)
+	}
 	for number := c.durable + 1; number <= c.durable+uint64(len(c.slots)); number++ {
 		s := c.slot(number)
 		state = appendFlags(state, s.number == number, s.copied)
@@ -107,6 +110,10 @@ func (w *Writer) Clone() *Writer {
 func (c *Carrier) Clone() *Carrier {
 	own := *c
 	own.slots, own.inboxes, own.reports, own.proposals = slices.Clone(c.slots), nil, nil, nil
+	own.vouches, own.lies, own.toldLies = nil, slices.Clone(c.lies), nil
+	for i := range own.slots {
+		own.slots[i].variants = cloneVariants(c.slots[i].variants)
+	}
 	for _, b := range c.inboxes {
 		clone := *b
 		own.inboxes = append(own.inboxes, &clone)

@@ -49,6 +49,8 @@ type CarrierStatus struct {
 	Ordered, Durable, Proposed uint64
 	// Held counts the entries that were received and that the log does not have durably.
 	Held int
+	// Doubted counts those of them that too few writers of a witnessed stream wrote.
+	Doubted int
 	// Waited is for how many ticks the next entry has been here without the log taking it. It is 0
 	// if the entry is not here.
 	Waited uint64
@@ -65,6 +67,9 @@ func (c *Carrier) Status() CarrierStatus {
 	for i := range c.slots {
 		if c.slots[i].number > 0 {
 			s.Held++
+			if c.config.Witnessed && !c.slots[i].believed {
+				s.Doubted++
+			}
 		}
 	}
 	if c.holds(c.ordered + 1) {

@@ -37,8 +37,11 @@ type world struct {
 	positions []uint64   // the relay's position after each item of the log
 	proposals []proposal // not ordered yet
 	failed    string
-	rescues   int // rings taken away with entries in them
-	backs     int // members whose log went back
+	// liars are members of the parent that write other entries, in a witnessed stream.
+	liars   map[int]bool
+	lies    int // lies that a carrier found
+	rescues int // rings taken away with entries in them
+	backs   int // members whose log went back
 }
 
 // parent is a member of the parent.
@@ -77,7 +80,9 @@ type operation struct {
 	landed int
 }
 
-func newWorld(seed uint64, fault Fault) *world {
+func newWorld(seed uint64, fault Fault) *world { return makeWorld(seed, fault, false) }
+
+func makeWorld(seed uint64, fault Fault, witnessed bool) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{random: random, links: map[[2]int]*wire{}, cut: map[[2]int]bool{}}
 	entryMax := 8 * (1 + random.IntN(6))
@@ -93,7 +98,13 @@ func newWorld(seed uint64, fault Fault) *world {
 		Stretch: uint64(1 + random.IntN(5)), Patience: 40, Entries: 2 + random.IntN(12),
 		EntryMax: entryMax,
 		RingSize: 2*RecordSize(entryMax) + 8*random.IntN(50), Depth: 2 + random.IntN(6),
-		Fault: fault,
+		Fault: fault, Witnessed: witnessed,
+	}
+	if witnessed {
+		w.liars = map[int]bool{}
+		for range random.IntN(1 + tolerated(len(w.config.Writers))) {
+			w.liars[random.IntN(len(w.config.Writers))] = true
+		}
 	}
 	for number := range 5 + random.IntN(40) {
 		entry := make([]byte, random.IntN(entryMax+1))
@@ -218,7 +229,7 @@ func (w *world) pollParent(p int) {
 	}
 	from.writer.Tick(w.now)
 	for number := from.writer.Next(); number <= from.known; number = from.writer.Next() {
-		if err := from.writer.Offer(number, w.entries[number-1]); err != nil {
+		if err := from.writer.Offer(number, w.claim(p, number)); err != nil {
 			break
 		}
 	}
@@ -252,8 +263,9 @@ func (w *world) pollChild(c int) {
 	to.carrier.Tick(w.now)
 	// A member has one proposal at a time, as it has one message a round.
 	busy := slices.ContainsFunc(w.proposals, func(p proposal) bool { return p.from == c })
-	if to.carrier.Pending() && !busy {
+	if (to.carrier.Pending() || to.carrier.Unvouched()) && !busy {
 		var numbers []uint64
+		w.vouch(c)
 		for _, entry := range to.carrier.Propose(2 * w.config.EntryMax) {
 			if entry.Number > uint64(len(w.entries)) ||
 				!bytes.Equal(entry.Payload, w.entries[entry.Number-1]) {
@@ -263,6 +275,12 @@ func (w *world) pollChild(c int) {
 		}
 		w.proposals = append(w.proposals, proposal{c, numbers})
 	}
+	for _, lie := range to.carrier.Lies() {
+		w.lies++
+		if !w.liars[int(lie.Writer)] {
+			w.fail("carrier %d finds that writer %d lies", c, lie.Writer)
+		}
+	}
 	for _, report := range to.carrier.Reports() {
 		if l := w.links[[2]int{int(report.Writer), c}]; l != nil && l.attached {
 			l.back = append(l.back, FeedbackFrom(report.Feedback.Append(nil)))
@@ -270,6 +288,35 @@ func (w *world) pollChild(c int) {
 	}
 	if writers, reasons := to.carrier.Broken(); len(writers) > 0 {
 		w.fail("carrier %d finds the ring of writer %d broken: %v", c, writers[0], reasons[0])
+	}
+}
+
+// claim returns what a member of the parent writes as an entry. Two liars sometimes agree.
+func (w *world) claim(p int, number uint64) []byte {
+	entry := w.entries[number-1]
+	if !w.liars[p] || w.random.IntN(4) == 0 {
+		return entry
+	}
+	forged := slices.Clone(entry)
+	if len(forged) == 0 {
+		return []byte{1}
+	}
+	forged[0] += byte(1 + w.random.IntN(2))
+	return forged
+}
+
+// vouch checks what a member of the child vouches for.
+func (w *world) vouch(c int) {
+	carrier := w.children[c].carrier
+	if !w.config.Witnessed {
+		return
+	}
+	last := carrier.Ordered()
+	for _, entry := range carrier.Vouch(1 + w.random.IntN(w.config.Entries)) {
+		if last++; entry.Number != last || last > uint64(len(w.entries)) ||
+			!bytes.Equal(entry.Payload, w.entries[last-1]) {
+			w.fail("carrier %d vouches for entry %d as %x", c, entry.Number, entry.Payload)
+		}
 	}
 }
 
@@ -349,7 +396,7 @@ func (w *world) hurt() {
 				dead++
 			}
 		}
-		if dead < tolerated(len(w.parents)) {
+		if dead+len(w.liars) < tolerated(len(w.parents)) && !w.liars[p] {
 			w.parents[p].writer = nil
 			for c := range w.children {
 				w.sever(p, c)
@@ -497,6 +544,9 @@ func (w *world) mend() {
 	stays := live[w.random.IntN(len(live))]
 	for p := range w.parents {
 		for c := range w.children {
+			if w.config.Witnessed && c == stays[1] && !w.liars[p] {
+				continue // more than half of the writers reach that carrier
+			}
 			if [2]int{p, c} != stays && w.random.IntN(4) > 0 {
 				w.cut[[2]int{p, c}] = true
 				w.sever(p, c)

@@ -308,7 +308,7 @@ func (w *Writer) Deadline() (tick uint64, ok bool) {
 		!w.seat.taken() {
 		return 0, false
 	}
-	return w.since + w.config.takeover(w.seat, w.position+1), true
+	return w.since + w.config.writerTakeover(w.seat, w.position+1), true
 }
 
 // TookOver reports whether this member now writes entries that other members should write.
@@ -345,7 +345,7 @@ func (w *Writer) fill(o *outlet) {
 
 // mine reports whether this member writes an entry to a carrier now.
 func (w *Writer) mine(o *outlet, number uint64) bool {
-	return number <= w.spread || w.config.eager(w.seat, number) && w.config.eager(o.seat, number)
+	return number <= w.spread || w.config.writes(w.seat, o.seat, number)
 }
 
 // room reports whether an entry may be written into a ring. The entry must be within the places of
