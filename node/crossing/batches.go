@@ -29,9 +29,9 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
 	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
-		func(carried []ledger.Carried) {
+		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
-			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts})
+			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts, Vouched: vouched})
 		})
 	if !used && len(verdicts) > 0 {
 		use(mempool.Input{Verdicts: verdicts})

@@ -292,7 +292,19 @@ func (c *Carrier) mine(number uint64) bool {
 
 // Pending reports whether there is anything to propose. See Unvouched for a witnessed stream.
 func (c *Carrier) Pending() bool {
-	return c.seat.taken() && c.mine(c.proposed+1) && (!c.cut || c.proposed < c.vouched)
+	_, ok := c.Next()
+	return ok && (!c.cut || c.proposed < c.vouched)
+}
+
+// Next returns the entry that Propose returns first, given enough room and, in a witnessed stream,
+// once Vouch has returned it. It returns false if there is none. The payload is valid until the next
+// call of any method.
+func (c *Carrier) Next() (entry Entry, ok bool) {
+	if !c.seat.taken() || !c.mine(c.proposed+1) {
+		return Entry{}, false
+	}
+	s := c.slot(c.proposed + 1)
+	return Entry{Number: s.number, Payload: s.payload}, true
 }
 
 // Propose returns the entries for this member's next proposal to the log, in order, with at most

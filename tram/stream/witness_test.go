@@ -84,6 +84,9 @@ func (s *story) vouches(c int, want ...string) {
 		s.t.Errorf("carrier %d vouches for %q, want %q", c, got, want)
 	}
 	carrier.proposed = carrier.ordered
+	if next, ok := carrier.Next(); ok && string(next.Payload) != want[0] {
+		s.t.Errorf("carrier %d has %q as next, %v", c, next.Payload, ok)
+	}
 	for i, entry := range carrier.Propose(1 << 20) {
 		if string(entry.Payload) != want[i] {
 			s.t.Errorf("carrier %d proposes %q as entry %d", c, entry.Payload, entry.Number)

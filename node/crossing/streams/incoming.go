@@ -23,6 +23,7 @@ type incoming struct {
 	carrier *stream.Carrier
 	asks    map[order.ServerID]*ask
 	rings   map[order.ServerID]*ring
+	vouching
 }
 
 // ask is the last ask of a writer.
@@ -45,7 +46,8 @@ type ring struct {
 
 func newIncoming(s *Streams, parent ledger.ShardID) *incoming {
 	return &incoming{s: s, parent: parent, asks: map[order.ServerID]*ask{},
-		rings: map[order.ServerID]*ring{}}
+		rings: map[order.ServerID]*ring{}, vouching: vouching{hashes: map[uint64]hashed{},
+			liars: map[order.ServerID]*liar{}}}
 }
 
 // seat updates the members.
@@ -65,11 +67,12 @@ func (in *incoming) seat(writers, own members, self order.ServerID, present bool
 			delete(in.asks, writer)
 		}
 	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	in.pardon()
 	if in.carrier == nil || len(writers) == 0 {
 		return
 	}
-	in.s.mu.Lock()
-	defer in.s.mu.Unlock()
 	if err := in.carrier.SetMembers(writers.ids(), own.ids()); err != nil {
 		in.s.config.Logger.Error("streams: members of the stream from the parent", "error", err)
 	}
@@ -79,6 +82,7 @@ func (in *incoming) seat(writers, own members, self order.ServerID, present bool
 func (in *incoming) end() {
 	in.s.mu.Lock()
 	in.carrier = nil
+	clear(in.hashes)
 	in.s.mu.Unlock()
 	for writer := range in.rings {
 		in.drop(writer)
@@ -156,7 +160,9 @@ func (in *incoming) look(at position, now time.Time) (ready bool) {
 	in.carrier.Poll()
 	in.advance(at)
 	in.carrier.Tick(in.s.ticks(now))
-	ready = in.carrier.Pending()
+	ready = in.carrier.Pending() || in.carrier.Unvouched() ||
+		in.s.config.fault == faultHasty && in.carrier.Status().Held > 0
+	liars := in.found(now)
 	in.s.due(in.carrier.Deadline())
 	for _, report := range in.carrier.Reports() {
 		r := in.rings[report.Writer]
@@ -164,6 +170,7 @@ func (in *incoming) look(at position, now time.Time) (ready bool) {
 	}
 	broken, reasons := in.carrier.Broken()
 	in.s.mu.Unlock()
+	in.name(liars)
 	for i, writer := range broken {
 		in.s.config.Logger.Error("streams: a ring is given up", "writer", writer, "peer",
 			in.rings[writer].writer, "error", reasons[i])

@@ -23,12 +23,24 @@ type IncomingStatus struct {
 	Ordered, Durable uint64
 	// Held counts the entries that were received and are not durable.
 	Held int
+	// Doubted counts those of them that too few members of the parent wrote, with Config.Vouched.
+	Doubted int
+	// Liars are the present members of the parent that wrote something else than most members, or
+	// two different things as one entry, with Config.Vouched. They ascend.
+	Liars []LiarStatus
 	// Waited is how long the next entry has been here without being in the chain.
 	Waited time.Duration
 	// Rings counts the rings granted to writers, Writers the members of the parent.
 	Rings, Writers int
 	// TookOver reports that this member proposes entries that others were to propose.
 	TookOver bool
+}
+
+// LiarStatus is a member of the parent that lied.
+type LiarStatus struct {
+	Member Member
+	// Entries counts the entries that it lied about and of which this node learned.
+	Entries uint64
 }
 
 // OutgoingStatus is the state of the stream to a child.
@@ -57,9 +69,11 @@ func (s *Streams) Status() Status {
 		at := s.heights.position()
 		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.known, Ordered: at.ordered,
 			Durable: at.durable, Writers: len(s.config.Directory.Members(in.parent))}
+		status.Incoming.Liars = in.listed()
 		if in.carrier != nil {
 			c := in.carrier.Status()
 			status.Incoming.Held, status.Incoming.Waited = c.Held, time.Duration(c.Waited)*tick
+			status.Incoming.Doubted = c.Doubted
 			status.Incoming.Rings, status.Incoming.TookOver = len(c.Writers), c.TookOver
 		}
 	}

@@ -109,6 +109,10 @@ type Config struct {
 	Ready  func()
 	Logger *slog.Logger
 
+	// Vouched is the genesis' VouchedCrossings: an entry of the parent's stream counts here only if
+	// more than half of the parent's present members wrote the same, and Propose says which do.
+	Vouched bool
+
 	// RingSize, in bytes, Entries and Patience must be the same at all members of the book. Zero
 	// values mean the defaults, here and below.
 	RingSize, Entries int
@@ -131,6 +135,10 @@ const (
 	faultBeyondDurable
 	// faultEarlyPosition tells writers a position that is not durable.
 	faultEarlyPosition
+	// faultFewWitnesses believes each member of the parent.
+	faultFewWitnesses
+	// faultHasty calls Ready whenever there is something to vouch for.
+	faultHasty
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -191,6 +199,7 @@ type Streams struct {
 	backlog     []rdmanet.Operation
 	wake        time.Time
 	carried     []ledger.Carried // guarded by mu
+	vouched     []ledger.Vouched // guarded by mu
 }
 
 // New starts a node's part. Close it before the host. It returns ErrConfig, wire.ErrRegistered,
@@ -264,10 +273,18 @@ func (s *Streams) Event(event rdmanet.PeerEvent) {
 
 // Propose passes to use the entries of the parent's stream for this node's next batch, in order, of
 // up to room bytes in all. An entry of EntryMax bytes needs that much room, or waits. Propose does
-// not call use if there are no entries. The bundles are parts of rings: use copies them before it
-// returns, and calls no method of Streams. The entries count as proposed, and are proposed again
-// after a while if the chain does not take them.
-func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
+// not call use if there is nothing for it. The slices and the bundles, which are parts of rings,
+// are valid only during the call: use copies them before it returns, and calls no method of
+// Streams. The entries count as proposed, and are proposed again after a while if the chain does
+// not take them.
+//
+// If Config.Vouched is set, vouched are the entries that this node believes and that the chain
+// lacks, by ascending number without gaps, whether carried or not. Every call has all of them, up to
+// ledger.MaxBatchVouched or a quarter of the room, counted as ledger.VouchedSize each, which carried
+// does not get. They include all of carried. An entry of EntryMax bytes needs room for itself and
+// the vouched entries up to it.
+func (s *Streams) Propose(room int,
+	use func(carried []ledger.Carried, vouched []ledger.Vouched)) {
 	if s.in == nil || s.ctx.Err() != nil {
 		return
 	}
@@ -278,12 +295,16 @@ func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
 		return
 	}
 	s.in.advance(at)
+	s.vouched = s.vouched[:0]
+	if s.config.Vouched {
+		room = s.in.vouch(room)
+	}
 	s.carried = s.carried[:0]
 	for _, entry := range s.in.carrier.Propose(room) {
 		s.carried = append(s.carried, ledger.Carried{Number: entry.Number, Bundle: entry.Payload})
 	}
-	if len(s.carried) > 0 {
-		use(s.carried)
+	if len(s.carried)+len(s.vouched) > 0 {
+		use(s.carried, s.vouched)
 		clear(s.carried)
 	}
 }
@@ -533,10 +554,15 @@ func (s *Streams) seat() {
 
 // machine returns the configuration of a stream's machine.
 func (s *Streams) machine(writers, carriers members, self order.ServerID) stream.Config {
+	fault := stream.FaultNone
+	if s.config.fault == faultFewWitnesses {
+		fault = stream.FaultFewWitnesses
+	}
 	return stream.Config{
 		Writers: writers.ids(), Carriers: carriers.ids(), Self: self, Stretch: stretch,
 		Patience: uint64(s.config.Patience / tick),
 		Entries:  s.config.Entries, EntryMax: EntryMax, RingSize: s.config.RingSize, Depth: depth,
+		Witnessed: s.config.Vouched, Fault: fault,
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,9 @@ type world struct {
 	kill    func(rdmanet.PeerID)
 	tree    *ledger.ShardTree
 	fault   fault
+	vouched bool
+	// liars write something else than the parent's entries.
+	liars map[rdmanet.PeerID]bool
 
 	mu      sync.Mutex
 	nodes   map[rdmanet.PeerID]*testNode
@@ -54,7 +59,17 @@ type world struct {
 	childDurable ledger.Height
 	held         bool // the child's chain does not become durable
 	repeated     int
-	wrong        error
+	// batches are the last ones of the child's running members. With vouched, an entry is taken if
+	// more than half of the members vouch for it in these.
+	batches map[rdmanet.PeerID]batch
+	refuses bool // the child's chain takes nothing
+	wrong   error
+}
+
+// batch is what a member of the child puts into a round.
+type batch struct {
+	carried []ledger.Carried
+	vouched []ledger.Vouched
 }
 
 // testNode is one member; it is dead if streams is nil.
@@ -67,13 +82,15 @@ type testNode struct {
 	ready   chan struct{}
 	stopped chan struct{}
 	done    chan struct{}
+	log     *lines
 	// began is the first entry in its chain.
 	began uint64
 }
 
 func newWorld(t *testing.T, parents, children int) *world {
 	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}),
-		nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{})}
+		nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{}),
+		liars: map[rdmanet.PeerID]bool{}, batches: map[rdmanet.PeerID]batch{}}
 	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return w.network.Host(id) }
 	w.kill = w.network.Kill
 	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0},
@@ -152,7 +169,7 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		w.t.Fatal(err)
 	}
 	n := &testNode{world: w, id: id, host: host, ready: make(chan struct{}, 1),
-		stopped: make(chan struct{}), done: make(chan struct{}), began: began}
+		stopped: make(chan struct{}), done: make(chan struct{}), began: began, log: &lines{}}
 	w.mu.Lock()
 	for shard, members := range w.present {
 		if slices.ContainsFunc(members, func(m Member) bool { return m.Peer == id }) {
@@ -171,6 +188,7 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		Ready:    func() { wake(n.ready) },
 		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond,
 		RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
+		Vouched: w.vouched, Logger: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -189,6 +207,7 @@ func (w *world) stop(id rdmanet.PeerID) {
 	w.mu.Lock()
 	n := w.nodes[id]
 	delete(w.nodes, id)
+	delete(w.batches, id)
 	w.mu.Unlock()
 	if n == nil {
 		return
@@ -229,7 +248,11 @@ func (n *testNode) Stream(child ledger.ShardID, from uint64, limit int,
 		if number < n.began {
 			return nil, store.ErrAbsent
 		}
-		entries = append(entries, ledger.Carried{Number: number, Bundle: w.stream[number-1]})
+		bundle := w.stream[number-1]
+		if w.liars[n.id] {
+			bundle = append([]byte("forged"), bundle[6:]...)
+		}
+		entries = append(entries, ledger.Carried{Number: number, Bundle: bundle})
 	}
 	return entries, nil
 }
@@ -269,21 +292,26 @@ func (n *testNode) propose() {
 			return
 		case <-n.ready:
 		}
-		var carried []ledger.Carried
-		n.streams.Propose(4<<20, func(entries []ledger.Carried) {
-			for _, entry := range entries {
-				carried = append(carried, ledger.Carried{Number: entry.Number,
-					Bundle: slices.Clone(entry.Bundle)})
-			}
-		})
-		n.world.order(carried)
+		n.world.order(n.id, n.batch(4<<20))
 	}
 }
 
+// batch returns the member's next batch.
+func (n *testNode) batch(room int) (made batch) {
+	n.streams.Propose(room, func(entries []ledger.Carried, vouched []ledger.Vouched) {
+		for _, entry := range entries {
+			made.carried = append(made.carried, ledger.Carried{Number: entry.Number,
+				Bundle: slices.Clone(entry.Bundle)})
+		}
+		made.vouched = slices.Clone(vouched)
+	})
+	return made
+}
+
 // order takes a batch into the child's chain.
-func (w *world) order(batch []ledger.Carried) {
+func (w *world) order(from rdmanet.PeerID, made batch) {
 	w.mu.Lock()
-	for _, entry := range batch {
+	for _, entry := range w.taking(from, made) {
 		if entry.Number != w.position+1 {
 			w.repeated++
 			continue
@@ -305,6 +333,93 @@ func (w *world) order(batch []ledger.Carried) {
 		n.streams.DurableTo(w.childDurable)
 	}
 	w.mu.Unlock()
+}
+
+// taking returns the entries that the child's chain takes, now that a member made another batch.
+// The caller holds the lock.
+func (w *world) taking(from rdmanet.PeerID, made batch) (entries []ledger.Carried) {
+	if !w.vouched {
+		if len(made.vouched) > 0 && w.wrong == nil {
+			w.wrong = errors.New("a book without vouchers has one")
+		}
+		return made.carried
+	}
+	if err := w.judgeBatch(made); err != nil && w.wrong == nil {
+		w.wrong = fmt.Errorf("%s: %w", from, err)
+	}
+	if w.nodes[from] != nil {
+		w.batches[from] = made
+	}
+	for next := w.position + 1; !w.refuses; next++ {
+		var carried *ledger.Carried
+		for _, other := range w.batches {
+			for i := range other.carried {
+				if entry := &other.carried[i]; entry.Number == next &&
+					w.majority(next, ledger.CarriedHash(entry.Bundle)) {
+					carried = entry
+				}
+			}
+		}
+		if carried == nil {
+			break
+		}
+		entries = append(entries, *carried)
+	}
+	return entries
+}
+
+// judgeBatch checks that a batch vouches for entries of the parent only, in a row, and for all that
+// it carries.
+func (w *world) judgeBatch(made batch) error {
+	for i, v := range made.vouched {
+		if i > 0 && v.Number != made.vouched[i-1].Number+1 {
+			return fmt.Errorf("vouches for %d after %d", v.Number, made.vouched[i-1].Number)
+		}
+		if v.Number > uint64(len(w.stream)) ||
+			v.Hash != ledger.CarriedHash(w.stream[v.Number-1]) {
+			return fmt.Errorf("vouches for a forged entry %d", v.Number)
+		}
+	}
+	for _, entry := range made.carried {
+		if !slices.Contains(made.vouched, ledger.Vouched{Number: entry.Number,
+			Hash: ledger.CarriedHash(entry.Bundle)}) {
+			return fmt.Errorf("carries entry %d, for which it does not vouch", entry.Number)
+		}
+	}
+	return nil
+}
+
+// majority reports whether more than half of the child's members vouch for an entry.
+func (w *world) majority(number uint64, hash ledger.Hash) bool {
+	count := 0
+	for _, member := range w.present[childShard] {
+		if slices.Contains(w.batches[member.Peer].vouched, ledger.Vouched{Number: number,
+			Hash: hash}) {
+			count++
+		}
+	}
+	return 2*count > len(w.present[childShard])
+}
+
+// lines counts the lines of a log that name a member that lies.
+type lines struct{ liars atomic.Int32 }
+
+func (l *lines) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("writes other entries")) {
+		l.liars.Add(1)
+	}
+	return len(line), nil
+}
+
+// bothWays runs a test with and without vouchers.
+func bothWays(t *testing.T, test func(t *testing.T, vouched bool)) {
+	t.Parallel()
+	for name, vouched := range map[string]bool{"one suffices": false, "vouched": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, vouched)
+		})
+	}
 }
 
 // members returns the running members. The caller holds the lock.
