@@ -31,7 +31,8 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
 		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
-			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts, Vouched: vouched})
+			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts,
+				Vouched: vouched})
 		})
 	if !used && len(verdicts) > 0 {
 		use(mempool.Input{Verdicts: verdicts})

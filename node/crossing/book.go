@@ -142,7 +142,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	if b.streams, err = streams.New(streams.Config{
 		Directory: streamDirectory{b.directory}, Host: regions, Control: lane,
 		Chain: func() streams.Chain { return node.Store() }, Durable: durable, Ready: node.Wake,
-		Logger: logger,
+		Vouched: b.config.Genesis.VouchedCrossings, Logger: logger,
 	}); err != nil {
 		return err
 	}

@@ -297,8 +297,8 @@ func (c *Carrier) Pending() bool {
 }
 
 // Next returns the entry that Propose returns first, given enough room and, in a witnessed stream,
-// once Vouch has returned it. It returns false if there is none. The payload is valid until the next
-// call of any method.
+// once Vouch has returned it. It returns false if there is none. The payload is valid until the
+// next call of any method.
 func (c *Carrier) Next() (entry Entry, ok bool) {
 	if !c.seat.taken() || !c.mine(c.proposed+1) {
 		return Entry{}, false

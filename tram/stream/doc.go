@@ -20,13 +20,13 @@
 // the next entry and sees the log without it proposes it.
 //
 // Members that lie need another rule. In a witnessed stream (Config.Witnessed) an entry counts at a
-// carrier only once more than half of the present writers wrote the same bytes for it, each into its
-// own ring. So more than half of the writers write an entry at once, and they write it to all
-// carriers. The other writers take over as above. f+1 carriers propose an entry at once, but each
-// carrier says which entries count there (Vouch), as long as the log lacks them. The child's log can
-// therefore ask for more than half of the carriers too. As long as more than half of the writers do
-// not lie, no lie counts. As long as these reach the carriers, every entry counts in the end. The
-// writers that lie are named (Lies).
+// carrier only once more than half of the present writers wrote the same bytes for it, each into
+// its own ring. So more than half of the writers write an entry at once, and they write it to all
+// carriers. The other writers take over as above, and then write at once for a while. f+1 carriers
+// propose an entry at once, but each carrier says which entries count there (Vouch), as long as the
+// log lacks them. The child's log can therefore ask for more than half of the carriers too. As long
+// as more than half of the writers do not lie, no lie counts. As long as these reach the carriers,
+// every entry counts in the end. The writers that lie are named (Lies).
 //
 // Both logs have to keep their promises. Offer a writer only what the parent's log will never take
 // back (in the node: durable blocks). Otherwise two members could write different entries with the

@@ -14,6 +14,9 @@ func (w *Writer) AppendState(state []byte) []byte {
 		state = binary.AppendUvarint(state, number)
 	}
 	state = appendWait(state, w.now, w.since, w.Deadline)
+	if w.config.Witnessed {
+		state = binary.AppendUvarint(state, max(w.now, w.helps)-w.now)
+	}
 	for number := w.freed + 1; number <= w.known; number++ {
 		e := w.entry(number)
 		state = binary.AppendUvarint(state, uint64(len(e.record)))
@@ -38,8 +41,8 @@ func (w *Writer) AppendState(state []byte) []byte {
 }
 
 // AppendState appends everything that the carrier's further behaviour depends on, except its
-// configuration, the rings' memory and the entries' bytes. A witnessed stream appends the bytes too,
-// since they may differ from the parent's log. Instants are relative. It is for searches.
+// configuration, the rings' memory and the entries' bytes. A witnessed stream appends the bytes
+// too, since they may differ from the parent's log. Instants are relative. It is for searches.
 func (c *Carrier) AppendState(state []byte) []byte {
 	for _, number := range []uint64{c.ordered, c.durable, c.proposed, c.spread} {
 		state = binary.AppendUvarint(state, number)

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestWitnessedStream: whatever happens to members and wires, and whatever a minority of the writers
-// writes, only the parent's entries are proposed and vouched for, and all arrive.
+// TestWitnessedStream: whatever happens to members and wires, and whatever a minority of the
+// writers writes, only the parent's entries are proposed and vouched for, and all arrive.
 func TestWitnessedStream(t *testing.T) {
 	t.Parallel()
 	lies := 0
@@ -304,6 +304,43 @@ func TestWitnessTakeover(t *testing.T) {
 	s.tick(10)
 	s.write(3)
 	s.vouches(0, "\x01", "\x02\x02")
+}
+
+// TestWitnessHelp: a writer that took over writes what follows at once, for a while.
+func TestWitnessHelp(t *testing.T) {
+	t.Parallel()
+	s := witnesses(t, 3, 1, nil)
+	next := uint64(0)
+	helps := func(want bool) {
+		t.Helper()
+		next++
+		s.offer(next, 1, 2)
+		s.write(1)
+		if got := len(s.write(2)) > 0; got != want {
+			t.Errorf("writer 2 writes entry %d at once: %v, want %v", next, got, want)
+		}
+		if !want {
+			s.tick(s.writers[2].now + 10)
+			s.write(2)
+			other := s.writers[2].Clone()
+			other.helps++
+			if string(other.AppendState(nil)) == string(s.writers[2].AppendState(nil)) {
+				t.Error("the state does not tell for how long the writer helps")
+			}
+		}
+		s.carriers[0].Poll()
+		if got := len(s.carriers[0].Vouch(9)); got != 1 {
+			t.Errorf("%d entries count, want entry %d", got, next)
+		}
+		s.ordered(next)
+	}
+	helps(false)
+	helps(true)
+	s.tick(s.writers[2].now + 63*10)
+	helps(true)
+	s.tick(s.writers[2].now + 10)
+	helps(false)
+	helps(true)
 }
 
 // TestVouch: an entry is vouched for until the log has it. It is news once, and again after the

@@ -25,6 +25,11 @@ type Write struct {
 // one before.
 const runMax = 64 << 10
 
+// helpFor is for how many times its patience a writer of a witnessed stream that took over writes
+// every entry at once. All that act at once are needed there. If one of them crashed or lies,
+// others would else have to take over for each entry.
+const helpFor = 64
+
 // Writer is the stream at a member of the parent. It is not safe for concurrent use.
 type Writer struct {
 	config Config
@@ -46,8 +51,11 @@ type Writer struct {
 	// since is when the position last moved, or when the first entry beyond it arrived. This member
 	// writes entries up to spread to all carriers: it took over.
 	since, spread uint64
-	outlets       []*outlet // by ascending carrier
-	writes        []Write
+	// helps is the instant until which this member of a witnessed stream writes every entry at
+	// once: it took over lately.
+	helps   uint64
+	outlets []*outlet // by ascending carrier
+	writes  []Write
 }
 
 // entry is an entry in memory.
@@ -295,6 +303,9 @@ func (w *Writer) Tick(now uint64) {
 	w.now = max(w.now, now)
 	if due, waits := w.Deadline(); waits && w.now >= due && w.spread < w.known {
 		w.spread = w.known
+		if w.config.Witnessed && w.config.rank(w.seat, w.position+1) >= majority(w.seat.of) {
+			w.helps = w.now + helpFor*w.config.Patience
+		}
 		for _, o := range w.outlets {
 			o.cursor = 0
 		}
@@ -345,7 +356,7 @@ func (w *Writer) fill(o *outlet) {
 
 // mine reports whether this member writes an entry to a carrier now.
 func (w *Writer) mine(o *outlet, number uint64) bool {
-	return number <= w.spread || w.config.writes(w.seat, o.seat, number)
+	return number <= w.spread || w.now < w.helps || w.config.writes(w.seat, o.seat, number)
 }
 
 // room reports whether an entry may be written into a ring. The entry must be within the places of

@@ -22,6 +22,12 @@
 // arrives, the chain advances, the members change, or a machine's deadline is due. An idle node
 // repeats its feedback at growing intervals, up to 8 s, and its goroutine wakes once a second.
 //
+// In a book with vouched crossings (Config.Vouched), an entry counts here only if more than half of
+// the parent's present members wrote the same into their rings. The node's batches say which
+// entries these are, as long as the chain lacks them. A block takes an entry if more than half of
+// the shard's members say the same in one round. In other books one member of either shard
+// suffices.
+//
 // # What always holds
 //
 //   - A writer is offered only entries that are durable in a majority of its shard (Chain.Stream up
@@ -43,9 +49,19 @@
 //   - Feedback counts only for the life of the ring and the life of the peer that it came from.
 //   - Every operation's completion is passed to the writer that posted it, in the order of posting,
 //     even if its attachment, its carrier or its seat is gone. Until then its bytes do not change.
+//   - With Config.Vouched, what Propose gives was written by more than half of the parent's present
+//     members, so as long as more than half of these do not lie, it is what the parent's chain has.
+//     Every entry that counts here is vouched for in every batch until the chain has it, in order,
+//     up to a quarter of the batch. A batch vouches for all entries that it carries. So a round in
+//     which enough members know an entry is enough, whatever earlier rounds lost.
+//   - Ready is called when entries begin to count, and again after the patience. Vouching alone
+//     does not keep the rounds going.
+//   - A member of the parent whose entry lost against most others is named: in the status, and in
+//     the log at most once in 10 s.
 //   - Memory is bounded: the rings of the parent's present members, a ring's size for each child,
 //     one page of the stream for each child, one message of each kind from each peer, and Depth
-//     writes outstanding to each carrier.
+//     writes outstanding to each carrier. With Config.Vouched also the entries that wait for the
+//     chain, at most a ring's size from each member of the parent, and a hash for each.
 //
 // # Failures
 //
@@ -61,6 +77,8 @@
 //     known, writers that had asked are offered new rings.
 //   - Entries are not here: a member that began with a snapshot (store.ErrAbsent) takes no part
 //     until the child is past these entries.
+//   - A member of the parent lies: with Config.Vouched its entries lose. Others write those for
+//     which it was needed, after their patience and then at once for a while.
 //   - Members change: the node asks new members and drops departed ones. A node that was no member
 //     itself begins.
 //
@@ -71,7 +89,7 @@
 //	s.Applied(height, store.Carried())    // each executed block
 //	s.DurableTo(height)                   // a majority has it on disk
 //	s.Reset()                             // another store took the place of the one before; the old store is not reported after that
-//	s.Propose(room, func(carried []ledger.Carried) { ... copy ... }) // when a batch is made
+//	s.Propose(room, use) // when a batch is made; use copies what it gets
 //	s.Close()                             // before the host
 //
 // # Files
@@ -81,6 +99,7 @@
 //	outgoing.go  a writer, and the entries that it is offered
 //	outlet.go    the connection from a writer to one carrier
 //	heights.go   which carried number is durable
+//	vouching.go  what this node vouches for, and the members of the parent that lie
 //	mail.go      input that arrived since the loop last looked
 //	wire.go      the messages
 //	status.go    the state of the streams, for people

@@ -279,10 +279,10 @@ func (s *Streams) Event(event rdmanet.PeerEvent) {
 // not take them.
 //
 // If Config.Vouched is set, vouched are the entries that this node believes and that the chain
-// lacks, by ascending number without gaps, whether carried or not. Every call has all of them, up to
-// ledger.MaxBatchVouched or a quarter of the room, counted as ledger.VouchedSize each, which carried
-// does not get. They include all of carried. An entry of EntryMax bytes needs room for itself and
-// the vouched entries up to it.
+// lacks, by ascending number without gaps, whether carried or not. Every call has all of them, up
+// to ledger.MaxBatchVouched or a quarter of the room, counted as ledger.VouchedSize each, which
+// carried does not get. They include all of carried. An entry of EntryMax bytes needs room for
+// itself and the vouched entries up to it.
 func (s *Streams) Propose(room int,
 	use func(carried []ledger.Carried, vouched []ledger.Vouched)) {
 	if s.in == nil || s.ctx.Err() != nil {

@@ -63,7 +63,10 @@ type world struct {
 	// more than half of the members vouch for it in these.
 	batches map[rdmanet.PeerID]batch
 	refuses bool // the child's chain takes nothing
-	wrong   error
+	room    int  // of a batch, in bytes
+
+	patience time.Duration
+	wrong    error
 }
 
 // batch is what a member of the child puts into a round.
@@ -83,6 +86,7 @@ type testNode struct {
 	stopped chan struct{}
 	done    chan struct{}
 	log     *lines
+	woken   atomic.Int32
 	// began is the first entry in its chain.
 	began uint64
 }
@@ -90,7 +94,8 @@ type testNode struct {
 func newWorld(t *testing.T, parents, children int) *world {
 	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}),
 		nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{}),
-		liars: map[rdmanet.PeerID]bool{}, batches: map[rdmanet.PeerID]batch{}}
+		liars: map[rdmanet.PeerID]bool{}, batches: map[rdmanet.PeerID]batch{},
+		room: 4 << 20, patience: 50 * time.Millisecond}
 	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return w.network.Host(id) }
 	w.kill = w.network.Kill
 	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0},
@@ -185,8 +190,11 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain {
 			return n
 		}, Durable: n.durableHeight,
-		Ready:    func() { wake(n.ready) },
-		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond,
+		Ready: func() {
+			n.woken.Add(1)
+			wake(n.ready)
+		},
+		Patience: w.patience, AskEvery: 50 * time.Millisecond,
 		RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
 		Vouched: w.vouched, Logger: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
@@ -292,7 +300,7 @@ func (n *testNode) propose() {
 			return
 		case <-n.ready:
 		}
-		n.world.order(n.id, n.batch(4<<20))
+		n.world.order(n.id, n.batch(n.world.room))
 	}
 }
 
@@ -369,7 +377,7 @@ func (w *world) taking(from rdmanet.PeerID, made batch) (entries []ledger.Carrie
 }
 
 // judgeBatch checks that a batch vouches for entries of the parent only, in a row, and for all that
-// it carries.
+// it carries, and keeps to its room.
 func (w *world) judgeBatch(made batch) error {
 	for i, v := range made.vouched {
 		if i > 0 && v.Number != made.vouched[i-1].Number+1 {
@@ -380,7 +388,11 @@ func (w *world) judgeBatch(made batch) error {
 			return fmt.Errorf("vouches for a forged entry %d", v.Number)
 		}
 	}
+	size := len(made.vouched) * ledger.VouchedSize
 	for _, entry := range made.carried {
+		if size += len(entry.Bundle); size > w.room {
+			return fmt.Errorf("has %d bytes, want at most %d", size, w.room)
+		}
 		if !slices.Contains(made.vouched, ledger.Vouched{Number: entry.Number,
 			Hash: ledger.CarriedHash(entry.Bundle)}) {
 			return fmt.Errorf("carries entry %d, for which it does not vouch", entry.Number)
