@@ -15,8 +15,7 @@ type verdictKey struct {
 
 func keyOf(verdict *ledger.Verdict) verdictKey { return verdictKey{verdict.ID, verdict.Shard} }
 
-// awaitedSet holds the verdicts that the chain waits for and that this node proposes. Each is
-// proposed again only after a pause. It is not safe for concurrent use.
+// awaitedSet is awaitedVerdicts of which each is proposed again only after a pause.
 type awaitedSet struct {
 	byID map[ledger.Hash][]*list.Element
 	// fresh holds those never proposed, in the order of their arrival. proposed holds the others,
@@ -43,12 +42,12 @@ func (s *awaitedSet) has(key verdictKey) bool {
 	return false
 }
 
-// add adds a verdict that is not in the set.
 func (s *awaitedSet) add(verdict ledger.Verdict) {
 	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.fresh.PushBack(&awaited{verdict: verdict}))
 }
 
-// remove drops a shard's verdict on a transaction.
+func (s *awaitedSet) displace(*ledger.Verdict) bool { return false }
+
 func (s *awaitedSet) remove(key verdictKey) {
 	elements := s.byID[key.id]
 	for i, element := range elements {
@@ -66,12 +65,18 @@ func (s *awaitedSet) remove(key verdictKey) {
 	}
 }
 
-// removeAll drops all verdicts on a transaction.
 func (s *awaitedSet) removeAll(id ledger.Hash) {
 	for _, element := range s.byID[id] {
 		s.unlink(element)
 	}
 	delete(s.byID, id)
+}
+
+func (s *awaitedSet) of(id ledger.Hash) (verdicts []ledger.Verdict) {
+	for _, element := range s.byID[id] {
+		verdicts = append(verdicts, element.Value.(*awaited).verdict)
+	}
+	return verdicts
 }
 
 func (s *awaitedSet) unlink(element *list.Element) {
@@ -115,6 +120,10 @@ func (s *awaitedSet) due(now time.Time, patience time.Duration) bool {
 	return !at.IsZero() && !now.Before(at)
 }
 
+func (s *awaitedSet) pending(now time.Time, patience time.Duration) bool {
+	return s.fresh.Len() > 0 || s.due(now, patience)
+}
+
 // again returns when the next verdict may be proposed again, zero for never.
 func (s *awaitedSet) again(patience time.Duration) time.Time {
 	oldest := s.proposed.Front()
@@ -124,15 +133,12 @@ func (s *awaitedSet) again(patience time.Duration) time.Time {
 	return oldest.Value.(*awaited).proposed.Add(patience)
 }
 
-// transactions calls visit for each transaction with a verdict in the set, in no order. visit may
-// remove the verdicts of its transaction.
 func (s *awaitedSet) transactions(visit func(ledger.Hash)) {
 	for id := range s.byID {
 		visit(id)
 	}
 }
 
-// drain empties the set and returns its verdicts.
 func (s *awaitedSet) drain() []ledger.Verdict {
 	var verdicts []ledger.Verdict
 	for _, from := range []*list.List{&s.proposed, &s.fresh} {
@@ -208,16 +214,16 @@ func (s *earlySet) drain() []ledger.Verdict {
 	return verdicts
 }
 
-// recentSet remembers the most recently added keys, up to a bound.
+// recentSet remembers the most recently added keys, up to a bound, with a result for each.
 type recentSet struct {
 	bound int
-	known map[verdictKey]struct{}
+	known map[verdictKey]ledger.Result
 	order []verdictKey // a ring once it is full
 	next  int
 }
 
 func newRecentSet(bound int) *recentSet {
-	return &recentSet{bound: bound, known: map[verdictKey]struct{}{}}
+	return &recentSet{bound: bound, known: map[verdictKey]ledger.Result{}}
 }
 
 func (s *recentSet) has(key verdictKey) bool {
@@ -225,7 +231,16 @@ func (s *recentSet) has(key verdictKey) bool {
 	return known
 }
 
-func (s *recentSet) add(key verdictKey) {
+// get returns the result of a key.
+func (s *recentSet) get(key verdictKey) (result ledger.Result, known bool) {
+	result, known = s.known[key]
+	return result, known
+}
+
+func (s *recentSet) add(key verdictKey) { s.put(key, ledger.Result{}) }
+
+// put is add with a result. The result of a known key stays.
+func (s *recentSet) put(key verdictKey, result ledger.Result) {
 	if s.has(key) {
 		return
 	}
@@ -235,7 +250,7 @@ func (s *recentSet) add(key verdictKey) {
 		delete(s.known, s.order[s.next])
 		s.order[s.next], s.next = key, (s.next+1)%s.bound
 	}
-	s.known[key] = struct{}{}
+	s.known[key] = result
 }
 
 // remove drops a key. Its place in the order stays, so the key may be dropped early if it is added

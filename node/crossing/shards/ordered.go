@@ -1,0 +1,193 @@
+package shards
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// awaitedVerdicts are the verdicts that the chain waits for and that this node proposes. It is not
+// safe for concurrent use.
+type awaitedVerdicts interface {
+	len() int
+	has(key verdictKey) bool
+	// add adds a verdict that is not in the set. displace makes room for it in a full set, and
+	// reports whether it did.
+	add(verdict ledger.Verdict)
+	displace(verdict *ledger.Verdict) bool
+	remove(key verdictKey)
+	removeAll(id ledger.Hash)
+	// of returns the verdicts on a transaction.
+	of(id ledger.Hash) []ledger.Verdict
+	// transactions calls visit for each transaction with a verdict in the set. visit changes
+	// nothing.
+	transactions(visit func(id ledger.Hash))
+	// propose returns at most the given number of verdicts for a batch. pending reports whether
+	// propose would return one. again returns when the pool is to be woken because a proposed
+	// verdict still waits, zero for never.
+	propose(most int, now time.Time, patience time.Duration) []ledger.Verdict
+	pending(now time.Time, patience time.Duration) bool
+	again(patience time.Duration) time.Time
+	// drain empties the set and returns its verdicts.
+	drain() []ledger.Verdict
+}
+
+var _, _ awaitedVerdicts = (*awaitedSet)(nil), (*orderedSet)(nil)
+
+// chunkMax bounds the verdicts of a chunk of an orderedSet. A change moves at most one chunk and
+// the list of the chunks, so the bound is near the square root of awaitedMax.
+const chunkMax = 256
+
+// orderedSet is awaitedVerdicts in canonical order: by the transaction's id, then the shard. It
+// proposes the first ones each time, so that the members of a shard propose the same.
+type orderedSet struct {
+	// chunks hold the verdicts in order. No chunk is empty, and two neighbours hold more than half
+	// of chunkMax together.
+	chunks   [][]ledger.Verdict
+	count    int
+	proposed time.Time // last
+}
+
+// order compares the places of two verdicts in canonical order.
+func (k verdictKey) order(other verdictKey) int {
+	if order := bytes.Compare(k.id[:], other.id[:]); order != 0 {
+		return order
+	}
+	return cmp.Compare(k.shard, other.shard)
+}
+
+// find returns the place of a key: the chunk, the index in it, and whether the key is there. If it
+// is not, it belongs there. The chunk exists unless the set is empty.
+func (s *orderedSet) find(key verdictKey) (chunk, at int, found bool) {
+	chunk, found = slices.BinarySearchFunc(s.chunks, key,
+		func(chunk []ledger.Verdict, key verdictKey) int { return keyOf(&chunk[0]).order(key) })
+	if found {
+		return chunk, 0, true
+	}
+	if chunk == 0 {
+		return 0, 0, false
+	}
+	chunk--
+	at, found = slices.BinarySearchFunc(s.chunks[chunk], key,
+		func(verdict ledger.Verdict, key verdictKey) int { return keyOf(&verdict).order(key) })
+	return chunk, at, found
+}
+
+func (s *orderedSet) len() int { return s.count }
+
+func (s *orderedSet) has(key verdictKey) bool {
+	_, _, found := s.find(key)
+	return found
+}
+
+func (s *orderedSet) add(verdict ledger.Verdict) {
+	s.count++
+	if len(s.chunks) == 0 {
+		s.chunks = append(s.chunks, append(make([]ledger.Verdict, 0, chunkMax), verdict))
+		return
+	}
+	chunk, at, _ := s.find(keyOf(&verdict))
+	s.chunks[chunk] = slices.Insert(s.chunks[chunk], at, verdict)
+	if full := s.chunks[chunk]; len(full) == chunkMax {
+		upper := append(make([]ledger.Verdict, 0, chunkMax), full[chunkMax/2:]...)
+		s.chunks[chunk] = full[:chunkMax/2]
+		s.chunks = slices.Insert(s.chunks, chunk+1, upper)
+	}
+}
+
+// displace drops the last verdict if the given one is before it. So full sets of several members
+// agree on their first verdicts.
+func (s *orderedSet) displace(verdict *ledger.Verdict) bool {
+	last := s.chunks[len(s.chunks)-1]
+	key := keyOf(&last[len(last)-1])
+	if key.order(keyOf(verdict)) < 0 {
+		return false
+	}
+	s.remove(key)
+	return true
+}
+
+func (s *orderedSet) remove(key verdictKey) {
+	chunk, at, found := s.find(key)
+	if !found {
+		return
+	}
+	s.count--
+	s.chunks[chunk] = slices.Delete(s.chunks[chunk], at, at+1)
+	if len(s.chunks[chunk]) == 0 {
+		s.chunks = slices.Delete(s.chunks, chunk, chunk+1)
+		return
+	}
+	for _, lower := range []int{chunk - 1, chunk} {
+		if lower >= 0 && lower+1 < len(s.chunks) &&
+			len(s.chunks[lower])+len(s.chunks[lower+1]) <= chunkMax/2 {
+			s.chunks[lower] = append(s.chunks[lower], s.chunks[lower+1]...)
+			s.chunks = slices.Delete(s.chunks, lower+1, lower+2)
+			return
+		}
+	}
+}
+
+func (s *orderedSet) removeAll(id ledger.Hash) {
+	for _, verdict := range s.of(id) {
+		s.remove(keyOf(&verdict))
+	}
+}
+
+func (s *orderedSet) of(id ledger.Hash) (verdicts []ledger.Verdict) {
+	chunk, at, _ := s.find(verdictKey{id: id})
+	for ; chunk < len(s.chunks); chunk, at = chunk+1, 0 {
+		for _, verdict := range s.chunks[chunk][at:] {
+			if verdict.ID != id {
+				return verdicts
+			}
+			verdicts = append(verdicts, verdict)
+		}
+	}
+	return verdicts
+}
+
+func (s *orderedSet) transactions(visit func(ledger.Hash)) {
+	var last *ledger.Verdict
+	for _, chunk := range s.chunks {
+		for i := range chunk {
+			if last == nil || last.ID != chunk[i].ID {
+				visit(chunk[i].ID)
+			}
+			last = &chunk[i]
+		}
+	}
+}
+
+func (s *orderedSet) propose(most int, now time.Time, _ time.Duration) []ledger.Verdict {
+	if s.count == 0 || most <= 0 {
+		return nil
+	}
+	s.proposed = now
+	verdicts := make([]ledger.Verdict, 0, min(most, s.count))
+	for _, chunk := range s.chunks {
+		room := cap(verdicts) - len(verdicts)
+		if verdicts = append(verdicts, chunk[:min(room, len(chunk))]...); room <= len(chunk) {
+			break
+		}
+	}
+	return verdicts
+}
+
+func (s *orderedSet) pending(time.Time, time.Duration) bool { return s.count > 0 }
+
+func (s *orderedSet) again(patience time.Duration) time.Time {
+	if s.count == 0 {
+		return time.Time{}
+	}
+	return s.proposed.Add(patience)
+}
+
+func (s *orderedSet) drain() []ledger.Verdict {
+	verdicts := slices.Concat(s.chunks...)
+	s.chunks, s.count = nil, 0
+	return verdicts
+}

@@ -1,0 +1,123 @@
+package shards
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// The ordered set behaves like a sorted slice, also while it grows and shrinks over many chunks.
+func TestOrderedSetIsAsItsModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 1))
+			set, model := &orderedSet{}, []ledger.Verdict(nil)
+			place := func(key verdictKey) (int, bool) {
+				return slices.BinarySearchFunc(model, key,
+					func(v ledger.Verdict, key verdictKey) int { return keyOf(&v).order(key) })
+			}
+			steps := 30_000
+			for step := range steps {
+				// Most verdicts are added first and removed last.
+				verdict := ledger.Verdict{ID: name(random.IntN(2000)),
+					Shard: ledger.ShardID(random.IntN(4)), Result: good}
+				key := keyOf(&verdict)
+				at, known := place(key)
+				if set.has(key) != known {
+					t.Fatalf("step %d: has %v, want %v", step, !known, known)
+				}
+				switch adds := random.IntN(steps) > step; {
+				case adds && !known:
+					set.add(verdict)
+					model = slices.Insert(model, at, verdict)
+				case adds:
+				case random.IntN(4) == 0:
+					set.removeAll(verdict.ID)
+					model = slices.DeleteFunc(model, func(v ledger.Verdict) bool {
+						return v.ID == verdict.ID
+					})
+				default:
+					set.remove(key)
+					if known {
+						model = slices.Delete(model, at, at+1)
+					}
+				}
+				if set.len() != len(model) {
+					t.Fatalf("step %d: %d elements, want %d", step, set.len(), len(model))
+				}
+				if step%97 == 0 {
+					checkOrdered(t, set, model, random.IntN(len(model)+2))
+				}
+			}
+			if got := set.drain(); !slices.Equal(got, model) || set.len() != 0 ||
+				set.has(verdictKey{}) || set.propose(1, time.Now(), 0) != nil {
+				t.Errorf("%d drained of %d", len(got), len(model))
+			}
+		})
+	}
+}
+
+// checkOrdered compares a set with its model, and checks the sizes of its chunks.
+func checkOrdered(t *testing.T, set *orderedSet, model []ledger.Verdict, most int) {
+	t.Helper()
+	want := model[:min(most, len(model))]
+	if got := set.propose(most, time.Now(), 0); !slices.Equal(got, want) {
+		t.Fatalf("%d proposed of %d, want the first %d", len(got), len(model), most)
+	}
+	if set.pending(time.Now(), 0) != (len(model) > 0) {
+		t.Fatal("pending is wrong")
+	}
+	var ids []ledger.Hash
+	for _, verdict := range model {
+		if len(ids) == 0 || ids[len(ids)-1] != verdict.ID {
+			ids = append(ids, verdict.ID)
+		}
+	}
+	var got []ledger.Hash
+	set.transactions(func(id ledger.Hash) { got = append(got, id) })
+	if !slices.Equal(got, ids) {
+		t.Fatalf("%d transactions, want %d", len(got), len(ids))
+	}
+	for i := range set.chunks {
+		if size := len(set.chunks[i]); size == 0 || size >= chunkMax ||
+			i > 0 && size+len(set.chunks[i-1]) <= chunkMax/2 {
+			t.Fatalf("chunk %d of %d has %d verdicts", i, len(set.chunks), size)
+		}
+	}
+	if len(ids) > 0 {
+		id, all := ids[most%len(ids)], []ledger.Verdict(nil)
+		for _, verdict := range model {
+			if verdict.ID == id {
+				all = append(all, verdict)
+			}
+		}
+		if got := set.of(id); !slices.Equal(got, all) {
+			t.Fatalf("%v on a transaction, want %v", got, all)
+		}
+	}
+	if set.of(name(1<<20)) != nil {
+		t.Fatal("verdicts on an unknown transaction")
+	}
+}
+
+// A full set keeps the verdicts that come first.
+func TestOrderedSetMakesRoomForEarlierVerdicts(t *testing.T) {
+	t.Parallel()
+	set := &orderedSet{}
+	for i := range 10 {
+		set.add(ledger.Verdict{ID: name(2 * i)})
+	}
+	if set.displace(&ledger.Verdict{ID: name(19)}) || set.len() != 10 {
+		t.Error("room was made for a later verdict")
+	}
+	if !set.displace(&ledger.Verdict{ID: name(17)}) || set.has(verdictKey{id: name(18)}) ||
+		!set.has(verdictKey{id: name(16)}) {
+		t.Error("the last verdict was not dropped")
+	}
+}
