@@ -1,6 +1,9 @@
 package shards
 
 import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -36,5 +39,52 @@ func BenchmarkPropose(b *testing.B) {
 			v.awaited.remove(keyOf(&verdict))
 			v.awaited.add(verdict)
 		}
+	}
+}
+
+// BenchmarkProposeVouched restates 1,000 of many verdicts, of which a block takes 100 each time.
+func BenchmarkProposeVouched(b *testing.B) {
+	for _, awaited := range []int{1_000, awaitedMax} {
+		b.Run(fmt.Sprint(awaited), func(b *testing.B) {
+			set := &orderedSet{}
+			v := &Verdicts{config: VerdictsConfig{Vouched: true}, closed: make(chan struct{}),
+				awaited: set}
+			random := rand.New(rand.NewPCG(1, 2))
+			draw := func() ledger.Verdict {
+				verdict := ledger.Verdict{Shard: 1, Result: good}
+				binary.BigEndian.PutUint64(verdict.ID[:], random.Uint64())
+				return verdict
+			}
+			for set.len() < awaited {
+				set.add(draw())
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				verdicts := v.Propose(1000 * ledger.VerdictSize)
+				b.StopTimer()
+				for i := range 100 {
+					set.remove(keyOf(&verdicts[i]))
+					set.add(draw())
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkOrderedSet adds and removes a verdict in a full set.
+func BenchmarkOrderedSet(b *testing.B) {
+	set := &orderedSet{}
+	random := rand.New(rand.NewPCG(1, 2))
+	var verdicts [awaitedMax]ledger.Verdict
+	for i := range verdicts {
+		binary.BigEndian.PutUint64(verdicts[i].ID[:], random.Uint64())
+		set.add(verdicts[i])
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		verdict := &verdicts[i%len(verdicts)]
+		set.remove(keyOf(verdict))
+		set.add(*verdict)
 	}
 }

@@ -27,11 +27,18 @@ const (
 func (v *Verdicts) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	reminded := time.Time{}
+	var changed <-chan struct{} // stays nil where the members do not matter
+	if v.config.Vouched {
+		changed = v.config.Directory.Changed()
+		v.recount() // the members may have changed since the words got their shares
+	}
 	for {
 		select {
 		case <-v.closed:
 			return
+		case <-changed:
+			changed = v.config.Directory.Changed()
+			v.recount()
 		case <-v.wake:
 		case <-timer.C:
 		}
@@ -50,12 +57,12 @@ func (v *Verdicts) run() {
 		v.mu.Lock()
 		again := v.awaited.again(v.config.AgainAfter)
 		v.mu.Unlock()
-		if earliest := reminded.Add(v.config.AgainAfter); again.Before(earliest) &&
+		if earliest := v.reminded.Add(v.config.AgainAfter); again.Before(earliest) &&
 			!again.IsZero() {
 			again = earliest // no batch takes verdicts at present
 		}
 		if !again.IsZero() && !now.Before(again) {
-			reminded = now
+			v.reminded = now
 			v.config.Ready()
 			again = now.Add(v.config.AgainAfter)
 		}
@@ -89,6 +96,9 @@ func (v *Verdicts) judge(chain Chain) (more bool) {
 		ready = v.judgeOne(chain, &verdicts[i]) || ready
 	}
 	if ready {
+		if v.config.Vouched {
+			v.reminded = time.Now()
+		}
 		v.config.Ready()
 	}
 	return more
@@ -123,7 +133,7 @@ func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 			if !v.config.faults.forgetEarly {
 				v.early.add(*verdict)
 			}
-		case v.awaited.len() >= awaitedMax:
+		case v.awaited.len() >= awaitedMax && !v.awaited.displace(verdict):
 			v.status.Dropped++
 		default:
 			v.awaited.add(*verdict)
@@ -191,9 +201,10 @@ func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 }
 
 // tell sends the verdicts of blocks that became durable to the other shards that they concern. It
-// reports whether more are left. Each shard tells through f+1 of its n members, of which f =
-// ⌊(n-1)/2⌋ may fail, to f+1 members of the other shard. The choice of members rotates with the
-// transaction. Verdicts that get lost all the same are asked for.
+// reports whether more are left. In a vouched book each member tells each member of the other
+// shard. In other books each shard tells through f+1 of its n members, of which f = ⌊(n-1)/2⌋ may
+// fail, to f+1 members of the other shard; the choice of members rotates with the transaction.
+// Verdicts that get lost all the same are asked for.
 func (v *Verdicts) tell(chain Chain) (more bool) {
 	durable := v.durableHeight(chain)
 	if !v.telling {
@@ -242,7 +253,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	for i := range block.Entries {
 		entry := &block.Entries[i]
 		verdict, made := ledger.VerdictOf(entry, shard)
-		if !made || !acts(self, len(own), binary.LittleEndian.Uint32(entry.ID[0:])) {
+		if !made || !v.acts(self, len(own), binary.LittleEndian.Uint32(entry.ID[0:])) {
 			continue
 		}
 		crossing, err := chain.Crossing(entry.ID)
@@ -255,7 +266,7 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 			}
 			_, members := v.config.Directory.Members(destination)
 			for at, member := range members {
-				if !acts(at, len(members), binary.LittleEndian.Uint32(entry.ID[4:])) {
+				if !v.acts(at, len(members), binary.LittleEndian.Uint32(entry.ID[4:])) {
 					continue
 				}
 				messages[member.Peer] = append(messages[member.Peer], verdict)
@@ -269,9 +280,12 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	return nil
 }
 
-// acts reports whether the member at this index among count members is one of the f+1 that act on a
-// transaction.
-func acts(at, count int, turn uint32) bool {
+// acts reports whether the member at this index among count members is one of those that act on a
+// transaction: f+1, or in a vouched book all.
+func (v *Verdicts) acts(at, count int, turn uint32) bool {
+	if v.config.Vouched {
+		return true
+	}
 	first := int(turn % uint32(count))
 	return (at-first+count)%count <= (count-1)/2
 }
@@ -366,15 +380,16 @@ func (v *Verdicts) overdue(pending []state.Pending, now time.Time, anew bool) []
 func (v *Verdicts) sweep() {
 	v.mu.Lock()
 	before := len(v.inbox)
+	var misplaced []ledger.Hash
 	v.awaited.transactions(func(id ledger.Hash) {
-		if v.waiting[id] != nil {
-			return
+		if v.waiting[id] == nil {
+			misplaced = append(misplaced, id)
 		}
-		for _, element := range v.awaited.byID[id] {
-			v.inbox = append(v.inbox, element.Value.(*awaited).verdict)
-		}
-		v.awaited.removeAll(id)
 	})
+	for _, id := range misplaced {
+		v.inbox = append(v.inbox, v.awaited.of(id)...)
+		v.awaited.removeAll(id)
+	}
 	if v.early.len() > 0 {
 		for id := range v.waiting {
 			v.inbox = append(v.inbox, v.early.take(id)...)
@@ -387,36 +402,73 @@ func (v *Verdicts) sweep() {
 	}
 }
 
-// question asks the shards that transactions wait for, each time another member.
+// question asks the shards that transactions wait for: each time another member, or in a vouched
+// book all members. Verdicts that are believed, but were dropped for lack of room, are judged again
+// instead.
 func (v *Verdicts) question(due []*state.Pending, now time.Time) {
+	messages := askMessages
+	if v.config.Vouched {
+		messages = queriesPerPeer // each member gets all of them
+	}
 	ids := map[ledger.ShardID][]ledger.Hash{}
 	v.mu.Lock()
+	before := len(v.inbox)
 	for _, each := range due {
+		waits, asked := v.waiting[each.ID], false
 		for _, shard := range each.Waits {
-			if key := (verdictKey{each.ID, shard}); len(ids[shard]) < askMessages*queryMax &&
-				!v.awaited.has(key) {
-				// The verdict was judged while the transaction's block was executed, and is not
-				// over.
-				v.settled.remove(key)
-				ids[shard] = append(ids[shard], each.ID)
-				v.waiting[each.ID].asked = now
+			key := verdictKey{each.ID, shard}
+			if len(ids[shard]) >= messages*queryMax || v.awaited.has(key) {
+				continue
+			}
+			// The verdict was judged while the transaction's block was executed, and is not over.
+			v.settled.remove(key)
+			waits.asked = now
+			if result, believed := v.believed.get(key); believed {
+				v.enqueue(ledger.Verdict{ID: each.ID, Shard: shard, Result: result})
+				continue
+			}
+			ids[shard] = append(ids[shard], each.ID)
+			asked = true
+			if waits.asks >= proofAfter {
+				v.wantProof(key)
 			}
 		}
+		if asked {
+			waits.asks++
+		}
 	}
+	more := len(v.inbox) > before
 	v.mu.Unlock()
+	if more {
+		v.nudge()
+	}
 	for shard, all := range ids {
 		candidates := v.config.Directory.Candidates(shard)
 		if len(candidates) == 0 {
 			continue
 		}
 		for chunk := range slices.Chunk(all, queryMax) {
-			peer := candidates[v.turns[shard]%len(candidates)]
-			if !v.config.faults.sameCandidate {
-				v.turns[shard]++
-			}
-			if v.send(peer, wire.KindVerdictQuery, encodeQuery(chunk)) {
-				v.count(&v.status.Asked, len(chunk))
-			}
+			v.query(shard, candidates, encodeQuery(chunk), len(chunk))
 		}
+	}
+}
+
+// query sends a query for a number of verdicts to the next of a shard's candidates, or in a vouched
+// book to all.
+func (v *Verdicts) query(shard ledger.ShardID, candidates []rdmanet.PeerID, payload []byte,
+	count int) {
+	if !v.config.Vouched {
+		at := v.turns[shard] % len(candidates)
+		candidates = candidates[at : at+1]
+		if !v.config.faults.sameCandidate {
+			v.turns[shard]++
+		}
+	}
+	sent := false
+	for _, peer := range candidates {
+		sent = v.send(peer, wire.KindVerdictQuery, payload) || sent
+	}
+	if sent {
+		v.count(&v.status.Asked, count)
 	}
 }

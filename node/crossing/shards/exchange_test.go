@@ -115,6 +115,7 @@ type scene struct {
 	durable  atomic.Uint64
 	ready    atomic.Int64
 	others   [3]*other
+	peers    map[int]rdmanet.PeerID // of the members that the test needs often
 }
 
 // other is a member of shard 1.
@@ -130,7 +131,8 @@ type other struct {
 func newScene(t *testing.T, config VerdictsConfig) *scene {
 	t.Helper()
 	network := memory.NewNetwork()
-	s := &scene{t: t, chain: &fakeChain{standing: map[ledger.Hash]store.Standing{}}}
+	s := &scene{t: t, chain: &fakeChain{standing: map[ledger.Hash]store.Standing{}},
+		peers: map[int]rdmanet.PeerID{}}
 	s.chain.add()
 	for i := range s.others {
 		o := &other{peer: rdmanet.Peer{ID: peerOf(t, 3+i)}}

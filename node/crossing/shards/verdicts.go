@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -70,6 +71,14 @@ type VerdictsConfig struct {
 	Logger *slog.Logger
 	// AgainAfter, AskAfter and AskEvery: zero means the default.
 	AgainAfter, AskAfter, AskEvery time.Duration
+	// Vouched is set in a book whose shards do not trust a single member of another shard: a
+	// verdict is believed once more than half of the other shard's present members told it.
+	Vouched bool
+	// Prove, which may be nil, returns the verdict of another shard on a transaction that a
+	// certificate of that shard proves. Verdicts calls it if Vouched is set, one call at a time,
+	// for transactions that were asked for in vain. The result is believed at once. Prove ends
+	// when its context does; Close waits for it.
+	Prove func(ctx context.Context, shard ledger.ShardID, id ledger.Hash) (ledger.Verdict, error)
 
 	faults faults
 }
@@ -79,6 +88,10 @@ type faults struct {
 	notDurable    bool // also tell verdicts of blocks that are only executed
 	sameCandidate bool // send all queries to the first candidate
 	forgetEarly   bool // drop verdicts that arrive before their transactions
+	quorumOfOne   bool // believe one member
+	countTwice    bool // count each word of a member, also on the same verdict
+	countDeparted bool // count the words of members that left
+	overwriteWord bool // let a member change its word
 }
 
 // Verdicts is the exchange of verdicts. All methods are safe for concurrent use.
@@ -86,14 +99,25 @@ type Verdicts struct {
 	config VerdictsConfig
 	wake   chan struct{}
 	closed chan struct{}
+	cancel context.CancelFunc // ends the certified proofs
 	done   sync.WaitGroup
 	once   sync.Once
 
 	mu      sync.Mutex
-	awaited *awaitedSet
+	awaited awaitedVerdicts
 	early   *earlySet
 	settled *recentSet
 	inbox   []ledger.Verdict // at most inboxMax received, and those from the sets
+	// These are used in a vouched book only. believed has the verdicts that are believed, words
+	// those that are not yet. exposed has the times of the last log lines about contradictions.
+	words    *wordSet
+	believed *recentSet
+	exposed  map[memberKey]time.Time
+	// unproved are at most proofsMax verdicts for which a certified proof is wanted. unprovedWake
+	// gets a value with each.
+	unproved     []verdictKey
+	unprovedWake chan struct{}
+
 	queries []query
 	asking  map[rdmanet.PeerID]int // queries held, by peer
 	durable ledger.Height          // set by DurableTo
@@ -109,6 +133,9 @@ type Verdicts struct {
 	waiting map[ledger.Hash]*waiting
 	look    time.Time // when to look at the waiting transactions; zero for never
 	turns   map[ledger.ShardID]int
+	// reminded is when Ready was last called for verdicts that were proposed before, or in a
+	// vouched book at all.
+	reminded time.Time
 }
 
 // query is a query from a member of another shard.
@@ -121,6 +148,7 @@ type query struct {
 type waiting struct {
 	since, asked time.Time
 	seen         bool // in the present look
+	asks         int  // how often it was asked for
 }
 
 // VerdictsStatus is the state of the exchange, for people.
@@ -128,6 +156,11 @@ type VerdictsStatus struct {
 	// Awaited counts the verdicts to propose, Early those whose transactions are not in the chain
 	// yet.
 	Awaited, Early int
+	// Words counts the words of members that wait for words of others, Contradicted the words
+	// against a believed verdict or an earlier word of the same member, and Proved the verdicts
+	// that were believed because of a certified proof.
+	Words                int
+	Contradicted, Proved uint64
 	// Told counts the verdicts sent to members of other shards unasked, Answered those sent on
 	// request, Asked the transactions asked for, Received the verdicts received, Proposed those
 	// given to a batch, and Dropped those that were dropped.
@@ -163,6 +196,12 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 		asking:  map[rdmanet.PeerID]int{},
 		waiting: map[ledger.Hash]*waiting{}, turns: map[ledger.ShardID]int{},
 		reset: true, // look first at the transactions that already wait
+		words: newWordSet(config.faults), believed: newRecentSet(believedMax),
+		exposed: map[memberKey]time.Time{}, unprovedWake: make(chan struct{}, 1),
+	}
+	if config.Vouched {
+		v.awaited = &orderedSet{}
+		v.words.follow(config.Directory)
 	}
 	if err := config.Control.Register(wire.KindVerdicts, v.receiveVerdicts); err != nil {
 		return nil, err
@@ -170,15 +209,23 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	if err := config.Control.Register(wire.KindVerdictQuery, v.receiveQuery); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	v.cancel = cancel
 	v.done.Go(v.run)
+	if config.Vouched && config.Prove != nil {
+		v.done.Go(func() { v.proofs(ctx) })
+	}
 	v.nudge()
 	return v, nil
 }
 
-// Close ends the exchange and waits for its goroutine. Messages that still arrive are dropped, and
+// Close ends the exchange and waits for its goroutines. Messages that still arrive are dropped, and
 // nothing more is proposed. A second Close also waits.
 func (v *Verdicts) Close() {
-	v.once.Do(func() { close(v.closed) })
+	v.once.Do(func() {
+		close(v.closed)
+		v.cancel()
+	})
 	v.done.Wait()
 }
 
@@ -202,6 +249,7 @@ func (v *Verdicts) nudge() {
 // Applied records that a block was executed here and is in the chain. It is quick. Blocks come in
 // order; after Reset they may begin at any height.
 func (v *Verdicts) Applied(block *ledger.Block) {
+	var found []contradiction
 	v.mu.Lock()
 	v.applied++
 	for i := range block.Entries {
@@ -211,9 +259,16 @@ func (v *Verdicts) Applied(block *ledger.Block) {
 			case ledger.Settled, ledger.Released:
 				v.awaited.removeAll(verdict.ID)
 				v.settled.add(keyOf(verdict))
+				if v.config.Vouched {
+					found = append(found, v.end(verdict)...)
+					v.words.takeAll(verdict.ID)
+				}
 			case ledger.Applied:
 				v.awaited.remove(keyOf(verdict))
 				v.settled.add(keyOf(verdict))
+				if v.config.Vouched {
+					found = append(found, v.end(verdict)...)
+				}
 			}
 			continue
 		}
@@ -224,7 +279,9 @@ func (v *Verdicts) Applied(block *ledger.Block) {
 			v.inbox = append(v.inbox, v.early.take(entry.ID)...)
 		}
 	}
+	found = v.contradict(found)
 	v.mu.Unlock()
+	v.log(found)
 	v.nudge()
 }
 
@@ -248,7 +305,9 @@ func (v *Verdicts) Reset() {
 }
 
 // Propose returns verdicts that this chain waits for, as many as fit into room bytes of a batch,
-// each again only after AgainAfter. The caller owns the slice.
+// each again only after AgainAfter. In a vouched book it returns in each call all that this node
+// believes, by transaction id, then shard; if not all fit, the first ones. The caller owns the
+// slice.
 func (v *Verdicts) Propose(room int) []ledger.Verdict {
 	most := min(room/ledger.VerdictSize, ledger.MaxBatchVerdicts)
 	if most <= 0 || v.isClosed() {
@@ -258,7 +317,7 @@ func (v *Verdicts) Propose(room int) []ledger.Verdict {
 	verdicts := v.awaited.propose(most, time.Now(), v.config.AgainAfter)
 	v.status.Proposed += uint64(len(verdicts))
 	v.mu.Unlock()
-	if len(verdicts) > 0 {
+	if len(verdicts) > 0 && !v.config.Vouched {
 		v.nudge() // to schedule their next proposal
 	}
 	return verdicts
@@ -268,7 +327,7 @@ func (v *Verdicts) Propose(room int) []ledger.Verdict {
 func (v *Verdicts) Pending() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.awaited.fresh.Len() > 0 || v.awaited.due(time.Now(), v.config.AgainAfter)
+	return v.awaited.pending(time.Now(), v.config.AgainAfter)
 }
 
 // Status returns the state of the exchange.
@@ -276,30 +335,38 @@ func (v *Verdicts) Status() VerdictsStatus {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	status := v.status
-	status.Awaited, status.Early = v.awaited.len(), v.early.len()
+	status.Awaited, status.Early, status.Words = v.awaited.len(), v.early.len(), v.words.count
 	return status
 }
 
-// fromOther returns the shard of a sender in another shard, and reports whether to accept its
-// message.
-func (v *Verdicts) fromOther(from rdmanet.Peer) (ledger.ShardID, bool) {
-	shard, _, known := v.config.Directory.Find(from.ID)
+// fromOther returns the sender of a message, if it is a member of another shard, and reports
+// whether to accept the message.
+func (v *Verdicts) fromOther(from rdmanet.Peer) (memberKey, bool) {
+	shard, member, known := v.config.Directory.Find(from.ID)
 	if !known || shard == v.config.Directory.Own() || v.isClosed() {
 		v.config.Logger.Debug("message on verdicts dropped", "peer", from, "known", known)
-		return 0, false
+		return memberKey{}, false
 	}
-	return shard, true
+	return memberKey{shard, member.Index}, true
 }
 
-// receiveVerdicts queues another shard's verdicts for the goroutine to judge.
+// receiveVerdicts queues another shard's verdicts for the goroutine to judge: all, or in a vouched
+// book those that are believed now.
 func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
-	shard, other := v.fromOther(from)
+	sender, other := v.fromOther(from)
 	if !other {
 		return
 	}
+	shard := sender.shard
 	verdicts, err := decodeVerdicts(payload, shard)
 	if err != nil {
 		v.config.Logger.Error("verdicts dropped", "peer", from, "shard", shard, "error", err)
+		return
+	}
+	if v.config.Vouched {
+		if v.hear(sender, verdicts) {
+			v.nudge()
+		}
 		return
 	}
 	v.mu.Lock()
@@ -310,11 +377,7 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 		if v.settled.has(key) || v.awaited.has(key) || v.early.has(key) {
 			continue
 		}
-		if len(v.inbox) >= inboxMax {
-			v.status.Dropped++
-			continue
-		}
-		v.inbox = append(v.inbox, verdicts[i])
+		v.enqueue(verdicts[i])
 	}
 	v.status.Received += uint64(len(verdicts))
 	more := len(v.inbox) > before
@@ -326,14 +389,14 @@ func (v *Verdicts) receiveVerdicts(from rdmanet.Peer, payload []byte) {
 
 // receiveQuery queues a query for the goroutine to answer.
 func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
-	shard, other := v.fromOther(from)
+	sender, other := v.fromOther(from)
 	if !other {
 		return
 	}
 	ids, err := decodeQuery(payload)
 	if err != nil {
-		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard", shard,
-			"error", err)
+		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard",
+			sender.shard, "error", err)
 		return
 	}
 	v.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/wire"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
@@ -199,7 +200,19 @@ func (b *book) check(id ledger.Hash, want store.Outcome, shards ...int) {
 
 func TestVerdictsSettleWhatCrosses(t *testing.T) {
 	t.Parallel()
-	b := newBook(t, nil)
+	for what, change := range map[string]func(*VerdictsConfig){"one member suffices": nil,
+		"vouched": beVouched} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			settlesWhatCrosses(t, change)
+		})
+	}
+}
+
+func beVouched(config *VerdictsConfig) { config.Vouched = true }
+
+func settlesWhatCrosses(t *testing.T, change func(*VerdictsConfig)) {
+	b := newBook(t, change)
 	var good, bad []ledger.Hash
 	for round := range 4 {
 		if round == 2 {
@@ -250,7 +263,17 @@ func TestVerdictsSettleWhatCrosses(t *testing.T) {
 // Verdicts that were told while no receiver ran are asked for by the members after their restart.
 func TestLostVerdictsAreAskedFor(t *testing.T) {
 	t.Parallel()
-	b := newBook(t, nil)
+	for what, change := range map[string]func(*VerdictsConfig){"one member suffices": nil,
+		"vouched": beVouched} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			asksForLostVerdicts(t, change)
+		})
+	}
+}
+
+func asksForLostVerdicts(t *testing.T, change func(*VerdictsConfig)) {
+	b := newBook(t, change)
 	ids := b.transfer(1, 2, 10)
 	for i := 1; i < 3; i++ {
 		for m, v := range b.shards[i].members {
@@ -267,7 +290,7 @@ func TestLostVerdictsAreAskedFor(t *testing.T) {
 	}
 	for i := 1; i < 3; i++ {
 		for m := range 3 {
-			b.start(i, m, nil)
+			b.start(i, m, change)
 		}
 	}
 	b.settle()
@@ -279,6 +302,62 @@ func TestLostVerdictsAreAskedFor(t *testing.T) {
 		}
 		if asked == 0 {
 			t.Errorf("shard %d asked for nothing", i)
+		}
+	}
+}
+
+// In a vouched book, one liar of the three members of each shard changes nothing.
+func TestVouchedVerdictsSettleDespiteLiars(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, beVouched)
+	const liar = 1
+	lies := [3]*wire.Datagrams{}
+	for i, s := range b.shards {
+		s.members[liar].Close()
+		b.network.Kill(peerOf(t, 3*i+liar))
+		_, lies[i] = controlOf(t, b.network, peerOf(t, 3*i+liar))
+	}
+	var good, bad []ledger.Hash
+	for range 5 {
+		good = append(good, b.transfer(1, 2, 10)...)
+		bad = append(bad, b.transfer(1, 2, 100000)...)
+	}
+	lie := func(i int, result ledger.Result, ids []ledger.Hash) {
+		var verdicts []ledger.Verdict
+		for _, id := range ids {
+			verdicts = append(verdicts, ledger.Verdict{ID: id, Shard: ledger.ShardID(i),
+				Result: result})
+		}
+		for to := range 9 {
+			if to/3 != i && to%3 != liar {
+				if err := lies[i].Send(peerOf(t, to), wire.KindVerdicts,
+					encodeVerdicts(verdicts)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	for i := range b.shards {
+		lie(i, ledger.Result{Code: ledger.InsufficientFunds, Item: ledger.NoItem}, good)
+		lie(i, ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}, bad)
+	}
+	for _, s := range b.shards {
+		eventually(t, "the lies of both other shards arrive", func() bool {
+			return s.members[0].Status().Words == 20 && s.members[2].Status().Words == 20
+		})
+	}
+	b.settle()
+	for _, id := range good {
+		b.check(id, store.TookEffect, 1, 2)
+	}
+	for _, id := range bad {
+		b.check(id, store.Refused, 1, 2)
+	}
+	for i := 1; i < 3; i++ {
+		for _, m := range []int{0, 2} {
+			if status := b.shards[i].members[m].Status(); status.Contradicted == 0 {
+				t.Errorf("shard %d, member %d: %+v", i, m, status)
+			}
 		}
 	}
 }
