@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -86,5 +87,33 @@ func BenchmarkOrderedSet(b *testing.B) {
 		verdict := &verdicts[i%len(verdicts)]
 		set.remove(keyOf(verdict))
 		set.add(*verdict)
+	}
+}
+
+// BenchmarkHear counts the words of five members on 1,024 verdicts, which then are believed.
+func BenchmarkHear(b *testing.B) {
+	members := directory(b, 0)
+	indexes := map[ledger.MemberIndex]int{}
+	for i := range 5 {
+		indexes[ledger.MemberIndex(i)] = 20 + i
+	}
+	members.Learn(1, changed(1, indexes))
+	v := &Verdicts{config: VerdictsConfig{Vouched: true, Directory: members},
+		settled: newRecentSet(settledMax), believed: newRecentSet(believedMax),
+		words: newWordSet(faults{}), exposed: map[memberKey]time.Time{}}
+	v.words.follow(members)
+	verdicts := make([]ledger.Verdict, verdictsMax)
+	b.ReportAllocs()
+	for turn := 0; b.Loop(); turn++ {
+		for i := range verdicts {
+			verdicts[i] = ledger.Verdict{ID: name(turn*verdictsMax + i), Shard: 1, Result: good}
+		}
+		for index := range indexes {
+			v.hear(memberKey{1, index}, verdicts)
+		}
+		if len(v.inbox) != verdictsMax {
+			b.Fatalf("%d are believed", len(v.inbox))
+		}
+		v.inbox = v.inbox[:0]
 	}
 }

@@ -35,27 +35,52 @@
 //	batch.Verdicts = verdicts.Propose(room)                // with this node's next message
 //	verdicts.Reset()                                       // another store took the place of the one before
 //
+// The genesis decides how much a verdict needs to be believed:
+//
+//   - Not vouched: members of other shards crash, they do not lie. A node believes a verdict that
+//     one member of its shard tells.
+//   - Vouched (VerdictsConfig.Vouched): a minority of the members of another shard may lie, be
+//     silent, or contradict themselves. A node believes a verdict once more than half of the other
+//     shard's present members told it the same verdict themselves, or once Prove returns it. The
+//     Directory determines the present members, at the time of counting.
+//
 // The path of a verdict:
 //
-//   - Told: once a block is durable, f+1 of the n members of its shard, of which f = ⌊(n-1)/2⌋ may
-//     crash, send the verdicts in it to f+1 members of each other shard that they concern. The
-//     choice of members rotates with the transaction's id.
-//   - Asked for: the members that should have told a verdict may have crashed, been cut off, or had
-//     no room. A node therefore asks for a verdict that it has waited for longer than AskAfter,
-//     each time from another member. A node that starts asks at once.
-//   - Proposed: a verdict that the chain waits for goes into this node's next message, and again
-//     only after AgainAfter. Blocks take each verdict once, whichever member proposes it. A verdict
-//     that arrives before its transaction is kept until the transaction arrives.
+//   - Told: once a block is durable, members of its shard send the verdicts in it to members of
+//     each other shard that they concern. Not vouched: f+1 of the n members, of which f = ⌊(n-1)/2⌋
+//     may crash, send to f+1 members, and the choice rotates with the transaction's id. Vouched:
+//     each member sends to each.
+//   - Believed: not vouched, at once. Vouched, the words of members on a verdict wait until they
+//     are enough. A member's first word on a verdict stays. A word against it, or against what is
+//     believed, is counted and logged (VerdictsStatus.Contradicted). After a change of the members
+//     all words are counted anew.
+//   - Asked for: the members that should have told a verdict may have crashed, been cut off, or
+//     had no room. A node therefore asks for a verdict that it has waited for longer than
+//     AskAfter: each time another member, or in a vouched book all members. A node that starts
+//     asks at once. In a vouched book it tries Prove if it asked twice in vain.
+//   - Proposed: a verdict that the chain waits for goes into this node's next message. Not
+//     vouched, it goes there again only after AgainAfter, and blocks take each verdict once,
+//     whichever member proposes it. Vouched, it goes into every message until a block takes it,
+//     because a block takes a verdict only if a majority of the members propose it in one round. A
+//     message with too little room takes the first verdicts in the order of transaction ids and
+//     shards, so that the messages of several members have the same ones. Ready is called for a
+//     verdict that is new, and for one that waits for longer than AgainAfter.
+//   - Early: a verdict that is believed before its transaction arrives is kept until then.
 //
 // What always holds:
 //
 //   - Only verdicts of durable blocks are told: other shards act on them for ever.
-//   - A proposed verdict is well-formed, from another shard, and was waited for when it was judged.
-//     A verdict that was settled meanwhile is dropped with the next executed block, or at the next
-//     look.
-//   - All memory is bounded. A verdict that does not fit is dropped, and asked for later.
-//   - One goroutine reads the chain. Handlers of messages, Applied and DurableTo only take notes.
-//     With nothing to do the goroutine sleeps, without a ticker.
+//   - A proposed verdict is well-formed, from another shard, believed, and was waited for when it
+//     was judged. A verdict that was settled meanwhile is dropped with the next executed block, or
+//     at the next look.
+//   - Vouched: a minority of another shard's members can neither make this node believe a verdict
+//     that their shard did not give, nor keep it from believing one that the others tell.
+//   - All memory is bounded. A verdict that does not fit is dropped, and asked for later. Each
+//     member has an equal share of the room for words, so that no member can push out the words of
+//     another one.
+//   - One goroutine reads the chain, and another one calls Prove. Handlers of messages count words.
+//     Otherwise they, Applied and DurableTo only take notes. With nothing to do the goroutines
+//     sleep, without a ticker.
 //
 // # Files
 //
@@ -64,6 +89,9 @@
 //	announcer.go  the nodes' reports about themselves
 //	verdicts.go   the exchange of verdicts, as the node sees it
 //	exchange.go   its goroutine: judging, answering, telling, asking
+//	words.go      what members of other shards say, until it is believed
+//	prove.go      certified proofs of verdicts that are not told
 //	awaited.go    the sets of verdicts
+//	ordered.go    the verdicts to propose in a vouched book
 //	wire.go       the messages, byte by byte
 package shards

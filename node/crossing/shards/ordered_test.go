@@ -22,10 +22,10 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 				return slices.BinarySearchFunc(model, key,
 					func(v ledger.Verdict, key verdictKey) int { return keyOf(&v).order(key) })
 			}
-			steps := 30_000
+			steps := 10_000
 			for step := range steps {
 				// Most verdicts are added first and removed last.
-				verdict := ledger.Verdict{ID: name(random.IntN(2000)),
+				verdict := ledger.Verdict{ID: name(random.IntN(1000)),
 					Shard: ledger.ShardID(random.IntN(4)), Result: good}
 				key := keyOf(&verdict)
 				at, known := place(key)
@@ -51,7 +51,7 @@ func TestOrderedSetIsAsItsModel(t *testing.T) {
 				if set.len() != len(model) {
 					t.Fatalf("step %d: %d elements, want %d", step, set.len(), len(model))
 				}
-				if step%97 == 0 {
+				if step%199 == 0 {
 					checkOrdered(t, set, model, random.IntN(len(model)+2))
 				}
 			}

@@ -105,6 +105,9 @@ func (s *wordSet) majority(key verdictKey, present []Member) (ledger.Verdict, bo
 		result ledger.Result
 		count  int
 	}
+	if 2*len(s.byID[key.id]) <= len(present) && !s.faults.quorumOfOne {
+		return ledger.Verdict{}, false
+	}
 	var tally []votes
 	for _, element := range s.byID[key.id] {
 		w := element.Value.(*word)
