@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
@@ -32,8 +33,12 @@ type Finality struct {
 
 // Auditor follows the members of a chain from its genesis by certificates. It believes nothing
 // else. The zero value is not usable: call NewAuditor.
+//
+// A copy of an Auditor is another auditor with the same knowledge.
 type Auditor struct {
 	members Members
+	// group are the members as certificates tell of them: without disks. Follow replaces the list.
+	group Membership
 	// next is the index of the next member that joins.
 	next MemberIndex
 	last *Certificate
@@ -42,12 +47,19 @@ type Auditor struct {
 // NewAuditor makes an auditor that knows the members of the genesis.
 func NewAuditor(genesis *Genesis) *Auditor {
 	membership := genesis.Membership()
-	return &Auditor{members: *MembersOf(genesis.Hash(), 1, &membership, nil),
+	return &Auditor{members: *MembersOf(genesis.Hash(), 1, &membership, nil), group: membership,
 		next: MemberIndex(len(membership.Members))}
 }
 
 // Members returns the members that the auditor knows last. They are read-only.
 func (a *Auditor) Members() *Members { return &a.members }
+
+// Membership returns the members that the auditor knows last, with their names, addresses and the
+// heights at which they joined. It follows from the genesis and the certificates alone. It differs
+// from the chain's in two ways, because an admission of a disk needs no certificate: members have
+// no disks, and Number counts joins and leaves only, so it is the members' epoch. Height and Round
+// are those of the last join or leave. The list is read-only.
+func (a *Auditor) Membership() Membership { return a.group }
 
 // Last returns the last certificate that Follow or Check accepted, or nil.
 func (a *Auditor) Last() *Certificate { return a.last }
@@ -77,6 +89,12 @@ func (a *Auditor) Follow(c *Certificate) error {
 	}
 	after := Members{Chain: a.members.Chain, Epoch: a.members.Epoch + 1, Since: c.Height,
 		Keys: maps.Clone(a.members.Keys)}
+	header, err := DecodeHeader(c.Change.Header)
+	if err != nil {
+		return fmt.Errorf("%w: block %d: %w", ErrCertificate, c.Height, err)
+	}
+	group := Membership{Number: a.group.Number + 1, Height: c.Height, Round: header.Round,
+		Members: slices.Clone(a.group.Members)}
 	switch {
 	case change.Kind == ChangeJoin && a.members.has(change.Member.Key):
 		// The transaction repeated what was so, and succeeded. The member would count twice.
@@ -84,14 +102,19 @@ func (a *Auditor) Follow(c *Certificate) error {
 			c.Height)
 	case change.Kind == ChangeJoin:
 		after.Keys[a.next] = change.Member.Key
+		group.Members = append(group.Members, GroupMember{Index: a.next,
+			Member: change.Member.copy(), Joined: c.Height})
 		a.next++
 	case len(after.Keys) > 1 && after.Keys[change.Index] != nil:
 		delete(after.Keys, change.Index)
+		group.Members = slices.DeleteFunc(group.Members, func(each GroupMember) bool {
+			return each.Index == change.Index
+		})
 	default:
 		return fmt.Errorf("%w: member %d left at block %d, and was none", ErrCertificate,
 			change.Index, c.Height)
 	}
-	a.members, a.last = after, c
+	a.members, a.group, a.last = after, group, c
 	return nil
 }
 

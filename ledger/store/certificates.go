@@ -381,6 +381,29 @@ func (s *Store) Finality(height ledger.Height) (*ledger.Finality, error) {
 	return f, nil
 }
 
+// Trail returns the certificates of the joins and leaves of this chain after the first ones, in
+// order. They lead an auditor of that epoch further (ledger.Auditor.Follow). The trail ends before
+// the first change that has no certificate here yet. It also ends before the certificate that makes
+// it exceed a number of bytes, but not before its first one.
+func (s *Store) Trail(from ledger.MembersEpoch, bytesMax int) ([]*ledger.Certificate, error) {
+	var trail []*ledger.Certificate
+	heights := s.ChangeHeights()
+	for _, height := range heights[min(from, ledger.MembersEpoch(len(heights))):] {
+		c, err := s.Certificate(height)
+		if errors.Is(err, ErrUncertified) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if bytesMax -= len(c.Encode()); len(trail) > 0 && bytesMax < 0 {
+			break
+		}
+		trail = append(trail, c)
+	}
+	return trail, nil
+}
+
 // MemberKey returns the node key of a present or former member, or nil.
 func (s *Store) MemberKey(index ledger.MemberIndex) []byte {
 	membership := s.Membership()

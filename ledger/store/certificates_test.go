@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -441,6 +442,17 @@ func TestMembersAreWhatAnAuditorFollows(t *testing.T) {
 			}
 			signers = append(signers, index)
 		}
+		told, whole := auditor.Membership(), s.state.MembershipAt(height-1)
+		if told.Number != uint64(want.Epoch) || told.Height != want.Since || told.Height > 0 &&
+			told.Round != ledger.Round(3*told.Height-2) {
+			t.Fatalf("block %d: %+v", height, told)
+		}
+		for i := range whole.Members {
+			whole.Members[i].Disk = ledger.DiskID{}
+		}
+		if !reflect.DeepEqual(told.Members, whole.Members) {
+			t.Fatalf("block %d: %+v, want %+v", height, told.Members, whole.Members)
+		}
 		if !slices.Contains(changes, height) {
 			continue
 		}
@@ -450,6 +462,51 @@ func TestMembersAreWhatAnAuditorFollows(t *testing.T) {
 		}
 		if err := auditor.Follow(c); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A trail goes up to the first change without a certificate, and comes in bounded pieces.
+func TestTrail(t *testing.T) {
+	t.Parallel()
+	s := openThree(t, filepath.Join(t.TempDir(), "data"))
+	changingChain(t, s)
+	heights := func(from ledger.MembersEpoch, bytesMax int) (heights []ledger.Height) {
+		t.Helper()
+		trail, err := s.Trail(from, bytesMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range trail {
+			if c.Change == nil || c.Epoch != from+ledger.MembersEpoch(i) {
+				t.Errorf("certificate %d: %+v", i, c)
+			}
+			heights = append(heights, c.Height)
+		}
+		return heights
+	}
+	for _, step := range []struct {
+		certificate *ledger.Certificate // put first
+		from        ledger.MembersEpoch
+		bytesMax    int
+		want        []ledger.Height
+	}{
+		{nil, 0, 1 << 20, nil},
+		{certify(t, s, 5, 1, 1, 2, 3), 0, 1 << 20, nil},
+		{nil, 1, 1 << 20, []ledger.Height{5}},
+		{certify(t, s, 2, 0, 0, 1), 0, 1 << 20, []ledger.Height{2, 5}},
+		{nil, 0, 1, []ledger.Height{2}},
+		{nil, 1, 1, []ledger.Height{5}},
+		{nil, 2, 1, nil},
+		{nil, 1 << 63, 1, nil},
+	} {
+		if step.certificate != nil {
+			if err := s.PutCertificate(step.certificate); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := heights(step.from, step.bytesMax); !slices.Equal(got, step.want) {
+			t.Errorf("%+v: %v", step, got)
 		}
 	}
 }
