@@ -16,7 +16,8 @@ import (
 
 // acquaintancesFile holds the memberships of other shards, in the home of a node that learned of
 // changes. Without it, the node starts with the members of the genesis and learns of changes from
-// the other members of its shard.
+// the other members of its shard. With vouched crossings it has their trails too, and they are
+// verified again: the file proves nothing by itself.
 const acquaintancesFile = "shards.json"
 
 func (b *book) acquaintancesPath() string {
@@ -32,9 +33,31 @@ func (b *book) recall() {
 			"it learns newer ones", "error", err)
 	}
 	for _, change := range changes {
-		b.directory.Learn(change.Shard, change.Membership)
+		if err := b.recallChange(&change); err != nil {
+			b.config.Logger.Warn("this node learns the members of another shard again: its file "+
+				"of them is of no use", "file", b.acquaintancesPath(), "shard", change.Shard,
+				"error", err)
+		}
 	}
 	b.written = numbersOf(b.directory.Changes())
+}
+
+// recallChange gives the directory what the file has of one shard. A membership without a trail
+// counts only in a book without vouched crossings.
+func (b *book) recallChange(change *shards.Change) error {
+	if !b.directory.Vouched() {
+		b.directory.Learn(change.Shard, change.Membership)
+		return nil
+	}
+	trail := make([]*ledger.Certificate, len(change.Trail))
+	for i, encoded := range change.Trail {
+		var err error
+		if trail[i], err = ledger.DecodeCertificate(encoded); err != nil {
+			return err
+		}
+	}
+	_, err := b.directory.LearnTrail(change.Shard, trail)
+	return err
 }
 
 func readAcquaintances(path string) (changes []shards.Change, err error) {
@@ -87,6 +110,29 @@ func numbersOf(changes []shards.Change) (numbers [][2]uint64) {
 	}
 	return numbers
 }
+
+// ownTrail returns certificates of the joins and leaves of this node's chain.
+func (b *book) ownTrail(from ledger.MembersEpoch, bytesMax int) ([]*ledger.Certificate, error) {
+	return b.config.Node.Store().Trail(from, bytesMax)
+}
+
+// ownEpoch returns the members' epoch up to which this node has its own shard's trail. Changes that
+// are not certified yet, and may be taken back, do not count.
+func (b *book) ownEpoch() ledger.MembersEpoch {
+	known := ledger.MembersEpoch(b.epoch.Load())
+	further, err := b.ownTrail(known, trailLookBytes)
+	if err != nil {
+		b.config.Logger.Warn("the certificates of this shard's members cannot be read", "error",
+			err)
+	}
+	known += ledger.MembersEpoch(len(further))
+	b.epoch.Store(uint64(known))
+	return known
+}
+
+// trailLookBytes bounds how much of its own trail a node reads to find its end. The rest comes with
+// the next announcement.
+const trailLookBytes = 64 << 10
 
 // SetOwn implements Crossing.
 func (b *book) SetOwn(membership ledger.Membership) {

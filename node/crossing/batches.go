@@ -78,6 +78,7 @@ func (b *book) durableTo(height ledger.Height) {
 }
 
 func (b *book) exchanged() {
+	b.epoch.Store(0) // the other store may have fewer certificates
 	b.streams.Reset()
 	b.verdicts.Reset()
 }

@@ -27,7 +27,7 @@ var errNoRegions = errors.New("the fabric has no one-sided memory, which a book 
 // book is the Crossing of a book of several shards: their members, the streams of the tree, the
 // verdicts on crossing transactions, and calls.
 //
-//	directory  the members of all shards; the announcer keeps it up to date
+//	directory  the members of all shards; the announcer and the trails keep it up to date
 //	streams    from the parent shard into this node's batches, from the own chain to the children
 //	verdicts   this shard's verdicts for the other shards, and theirs into this node's batches
 //	calls      clients' calls to other shards, and calls of other shards to this node
@@ -36,6 +36,7 @@ type book struct {
 	host      rdmanet.Host
 	directory *shards.Directory
 	announcer *shards.Announcer
+	trails    *shards.TrailExchange // nil without vouched crossings
 	streams   *streams.Streams
 	verdicts  *shards.Verdicts
 	calls     *calls.Calls
@@ -46,6 +47,8 @@ type book struct {
 	members <-chan struct{}
 	// untold is the height of the last change of this shard's members until it is durable, or 0.
 	untold atomic.Uint64
+	// epoch is the members' epoch up to which this node is known to have its own shard's trail.
+	epoch atomic.Uint64
 	// written identifies the memberships of other shards that the home's file has (remember).
 	written [][2]uint64
 
@@ -125,8 +128,16 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	b.host = host
 	node, logger := b.config.Node, b.config.Logger
 	b.directory.SetOwn(node.Store().Membership())
-	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory,
-		Control: lane, Own: b.announcement, Gap: announceGap, Logger: logger}); err != nil {
+	announcing := shards.AnnouncerConfig{Directory: b.directory, Control: lane,
+		Own: b.announcement, Gap: announceGap, Logger: logger}
+	if b.directory.Vouched() {
+		if b.trails, err = shards.NewTrailExchange(shards.TrailExchangeConfig{
+			Directory: b.directory, Host: host, Own: b.ownTrail, Logger: logger}); err != nil {
+			return err
+		}
+		announcing.Newer = b.trails.Newer
+	}
+	if b.announcer, err = shards.NewAnnouncer(announcing); err != nil {
 		return err
 	}
 	durable := func() ledger.Height {
@@ -191,6 +202,9 @@ func (b *book) Close() {
 	}
 	if b.announcer != nil {
 		b.announcer.Close()
+	}
+	if b.trails != nil {
+		b.trails.Close()
 	}
 }
 

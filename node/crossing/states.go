@@ -27,7 +27,9 @@ func (b *book) announcement() shards.Announcement {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
 			Number: opened.Streamed(child)})
 	}
-	if membership := opened.MembershipAt(self.Heights.Durable); membership.Number > 0 {
+	if b.directory.Vouched() {
+		a.Epoch = b.ownEpoch()
+	} else if membership := opened.MembershipAt(self.Heights.Durable); membership.Number > 0 {
 		a.Membership = &membership
 	}
 	b.directory.Heard(b.config.Self, a, time.Now())

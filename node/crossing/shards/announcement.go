@@ -21,8 +21,11 @@ type Announcement struct {
 	// last numbers of the streams to the children, ascending by child.
 	Carried  uint64
 	Streamed []Streamed
-	// Membership is the chain's, or nil while it is the genesis'.
+	// Membership is the chain's, or nil while it is the genesis'. It is nil with vouched crossings.
 	Membership *ledger.Membership
+	// Epoch is the members' epoch up to which the sender has the shard's trail, with vouched
+	// crossings. It proves nothing; the trail does.
+	Epoch ledger.MembersEpoch
 }
 
 // SetCounts sets a shard's counts and streams to those of the announcement.

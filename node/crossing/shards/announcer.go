@@ -30,6 +30,9 @@ type AnnouncerConfig struct {
 	// Own returns this node's announcement. The announcer's goroutine calls it. It must not block
 	// for long.
 	Own func() Announcement
+	// Newer is called when a member says that it has the trail of another shard up to an epoch that
+	// this node does not know. It must not block. It may be nil.
+	Newer func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch)
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Every is the interval of announcements, Gap the minimum time between two. Zero means the
@@ -39,8 +42,9 @@ type AnnouncerConfig struct {
 
 // Announcer sends this node's state to the members of all other shards, and records theirs in the
 // directory. To the members of its own shard it relays the members of the other shards that changed
-// since the genesis: a member that was away, or has just joined, may know none of them. All methods
-// are safe for concurrent use.
+// since the genesis: a member that was away, or has just joined, may know none of them. With
+// vouched crossings it announces and relays epochs only, and a TrailExchange gets the trails. All
+// methods are safe for concurrent use.
 type Announcer struct {
 	config AnnouncerConfig
 	met    atomic.Bool // a member of the own shard connected since the last relay
@@ -59,6 +63,9 @@ func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
+	}
+	if config.Newer == nil {
+		config.Newer = func(rdmanet.PeerID, ledger.ShardID, ledger.MembersEpoch) {}
 	}
 	if config.Every <= 0 {
 		config.Every = AnnounceEveryDefault
@@ -164,30 +171,48 @@ func (a *Announcer) announce() {
 	}
 }
 
-// relay sends the changed memberships of other shards to the members of the own shard. All members
-// know the members of the genesis.
+// relay sends the changed memberships of other shards to the members of the own shard, or with
+// vouched crossings their epochs. All members know the members of the genesis.
 func (a *Announcer) relay() {
 	d := a.config.Directory
 	_, fellows := d.Members(d.Own())
-	for _, change := range d.Changes() {
-		said := Announcement{Shard: change.Shard, Mode: report.ModeFollowing,
-			Membership: &change.Membership}
+	for _, said := range a.changes() {
 		payload := said.Encode()
 		for _, fellow := range fellows {
 			if fellow.Peer == d.Self() {
 				continue
 			}
 			if err := a.config.Control.Send(fellow.Peer, wire.KindShard, payload); err != nil {
-				a.config.Logger.Debug("not relayed", "shard", change.Shard, "member", fellow.Index,
+				a.config.Logger.Debug("not relayed", "shard", said.Shard, "member", fellow.Index,
 					"error", err)
 			}
 		}
 	}
 }
 
+// changes returns what to relay.
+func (a *Announcer) changes() (changes []Announcement) {
+	d := a.config.Directory
+	if !d.Vouched() {
+		for _, change := range d.Changes() {
+			changes = append(changes, Announcement{Shard: change.Shard, Mode: report.ModeFollowing,
+				Membership: &change.Membership})
+		}
+		return changes
+	}
+	for shard := range ledger.ShardID(d.Tree().Shards()) {
+		if epoch := d.Epoch(shard); epoch > 0 {
+			changes = append(changes, Announcement{Shard: shard, Mode: report.ModeFollowing,
+				Epoch: epoch})
+		}
+	}
+	return changes
+}
+
 // receive handles an announcement. A member of another shard may report its own state and its
 // shard's members, which its chain confirms. A member of the own shard may relay the members of
-// another shard, which it learned from them, and nothing else.
+// another shard, which it learned from them, and nothing else. With vouched crossings, both only
+// say that they have a trail.
 func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	select {
 	case <-a.closed:
@@ -210,6 +235,9 @@ func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	if said.Membership != nil && d.Learn(said.Shard, *said.Membership) {
 		a.config.Logger.Info("the members of another shard changed", "shard", said.Shard, "change",
 			said.Membership.Number, "members", len(said.Membership.Members))
+	}
+	if d.Vouched() && int(said.Shard) < d.Tree().Shards() && said.Epoch > d.Epoch(said.Shard) {
+		a.config.Newer(from.ID, said.Shard, said.Epoch)
 	}
 	if relayed {
 		return

@@ -33,13 +33,18 @@ type Member struct {
 
 // Directory holds the members of all shards. All methods are safe for concurrent use; none blocks.
 type Directory struct {
-	own  ledger.ShardID
-	tree *ledger.ShardTree
-	now  func() time.Time
+	own     ledger.ShardID
+	tree    *ledger.ShardTree
+	now     func() time.Time
+	genesis *ledger.Genesis
+	// vouched is Genesis.VouchedCrossings: other shards' members come from trails.
+	vouched  bool
+	learning sync.Mutex // held by LearnTrail; taken before mu
 
 	mu      sync.RWMutex
 	self    rdmanet.PeerID
 	shards  []members // by shard
+	trails  []trail   // by shard; none in a book without vouched crossings
 	places  map[rdmanet.PeerID]place
 	heard   map[rdmanet.PeerID]heard
 	changed chan struct{}
@@ -56,6 +61,9 @@ type members struct {
 type Change struct {
 	Shard      ledger.ShardID    `json:"shard"`
 	Membership ledger.Membership `json:"membership"`
+	// Trail has the encoded certificates that prove the membership, in a book with vouched
+	// crossings.
+	Trail [][]byte `json:"trail,omitempty"`
 }
 
 // place is a member with its shard.
@@ -84,12 +92,18 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
 		shards: make([]members, len(genesis.Shards)),
 		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), genesis: genesis, vouched: genesis.VouchedCrossings,
+	}
+	if d.vouched {
+		d.trails = make([]trail, len(genesis.Shards))
 	}
 	for shard := range genesis.Shards {
 		of, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			return nil, fmt.Errorf("shards: %w", err)
+		}
+		if d.vouched {
+			d.trails[shard].auditor = *ledger.NewAuditor(of)
 		}
 		membership := of.Membership()
 		d.put(ledger.ShardID(shard), membersOf(&membership))
@@ -195,9 +209,10 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 // Learn adopts a membership of another shard if its number is larger than the known one, and
 // reports whether it did. The caller checks that the sender may report it: it must be a known
 // member of that shard, or a member of the own shard. Learn rejects an invalid membership, and one
-// that names a member of another shard.
+// that names a member of another shard. With vouched crossings it rejects each membership, since
+// nothing proves it: see LearnTrail.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
-	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() ||
+	if number, _ := d.Members(shard); d.vouched || shard == d.own || int(shard) >= d.tree.Shards() ||
 		membership.Number <= number || membership.Validate() != nil {
 		return false
 	}
@@ -217,13 +232,19 @@ func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bo
 }
 
 // Changes returns the memberships of other shards that differ from the genesis, by shard. They are
-// read-only. Learn adopts them at another node, or at this node after a restart.
+// read-only. Learn or LearnTrail adopts them at another node, or at this node after a restart.
 func (d *Directory) Changes() (changes []Change) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for shard := range d.shards {
 		if m := &d.shards[shard]; ledger.ShardID(shard) != d.own && m.number > 0 {
-			changes = append(changes, Change{Shard: ledger.ShardID(shard), Membership: m.said})
+			change := Change{Shard: ledger.ShardID(shard), Membership: m.said}
+			if d.vouched {
+				for _, c := range d.trails[shard].certificates {
+					change.Trail = append(change.Trail, c.Encode())
+				}
+			}
+			changes = append(changes, change)
 		}
 	}
 	return changes
@@ -320,4 +341,29 @@ func (d *Directory) rotation(count int) int {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(d.self)) // a hash never fails
 	return int(sum.Sum32() % uint32(count))
+}
+
+// peers returns the members of all shards but this node, those of the own shard first; if lately,
+// only those with a current announcement. It begins with the member after this node.
+func (d *Directory) peers(lately bool) (peers []rdmanet.PeerID) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	now := d.now()
+	add := func(shard ledger.ShardID) {
+		list := d.shards[shard].list
+		for i := range list {
+			peer := list[(d.rotation(len(list))+i)%len(list)].Peer
+			if peer != d.self && d.places[peer].shard == shard &&
+				(!lately || d.heard[peer].lately(now)) {
+				peers = append(peers, peer)
+			}
+		}
+	}
+	add(d.own)
+	for shard := range ledger.ShardID(d.tree.Shards()) {
+		if shard != d.own {
+			add(shard)
+		}
+	}
+	return peers
 }

@@ -20,6 +20,10 @@ const (
 	// The size before the texts and lists.
 	announcementFixed = 1 + 1 + 4 + announcementNumbers*8 + ledger.HashSize
 	streamedSize      = 4 + 8
+	// What an announcement says of the membership.
+	announcedGenesis    = 0
+	announcedMembership = 1
+	announcedEpoch      = 2
 	// apiAddressMax bounds the API's address in an announcement, in bytes. A longer address is left
 	// out.
 	apiAddressMax = math.MaxUint8
@@ -34,15 +38,15 @@ const (
 
 // Encode returns the announcement's encoding, little-endian: version u8, mode u8, shard u32, then
 // u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried, number of
-// the membership; the head's hash; the API's address after its length u8; the streams after their
-// number u16, each the child u32 and the number u64; a byte that is 1 if the membership follows:
-// height u64, round u64, members after their number u16, each the index u32, joined u64, then after
+// the membership or the epoch; the head's hash; the API's address after its length u8; the streams
+// after their number u16, each the child u32 and the number u64; a byte that is 0 for neither
+// membership nor epoch, 2 for an epoch, or 1 if the membership follows: height u64, round u64, members after their number u16, each the index u32, joined u64, then after
 // their lengths the key (u8), the name (u8) and the address (u16).
 func (a *Announcement) Encode() []byte {
 	b := make([]byte, 0, announcementFixed+64+len(a.APIAddress)+len(a.Streamed)*streamedSize)
 	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)),
 		uint32(a.Shard))
-	number := uint64(0)
+	number := uint64(a.Epoch)
 	if a.Membership != nil {
 		number = a.Membership.Number
 	}
@@ -63,10 +67,13 @@ func (a *Announcement) Encode() []byte {
 		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b,
 			uint32(stream.Child)), stream.Number)
 	}
-	if a.Membership == nil {
-		return append(b, 0)
+	switch {
+	case a.Membership != nil:
+		return appendMembership(append(b, announcedMembership), a.Membership)
+	case a.Epoch > 0:
+		return append(b, announcedEpoch)
 	}
-	return appendMembership(append(b, 1), a.Membership)
+	return append(b, announcedGenesis)
 }
 
 func appendMembership(b []byte, membership *ledger.Membership) []byte {
@@ -114,9 +121,11 @@ func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 		}
 	}
 	switch has := r.uint8(); {
-	case has == 1:
+	case has == announcedMembership:
 		a.Membership = r.membership(number)
-	case has != 0 || number != 0:
+	case has == announcedEpoch && number > 0:
+		a.Epoch = ledger.MembersEpoch(number)
+	case has != announcedGenesis || number != 0:
 		r.fail("membership %d is said to be %d", number, has)
 	}
 	if err := r.end(); err != nil {
