@@ -23,14 +23,13 @@ const TrailLane = "trails"
 const (
 	TrailEveryDefault   = 10 * time.Second
 	TrailTimeoutDefault = 3 * time.Second
+	TrailBytesDefault   = 1 << 20
 )
 
 const (
 	kindTrails byte = 1
-	// trailBytes bounds the certificates of an answer, in bytes, unless it has only one.
-	trailBytes = 1 << 20
 	// trailAnswerMax bounds an answer.
-	trailAnswerMax = 1 + trailBytes + trailItemSize + ledger.MaxCertificateBytes
+	trailAnswerMax = 1 + TrailBytesDefault + trailItemSize + ledger.MaxCertificateBytes
 	trailItemSize  = 4 + 4 // before each certificate
 	trailChunk     = 256 << 10
 	// How many requests are served at a time.
@@ -57,6 +56,9 @@ type TrailExchangeConfig struct {
 	// Every is the interval of asking some peer, and Timeout bounds the wait for an answer. Zero
 	// means the default.
 	Every, Timeout time.Duration
+	// Bytes bounds the certificates of an answer of this node, unless it has only one. Zero means
+	// the default, which is also the largest value.
+	Bytes int
 }
 
 // TrailExchange gets the trails of other shards for the directory, and gives all trails that this
@@ -113,6 +115,9 @@ func NewTrailExchange(config TrailExchangeConfig) (*TrailExchange, error) {
 	}
 	if config.Timeout <= 0 {
 		config.Timeout = TrailTimeoutDefault
+	}
+	if config.Bytes <= 0 || config.Bytes > TrailBytesDefault {
+		config.Bytes = TrailBytesDefault
 	}
 	x := &TrailExchange{config: config, closed: make(chan struct{}), newer: make(chan struct{}, 1),
 		paused: map[rdmanet.PeerID]pause{}}
@@ -340,13 +345,13 @@ func (x *TrailExchange) serve(_ context.Context, request *wire.Served) error {
 	answer := []byte{trailVersion}
 	for i, from := range epochs {
 		shard := ledger.ShardID(i)
-		further, err := x.further(shard, from, trailBytes-len(answer))
+		further, err := x.further(shard, from, x.config.Bytes-len(answer))
 		if err != nil {
 			return err
 		}
 		for _, c := range further {
 			encoded := c.Encode()
-			if len(answer) > 1 && len(answer)+len(encoded) > trailBytes {
+			if len(answer) > 1 && len(answer)+len(encoded) > x.config.Bytes {
 				break
 			}
 			answer = appendTrailItem(answer, shard, encoded)
