@@ -33,10 +33,11 @@ const (
 // ignores it.
 func URL(shard ledger.ShardID) string { return fmt.Sprintf("http://shard-%d", shard) }
 
-// transport is an http.RoundTripper to one shard.
+// transport is an http.RoundTripper to one shard, or to one member of it unless member is empty.
 type transport struct {
-	calls *Calls
-	shard ledger.ShardID
+	calls  *Calls
+	shard  ledger.ShardID
+	member rdmanet.PeerID
 }
 
 // Transport returns the transport to a shard, for an http.Client. Requests are unary: GET or POST,
@@ -47,6 +48,20 @@ type transport struct {
 // headers that the handler set.
 func (c *Calls) Transport(shard ledger.ShardID) http.RoundTripper {
 	return &transport{calls: c, shard: shard}
+}
+
+// TransportTo is Transport, but asks only one member of the shard, for a caller that does not take
+// the first answer for the truth.
+func (c *Calls) TransportTo(shard ledger.ShardID, member rdmanet.PeerID) http.RoundTripper {
+	return &transport{calls: c, shard: shard, member: member}
+}
+
+// candidates returns the members to ask.
+func (t *transport) candidates() []rdmanet.PeerID {
+	if t.member != "" {
+		return []rdmanet.PeerID{t.member}
+	}
+	return t.calls.order(t.calls.config.Candidates(t.shard))
 }
 
 // call is a round trip under way.
@@ -100,7 +115,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	asked := &call{calls: c, shard: t.shard, request: r, head: head, body: body, deadline: deadline,
-		wake: make(chan struct{}, 1), candidates: c.order(c.config.Candidates(t.shard))}
+		wake: make(chan struct{}, 1), candidates: t.candidates()}
 	defer asked.finish()
 	return asked.run(ctx)
 }

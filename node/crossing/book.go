@@ -41,10 +41,13 @@ type book struct {
 	verdicts  *shards.Verdicts
 	calls     *calls.Calls
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
+	serving   chan struct{}                          // closed once Serve has set calls and clients
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
 	members <-chan struct{}
+	// proofs counts the proofs that were asked for (prove).
+	proofs atomic.Uint64
 	// untold is the height of the last change of this shard's members until it is durable, or 0.
 	untold atomic.Uint64
 	// epoch is the members' epoch up to which this node is known to have its own shard's trail.
@@ -79,7 +82,7 @@ func newBook(config Config) (*book, error) {
 	}
 	directory.SetSelf(config.Self)
 	b := &book{config: config, directory: directory, members: directory.Changed(),
-		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax)}
+		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax), serving: make(chan struct{})}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
 	return b, nil
@@ -175,14 +178,20 @@ func (b *book) Serve(forwarded http.Handler) (err error) {
 	}
 	for shard := range b.directory.Tree().Shards() {
 		to := ledger.ShardID(shard)
-		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to),
-			connect.WithReadMaxBytes(calls.BodyMax),
-			connect.WithAcceptCompression("gzip", nil, nil)))
+		b.clients = append(b.clients, clientOf(b.calls.Transport(to), to))
 	}
+	close(b.serving)
 	b.workers.Go(b.handOver)
 	b.workers.Go(b.remember)
 	return nil
+}
+
+// clientOf returns the client of a shard's members behind a transport.
+func clientOf(transport http.RoundTripper,
+	shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: transport},
+		calls.URL(shard), connect.WithReadMaxBytes(calls.BodyMax),
+		connect.WithAcceptCompression("gzip", nil, nil))
 }
 
 // Close implements Crossing.
