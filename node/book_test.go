@@ -361,7 +361,18 @@ func (b *book) alone(k int, batch *ledger.Batch, want ledger.Code) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	block, err := opened.Apply(header.Epoch, header.Round+1, [][]byte{batch.Encode()})
+	var payloads [][]byte
+	for _, member := range b.of(k / b.members) {
+		var vouched []ledger.Vouched
+		for _, carried := range batch.Carried {
+			vouched = append(vouched, ledger.Vouched{Number: carried.Number,
+				Hash: ledger.CarriedHash(carried.Bundle)})
+		}
+		own := *batch
+		own.Vouch(b.homes[member].Key, b.homes[member].Genesis.Hash(), vouched)
+		payloads = append(payloads, own.Encode())
+	}
+	block, err := opened.Apply(header.Epoch, header.Round+1, payloads)
 	if err != nil || len(block.Entries) != 1 || block.Entries[0].Result.Code != want {
 		b.t.Fatalf("a block of node %d alone: %+v, %v", k, block, err)
 	}

@@ -184,6 +184,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	if l.Shards > 1 {
 		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)),
 			slices.Clone(l.Tree)
+		genesis.VouchedCrossings = true
 	}
 	return genesis, genesis.Validate()
 }

@@ -22,16 +22,23 @@ func (b *book) vouch(batch *ledger.Batch, stream []ledger.Vouched) {
 	batch.Vouch(b.config.Key, b.chain, stream)
 }
 
+// largestEntry is the room for the largest entry of the stream, vouched for.
+const largestEntry = streams.EntryMax + ledger.VouchedSize
+
 // Propose implements mempool.Beside. Verdicts come first, since each has a client's money behind
 // it. The parent's stream gets the remaining room.
 func (b *book) Propose(room int, use func(mempool.Input)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
+	if b.config.Genesis.VouchedCrossings {
+		room -= ledger.VoucherSize(0)
+	}
 	used := false
-	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
+	b.streams.Propose(min(room, max(largestEntry, room-room/8)),
 		func(carried []ledger.Carried, vouched []ledger.Vouched) {
 			used = true
-			use(mempool.Input{Carried: fitting(carried, room), Verdicts: verdicts,
+			left := room - len(vouched)*ledger.VouchedSize
+			use(mempool.Input{Carried: fitting(carried, left), Verdicts: verdicts,
 				Vouched: vouched})
 		})
 	if !used && len(verdicts) > 0 {
@@ -43,7 +50,7 @@ func (b *book) Propose(room int, use func(mempool.Input)) {
 // may need nearly all the room that clients' bundles leave. If the verdicts' share would keep that
 // entry out, verdicts get only the rest, every other time.
 func (b *book) verdictRoom(room int) int {
-	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
+	share, spare := room/4, room-mempool.LargestBeside()
 	if spare < 0 || spare >= share {
 		return share
 	}

@@ -150,6 +150,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	if b.verdicts, err = shards.NewVerdicts(shards.VerdictsConfig{
 		Directory: b.directory, Control: lane, Store: func() shards.Chain { return node.Store() },
 		Durable: durable, Ready: node.Wake, Logger: logger,
+		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.prove,
 	}); err != nil {
 		return err
 	}

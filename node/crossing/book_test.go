@@ -3,15 +3,14 @@ package crossing
 import (
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/node/crossing/streams"
+	"github.com/ledgerd/ledgerd/node/mempool"
 )
 
 // Verdicts have a quarter of a batch's room, but do not keep the stream's largest entry out for
 // ever.
 func TestVerdictsLeaveRoomForTheLargestEntry(t *testing.T) {
 	t.Parallel()
-	largest := ledger.CarriedSize(streams.EntryMax)
+	largest := mempool.LargestBeside()
 	for _, room := range []int{0, largest - 1, largest, largest + 1, largest + largest/4,
 		2 * largest, 8 * largest} {
 		b := new(book)
