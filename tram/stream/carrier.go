@@ -39,13 +39,20 @@ type Carrier struct {
 	// since is when the log last took an entry, or when the next entry counted here. This member
 	// proposes entries up to spread even if other members should: it took over.
 	since, spread uint64
-	reports       []Report
-	proposals     []Entry
-	vouches       []Entry
+	// repeats counts how often this member proposed again since then.
+	repeats   uint
+	reports   []Report
+	proposals []Entry
+	vouches   []Entry
 	// lies are the lies since the last call of Lies, ascending by writer. toldLies is what it
 	// returned.
 	lies, toldLies []Lie
 }
+
+// repeatsSoon is how many times a carrier of a witnessed stream that proposes at once does so again
+// before its patience is over: after a quarter of it, and then a half. Its first proposal is lost
+// if the entry does not count at enough carriers yet, as it soon will.
+const repeatsSoon = 2
 
 // slot is an entry that was received. number is 0 if the slot is empty.
 type slot struct {
@@ -228,7 +235,7 @@ func (c *Carrier) Advance(ordered, durable uint64) {
 		c.proposed, c.vouched = ordered, ordered
 	}
 	if ordered != c.ordered {
-		c.ordered, c.since = ordered, c.now
+		c.ordered, c.since, c.repeats = ordered, c.now, 0
 		c.proposed, c.vouched, c.cut = max(c.proposed, ordered), max(c.vouched, ordered), false
 	}
 	if durable == c.durable {
@@ -264,7 +271,7 @@ func (c *Carrier) Tick(now uint64) {
 	// The proposals were lost, or no member proposes these entries. Propose all entries that are
 	// here in a row, again if necessary.
 	c.proposed, c.since = c.ordered, c.now
-	c.vouched, c.cut = c.ordered, false
+	c.vouched, c.cut, c.repeats = c.ordered, false, c.repeats+1
 	last := c.ordered
 	for last < c.durable+uint64(len(c.slots)) && c.holds(last+1) {
 		last++
@@ -278,7 +285,11 @@ func (c *Carrier) Deadline() (tick uint64, ok bool) {
 	if !c.seat.taken() || !c.config.Fault.takesOver() || !c.holds(c.ordered+1) {
 		return 0, false
 	}
-	return c.since + c.config.takeover(c.seat, c.ordered+1), true
+	patience := c.config.takeover(c.seat, c.ordered+1)
+	if c.config.Witnessed && c.config.eager(c.seat, c.ordered+1) {
+		patience = max(1, patience>>(repeatsSoon-min(repeatsSoon, c.repeats)))
+	}
+	return c.since + patience, true
 }
 
 // TookOver reports whether this member now proposes entries that other members should propose.

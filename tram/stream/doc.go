@@ -24,7 +24,8 @@
 // its own ring. So more than half of the writers write an entry at once, and they write it to all
 // carriers. The other writers take over as above, and then write at once for a while. f+1 carriers
 // propose an entry at once, but each carrier says which entries count there (Vouch), as long as the
-// log lacks them. The child's log can therefore ask for more than half of the carriers too. As long
+// log lacks them. The child's log can therefore ask for more than half of the carriers too. A
+// proposal that comes too early for that is soon repeated. As long
 // as more than half of the writers do not lie, no lie counts. As long as these reach the carriers,
 // every entry counts in the end. The writers that lie are named (Lies).
 //

@@ -93,7 +93,7 @@ func (c *Carrier) judge(s *slot) {
 	}
 	s.believed, s.payload = true, s.variants[at].payload
 	if !before && s.number == c.ordered+1 {
-		c.since = c.now
+		c.since, c.repeats = c.now, 0
 	}
 	for i := range s.variants {
 		if i == at {
@@ -245,6 +245,7 @@ func (c *Carrier) Unvouched() bool { return !c.cut && c.vouchable(max(c.vouched,
 // appendWitnesses appends what writers of a witnessed stream wrote.
 func (c *Carrier) appendWitnesses(state []byte) []byte {
 	state = binary.AppendUvarint(appendFlags(state, c.cut), c.vouched)
+	state = binary.AppendUvarint(state, uint64(min(repeatsSoon, c.repeats)))
 	for number := c.durable + 1; number <= c.durable+uint64(len(c.slots)); number++ {
 		s := c.slot(number)
 		state = binary.AppendUvarint(appendFlags(state, s.believed), uint64(len(s.variants)))

@@ -202,8 +202,8 @@ func TestWitnessVariants(t *testing.T) {
 	s.tick(5)
 	s.claim(2, 1, "true")
 	s.vouches(0, "true")
-	if due, waits := s.carriers[0].Deadline(); !waits || due != 15 {
-		t.Errorf("the carrier takes over at %d, %v; want 15", due, waits)
+	if due, waits := s.carriers[0].Deadline(); !waits || due != 7 {
+		t.Errorf("the carrier takes over at %d, %v; want 7", due, waits)
 	}
 	s.lied(0, Lie{3, 1, 1}, Lie{4, 1, 1})
 	// A writer that wrote the truth writes something else, in another ring.
@@ -341,6 +341,35 @@ func TestWitnessHelp(t *testing.T) {
 	s.tick(s.writers[2].now + 10)
 	helps(false)
 	helps(true)
+}
+
+// TestWitnessRepeat: a carrier that proposed before enough others vouched does so again, soon at
+// first.
+func TestWitnessRepeat(t *testing.T) {
+	t.Parallel()
+	s := witnesses(t, 3, 3, nil)
+	s.offer(2, 0, 1, 2)
+	s.write(0, 1)
+	c := s.carriers[0]
+	c.Poll()
+	for number := uint64(1); number <= 2; number++ {
+		now := c.now
+		for _, wait := range []uint64{0, 2, 5, 10, 10} {
+			before := c.Clone()
+			if c.Tick(now + wait - min(1, wait)); wait > 0 && c.Pending() {
+				t.Errorf("entry %d is proposed again before %d ticks", number, wait)
+			}
+			now += wait
+			if c.Tick(now); !c.Pending() || len(c.Vouch(1)) != 1 || len(c.Propose(1<<20)) != 1 {
+				t.Errorf("entry %d is not proposed after %d ticks", number, wait)
+			}
+			if wait > 0 && wait < 10 && string(before.AppendState(nil)) ==
+				string(c.AppendState(nil)) {
+				t.Error("the state does not tell when the entry is proposed again")
+			}
+		}
+		c.Advance(number, number)
+	}
 }
 
 // TestVouch: an entry is vouched for until the log has it. It is news once, and again after the

@@ -181,7 +181,7 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// While the chain takes nothing, a node wakes the pool once in its patience.
+// While the chain takes nothing, a node wakes the pool twice soon, and then once in its patience.
 func TestVouchingIsPatient(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]fault{"as it is": 0,
@@ -193,25 +193,24 @@ func TestVouchingIsPatient(t *testing.T) {
 			w.startAll()
 			w.extend(40, 100)
 			n := w.holding("1/0", 40, 0)
-			// What came last wakes it at once, maybe twice, and so may a patience that is over
-			// soon.
-			six := func() time.Duration {
-				began, from := time.Now(), n.woken.Load()
+			// What came last may wake it twice. Twice more it wakes the pool soon.
+			eight := func() time.Duration {
+				began, from := time.Now(), n.made.Load()
 				if err := eventually(20*time.Second, func() (bool, error) {
-					return n.woken.Load() >= from+6, nil
-				}, func() string { return "the pool is not woken" }); err != nil {
+					return n.made.Load() >= from+8, nil
+				}, func() string { return "no batches are made" }); err != nil {
 					t.Fatal(err)
 				}
 				return time.Since(began)
 			}
 			if fault == 0 {
-				if took := six(); took < 2*w.patience {
-					t.Errorf("the pool is woken six times in %s", took)
+				if took := eight(); took < 2*w.patience {
+					t.Errorf("eight batches are made in %s", took)
 				}
 				return
 			}
 			for range 50 {
-				if six() < 2*w.patience {
+				if eight() < 2*w.patience {
 					return
 				}
 			}
@@ -243,8 +242,10 @@ func TestVouchedRoom(t *testing.T) {
 func TestAllVouch(t *testing.T) {
 	t.Parallel()
 	w := newVouched(t, 3, 4)
-	w.patience = time.Minute
+	w.patience = 8 * time.Second
 	w.startAll()
 	w.extend(300, 100)
-	w.mustArrive()
+	if err := w.arrive(12 * time.Second); err != nil { // the others carry it after 16 s
+		t.Fatal(err)
+	}
 }

@@ -86,7 +86,7 @@ type testNode struct {
 	stopped chan struct{}
 	done    chan struct{}
 	log     *lines
-	woken   atomic.Int32
+	made    atomic.Int32 // batches
 	// began is the first entry in its chain.
 	began uint64
 }
@@ -190,10 +190,7 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain {
 			return n
 		}, Durable: n.durableHeight,
-		Ready: func() {
-			n.woken.Add(1)
-			wake(n.ready)
-		},
+		Ready:    func() { wake(n.ready) },
 		Patience: w.patience, AskEvery: 50 * time.Millisecond,
 		RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
 		Vouched: w.vouched, Logger: slog.New(slog.NewTextHandler(n.log, nil)),
@@ -300,6 +297,7 @@ func (n *testNode) propose() {
 			return
 		case <-n.ready:
 		}
+		n.made.Add(1)
 		n.world.order(n.id, n.batch(n.world.room))
 	}
 }
