@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,4 +234,53 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// All members of a shard are replaced while another shard is away. In a book with vouched crossings
+// that shard believes certificates only. It gets them from a member of the third shard, since it
+// knows no present member of the changed one, and finds it again.
+func TestReplacedShardIsFoundByItsTrail(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 0)
+	b.start(b.all()...)
+	for k := range b.nodes {
+		b.ordering(k)
+	}
+	members := func(at int) (names []string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		tree, err := b.via(at).Tree(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, member := range tree.GetShards()[1].GetMembers() {
+			names = append(names, member.GetName()+" "+member.GetMode())
+		}
+		return names
+	}
+	b.stop(2)
+	operator := ledgertest.NewOperator(b.homes[1].Genesis)
+	joined := b.join(operator, 1)
+	b.start(joined)
+	b.ordering(1, joined)
+	b.order(joined, func() *ledger.Bundle { return operator.Leave(0) })
+	b.ended(1)
+	b.gone[1] = true
+	want := []string{b.homes[joined].Name() + " ordering"}
+	found := func(at int) {
+		t.Helper()
+		b.eventually(fmt.Sprintf("node %d finds the new member", at), func() bool {
+			return slices.Equal(members(at), want)
+		})
+	}
+	found(0)
+	b.start(2)
+	found(2)
+	b.stop(2)
+	b.start(2) // from its file
+	if names := members(2); len(names) != 1 || !strings.HasPrefix(names[0],
+		b.homes[joined].Name()) {
+		t.Errorf("after a restart: %v", names)
+	}
+	found(2)
 }

@@ -82,7 +82,8 @@ func newBook(config Config) (*book, error) {
 	}
 	directory.SetSelf(config.Self)
 	b := &book{config: config, directory: directory, members: directory.Changed(),
-		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax), serving: make(chan struct{})}
+		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax),
+		serving: make(chan struct{})}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
 	return b, nil

@@ -30,7 +30,8 @@
 //     entry out for ever.
 //   - A bundle that enters at another shard is handed over there, or dropped with a line in the
 //     log: its client sends it again. At most straysMax bundles wait.
-//   - Other shards learn this shard's members once the change is durable, and never earlier.
+//   - Other shards learn this shard's members once the change is durable, and never earlier. With
+//     vouched crossings they learn them once the change is certified.
 //   - Close ends every goroutine, and waits for it.
 //
 // # Files
@@ -41,4 +42,5 @@
 //	strays.go         bundles that enter at another shard by now
 //	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk
+//	proofs.go         certified proofs of other shards' verdicts
 package crossing

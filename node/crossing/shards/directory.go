@@ -212,8 +212,9 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 // that names a member of another shard. With vouched crossings it rejects each membership, since
 // nothing proves it: see LearnTrail.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
-	if number, _ := d.Members(shard); d.vouched || shard == d.own || int(shard) >= d.tree.Shards() ||
-		membership.Number <= number || membership.Validate() != nil {
+	if number, _ := d.Members(shard); d.vouched || shard == d.own ||
+		int(shard) >= d.tree.Shards() || membership.Number <= number ||
+		membership.Validate() != nil {
 		return false
 	}
 	m := membersOf(&membership)

@@ -15,13 +15,40 @@
 //	directory.SetOwn(store.Membership())                   // whenever it changed
 //	for { <-directory.Changed(); host.SetMembers(of all shards) }
 //
-// Trust between shards is as within a shard: members crash, they do not lie. A message counts only
-// if it comes from a member of the shard that it describes, and is bounded and validated. There is
-// one exception: members of the own shard may also relay the members of other shards. A node that
-// has just joined, or was away while a shard's members were replaced, learns them this way from its
-// fellows. It saves its knowledge (Directory.Changes) for its next start. If no node of a shard
-// runs while all members of another shard are replaced, the first shard cannot find the other by
-// itself.
+// The genesis decides what a node needs to believe a change of another shard's members. In either
+// case it saves what it knows (Directory.Changes) for its next start.
+//
+// Without vouched crossings, the members of other shards may crash, but they do not lie. A message
+// counts only if it comes from a member of the shard that it describes, and is bounded and
+// validated. There is one exception: members of the own shard may also relay the members of other
+// shards. A node that has just joined, or was away while a shard's members were replaced, learns
+// them this way from its fellows. If no node of a shard runs while all members of another shard are
+// replaced, the first shard cannot find the other by itself.
+//
+// With vouched crossings (Genesis.VouchedCrossings), any member may lie. A node believes the trail
+// of a shard and nothing else (Directory.LearnTrail): the certificates of all joins and leaves from
+// the shard's genesis on. Keys, indices, names and addresses follow from it. A member's address
+// never changes. So the sender of a trail does not matter. Announcements and relays only say up to
+// which epoch their sender has a trail; the TrailExchange then asks the sender for it. It also asks
+// all members of all shards in turn, so a node finds a shard again of which it knows no present
+// member, as long as it reaches one node that does.
+//
+//	trails, err := shards.NewTrailExchange(shards.TrailExchangeConfig{Directory: directory, Host: host, Own: store.Trail})
+//	announcer, err := shards.NewAnnouncer(shards.AnnouncerConfig{..., Newer: trails.Newer})
+//
+// What always holds of trails:
+//
+//   - Memberships of other shards are ordered by the members' epoch, the number of joins and
+//     leaves. It is their Number here. In the shard's own chain, Number also counts admissions of
+//     disks, which are in no trail and change no member that others see.
+//   - A known trail only grows. A trail that contradicts it is refused, and reported in the log.
+//     Both hold only if a majority of the members of an epoch lied, lost their keys, or was
+//     recovered from.
+//   - A trail that names a member of another shard, by name or key, is refused until that member
+//     has left.
+//   - A peer can hold a trail back. It cannot keep it from a node that reaches an honest peer: one
+//     goroutine asks one peer at a time, with a deadline, and leaves peers that were wrong alone
+//     for a while. Requests, answers and the peers that wait are bounded.
 //
 // # The verdicts on transactions
 //
@@ -87,6 +114,8 @@
 //	directory.go  the members, and which of them to ask
 //	state.go      the state of the shards, for people
 //	announcer.go  the nodes' reports about themselves
+//	trail.go      the members that certificates prove
+//	trail_exchange.go  getting trails, and giving them
 //	verdicts.go   the exchange of verdicts, as the node sees it
 //	exchange.go   its goroutine: judging, answering, telling, asking
 //	words.go      what members of other shards say, until it is believed

@@ -40,8 +40,9 @@ const (
 // u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried, number of
 // the membership or the epoch; the head's hash; the API's address after its length u8; the streams
 // after their number u16, each the child u32 and the number u64; a byte that is 0 for neither
-// membership nor epoch, 2 for an epoch, or 1 if the membership follows: height u64, round u64, members after their number u16, each the index u32, joined u64, then after
-// their lengths the key (u8), the name (u8) and the address (u16).
+// membership nor epoch, 2 for an epoch, or 1 if the membership follows: height u64, round u64,
+// members after their number u16, each the index u32, joined u64, then after their lengths the key
+// (u8), the name (u8) and the address (u16).
 func (a *Announcement) Encode() []byte {
 	b := make([]byte, 0, announcementFixed+64+len(a.APIAddress)+len(a.Streamed)*streamedSize)
 	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)),
