@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/crossing/shards"
 	"github.com/ledgerd/ledgerd/node/home"
 )
@@ -121,7 +122,7 @@ func (b *book) ownTrail(from ledger.MembersEpoch, bytesMax int) ([]*ledger.Certi
 func (b *book) ownEpoch() ledger.MembersEpoch {
 	known := ledger.MembersEpoch(b.epoch.Load())
 	further, err := b.ownTrail(known, trailLookBytes)
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrClosed) { // it is replaced by another store
 		b.config.Logger.Warn("the certificates of this shard's members cannot be read", "error",
 			err)
 	}

@@ -42,7 +42,7 @@
 //     leaves. It is their Number here. In the shard's own chain, Number also counts admissions of
 //     disks, which are in no trail and change no member that others see.
 //   - A known trail only grows. A trail that contradicts it is refused, and reported in the log.
-//     Both hold only if a majority of the members of an epoch lied, lost their keys, or was
+//     Both can hold only if a majority of the members of an epoch lied, lost their keys, or was
 //     recovered from.
 //   - A trail that names a member of another shard, by name or key, is refused until that member
 //     has left.

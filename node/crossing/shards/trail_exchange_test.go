@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -274,5 +275,48 @@ func TestTrailMessages(t *testing.T) {
 	}
 	if _, err := NewTrailExchange(TrailExchangeConfig{}); err == nil {
 		t.Error("an exchange of nothing")
+	}
+}
+
+// Whatever members of the changing shard and fellows announce, no membership follows from it. It
+// only says which of them to ask for a trail.
+func TestVouchedAnnouncementsProveNothing(t *testing.T) {
+	t.Parallel()
+	d := vouchedDirectory(t, 0)
+	_, control := controlOf(t, memory.NewNetwork(), peerOf(t, 0))
+	var told []news
+	announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: control, Logger: quiet,
+		Own: func() Announcement { return Announcement{Mode: report.ModeOrdering} },
+		Newer: func(peer rdmanet.PeerID, shard ledger.ShardID, epoch ledger.MembersEpoch) {
+			told = append(told, news{peer, shard, epoch})
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer announcer.Close()
+	learn(t, d, 1, newHistory(t, 1).join(20).trail)
+	_, before := d.Members(1)
+	moreKeys := changed(9, map[ledger.MemberIndex]int{0: 3, 1: 4, 2: 5, 3: 40, 4: 41, 5: 42, 6: 43})
+	otherAddress := changed(9, map[ledger.MemberIndex]int{0: 3, 1: 4, 2: 5, 3: 20})
+	otherAddress.Members[1].Address = "198.51.100.1:7"
+	for _, from := range []int{1, 3} { // a fellow, and a member of the shard
+		for _, membership := range []ledger.Membership{moreKeys, otherAddress} {
+			said := Announcement{Shard: 1, Mode: report.ModeFollowing, Membership: &membership}
+			announcer.receive(rdmanet.Peer{ID: peerOf(t, from)}, said.Encode())
+		}
+		for _, epoch := range []ledger.MembersEpoch{1, 7} { // 1 is known
+			said := Announcement{Shard: 1, Mode: report.ModeFollowing, Epoch: epoch}
+			announcer.receive(rdmanet.Peer{ID: peerOf(t, from)}, said.Encode())
+		}
+	}
+	for shard, from := range map[ledger.ShardID]int{1: 6, 0: 1, 9: 1} { // not theirs to say
+		said := Announcement{Shard: shard, Mode: report.ModeFollowing, Epoch: 8}
+		announcer.receive(rdmanet.Peer{ID: peerOf(t, from)}, said.Encode())
+	}
+	if want := []news{{peerOf(t, 1), 1, 7}, {peerOf(t, 3), 1, 7}}; !slices.Equal(told, want) {
+		t.Errorf("news %+v", told)
+	}
+	if _, after := d.Members(1); !slices.Equal(before, after) {
+		t.Errorf("members %+v", after)
 	}
 }
