@@ -38,7 +38,7 @@ func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 	return newBookOf(t, true, members, tree...)
 }
 
-func newBookOf(t *testing.T, vouched bool, members int, tree ...ledger.ShardID) *book {
+func newBookOf(t testing.TB, vouched bool, members int, tree ...ledger.ShardID) *book {
 	t.Helper()
 	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(),
 		nodes: make([]*node.Node, members*len(tree)),

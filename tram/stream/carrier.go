@@ -54,6 +54,9 @@ type Carrier struct {
 // if the entry does not count at enough carriers yet, as it soon will.
 const repeatsSoon = 2
 
+// repeatBytes bounds what a proposal of a witnessed stream repeats.
+const repeatBytes = 16 << 10
+
 // slot is an entry that was received. number is 0 if the slot is empty.
 type slot struct {
 	number uint64
@@ -324,8 +327,15 @@ func (c *Carrier) Next() (entry Entry, ok bool) {
 // again after a while. The payloads are parts of rings: they and the slice are valid until the next
 // call of any method. Copy them when proposing. Call Vouch first in a witnessed stream: Propose
 // returns only entries that the last call of Vouch returned.
+//
+// A log takes an entry of a witnessed stream only if enough members vouch for it in the same round.
+// That may be a later one than the round of its first proposal. So Propose repeats the first
+// entries that the log lacks, with up to repeatBytes in all.
 func (c *Carrier) Propose(bytes int) []Entry {
 	c.proposals = c.proposals[:0]
+	if c.config.Witnessed {
+		bytes -= c.repeat(min(bytes, repeatBytes))
+	}
 	for c.Pending() && (!c.config.Witnessed || c.proposed < c.vouched) {
 		s := c.slot(c.proposed + 1)
 		if bytes -= len(s.payload); bytes < 0 {
@@ -335,6 +345,23 @@ func (c *Carrier) Propose(bytes int) []Entry {
 		c.proposals = append(c.proposals, Entry{Number: s.number, Payload: s.payload})
 	}
 	return c.proposals
+}
+
+// repeat proposes again the first entries that this member proposed and that the log lacks, with at
+// most the given number of bytes. It returns their bytes.
+func (c *Carrier) repeat(most int) (bytes int) {
+	for number := c.ordered + 1; number <= min(c.proposed, c.vouched); number++ {
+		if !c.mine(number) {
+			continue
+		}
+		s := c.slot(number)
+		if bytes+len(s.payload) > most {
+			break
+		}
+		bytes += len(s.payload)
+		c.proposals = append(c.proposals, Entry{Number: number, Payload: s.payload})
+	}
+	return bytes
 }
 
 // Reports returns the feedback that is new for each writer with an attached ring. The slice is

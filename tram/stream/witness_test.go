@@ -418,8 +418,14 @@ func TestVouch(t *testing.T) {
 		t.Errorf("proposes %d entries, and %v; want as many as it vouches for", got, c.Pending())
 	}
 	vouch(100, 2, 3, 4, 5)
-	if got := len(c.Propose(1 << 20)); got != 2 {
-		t.Errorf("proposes %d entries, want the others", got)
+	if got := c.Propose(1 << 20); len(got) != 4 || got[0].Number != 2 || got[3].Number != 5 {
+		t.Errorf("proposes %d entries, want the others and those before", len(got))
+	}
+	if got := c.Propose(1 << 20); len(got) != 4 || c.Pending() {
+		t.Errorf("proposes %d entries, want those that the log lacks", len(got))
+	}
+	if got := c.Propose(len(c.slot(2).payload)); len(got) != 1 || got[0].Number != 2 {
+		t.Errorf("proposes %d entries, want as many as fit", len(got))
 	}
 	c.Advance(4, 0)
 	vouch(0)
@@ -493,4 +499,42 @@ func TestWitnessState(t *testing.T) {
 			t.Errorf("%q: a copy has another state", claims)
 		}
 	}
+}
+
+// TestProposalsAreRepeated: what a proposal repeats is bounded, and leaves the rest of the room for
+// entries that were never proposed.
+func TestProposalsAreRepeated(t *testing.T) {
+	t.Parallel()
+	s := witnesses(t, 1, 1, func(config *Config) {
+		config.EntryMax, config.RingSize, config.Entries = 8<<10, 256<<10, 32
+		config.Stretch = 32
+	})
+	for range 8 {
+		if err := s.writers[0].Offer(s.writers[0].Next(), make([]byte, 6<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.write(0)
+	c := s.carriers[0]
+	c.Poll()
+	propose := func(room int, want ...uint64) {
+		t.Helper()
+		c.Vouch(100)
+		var got []uint64
+		for _, entry := range c.Propose(room) {
+			got = append(got, entry.Number)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("proposes %v, want %v", got, want)
+		}
+	}
+	propose(24<<10, 1, 2, 3, 4)
+	propose(24<<10, 1, 2, 5, 6)
+	propose(1<<20, 1, 2, 7, 8)
+	propose(1<<20, 1, 2)
+	propose(7<<10, 1)
+	c.Advance(2, 2)
+	propose(1<<20, 3, 4)
+	c.Advance(8, 8)
+	propose(1 << 20)
 }
