@@ -16,7 +16,8 @@ import (
 func BenchmarkPaymentsAcrossShards(bench *testing.B) {
 	for _, callers := range []int{1, 64} {
 		for _, vouched := range []bool{false, true} {
-			bench.Run(fmt.Sprintf("callers=%d/vouched=%t", callers, vouched), func(bench *testing.B) {
+			name := fmt.Sprintf("callers=%d/vouched=%t", callers, vouched)
+			bench.Run(name, func(bench *testing.B) {
 				b := newBookOf(bench, vouched, 3, 0, 0)
 				b.open()
 				payments := make([]*ledger.Bundle, bench.N)

@@ -159,6 +159,9 @@ func TestMemberLiesAboutTheStream(t *testing.T) {
 			if vouched && taken() {
 				t.Error("a lie is in the chain")
 			}
+			if seen := b.nodes[4].Lies() + b.nodes[5].Lies(); (seen > 0) != vouched {
+				t.Errorf("the other nodes saw %d lies", seen)
+			}
 			b.holds(1, 1000+payments)
 		})
 	}

@@ -8,6 +8,9 @@ import (
 // Replace replaces a node's input from other shards.
 func (o *Options) Replace(beside func(mempool.Beside) mempool.Beside) { o.beside = beside }
 
+// Lies returns how often members contradicted what this node believes of other shards.
+func (n *Node) Lies() uint64 { return n.crossing.Lies() }
+
 // Slip makes the node propose a bundle that it did not verify, as a compromised member would.
 func (n *Node) Slip(bundle *ledger.Bundle) error {
 	return n.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false })

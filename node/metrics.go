@@ -60,6 +60,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			_, bytes := n.pool.Size()
 			return float64(bytes)
 		}),
+		counter("shard_contradictions_total", "Statements of members about other shards that "+
+			"contradict what this node believes.", func() float64 {
+			return float64(n.crossing.Lies())
+		}),
 		counter("transactions_total", "Transactions in the chain.", func() float64 {
 			return float64(n.pipeline.Total())
 		}),

@@ -13,7 +13,7 @@ func (b *book) Hook(pool *mempool.Config, executing *pipeline.Config) {
 	executing.Applied, executing.DurableTo, executing.Exchanged = b.applied, b.durableTo,
 		b.exchanged
 	if b.config.Genesis.VouchedCrossings {
-		pool.Vouch = b.vouch
+		pool.Vouch, executing.Vouched = b.vouch, b.judge
 	}
 }
 

@@ -42,6 +42,8 @@ type book struct {
 	calls     *calls.Calls
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
 	serving   chan struct{}                          // closed once Serve has set calls and clients
+	lies      lies
+	started   atomic.Bool // verdicts and streams are there
 	// chain is the hash of this shard's genesis.
 	chain ledger.Hash
 	// members is closed when the members that the fabric knows have changed.
@@ -82,7 +84,8 @@ func newBook(config Config) (*book, error) {
 	}
 	directory.SetSelf(config.Self)
 	b := &book{config: config, directory: directory, members: directory.Changed(),
-		chain: config.Genesis.Hash(), strays: make(chan *ledger.Bundle, straysMax),
+		chain: config.Genesis.Hash(), lies: lies{logged: map[ledger.MemberIndex]time.Time{}},
+		strays:  make(chan *ledger.Bundle, straysMax),
 		serving: make(chan struct{})}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
@@ -164,6 +167,7 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	}
 	host.Watch(b.announcer.Event)
 	host.Watch(b.streams.Event)
+	b.started.Store(true)
 	return nil
 }
 

@@ -43,6 +43,10 @@ type Crossing interface {
 	// Changed announces soon that this node's state changed.
 	Changed()
 
+	// Lies returns how often members of this shard or another one said something about other shards
+	// that contradicts what this node believes, in a book with vouched crossings.
+	Lies() uint64
+
 	// Misrouted returns why a bundle that enters at another shard is not admitted here, or nil if
 	// it enters here.
 	Misrouted(bundle *ledger.Bundle) *report.Refusal
@@ -128,6 +132,9 @@ func (alone) Heard(rdmanet.PeerID, *shard.Announcement) {}
 
 // Changed implements Crossing.
 func (alone) Changed() {}
+
+// Lies implements Crossing.
+func (alone) Lies() uint64 { return 0 }
 
 // Misrouted implements Crossing: each bundle enters here.
 func (alone) Misrouted(*ledger.Bundle) *report.Refusal { return nil }

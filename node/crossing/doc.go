@@ -39,6 +39,7 @@
 //	crossing.go       the interface, and the Crossing of a book of one shard
 //	book.go           the Crossing of a book of several shards: its start and its end
 //	batches.go        input from other shards in batches, and what executed blocks tell them
+//	lies.go           members that say something else of other shards
 //	strays.go         bundles that enter at another shard by now
 //	states.go         this node's announcement, and the other shards for the API
 //	acquaintances.go  the members of other shards, on disk

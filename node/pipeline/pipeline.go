@@ -52,6 +52,9 @@ type Config struct {
 	// them, their number, the run, and the first error. Nil means that only the log names them. It
 	// must be quick, and must not call the pipeline.
 	Forged func(run uint64, member order.ServerID, bundles int, err error)
+	// Vouched is called for each batch of a round that has a voucher of its proposer or of another
+	// member. It may be nil. It must be quick, and must not call the pipeline.
+	Vouched func(*ledger.VerifiedBatch)
 	// Failed is called, once, with an error after which the node cannot continue: a fork, a damaged
 	// store.
 	Failed func(error)
@@ -393,6 +396,10 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 			return err
 		}
 		p.checkForgery(message.Origin, delivery.Round, verified)
+		if p.config.Vouched != nil && verified != nil && verified.Voucher != nil &&
+			verified.VoucherErr == nil {
+			p.config.Vouched(verified)
+		}
 		if message.Origin == p.config.Self && verified != nil {
 			own = verified.Bundles
 		}

@@ -265,6 +265,15 @@ func (v *Verdicts) hear(member memberKey, verdicts []ledger.Verdict) (more bool)
 	return more
 }
 
+// Contradicts reports whether this node believes another verdict of the shard on the transaction.
+// It is false for a verdict on which nothing is believed here, or not any more.
+func (v *Verdicts) Contradicts(verdict *ledger.Verdict) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	result, believed := v.believed.get(keyOf(verdict))
+	return believed && result != verdict.Result
+}
+
 // believe queues a verdict for the goroutine to judge, and returns the words against it. The caller
 // holds the lock.
 func (v *Verdicts) believe(verdict *ledger.Verdict) []contradiction {

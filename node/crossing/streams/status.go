@@ -28,6 +28,8 @@ type IncomingStatus struct {
 	// Liars are the present members of the parent that wrote something else than most members, or
 	// two different things as one entry, with Config.Vouched. They ascend.
 	Liars []LiarStatus
+	// Lies counts the entries that members of the parent, present and past, lied about.
+	Lies uint64
 	// Waited is how long the next entry has been here without being in the chain.
 	Waited time.Duration
 	// Rings counts the rings granted to writers, Writers the members of the parent.
@@ -69,7 +71,7 @@ func (s *Streams) Status() Status {
 		at := s.heights.position()
 		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.known, Ordered: at.ordered,
 			Durable: at.durable, Writers: len(s.config.Directory.Members(in.parent))}
-		status.Incoming.Liars = in.listed()
+		status.Incoming.Liars, status.Incoming.Lies = in.listed(), in.lies
 		if in.carrier != nil {
 			c := in.carrier.Status()
 			status.Incoming.Held, status.Incoming.Waited = c.Held, time.Duration(c.Waited)*tick

@@ -19,6 +19,8 @@ type vouching struct {
 	hashes map[uint64]hashed
 	pruned uint64
 	liars  map[order.ServerID]*liar
+	// lies counts the entries of all liars, also of those that left.
+	lies uint64
 }
 
 // hashed is an entry with its ledger.CarriedHash. The carrier never changes the payload, and
@@ -50,6 +52,18 @@ func (in *incoming) vouch(room int) int {
 		in.vouchUpTo(few)
 	}
 	return room - len(in.s.vouched)*ledger.VouchedSize
+}
+
+// Contradicts reports whether this node vouched for another entry of this number that the chain
+// lacks, with Config.Vouched.
+func (s *Streams) Contradicts(entry ledger.Vouched) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.in == nil {
+		return false
+	}
+	own, known := s.in.hashes[entry.Number]
+	return known && own.hash != entry.Hash
 }
 
 // vouchUpTo sets the entries to vouch for, at most limit. The caller holds the lock.
@@ -92,6 +106,7 @@ func (in *incoming) found(now time.Time) (name []liar) {
 			in.liars[lie.Writer] = l
 		}
 		l.entries += lie.Entries
+		in.lies += lie.Entries
 		if l.logged.IsZero() || now.Sub(l.logged) >= liarsEvery {
 			l.logged = now
 			name = append(name, *l)
