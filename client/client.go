@@ -320,26 +320,41 @@ func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Dur
 			}
 		}
 		for range c.urls {
-			turn := c.current.Load()
-			at := c.at(0)
-			bounded, cancel := context.WithTimeout(ctx, limit)
-			response, err := method(c.services[at], bounded, connect.NewRequest(message))
-			cancel()
+			answer, verdict, err := once(ctx, c, limit, message, method)
 			if err == nil {
-				return response.Msg, nil
+				return answer, nil
 			}
-			explained = c.explain(ctx, c.urls[at], err)
-			verdict := judge(err)
+			explained = err
 			unsure = unsure || verdict == unknown
 			if ctx.Err() != nil || verdict == final {
 				return nil, explained
 			}
 			reached = reached || verdict == unknown || connect.IsWireError(err)
-			c.turn(turn)
 		}
 		if !reached {
 			break
 		}
 	}
 	return nil, explained
+}
+
+// once asks one node. If it fails and another node may answer, once moves to the next node.
+func once[Request, Answer any](ctx context.Context, c *Client, limit time.Duration,
+	message *Request,
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
+		*connect.Request[Request]) (*connect.Response[Answer], error),
+) (*Answer, verdict, error) {
+	turn := c.current.Load()
+	at := turn % uint32(len(c.urls))
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	response, err := method(c.services[at], bounded, connect.NewRequest(message))
+	cancel()
+	if err == nil {
+		return response.Msg, final, nil
+	}
+	verdict := judge(err)
+	if ctx.Err() == nil && verdict != final {
+		c.turn(turn)
+	}
+	return nil, verdict, c.explain(ctx, c.urls[at], err)
 }

@@ -8,6 +8,16 @@
 //	for account, err := range nodes.Accounts(ctx, "acme:") { ... }
 //	proof, err := nodes.VerifiedProof(ctx, ledger.Hash(status.GetId()))
 //
+// A service with many concurrent callers uses a Sender. It signs and sends everything that its
+// callers submit at once as one bundle, which takes a fraction of the time:
+//
+//	sender, err := nodes.NewSender(ctx, client.SenderOptions{Keys: []client.Key{key}})
+//	answer, err := sender.Post(ctx, ledger.Transaction{Postings: ...})  // from any goroutine
+//	caller := sender.Caller()                                           // keeps an order
+//	submission, err := caller.Begin(ctx, ledger.Transaction{Postings: ...})
+//	answer, err = submission.Wait(ctx)
+//	err = sender.Close(ctx)                                             // waits for what is left
+//
 // # What always holds
 //
 //   - The client submits the same bytes again until their outcome is known, at the same node or
@@ -16,6 +26,8 @@
 //     nothing.
 //   - Two calls of Post are two transactions, even if their content is equal, in one client or in
 //     two.
+//   - A Sender asks what became of a bundle before it sends the same bytes again, and keeps the
+//     order of each Caller, whatever fails. What it holds is bounded.
 //   - Retries are bounded, wait longer each time, and end with the context. If no node can be
 //     reached the first time, the call fails at once.
 //   - Errors are sentences for people: a Failure (an error that a node returned) or ErrUnreachable

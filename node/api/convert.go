@@ -334,7 +334,8 @@ func BundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 // BundleToProto returns a bundle in the form for submission. The message shares the bundle's
 // memory.
 func BundleToProto(bundle *ledger.Bundle) *ledgerdv1.Bundle {
-	message := &ledgerdv1.Bundle{Signatures: signaturesToProto(bundle.Signatures())}
+	message := &ledgerdv1.Bundle{Signatures: signaturesToProto(bundle.Signatures()),
+		Transactions: make([][]byte, 0, bundle.Len())}
 	for i := range bundle.Len() {
 		message.Transactions = append(message.Transactions, bundle.Body(i))
 	}
