@@ -98,6 +98,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			}
 			return 1
 		}),
+		counter("disk_flushes_total", "Files and folders that the store flushed to the disk, to "+
+			"make blocks durable.", func() float64 {
+			return float64(n.Store().Flushes())
+		}),
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
 			return float64(n.disk.bytes())
 		}),

@@ -431,12 +431,21 @@ func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
 	return last, nil
 }
 
+// databaseFlushes is how many files the database flushes when it syncs: its log of writes and its
+// log of large values.
+const databaseFlushes = 2
+
+// Flushes returns how often the store has flushed a file or a folder to the disk since it was
+// opened, to make blocks durable. What the database flushes by itself does not count.
+func (s *Store) Flushes() uint64 { return s.flushes.Load() + s.logs.flushes.Load() }
+
 func (s *Store) makeDurable(written tip) (err error) {
 	defer guard(written.height, &err)
 	s.options.onWrite("sync database")
 	if err := s.db.Sync(); err != nil {
 		return s.fail(fmt.Errorf("sync: %w", err))
 	}
+	s.flushes.Add(databaseFlushes)
 	s.options.onWrite("sync logs")
 	if err := s.fence(true); err != nil {
 		return s.fail(err)
@@ -445,6 +454,7 @@ func (s *Store) makeDurable(written tip) (err error) {
 	if err := s.marker.write(s.withKnowledge(written)); err != nil {
 		return s.fail(err)
 	}
+	s.flushes.Add(1)
 	s.options.onWrite("durable")
 	s.mutex.Lock()
 	s.durable = written.height

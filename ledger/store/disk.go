@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -131,6 +132,8 @@ type logSyncer struct {
 	// and synced.
 	names []string
 	done  map[string]bool
+	// flushes is the number of files and folders that were synced.
+	flushes atomic.Uint64
 }
 
 // look lists the logs, oldest first, and reports whether there is a new one.
@@ -171,6 +174,7 @@ func (l *logSyncer) sync(active bool) error {
 		if err := syncFile(filepath.Join(l.dir, name)); err != nil {
 			return err
 		}
+		l.flushes.Add(1)
 		done[name] = !isActive
 	}
 	l.done = done
@@ -178,6 +182,7 @@ func (l *logSyncer) sync(active bool) error {
 		if err := syncDirectory(l.dir); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
+		l.flushes.Add(1)
 	}
 	return nil
 }

@@ -120,6 +120,8 @@ type Store struct {
 	syncing sync.Mutex
 	marker  *marker
 	durable ledger.Height
+	// flushes counts those of Sync; see Flushes.
+	flushes atomic.Uint64
 
 	// known is the highest height that the caller reported as durable. perhaps is the height that
 	// Perhaps returns. Both go into the next marker. The mutex guards them.

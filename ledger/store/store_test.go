@@ -194,6 +194,31 @@ func mustReadAll(t testing.TB, s *Store) string {
 	return text
 }
 
+// A Sync that makes blocks durable flushes the database's two logs, its write-ahead log and the
+// marker at least. One that has nothing to do flushes nothing.
+func TestFlushes(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	b := newBook(20)
+	for range 3 {
+		before := s.Flushes()
+		b.apply(t, s, 7)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		some := s.Flushes()
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if some < before+4 || some > before+10 || s.Flushes() != some {
+			t.Errorf("flushes %d, then %d, then %d", before, some, s.Flushes())
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAppendReadReopen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
