@@ -385,7 +385,8 @@ var rooms = []room{
 		purpose: "measures fabrics, engines and ledger as the product runs them",
 		imports: []string{"digraph", "order", "allconcur", "tram/...", "rdmanet/...", "ledger",
 			"node/driver", "node/api/...", "client", "node/fabric", "internal/testnet"},
-		modules: []string{"github.com/cespare/xxhash/v2"},
+		modules: []string{"github.com/cespare/xxhash/v2",
+			"github.com/HdrHistogram/hdrhistogram-go"},
 	},
 	{folder: "node",
 		purpose: "one node put together: the loop around the life of a member (package " +

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -19,7 +20,7 @@ import (
 func newBenchLedgerCommand() *cobra.Command {
 	var p bench.LedgerParameters
 	var dir string
-	var asJSON bool
+	var asJSON, compare bool
 	command := &cobra.Command{
 		Use:   "ledger",
 		Short: "Measure a whole ledger: signed transactions, ordered, executed and stored",
@@ -29,13 +30,38 @@ Each client submits for an organisation of its own. It makes a bundle of --bundl
 it once, submits it to its node, waits for the acknowledgement, and goes on with the next. With
 --fabric memory the nodes live in this process, beside the clients.
 
+With --callers, each client has that many concurrent callers. Each caller submits one transfer after
+the other, alone, through the client's sender, which signs and sends as one bundle what its callers
+submit at the same time. The latency is then that of a caller's transaction.
+
+Transfers go from one account of the client to another, always the same two unless --accounts is
+given. With --distribution zipf, account k of a client is chosen in proportion to (1+k)^-1.1.
+
+With --compare, the command measures three loads, each with new nodes: "callers" (3 clients with
+1,000 callers each), "packed" (16 clients with 400 transactions a bundle) and "alone" (one caller).
+--clients, --callers and --bundle change the first two. It shows them beside what the machine can do
+in the same run. With --json, "loads" has the keys below and "load" for each, and "machine" has:
+  fdatasync_us_p50                  a flush of 4 KiB to the disk of --dir, in microseconds: the
+  fdatasync_us_p99                  median and the 99th percentile
+  verifications_per_second          ed25519 signatures that one processor verifies in one second,
+  batched_verifications_per_second  each alone, and in batches of 64
+  round_trip_us_p50                 64 bytes there and back over TCP on the loopback interface, in
+  round_trip_us_p99                 microseconds
+
 The keys of --json, besides the parameters:
   requests_per_second   transactions acknowledged in one second, all clients together
-  gbit_per_second       the bytes of their signed bundles in 10^9 bits
+  gbit_per_second       the bytes of their signed bundles in 10^9 bits; with --callers, of the
+                        transactions without signatures
   latency_p50_us        from just before the submission of a bundle to its acknowledgement, in
   latency_p99_us        microseconds: the median and the 99th percentile
+  latency_p90_us        the 90th percentile, the 99.9th, and the longest
+  latency_p999_us
+  latency_max_us
   cpu_seconds           processor time of all nodes during the measurement; with --fabric memory, of
                         the clients too
+  cpu_us_per_request    the same for each acknowledged transaction, in microseconds
+  client_cpu_us_per_request  processor time of the clients for each; 0 with --fabric memory
+  flushes_per_request   files that all nodes flushed to the disk, for each acknowledged transaction
   wire_bytes_per_byte   bytes that all nodes put on lanes, for each byte of acknowledged bundles
   seconds               length of the measurement, after a warm-up
   acknowledged          transactions acknowledged since the start
@@ -44,10 +70,17 @@ The keys of --json, besides the parameters:
 At the end, the command compares the blocks of all nodes, and looks for every acknowledged
 transaction in them. A difference or a missing transaction is an error.`,
 		Example: `  ledgerd bench ledger --nodes 4 --clients 64 --for 10s
-  ledgerd bench ledger --nodes 4 --clients 16 --bundle 100 --ack ordered --for 10s --json`,
+  ledgerd bench ledger --nodes 4 --clients 16 --bundle 100 --ack ordered --for 10s --json
+  ledgerd bench ledger --nodes 3 --clients 3 --callers 1000 --accounts 100000 --distribution zipf
+  ledgerd bench ledger --nodes 3 --compare --for 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
-			if err := p.Validate(); err != nil {
+			loads := loadsOf(command, p)
+			validate := p.Validate
+			if compare {
+				validate = loads.Validate
+			}
+			if err := validate(); err != nil {
 				return asUsage(err)
 			}
 			process, err := nodeProcess()
@@ -64,26 +97,26 @@ transaction in them. A difference or a missing transaction is an error.`,
 			if p.Fabric == fabric.Memory {
 				tuneMemory()
 			}
-			result, err := bench.RunLedger(command.Context(),
-				p, bench.LedgerEnvironment{Dir: homes, Command: process,
-					Start: nodeStarter(logger, store.Options{})})
+			environment := bench.LedgerEnvironment{Dir: homes, Command: process,
+				Start: nodeStarter(logger, store.Options{})}
+			if compare {
+				result, err := bench.CompareLedger(command.Context(), loads, environment)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeBenchJSON(command.OutOrStdout(), result)
+				}
+				return writeLedgerComparison(command.OutOrStdout(), result)
+			}
+			result, err := bench.RunLedger(command.Context(), p, environment)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return writeBenchJSON(command.OutOrStdout(), result)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(),
-				`%d nodes (%s, %s), %d clients, %d transactions a bundle, %s, %.1f s
-  acknowledged %14.0f transactions/s  %8.3f Gbit/s
-  latency      %14.0f us median       %8.0f us 99th percentile
-  processors   %14.2f s               %8.2f bytes on lanes per byte
-  compared     all nodes have the same blocks up to %d
-`, result.Nodes, result.Engine, result.Fabric, result.Clients, result.Bundle, result.Ack,
-				result.Seconds, result.RequestsPerSecond, result.GbitPerSecond,
-				result.LatencyP50, result.LatencyP99, result.CPUSeconds, result.WireBytesPerByte,
-				result.ComparedHeight)
-			return err
+			return writeLedger(command.OutOrStdout(), result)
 		},
 	}
 	flags := command.Flags()
@@ -91,6 +124,14 @@ transaction in them. A difference or a missing transaction is an error.`,
 	flags.IntVar(&p.Clients, "clients", 64,
 		"number of clients, each with an organisation of its own")
 	flags.IntVar(&p.Bundle, "bundle", 1, "transactions that a client signs and submits together")
+	flags.IntVar(&p.Callers, "callers", 0, "concurrent callers of each client, which submit one "+
+		"transaction a call (default none: the client submits bundles)")
+	flags.IntVar(&p.Accounts, "accounts", 0,
+		"accounts of all clients together (default two for each client)")
+	flags.StringVar(&p.Distribution, "distribution", bench.DistributionUniform,
+		"how transfers choose accounts: uniform or zipf")
+	flags.BoolVar(&compare, "compare", false,
+		"measure three loads, and show them beside the machine's limits")
 	flags.StringVar(&p.Ack, "ack", bench.AckDurable,
 		"what a client waits for: ordered, stored or durable")
 	addFabricFlag(command, &p.Fabric, fabric.P2P)
@@ -102,4 +143,88 @@ transaction in them. A difference or a missing transaction is an error.`,
 		"disk is part of the measurement (default the system's temporary folder)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// The loads of --compare, unless flags change them.
+const (
+	compareCallersClients = 3
+	compareCallers        = 1000
+	comparePackedClients  = 16
+	compareBundle         = 400
+)
+
+// loadsOf returns the loads of --compare with the flags of a command.
+func loadsOf(command *cobra.Command, p bench.LedgerParameters) bench.LedgerComparisonParameters {
+	loads := bench.LedgerComparisonParameters{LedgerParameters: p,
+		CallersClients: compareCallersClients, Callers: compareCallers,
+		PackedClients: comparePackedClients, Bundle: compareBundle}
+	flags := command.Flags()
+	if flags.Changed("clients") {
+		loads.CallersClients, loads.PackedClients = p.Clients, p.Clients
+	}
+	if flags.Changed("callers") {
+		loads.Callers = p.Callers
+	}
+	if flags.Changed("bundle") {
+		loads.Bundle = p.Bundle
+	}
+	return loads
+}
+
+// writeLedger writes a result as text.
+func writeLedger(out io.Writer, r bench.LedgerResult) error {
+	_, err := fmt.Fprintf(out,
+		`%d nodes (%s, %s), %d clients, %d transactions a bundle, %s, %.1f s
+  acknowledged %14.0f transactions/s  %8.3f Gbit/s
+  latency      %14.0f us median       %8.0f us 99th percentile
+  processors   %14.2f s               %8.2f bytes on lanes per byte
+  compared     all nodes have the same blocks up to %d
+`, r.Nodes, r.Engine, r.Fabric, r.Clients, r.Bundle, r.Ack,
+		r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
+		r.LatencyP50, r.LatencyP99, r.CPUSeconds, r.WireBytesPerByte,
+		r.ComparedHeight)
+	return err
+}
+
+// loadName names a load of --compare.
+func loadName(r bench.LedgerLoad) string {
+	switch r.Load {
+	case bench.LoadCallers:
+		return fmt.Sprintf("%d x %d callers", r.Clients, r.Callers)
+	case bench.LoadPacked:
+		return fmt.Sprintf("%d x %d a bundle", r.Clients, r.Bundle)
+	}
+	return "one caller"
+}
+
+// writeLedgerComparison writes the results of --compare as text.
+func writeLedgerComparison(out io.Writer, c bench.LedgerComparison) error {
+	m := c.Machine
+	first := c.Loads[0]
+	if _, err := fmt.Fprintf(out, `%d nodes (%s, %s), %s, %.1f s a load
+this machine   fdatasync %.0f us median, %.0f us 99th percentile
+               round trip %.1f us median, %.1f us 99th percentile
+               ed25519 %.0f verifications/s on a processor, %.0f in batches
+
+`, first.Nodes, first.Engine, first.Fabric, first.Ack, first.Seconds, m.FlushP50, m.FlushP99,
+		m.RoundTripP50, m.RoundTripP99, m.Verifications, m.BatchedVerifications); err != nil {
+		return err
+	}
+	rows := table{header: []string{"LOAD", "TRANSACTIONS/S", "MEDIAN US", "99TH US", "99.9TH US",
+		"NODES US", "CLIENTS US", "FLUSHES"}}
+	for _, r := range c.Loads {
+		rows.add(loadName(r), fmt.Sprintf("%.0f", r.RequestsPerSecond),
+			fmt.Sprintf("%.0f", r.LatencyP50), fmt.Sprintf("%.0f", r.LatencyP99),
+			fmt.Sprintf("%.0f", r.LatencyP999), fmt.Sprintf("%.1f", r.CPUPerRequest),
+			fmt.Sprintf("%.1f", r.ClientCPUPerRequest),
+			fmt.Sprintf("%.4f", r.FlushesPerRequest))
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(out, `
+NODES and CLIENTS are processor time of a transaction, FLUSHES the files that all nodes flushed to
+the disk for it.
+`)
+	return err
 }

@@ -57,10 +57,16 @@
 // The figures are like those above, with these differences:
 //
 //   - A request is an acknowledged transaction. Its bytes are those of the signed bundle.
-//   - The latency is that of a bundle, from before the call to after the answer.
+//   - The latency is that of a bundle, from before the call to after the answer. With callers, it
+//     is that of a caller's transaction, with its wait for a bundle. Latencies are in histograms of
+//     three digits (HdrHistogram).
 //   - The processor time is that of the nodes without the clients; it includes the clients if the
 //     nodes are in this process.
 //   - The bytes on lanes are those of the engines, as the nodes report them.
+//   - Flushes are those of the stores' files, to make blocks durable, of all nodes together.
+//
+// [CompareLedger] measures three loads one after the other, beside the limits of the machine: the
+// time of a flush, the signatures that a processor verifies, and a round trip over loopback.
 //
 // At the end, the run compares the blocks of all nodes, and the chain must contain at least as many
 // transactions as were acknowledged.

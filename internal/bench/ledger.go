@@ -31,6 +31,20 @@ var ackLevels = map[string]ledgerdv1.Level{
 // ClientsMax limits the clients of a run.
 const ClientsMax = 4096
 
+// CallersMax limits the callers of all clients together.
+const CallersMax = 1 << 16
+
+// AccountsMax limits the accounts of a run.
+const AccountsMax = 1 << 24
+
+// The distributions of accounts.
+const (
+	// DistributionUniform chooses all accounts of a client equally often.
+	DistributionUniform = "uniform"
+	// DistributionZipf chooses account k of a client, from 0 on, in proportion to (1+k)^-1.1.
+	DistributionZipf = "zipf"
+)
+
 // startOrdering limits the time that the nodes of a run may take until they order.
 const startOrdering = 60 * time.Second
 
@@ -45,6 +59,14 @@ type LedgerParameters struct {
 	Clients int `json:"clients"`
 	// Bundle is the number of transactions in a bundle. They share one signature.
 	Bundle int `json:"bundle"`
+	// Callers is the number of concurrent callers of each client, which submit one transaction
+	// after the other through one client.Sender. 0 means that the client submits bundles itself.
+	Callers int `json:"callers"`
+	// Accounts is the number of accounts of all clients together, between which transfers go. 0
+	// means that each client has two and transfers from one to the other.
+	Accounts int `json:"accounts"`
+	// Distribution is how transfers choose accounts: DistributionUniform or DistributionZipf.
+	Distribution string `json:"distribution"`
 	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored or AckDurable.
 	Ack string `json:"ack"`
 	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
@@ -66,6 +88,18 @@ func (p LedgerParameters) Validate() error {
 	case p.Bundle < 1 || p.Bundle > ledger.MaxBundleTransactions:
 		return fmt.Errorf("%w: bundles of %d transactions, want 1 to %d", ErrParameters, p.Bundle,
 			ledger.MaxBundleTransactions)
+	case p.Callers < 0 || p.Callers*p.Clients > CallersMax:
+		return fmt.Errorf("%w: %d callers for each of %d clients, want 0 to %d in all",
+			ErrParameters, p.Callers, p.Clients, CallersMax)
+	case p.Callers > 0 && p.Bundle > 1:
+		return fmt.Errorf("%w: callers submit one transaction a call, not bundles of %d",
+			ErrParameters, p.Bundle)
+	case p.Accounts != 0 && (p.Accounts < 2*p.Clients || p.Accounts > AccountsMax):
+		return fmt.Errorf("%w: %d accounts, want 0, or two for each of %d clients up to %d in all",
+			ErrParameters, p.Accounts, p.Clients, AccountsMax)
+	case p.Distribution != DistributionUniform && p.Distribution != DistributionZipf:
+		return fmt.Errorf("%w: distribution %q, want %q or %q", ErrParameters, p.Distribution,
+			DistributionUniform, DistributionZipf)
 	case !known:
 		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack,
 			AckOrdered, AckStored, AckDurable)
@@ -86,8 +120,16 @@ type LedgerResult struct {
 	GbitPerSecond     float64 `json:"gbit_per_second"`
 	LatencyP50        float64 `json:"latency_p50_us"`
 	LatencyP99        float64 `json:"latency_p99_us"`
+	LatencyP90        float64 `json:"latency_p90_us"`
+	LatencyP999       float64 `json:"latency_p999_us"`
+	LatencyMax        float64 `json:"latency_max_us"`
 	CPUSeconds        float64 `json:"cpu_seconds"`
-	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
+	// CPUPerRequest is CPUSeconds divided by the requests, in microseconds.
+	CPUPerRequest float64 `json:"cpu_us_per_request"`
+	// ClientCPUPerRequest is the processor time of this process. It is 0 if the nodes are in it.
+	ClientCPUPerRequest float64 `json:"client_cpu_us_per_request"`
+	FlushesPerRequest   float64 `json:"flushes_per_request"`
+	WireBytesPerByte    float64 `json:"wire_bytes_per_byte"`
 	// Acknowledged is the number of transactions acknowledged since the start. All are in the
 	// chain.
 	Acknowledged uint64 `json:"acknowledged"`
@@ -147,7 +189,7 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	if err := pause(ctx, p.For); err != nil {
 		return LedgerResult{}, err
 	}
-	window := load.window()
+	window, latency := load.window()
 	after, err := nodes.figures(ctx)
 	if err != nil {
 		return LedgerResult{}, err
@@ -165,18 +207,31 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	if err != nil {
 		return LedgerResult{}, err
 	}
-	return LedgerResult{
+	requests := float64(window.Requests)
+	at := func(percentile float64) float64 {
+		return float64(latency.ValueAtPercentile(percentile)) / 1e3
+	}
+	result = LedgerResult{
 		LedgerParameters:  p,
 		Seconds:           window.Seconds,
-		RequestsPerSecond: float64(window.Requests) / window.Seconds,
+		RequestsPerSecond: requests / window.Seconds,
 		GbitPerSecond:     float64(window.Bytes) * 8 / 1e9 / window.Seconds,
-		LatencyP50:        float64(window.Latency.Quantile(0.50)) / 1e3,
-		LatencyP99:        float64(window.Latency.Quantile(0.99)) / 1e3,
+		LatencyP50:        at(50),
+		LatencyP90:        at(90),
+		LatencyP99:        at(99),
+		LatencyP999:       at(99.9),
+		LatencyMax:        float64(latency.Max()) / 1e3,
 		CPUSeconds:        after.cpuSeconds - before.cpuSeconds,
+		CPUPerRequest:     (after.cpuSeconds - before.cpuSeconds) * 1e6 / requests,
+		FlushesPerRequest: (after.flushes - before.flushes) / requests,
 		WireBytesPerByte:  (after.sentBytes - before.sentBytes) / float64(window.Bytes),
 		Acknowledged:      acknowledged,
 		ComparedHeight:    height,
-	}, nil
+	}
+	if !nodes.embedded {
+		result.ClientCPUPerRequest = (after.clientSeconds - before.clientSeconds) * 1e6 / requests
+	}
+	return result, nil
 }
 
 // compareChains checks that all nodes have the same blocks up to the lowest of their heads, and

@@ -6,8 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -15,38 +18,66 @@ import (
 )
 
 // load runs the clients of a run. Each submits one bundle after the other and waits for its
-// acknowledgement.
+// acknowledgement, or has callers that do the same with single transactions.
 type load struct {
-	level   ledgerdv1.Level
-	bundle  int
-	genesis ledger.Hash
-	clients []*loadClient
-	working sync.WaitGroup
-	stop    context.CancelFunc
-
-	mutex        sync.Mutex
-	measuring    bool
-	begun        time.Time
-	measured     Window
-	acknowledged uint64
+	level        ledgerdv1.Level
+	bundle       int
+	callers      int // of each client; 0: the client submits bundles itself
+	distribution string
+	genesis      ledger.Hash
+	clients      []*loadClient
+	counts       []*counts
+	working      sync.WaitGroup
+	stop         context.CancelFunc
+	begun        time.Time // the measured window
 }
 
 // loadClient is one client with its organisation.
 type loadClient struct {
-	node       *client.Client
-	key        client.Key
-	mint, cash ledger.AccountPath
-	sequence   uint64
+	node     *client.Client
+	sender   *client.Sender // nil: it submits bundles itself
+	key      client.Key
+	accounts []ledger.AccountPath
+	fixed    bool // transfers go from the first account to the second
+	sequence uint64
+	bodySize int // of a transfer between accounts without names, about
+	counts   *counts
 }
+
+// counts are the counts of some clients.
+type counts struct {
+	mutex        sync.Mutex
+	measuring    bool
+	requests     uint64 // from here on in the measured window
+	bytes        uint64
+	latency      *hdrhistogram.Histogram // nanoseconds
+	acknowledged uint64                  // since the start
+}
+
+// countsMax is how many clients have their own counts. Further ones share them, since each takes a
+// quarter of a megabyte.
+const countsMax = 16
+
+// The range of latencies and their precision in decimal digits.
+const (
+	latencyLeast  = int64(time.Microsecond)
+	latencyMost   = int64(10 * time.Minute)
+	latencyDigits = 3
+)
 
 // newLoad makes the clients and registers their organisations, several at a time.
 func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, err error) {
-	l = &load{level: ackLevels[p.Ack], bundle: p.Bundle}
+	l = &load{level: ackLevels[p.Ack], bundle: p.Bundle, callers: p.Callers,
+		distribution: p.Distribution}
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
+	for range min(p.Clients, countsMax) {
+		l.counts = append(l.counts, &counts{
+			latency: hdrhistogram.New(latencyLeast, latencyMost, latencyDigits)})
+	}
 	for i := range p.Clients {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
@@ -59,7 +90,8 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 		}
 		l.clients = append(l.clients, &loadClient{
 			node: node, key: client.NewKey(name, private),
-			mint: ledger.AccountPath(name + ":mint"), cash: ledger.AccountPath(name + ":cash"),
+			accounts: accountsOf(name, i, p), fixed: p.Accounts == 0,
+			counts: l.counts[i%len(l.counts)],
 		})
 	}
 	if l.genesis, err = l.clients[0].node.Genesis(ctx); err != nil {
@@ -79,6 +111,23 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 	return l, errors.Join(failures...)
 }
 
+// accountsOf returns the accounts of a client: its share of all.
+func accountsOf(name ledger.OrganisationName, number int, p LedgerParameters) []ledger.AccountPath {
+	if p.Accounts == 0 {
+		return []ledger.AccountPath{ledger.AccountPath(name + ":mint"),
+			ledger.AccountPath(name + ":cash")}
+	}
+	share := p.Accounts / p.Clients
+	if number < p.Accounts%p.Clients {
+		share++
+	}
+	accounts := make([]ledger.AccountPath, share)
+	for i := range accounts {
+		accounts[i] = ledger.AccountPath(fmt.Sprintf("%s:a%d", name, i))
+	}
+	return accounts
+}
+
 // next returns an empty transaction with the client's next nonce.
 func (l *load) next(c *loadClient) ledger.Transaction {
 	c.sequence++
@@ -86,28 +135,68 @@ func (l *load) next(c *loadClient) ledger.Transaction {
 		Nonce: ledger.Nonce{Stream: 1, Sequence: c.sequence}}
 }
 
+// openingsInBundle is the number of transactions with openings that are submitted together, which
+// is about a quarter of a megabyte.
+const openingsInBundle = 32
+
 // register registers a client's organisation, alone in its transaction, and then opens its
-// accounts.
+// accounts, all of which may go below zero if transfers go between any two.
 func (l *load) register(ctx context.Context, c *loadClient) error {
-	registration, openings := l.next(c), l.next(c)
+	registration := l.next(c)
 	registration.Registrations = []ledger.Registration{{Name: c.key.Organisation,
 		Keys: []ledger.PublicKey{c.key.Public()}}}
-	openings.Openings = []ledger.Opening{{Account: c.mint, Issuer: true}, {Account: c.cash}}
-	for _, transaction := range []ledger.Transaction{registration, openings} {
-		bundle, err := client.Sign(ctx, []client.Key{c.key}, transaction)
-		if err != nil {
-			return err
+	// Wait until it is durable: then every node knows the organisation, or is about to.
+	if err := l.must(ctx, c, registration); err != nil {
+		return err
+	}
+	var transactions []ledger.Transaction
+	for begin := 0; begin < len(c.accounts); begin += ledger.MaxOpenings {
+		end := min(len(c.accounts), begin+ledger.MaxOpenings)
+		transaction := l.next(c)
+		for i, account := range c.accounts[begin:end] {
+			transaction.Openings = append(transaction.Openings,
+				ledger.Opening{Account: account, Issuer: !c.fixed || begin+i == 0})
 		}
-		// Wait until it is durable: then every node knows the organisation, or is about to.
-		statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
-		if err != nil {
-			return err
-		}
-		if err := refused(statuses); err != nil {
-			return err
+		transactions = append(transactions, transaction)
+		if len(transactions) == openingsInBundle || end == len(c.accounts) {
+			if err := l.must(ctx, c, transactions...); err != nil {
+				return err
+			}
+			transactions = nil
 		}
 	}
-	return nil
+	c.bodySize = sizeOfTransfer(l.next(c))
+	if l.callers == 0 {
+		return nil
+	}
+	var err error
+	c.sender, err = c.node.NewSender(ctx, client.SenderOptions{Keys: []client.Key{c.key},
+		Level: l.level})
+	return err
+}
+
+// sizeOfTransfer returns the bytes of a transfer without the names of its accounts, about.
+func sizeOfTransfer(t ledger.Transaction) int {
+	const name = "a:b"
+	t.Postings = postings(name, name)
+	body, err := t.EncodeBody()
+	if err != nil {
+		return 0
+	}
+	return len(body) - 2*len(name)
+}
+
+// must submits transactions and waits until they are durable.
+func (l *load) must(ctx context.Context, c *loadClient, transactions ...ledger.Transaction) error {
+	bundle, err := client.Sign(ctx, []client.Key{c.key}, transactions...)
+	if err != nil {
+		return err
+	}
+	statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+	if err != nil {
+		return err
+	}
+	return refused(statuses)
 }
 
 // refused returns the error of the first transaction that the ledger did not apply.
@@ -122,30 +211,100 @@ func refused(statuses []*ledgerdv1.TransactionStatus) error {
 	return nil
 }
 
+// chooser chooses accounts of a client. It is for one goroutine.
+type chooser struct {
+	accounts []ledger.AccountPath
+	fixed    bool
+	random   *mathrand.Rand
+	zipf     *mathrand.Zipf // nil: uniform
+}
+
+// zipfExponent is the exponent of DistributionZipf.
+const zipfExponent = 1.1
+
+func (l *load) chooser(c *loadClient) *chooser {
+	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
+	made := &chooser{accounts: c.accounts, fixed: c.fixed, random: random}
+	if l.distribution == DistributionZipf {
+		made.zipf = mathrand.NewZipf(random, zipfExponent, 1, uint64(len(c.accounts)-1))
+	}
+	return made
+}
+
+func (c *chooser) one() int {
+	if c.zipf != nil {
+		return int(c.zipf.Uint64())
+	}
+	return c.random.IntN(len(c.accounts))
+}
+
+// transfer returns the postings of a transfer between two accounts.
+func (c *chooser) transfer() []ledger.Posting {
+	if c.fixed {
+		return postings(c.accounts[0], c.accounts[1])
+	}
+	from, to := c.one(), c.one()
+	if from == to {
+		to = (to + 1) % len(c.accounts)
+	}
+	return postings(c.accounts[from], c.accounts[to])
+}
+
+func postings(from, to ledger.AccountPath) []ledger.Posting {
+	return []ledger.Posting{
+		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-5)},
+		{Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(5)},
+	}
+}
+
 // start lets all clients submit until end is called. A client that fails passes its error to fail.
 func (l *load) start(ctx context.Context, fail func(error)) {
 	ctx, l.stop = context.WithCancel(ctx)
 	for _, c := range l.clients {
-		l.working.Go(func() {
-			for ctx.Err() == nil {
-				if err := l.submit(ctx, c); err != nil && ctx.Err() == nil {
-					fail(err)
-					return
+		submit, times := l.submit, 1
+		if l.callers > 0 {
+			submit, times = l.post, l.callers
+		}
+		for range times {
+			l.working.Go(func() {
+				choose := l.chooser(c)
+				for ctx.Err() == nil {
+					if err := submit(ctx, c, choose); err != nil && ctx.Err() == nil {
+						fail(err)
+						return
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
+// post submits a transfer as one of many callers, and waits for it.
+func (l *load) post(ctx context.Context, c *loadClient, choose *chooser) error {
+	transaction := ledger.Transaction{Postings: choose.transfer()}
+	size := c.bodySize
+	for i := range transaction.Postings {
+		size += len(transaction.Postings[i].Account)
+	}
+	begun := time.Now()
+	answer, err := c.sender.Post(ctx, transaction)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	if !answer.Applied() {
+		return refused([]*ledgerdv1.TransactionStatus{answer.Status})
+	}
+	c.counts.add(1, uint64(size), took)
+	return nil
+}
+
 // submit makes, signs and submits a bundle of transfers, and waits for it.
-func (l *load) submit(ctx context.Context, c *loadClient) error {
+func (l *load) submit(ctx context.Context, c *loadClient, choose *chooser) error {
 	transactions := make([]ledger.Transaction, l.bundle)
 	for i := range transactions {
 		transactions[i] = l.next(c)
-		transactions[i].Postings = []ledger.Posting{
-			{Account: c.mint, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-5)},
-			{Account: c.cash, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(5)},
-		}
+		transactions[i].Postings = choose.transfer()
 	}
 	bundle, err := client.Sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {
@@ -160,43 +319,73 @@ func (l *load) submit(ctx context.Context, c *loadClient) error {
 	if err := refused(statuses); err != nil {
 		return err
 	}
-	took := time.Since(begun)
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.acknowledged += uint64(l.bundle)
-	if l.measuring {
-		l.measured.Requests += uint64(l.bundle)
-		l.measured.Bytes += size
-		l.measured.Latency.Add(took)
-	}
+	c.counts.add(uint64(l.bundle), size, time.Since(begun))
 	return nil
+}
+
+// add records that transactions were acknowledged together.
+func (c *counts) add(requests, bytes uint64, took time.Duration) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.acknowledged += requests
+	if !c.measuring {
+		return
+	}
+	c.requests += requests
+	c.bytes += bytes
+	_ = c.latency.RecordValue(min(int64(took), latencyMost)) // which is in its range
 }
 
 // begin opens the measured window. window closes it.
 func (l *load) begin() {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.measuring, l.begun = true, time.Now()
+	l.begun = time.Now()
+	for _, c := range l.counts {
+		c.mutex.Lock()
+		c.measuring = true
+		c.mutex.Unlock()
+	}
 }
 
-func (l *load) window() Window {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.measuring = false
-	l.measured.Seconds = time.Since(l.begun).Seconds()
-	return l.measured
+func (l *load) window() (all Window, latency *hdrhistogram.Histogram) {
+	all.Seconds = time.Since(l.begun).Seconds()
+	latency = hdrhistogram.New(latencyLeast, latencyMost, latencyDigits)
+	for _, c := range l.counts {
+		c.mutex.Lock()
+		c.measuring = false
+		all.Requests += c.requests
+		all.Bytes += c.bytes
+		latency.Merge(c.latency)
+		c.mutex.Unlock()
+	}
+	return all, latency
 }
 
 // end stops the clients and returns the number of acknowledged transactions.
 func (l *load) end() (acknowledged uint64) {
 	l.stop()
 	l.working.Wait()
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.acknowledged
+	l.drain()
+	for _, c := range l.counts {
+		c.mutex.Lock()
+		acknowledged += c.acknowledged
+		c.mutex.Unlock()
+	}
+	return acknowledged
+}
+
+// drain waits until the senders have nothing under way.
+func (l *load) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	for _, c := range l.clients {
+		if c.sender != nil {
+			_ = c.sender.Close(ctx) // what is still under way was acknowledged to no caller
+		}
+	}
 }
 
 func (l *load) close() {
+	l.drain()
 	for _, c := range l.clients {
 		c.node.Close()
 	}

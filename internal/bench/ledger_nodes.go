@@ -21,6 +21,8 @@ import (
 const (
 	metricCPU  = "process_cpu_seconds_total"
 	metricSent = "ledgerd_lane_bytes_sent" // frames of engines, in this generation
+	// of stores, to make blocks durable
+	metricFlushes = "ledgerd_disk_flushes_total"
 )
 
 // nodes are the nodes of a run, as processes or in this process.
@@ -151,25 +153,29 @@ func closeClients(clients []*client.Client) {
 type figures struct {
 	cpuSeconds float64
 	sentBytes  float64 // on lanes
+	flushes    float64
+	// clientSeconds is the processor time of this process.
+	clientSeconds float64
 }
 
 // figures adds up the nodes' metrics. Embedded nodes share this process's time with the clients.
 func (n *nodes) figures(ctx context.Context) (figures, error) {
 	var sum figures
 	for _, url := range n.urls {
-		values, err := readMetrics(ctx, url, metricCPU, metricSent)
+		values, err := readMetrics(ctx, url, metricCPU, metricSent, metricFlushes)
 		if err != nil {
 			return figures{}, err
 		}
 		sum.cpuSeconds += values[0]
 		sum.sentBytes += values[1]
+		sum.flushes += values[2]
 	}
-	if n.embedded {
-		used, err := cpuTime()
-		if err != nil {
-			return figures{}, err
-		}
-		sum.cpuSeconds = used.Seconds()
+	used, err := cpuTime()
+	if err != nil {
+		return figures{}, err
+	}
+	if sum.clientSeconds = used.Seconds(); n.embedded {
+		sum.cpuSeconds = sum.clientSeconds
 	}
 	return sum, nil
 }
