@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,23 +126,66 @@ func (a *Actors) must(ctx context.Context, node *client.Client, act Act) error {
 
 func (a *Actors) post(ctx context.Context, node *client.Client,
 	act Act) (*ledgerdv1.TransactionStatus, error) {
+	return node.Post(ctx, a.keysOf(act), act.Transaction, ledgerdv1.Level_LEVEL_DURABLE)
+}
+
+func (a *Actors) keysOf(act Act) []client.Key {
 	keys := make([]client.Key, len(act.Signers))
 	for i, name := range act.Signers {
 		keys[i] = a.keys[name]
 	}
-	return node.Post(ctx, keys, act.Transaction, ledgerdv1.Level_LEVEL_DURABLE)
+	return keys
 }
 
-// Run plays scenes until ctx ends, at the nodes in turn. It falls behind its rate if the nodes are
-// too slow.
+// senders are those of the acts' signers.
+type senders struct {
+	actors *Actors
+	nodes  []*client.Client
+	bySet  map[string]*client.Sender // by the names of the signers
+}
+
+// inFlight is the number of bundles that each sender may have under way.
+const inFlight = 2
+
+// of returns the sender for an act. Acts with the same signers share one, at one of the nodes.
+func (s *senders) of(ctx context.Context, act Act) (*client.Sender, error) {
+	var set strings.Builder
+	for _, name := range act.Signers {
+		set.WriteString(string(name))
+		set.WriteByte(' ')
+	}
+	if found := s.bySet[set.String()]; found != nil {
+		return found, nil
+	}
+	made, err := s.nodes[len(s.bySet)%len(s.nodes)].NewSender(ctx, client.SenderOptions{
+		Keys: s.actors.keysOf(act), InFlight: inFlight})
+	if err == nil {
+		s.bySet[set.String()] = made
+	}
+	return made, err
+}
+
+// close ends all senders. What is under way is lost from sight.
+func (s *senders) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, each := range s.bySet {
+		_ = each.Close(ended)
+	}
+}
+
+// Run plays scenes until ctx ends. Acts with the same signers go out together, and the nodes share
+// the sets of signers. It falls behind its rate if the nodes are too slow.
 func (a *Actors) Run(ctx context.Context, nodes []*client.Client, options Options) {
 	play := scene{random: rand.New(rand.NewPCG(options.Seed, 0))}
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / options.Rate))
 	defer ticker.Stop()
 	slots := make(chan struct{}, inFlightMax)
+	senders := &senders{actors: a, nodes: nodes, bySet: make(map[string]*client.Sender)}
+	defer senders.close()
 	var underWay sync.WaitGroup
 	defer underWay.Wait()
-	for turn := 0; ; turn++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -152,10 +196,16 @@ func (a *Actors) Run(ctx context.Context, nodes []*client.Client, options Option
 			return
 		case slots <- struct{}{}:
 		}
-		act, node := play.next(), nodes[turn%len(nodes)]
+		act := play.next()
+		sender, err := senders.of(ctx, act)
+		if err != nil {
+			a.count(nil, err)
+			<-slots
+			continue
+		}
 		underWay.Go(func() {
-			status, err := a.post(ctx, node, act)
-			a.count(status, err)
+			answer, err := sender.Post(ctx, act.Transaction)
+			a.count(answer.Status, err)
 			<-slots
 		})
 	}
