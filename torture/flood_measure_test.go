@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,9 +36,33 @@ const (
 // floods are what a stranger does to a node, until its process is ended.
 var floods = map[string]func(address string){
 	"none":              func(string) { select {} },
+	"nothing but work":  work,
 	"large requests":    floodOfRequests,
 	"connections":       floodOfConnections,
 	"resets of streams": floodOfResets,
+}
+
+// kinds are the floods in the order in which they are measured.
+var kinds = []string{"none", "nothing but work", "large requests", "connections",
+	"resets of streams"}
+
+// A measurement lasts for a window once the flood has run for a while, and is repeated.
+const (
+	turns    = 6
+	settling = 500 * time.Millisecond
+	window   = 3 * time.Second
+)
+
+// work takes the processor and sends nothing. It shows what the flooder's own work costs on the
+// processor of the node, whatever the node does.
+func work(string) {
+	for range 2 {
+		go func() {
+			for {
+			}
+		}()
+	}
+	select {}
 }
 
 // floodOfRequests posts requests that are small on the wire, or large, and grow in memory.
@@ -201,6 +226,48 @@ func processors(t *testing.T) (first, last int) {
 	return first, last
 }
 
+// processorTicks returns the hundredths of a second that a process has had a processor.
+func processorTicks(t *testing.T, process int) (ticks int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The name, in brackets, is the second field; the user's and the system's are 14 and 15.
+	_, after, _ := strings.Cut(string(text), ") ")
+	for _, field := range strings.Fields(after)[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return ticks
+}
+
+// kindsMeasured returns the kinds that the variable names, after none; all if it is 1.
+func kindsMeasured(t *testing.T) []string {
+	t.Helper()
+	named := os.Getenv(measureVariable)
+	if named == "1" {
+		return kinds
+	}
+	chosen := []string{"none"}
+	for kind := range strings.SplitSeq(named, ",") {
+		if floods[kind] == nil {
+			t.Fatalf("%s=%s: want 1, or some of %q", measureVariable, named, kinds)
+		}
+		chosen = append(chosen, kind)
+	}
+	return chosen
+}
+
+// median returns the upper median, and sorts the numbers.
+func median(numbers []float64) float64 {
+	slices.Sort(numbers)
+	return numbers[len(numbers)/2]
+}
+
 // TestFloodCostsOthers measures what a flood on node 0 costs the clients of the other nodes. The
 // flooder shares one processor with node 0, as if on its machine, and has the least priority there.
 // The other nodes and the clients share another processor, so that they lose only what node 0 makes
@@ -237,25 +304,25 @@ func TestFloodCostsOthers(t *testing.T) {
 			}
 		})
 	}
-	rate := func() float64 {
-		const window = 6 * time.Second
-		before := posted.Load()
-		time.Sleep(window)
-		return float64(posted.Load()-before) / window.Seconds()
-	}
-	rate()
-	for _, kind := range []string{"none", "large requests", "connections", "resets of streams"} {
-		var quiet, during float64
-		for range 3 { // in turns, since the machine changes
-			quiet += rate() / 3
+	flooding := kindsMeasured(t)
+	rates, used := map[string][]float64{}, map[string][]float64{}
+	for range turns { // in turns, since the machine changes
+		for _, kind := range flooding {
 			end := flood(t, kind, s.homes[0].Config.API.Listen, flooded)
-			time.Sleep(time.Second)
-			during += rate() / 3
+			time.Sleep(settling)
+			before, ticks := posted.Load(), processorTicks(t, s.processes[0].command.Process.Pid)
+			time.Sleep(window)
+			rates[kind] = append(rates[kind], float64(posted.Load()-before)/window.Seconds())
+			used[kind] = append(used[kind], float64(processorTicks(t,
+				s.processes[0].command.Process.Pid)-ticks)/window.Seconds())
 			end()
-			time.Sleep(time.Second)
+			time.Sleep(settling)
 		}
-		t.Logf("flood of %s: %.0f transactions a second before, %.0f during: %.0f %%", kind, quiet,
-			during, 100*during/quiet)
+	}
+	for _, kind := range flooding {
+		t.Logf("flood of %s: %.0f transactions a second, %.0f %% of those without a flood; the "+
+			"flooded node took %.0f %% of its processor", kind, median(rates[kind]),
+			100*median(rates[kind])/median(rates["none"]), median(used[kind]))
 	}
 	stop.Store(true)
 	clients.Wait()
