@@ -19,12 +19,14 @@ import (
 type requests struct {
 	table  *intake.Table
 	budget *intake.Budget
+
+	offences *offences
 }
 
 var _ connect.Interceptor = (*requests)(nil)
 
-func newRequests(options Options) (*requests, error) {
-	r := &requests{table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
+func newRequests(options Options, offences *offences) (*requests, error) {
+	r := &requests{offences: offences, table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
 		budget: intake.NewBudget(options.MaxRequestMemory)}
 	for _, collector := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -73,6 +75,9 @@ func (r *requests) within(next http.Handler) http.Handler {
 			request.Body = body
 		}
 		next.ServeHTTP(w, request)
+		if body != nil && body.read > 0 && !body.accepted {
+			r.offences.offend(request.Context(), offenceRequest, body.weight(request.Context()))
+		}
 	})
 }
 
@@ -98,6 +103,16 @@ type budgetedBody struct {
 	limits      intake.Limits
 	read        int
 	failed      error
+	// accepted: the request was decoded, or lacked memory that others have.
+	accepted bool
+}
+
+// weight returns how much a request counts that was refused. What a client takes back counts once.
+func (b *budgetedBody) weight(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 1
+	}
+	return 1 + b.read/bytesPerOffence
 }
 
 func (b *budgetedBody) reserve(bytes int) bool {
@@ -117,7 +132,7 @@ func (b *budgetedBody) Read(buffer []byte) (int, error) {
 		b.failed = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
 			"the request is larger than the %d bytes that are allowed", b.limits.Bytes))
 	case !b.reserve(n):
-		b.failed = overBudget()
+		b.failed, b.accepted = overBudget(), true
 	default:
 		return n, err
 	}
@@ -129,6 +144,7 @@ func (b *budgetedBody) Read(buffer []byte) (int, error) {
 func (r *requests) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body != nil {
+			body.accepted = true
 			body.reservation.Shrink(body.limits.Encoded(body.read))
 		}
 		return next(ctx, request)
@@ -141,8 +157,14 @@ func (r *requests) WrapStreamingClient(
 	return next
 }
 
-// WrapStreamingHandler implements connect.Interceptor. A stream's request is small.
+// WrapStreamingHandler implements connect.Interceptor. A stream's request is small, so a malformed
+// one is no offence.
 func (r *requests) WrapStreamingHandler(
 	next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return next
+	return func(ctx context.Context, connection connect.StreamingHandlerConn) error {
+		if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body != nil {
+			body.accepted = true
+		}
+		return next(ctx, connection)
+	}
 }

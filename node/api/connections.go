@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type connections struct {
 	max          int
 	maxOfAddress int
+	offences     *offences
 
 	mu      sync.Mutex
 	open    map[*connection]struct{}
@@ -37,6 +39,9 @@ type connection struct {
 	idle   bool
 	since  time.Time // of idle
 	closed bool
+
+	used     atomic.Bool // it has carried a request
+	offended atomic.Bool // it counts in offences
 }
 
 // fewest is the least number of connections that a default allows.
@@ -53,8 +58,8 @@ func defaultConnections() int {
 	return max(fewest, int(min(limit.Cur/2, most)))
 }
 
-func newConnections(options Options) *connections {
-	return &connections{max: options.MaxConnections,
+func newConnections(options Options, offences *offences) *connections {
+	return &connections{max: options.MaxConnections, offences: offences,
 		maxOfAddress: options.MaxConnectionsPerAddress,
 		open:         map[*connection]struct{}{}, of: map[netip.Prefix]int{}}
 }
@@ -99,10 +104,17 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection. It returns nil if there is no room for it.
+// admit counts a connection. It returns nil if there is no room for it, or if its address is put
+// off.
 func (c *connections) admit(accepted net.Conn) net.Conn {
 	made := &connection{Conn: accepted, all: c, from: addressOf(accepted.RemoteAddr()), isNew: true,
 		idle: true, since: time.Now()}
+	if c.offences.refusesConnection(made.from) {
+		if inner, is := accepted.(interface{ SetLinger(int) error }); is {
+			_ = inner.SetLinger(0) // a reset costs less than the end of a connection
+		}
+		return nil
+	}
 	victim, admitted := c.enter(made)
 	if victim != nil {
 		_ = victim.Close()
@@ -154,33 +166,50 @@ func (c *connections) idlest(among func(*connection) bool) (found *connection) {
 	return found
 }
 
-// forget removes a connection. The caller holds the mutex.
-func (c *connections) forget(open *connection) {
+// forget removes a connection, and reports whether it was there. The caller holds the mutex.
+func (c *connections) forget(open *connection) bool {
 	if open.closed {
-		return
+		return false
 	}
 	open.closed = true
 	delete(c.open, open)
 	if c.of[open.from]--; c.of[open.from] == 0 {
 		delete(c.of, open.from)
 	}
+	return true
 }
 
-// Close closes the connection, once it is counted no more.
+// Close closes the connection, once it is counted no more. It is an offence of the client that the
+// connection has carried no request, unless it gave way or the server stops.
 func (c *connection) Close() error {
 	c.all.mu.Lock()
-	c.all.forget(c)
+	ended := c.all.forget(c) && !c.all.closing
 	c.all.mu.Unlock()
+	if ended && !c.used.Load() {
+		c.all.offences.commit(c.from, offenceConnection, 1)
+	}
 	return c.Conn.Close()
+}
+
+// connectionOf returns the connection below what the server serves, which may add TLS to it. It
+// returns nil if there is none.
+func connectionOf(served net.Conn) *connection {
+	for {
+		switch of := served.(type) {
+		case *connection:
+			return of
+		case interface{ NetConn() net.Conn }:
+			served = of.NetConn()
+		default:
+			return nil
+		}
+	}
 }
 
 // state implements http.Server.ConnState.
 func (c *connections) state(served net.Conn, state http.ConnState) {
-	if secured, is := served.(interface{ NetConn() net.Conn }); is {
-		served = secured.NetConn()
-	}
-	open, is := served.(*connection)
-	if !is {
+	open := connectionOf(served)
+	if open == nil {
 		return
 	}
 	c.mu.Lock()

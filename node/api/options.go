@@ -40,6 +40,10 @@ type Options struct {
 	// rate means no limit.
 	CallsPerSecond rate.Limit
 	CallBurst      int
+	// PutOffTime is how long an address is put off that sends malformed or too large requests, takes
+	// streams back or opens connections for nothing, in masses; default 10 s. No address is put off
+	// if there is no limit of calls.
+	PutOffTime time.Duration
 
 	MaxStreams           int    // subscriptions in all; default 1,024
 	MaxStreamsPerAddress int    // default 64
@@ -74,6 +78,7 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxRequestMemory, 256<<20)
 	defaultTo(&o.CallsPerSecond, 20_000)
 	defaultTo(&o.CallBurst, 40_000)
+	defaultTo(&o.PutOffTime, 10*time.Second)
 	defaultTo(&o.MaxStreams, 1_024)
 	defaultTo(&o.MaxStreamsPerAddress, 64)
 	defaultTo(&o.MaxConcurrentCalls, 256)

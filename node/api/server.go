@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -23,6 +24,7 @@ type Server struct {
 	forwarded http.Handler
 	server    *http.Server
 	open      *connections
+	offences  *offences
 	service   *Service
 	metrics   *metrics
 }
@@ -69,15 +71,19 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
 	}
-	s := &Server{options: options, service: service, metrics: metrics,
-		open: newConnections(options)}
+	offences, err := newOffences(options, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: options, service: service, metrics: metrics, offences: offences,
+		open: newConnections(options, offences)}
 	if err := s.open.register(options.Registry); err != nil {
 		return nil, err
 	}
 	if s.handler, err = s.newHandler(front); err != nil {
 		return nil, err
 	}
-	s.handler = options.Doors.Hosts(options.Doors.Identify(s.handler))
+	s.handler = offences.watch(options.Doors.Hosts(options.Doors.Identify(s.handler)))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -89,6 +95,7 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	}
 	bound(s.server, options)
 	s.server.ConnState = s.open.state
+	s.server.ConnContext = withConnection
 	return s, nil
 }
 
@@ -123,7 +130,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) newHandler(front ledgerdv1connect.LedgerServiceHandler) (http.Handler, error) {
-	requests, err := newRequests(s.options)
+	requests, err := newRequests(s.options, s.offences)
 	if err != nil {
 		return nil, err
 	}

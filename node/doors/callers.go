@@ -172,7 +172,7 @@ func (d *Doors) Identify(next http.Handler) http.Handler {
 			var err error
 			if caller, err = callers.identify(r, time.Now()); err != nil {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="ledgerd", error="invalid_token"`)
-				refuse(w, r, http.StatusUnauthorized,
+				Refuse(w, r, http.StatusUnauthorized,
 					connect.NewError(connect.CodeUnauthenticated, err))
 				return
 			}

@@ -93,13 +93,13 @@ func (d *Doors) Hosts(next http.Handler) http.Handler {
 		}
 		err := fmt.Errorf("this node does not serve the host %q: if clients reach it by this "+
 			"name, add the name to hosts under [api] in the node's config.toml", hostOf(r))
-		refuse(w, r, http.StatusMisdirectedRequest,
+		Refuse(w, r, http.StatusMisdirectedRequest,
 			connect.NewError(connect.CodePermissionDenied, err))
 	})
 }
 
-// refuse answers a call in its own protocol, and any other request with a status and a line.
-func refuse(w http.ResponseWriter, r *http.Request, status int, err *connect.Error) {
+// Refuse answers a call in its own protocol, and any other request with a status and a line.
+func Refuse(w http.ResponseWriter, r *http.Request, status int, err *connect.Error) {
 	// The writer takes any GET for a call.
 	call := r.Method != http.MethodGet || r.URL.Query().Has("encoding")
 	if call && errorWriter.IsSupported(r) {

@@ -58,6 +58,9 @@ type secureConnection struct {
 	begun bool
 }
 
+// NetConn returns the connection below.
+func (c *secureConnection) NetConn() net.Conn { return c.Conn }
+
 // errPlain ends the handshake of a client that speaks plain HTTP.
 var errPlain = errors.New("the client does not speak TLS")
 

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/ledgerd/ledgerd/node/doors"
+)
+
+const (
+	// offencesPerSecond and offenceBurst are what one address may commit before it is put off.
+	offencesPerSecond = 20
+	offenceBurst      = 500
+	// bytesPerOffence: a refused request counts once more for so many bytes that were read of it.
+	bytesPerOffence = 64 << 10
+	// youngStream: a stream that is reset later has been waited for, and is no offence.
+	youngStream = 5 * time.Millisecond
+)
+
+// The kinds of offences.
+const (
+	offenceRequest    = "request"    // a request whose body was read and is not within its limits
+	offenceReset      = "reset"      // a stream taken back in a few milliseconds
+	offenceConnection = "connection" // a connection that the client closed without a request
+)
+
+// offences puts addresses off that commit in masses what costs the node work and serves no client.
+// New connections of such an address are closed, and so are those on which it offended. Its other
+// connections go on. It is safe for concurrent use.
+type offences struct {
+	now    func() time.Time
+	logger *slog.Logger
+	off    bool // nothing counts
+	time   time.Duration
+
+	committed *prometheus.CounterVec
+	putOff    prometheus.Counter
+	refused   *prometheus.CounterVec
+
+	mutex     sync.Mutex
+	addresses map[netip.Prefix]*offender
+}
+
+type offender struct {
+	allowed  *rate.Limiter
+	until    time.Time // put off until then
+	lastUsed time.Time
+}
+
+// newOffences registers its metrics with Options.Registry.
+func newOffences(options Options, now func() time.Time) (*offences, error) {
+	o := &offences{now: now, logger: options.Logger, off: options.CallsPerSecond < 0,
+		time:      options.PutOffTime,
+		addresses: make(map[netip.Prefix]*offender),
+		committed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerd_api_offences_total",
+			Help: "What clients did that costs work and serves nobody, by kind: request (refused " +
+				"for its form after it was read), reset (of a stream that just began), connection " +
+				"(closed without a request).",
+		}, []string{"kind"}),
+		putOff: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerd_api_addresses_put_off_total",
+			Help: "Times that an address was put off for its offences.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerd_api_put_off_refused_total",
+			Help: "What was refused to addresses that are put off, by kind: connection or request.",
+		}, []string{"kind"}),
+	}
+	for _, collector := range []prometheus.Collector{o.committed, o.putOff, o.refused} {
+		if err := options.Registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("api: registering metrics: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// commit counts an offence of an address, of a weight from 1. It reports whether the address is put
+// off.
+func (o *offences) commit(from netip.Prefix, kind string, weight int) bool {
+	if o.off {
+		return false
+	}
+	o.committed.WithLabelValues(kind).Inc()
+	now := o.now()
+	o.mutex.Lock()
+	by := o.addresses[from]
+	if by == nil {
+		if len(o.addresses) >= maxAddresses {
+			o.forgetOldest()
+		}
+		by = &offender{allowed: rate.NewLimiter(offencesPerSecond, offenceBurst)}
+		o.addresses[from] = by
+	}
+	by.lastUsed = now
+	if now.Before(by.until) {
+		o.mutex.Unlock()
+		return true
+	}
+	if by.allowed.AllowN(now, min(weight, offenceBurst)) {
+		o.mutex.Unlock()
+		return false
+	}
+	by.until = now.Add(o.time)
+	o.mutex.Unlock()
+	o.putOff.Inc()
+	o.logger.Warn("an address is put off for what it does in masses", "address", from,
+		"kind", kind, "seconds", o.time.Seconds())
+	return true
+}
+
+// forgetOldest makes room: it samples a few addresses and drops the least recently used. The caller
+// holds the mutex.
+func (o *offences) forgetOldest() {
+	const sample = 16
+	var oldest netip.Prefix
+	var found *offender
+	seen := 0
+	for from, by := range o.addresses {
+		if found == nil || by.lastUsed.Before(found.lastUsed) {
+			oldest, found = from, by
+		}
+		if seen++; seen == sample {
+			break
+		}
+	}
+	delete(o.addresses, oldest)
+}
+
+// isPutOff reports whether an address is put off.
+func (o *offences) isPutOff(from netip.Prefix) bool {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	by := o.addresses[from]
+	return by != nil && o.now().Before(by.until)
+}
+
+// refusesConnection reports whether a new connection is closed at once.
+func (o *offences) refusesConnection(from netip.Prefix) bool {
+	if !o.isPutOff(from) {
+		return false
+	}
+	o.refused.WithLabelValues("connection").Inc()
+	return true
+}
+
+type connectionKey struct{}
+
+// withConnection puts a connection into the context of its requests.
+func withConnection(ctx context.Context, served net.Conn) context.Context {
+	if open := connectionOf(served); open != nil {
+		return context.WithValue(ctx, connectionKey{}, open)
+	}
+	return ctx
+}
+
+// offend counts an offence on a request's connection. It reports whether the address is put off.
+func (o *offences) offend(ctx context.Context, kind string, weight int) bool {
+	open, _ := ctx.Value(connectionKey{}).(*connection)
+	if open == nil {
+		return false // of a transport that has authenticated the caller
+	}
+	open.offended.Store(true)
+	return o.commit(open.from, kind, weight)
+}
+
+// watch refuses the requests of an address that is put off, on connections on which it offended. It
+// counts streams that are reset at once, and closes the connection once the address is put off.
+func (o *offences) watch(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open, _ := r.Context().Value(connectionKey{}).(*connection)
+		if open == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		open.used.Store(true)
+		if open.offended.Load() && o.isPutOff(open.from) {
+			o.refused.WithLabelValues("request").Inc()
+			w.Header().Set("Connection", "close")
+			doors.Refuse(w, r, http.StatusTooManyRequests, Retryable(connect.CodeResourceExhausted,
+				fmt.Errorf("this address sent too many requests that are malformed, too large or "+
+					"taken back: try again in %v", o.time), nil))
+			return
+		}
+		begin := time.Now()
+		next.ServeHTTP(w, r)
+		if r.ProtoMajor == 2 && r.Context().Err() != nil && time.Since(begin) < youngStream &&
+			o.offend(r.Context(), offenceReset, 1) {
+			_ = open.Close()
+		}
+	})
+}

@@ -1,0 +1,224 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/doors"
+)
+
+const served = "HTTP/1.1 200 OK"
+
+// stays checks that an address is served for a while.
+func (f *flooder) stays(what string) {
+	f.Helper()
+	for range 20 {
+		if line, err := f.call(); line != served {
+			f.Fatalf("%s: %q, %v", what, line, err)
+		}
+	}
+}
+
+// returns waits until an address is served.
+func (f *flooder) returns() {
+	f.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if line, _ := f.call(); line == served {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.Fatal("the address is not let in again")
+		}
+	}
+}
+
+// resets begins calls over HTTP/2 and takes them back, until the server closes the connection.
+func (f *flooder) resets() {
+	call := headers("GetNode")
+	f.speak(patience, true, func(i int) []byte {
+		stream := uint32(2*i + 1)
+		return append(frame(frameHeaders, flagEndHeaders, stream, call),
+			frame(frameReset, 0, stream, []byte{0, 0, 0, 8})...)
+	})
+}
+
+// vainly opens connections without a request and closes them, until one is not accepted.
+func (f *flooder) vainly() {
+	f.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		connection, err := f.dial.DialContext(f.Context(), "tcp", f.to)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_ = connection.Close()
+		if line, _ := f.call(); line != served {
+			return
+		}
+	}
+	f.Fatal("the address is not put off")
+}
+
+// malformed posts requests that are large and not within their limits, over one connection, until
+// the server refuses to read them.
+func (f *flooder) malformed() {
+	f.Helper()
+	connection, err := f.dial.DialContext(f.Context(), "tcp", f.to)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(patience))
+	body := bytes.Repeat([]byte{0x0a, 0}, 1<<20)
+	answers := bufio.NewReader(connection)
+	for range 100 {
+		_, _ = fmt.Fprintf(connection, "POST /ledgerd.v1.LedgerService/SubmitMany HTTP/1.1\r\n"+
+			"Host: localhost\r\nContent-Type: application/proto\r\nContent-Length: %d\r\n\r\n",
+			len(body))
+		go func() { _, _ = connection.Write(body) }()
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		switch answer.StatusCode {
+		case http.StatusBadRequest:
+		case http.StatusTooManyRequests:
+			if !answer.Close || !strings.Contains(string(text), "try again in") {
+				f.Errorf("refused with %v, %s", answer.Header, text)
+			}
+			return
+		default:
+			f.Fatalf("a malformed request: %s %s", answer.Status, text)
+		}
+	}
+	f.Error("the address is not put off")
+}
+
+// An address that offends in masses is put off and let in again. Others are served, and so are its
+// connections on which it did nothing wrong.
+func TestOffendersArePutOff(t *testing.T) {
+	t.Parallel()
+	for name, offend := range map[string]func(*flooder){
+		"resets": (*flooder).resets, "connections": (*flooder).vainly,
+		"requests": (*flooder).malformed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, apitest.Options{}, api.Options{PutOffTime: 2 * time.Second})
+			stranger := newFlooder(t, "127.0.0.2", b.door.URL)
+			honest := &http.Client{Transport: &http.Transport{DialContext: stranger.dial.DialContext}}
+			stillServed := func() {
+				t.Helper()
+				answer, err := honest.Post(b.door.URL+"/ledgerd.v1.LedgerService/GetNode",
+					"application/json", strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				_, _ = io.Copy(io.Discard, answer.Body)
+				if answer.StatusCode != http.StatusOK {
+					t.Errorf("a call on a connection that did nothing wrong: %s", answer.Status)
+				}
+			}
+			stillServed()
+			offend(stranger)
+			if line, err := stranger.call(); err == nil {
+				t.Errorf("a new connection of the address: %q, want a closed one", line)
+			}
+			stillServed()
+			newFlooder(t, "127.0.0.3", b.door.URL).stays("a call from another address")
+			if put := b.metric("ledgerd_api_addresses_put_off_total"); put != 1 {
+				t.Errorf("%v addresses are put off, want 1", put)
+			}
+			stranger.returns()
+		})
+	}
+}
+
+// A client that takes calls back after it waited for them, and one that asks for more than there
+// is, are not put off.
+func TestHonestClientsAreNotPutOff(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	client := newFlooder(t, "127.0.0.2", b.door.URL)
+	connection, err := client.dial.DialContext(t.Context(), "tcp", client.to)
+	must(t, err)
+	defer connection.Close()
+	go func() { _, _ = io.Copy(io.Discard, connection) }()
+	_, err = connection.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+		frame(frameSettings, 0, 0, nil)...))
+	must(t, err)
+	call := headers("GetNode")
+	for stream := uint32(1); stream < 2000; {
+		var begun, reset []byte
+		for range 200 {
+			begun = append(begun, frame(frameHeaders, flagEndHeaders, stream, call)...)
+			reset = append(reset, frame(frameReset, 0, stream, []byte{0, 0, 0, 8})...)
+			stream += 2
+		}
+		_, err = connection.Write(begun)
+		must(t, err)
+		<-time.After(50 * time.Millisecond) // the patience of the client
+		_, err = connection.Write(reset)
+		must(t, err)
+	}
+	for range 600 { // unknown calls and accounts
+		answer, err := http.Post(b.door.URL+"/ledgerd.v1.LedgerService/GetAccount",
+			"application/json", strings.NewReader(`{"account":"nobody:cash"}`))
+		must(t, err)
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+	}
+	client.stays("a call of a client that took calls back")
+	newFlooder(t, "127.0.0.1", b.door.URL).stays("a call of a client with wrong questions")
+}
+
+// Over TLS, too, a connection that carries a call does not give way to a new one.
+func TestConnectionsOverTLS(t *testing.T) {
+	t.Parallel()
+	certificate, key, _ := selfSigned(t)
+	gates, err := doors.New(doors.Config{Certificate: certificate, Key: key})
+	must(t, err)
+	b := apitest.Serve(t, apitest.NewCluster(t, apitest.Options{}).Node(0),
+		api.Options{Doors: gates, MaxConnections: 1, MaxConnectionsPerAddress: 1})
+	address := strings.TrimPrefix(b.URL, "https://")
+	config := &tls.Config{InsecureSkipVerify: true} // the test's own server
+	busy, err := tls.Dial("tcp", address, config)
+	must(t, err)
+	defer busy.Close()
+	_, err = io.WriteString(busy, "POST /ledgerd.v1.LedgerService/GetNode HTTP/1.1\r\n"+
+		"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"+
+		"Expect: 100-continue\r\nConnection: close\r\n\r\n")
+	must(t, err)
+	answers := bufio.NewReader(busy)
+	line, err := answers.ReadString('\n') // the call runs and waits for its body
+	if err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	second, err := net.Dial("tcp", address)
+	must(t, err)
+	defer second.Close()
+	_ = second.SetReadDeadline(time.Now().Add(patience))
+	if _, err := second.Read(make([]byte, 1)); err == nil {
+		t.Error("the second connection is answered")
+	}
+	_, err = io.WriteString(busy, "{}")
+	must(t, err)
+	_ = busy.SetReadDeadline(time.Now().Add(patience))
+	_, err = answers.ReadString('\n')
+	must(t, err)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Errorf("the call that ran: %q, %v", line, err)
+	}
+}
