@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -127,7 +126,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	// Bind the API's address first: an occupied port is the most common mistake, and nothing has to
 	// be undone yet.
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.home.Config.API.Listen)
+	listener, err := api.Listen(ctx, n.home.Config.API.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("%w for clients on %s: %w; stop what uses it, or change [api] "+
 			"listen in %s", ErrAddress, n.home.Config.API.Listen,

@@ -75,8 +75,9 @@ func (r *requests) within(next http.Handler) http.Handler {
 			request.Body = body
 		}
 		next.ServeHTTP(w, request)
-		if body != nil && body.read > 0 && !body.accepted {
-			r.offences.offend(request.Context(), offenceRequest, body.weight(request.Context()))
+		// What a client takes back is not refused for its form.
+		if body != nil && body.read > 0 && !body.accepted && request.Context().Err() == nil {
+			r.offences.offend(request.Context(), offenceRequest, 1+body.read/bytesPerOffence)
 		}
 	})
 }
@@ -105,14 +106,6 @@ type budgetedBody struct {
 	failed      error
 	// accepted: the request was decoded, or lacked memory that others have.
 	accepted bool
-}
-
-// weight returns how much a request counts that was refused. What a client takes back counts once.
-func (b *budgetedBody) weight(ctx context.Context) int {
-	if ctx.Err() != nil {
-		return 1
-	}
-	return 1 + b.read/bytesPerOffence
 }
 
 func (b *budgetedBody) reserve(bytes int) bool {

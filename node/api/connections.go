@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -80,8 +81,18 @@ func addressOf(address net.Addr) netip.Prefix {
 	return prefix
 }
 
+// Listen binds an address, host:port, for Serve. It returns the system's error.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	// The kernel has no filters for sockets of Multipath TCP, with which it drops what addresses
+	// that are put off send.
+	config.SetMultipathTCP(false)
+	return config.Listen(ctx, "tcp", address)
+}
+
 // listener returns a listener that keeps the bounds.
 func (c *connections) listener(inner net.Listener) net.Listener {
+	c.offences.listen(inner)
 	return &boundedListener{Listener: inner, connections: c}
 }
 

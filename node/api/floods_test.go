@@ -19,6 +19,7 @@ import (
 
 // The types and flags of HTTP/2's frames [RFC 9113, section 6] that the floods use.
 const (
+	frameData         = 0
 	frameHeaders      = 1
 	frameReset        = 3
 	frameSettings     = 4

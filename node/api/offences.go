@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,22 +23,25 @@ const (
 	// offencesPerSecond and offenceBurst are what one address may commit before it is put off.
 	offencesPerSecond = 20
 	offenceBurst      = 500
+	// maxUnheard bounds the addresses that the kernel's filter compares with a packet.
+	maxUnheard = 64
 	// bytesPerOffence: a refused request counts once more for so many bytes that were read of it.
 	bytesPerOffence = 64 << 10
-	// youngStream: a stream that is reset later has been waited for, and is no offence.
+	// youngStream: a stream that is reset later, and whose request had begun to arrive, has been
+	// waited for and is no offence.
 	youngStream = 5 * time.Millisecond
 )
 
 // The kinds of offences.
 const (
 	offenceRequest    = "request"    // a request whose body was read and is not within its limits
-	offenceReset      = "reset"      // a stream taken back in a few milliseconds
+	offenceReset      = "reset"      // a stream taken back at once, or before its request came
 	offenceConnection = "connection" // a connection that the client closed without a request
 )
 
 // offences puts addresses off that commit in masses what costs the node work and serves no client.
-// New connections of such an address are closed, and so are those on which it offended. Its other
-// connections go on. It is safe for concurrent use.
+// New connections of such an address are not accepted, and those on which it offended are closed.
+// Its other connections go on. It is safe for concurrent use.
 type offences struct {
 	now    func() time.Time
 	logger *slog.Logger
@@ -49,6 +54,9 @@ type offences struct {
 
 	mutex     sync.Mutex
 	addresses map[netip.Prefix]*offender
+
+	listening sync.Mutex // held to change a listener's filter
+	listeners []net.Listener
 }
 
 type offender struct {
@@ -65,7 +73,7 @@ func newOffences(options Options, now func() time.Time) (*offences, error) {
 		committed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerd_api_offences_total",
 			Help: "What clients did that costs work and serves nobody, by kind: request (refused " +
-				"for its form after it was read), reset (of a stream that just began), connection " +
+				"for its form after it was read), reset (of a stream that just began, or brought no request), connection " +
 				"(closed without a request).",
 		}, []string{"kind"}),
 		putOff: prometheus.NewCounter(prometheus.CounterOpts{
@@ -114,6 +122,8 @@ func (o *offences) commit(from netip.Prefix, kind string, weight int) bool {
 	by.until = now.Add(o.time)
 	o.mutex.Unlock()
 	o.putOff.Inc()
+	o.tellListeners()
+	time.AfterFunc(o.time, o.tellListeners)
 	o.logger.Warn("an address is put off for what it does in masses", "address", from,
 		"kind", kind, "seconds", o.time.Seconds())
 	return true
@@ -135,6 +145,34 @@ func (o *offences) forgetOldest() {
 		}
 	}
 	delete(o.addresses, oldest)
+}
+
+// listen begins to keep what addresses that are put off send from a listener.
+func (o *offences) listen(listener net.Listener) {
+	o.listening.Lock()
+	defer o.listening.Unlock()
+	o.listeners = append(o.listeners, listener)
+}
+
+// tellListeners lets the listeners hear all addresses but those that are put off now. Those beyond
+// the bound, or of a kernel without filters, are accepted and closed.
+func (o *offences) tellListeners() {
+	o.listening.Lock()
+	defer o.listening.Unlock()
+	var off []netip.Prefix
+	now := o.now()
+	o.mutex.Lock()
+	for from, by := range o.addresses {
+		if now.Before(by.until) && from.IsValid() && len(off) < maxUnheard {
+			off = append(off, from)
+		}
+	}
+	o.mutex.Unlock()
+	for _, listener := range o.listeners {
+		if err := unheard(listener, off); err != nil {
+			o.logger.Debug("the kernel drops nothing of addresses that are put off", "error", err)
+		}
+	}
 }
 
 // isPutOff reports whether an address is put off.
@@ -192,11 +230,29 @@ func (o *offences) watch(next http.Handler) http.Handler {
 					"taken back: try again in %v", o.time), nil))
 			return
 		}
-		begin := time.Now()
+		begin, arrives := time.Now(), (*arrivingBody)(nil)
+		if r.ProtoMajor == 2 && r.Body != http.NoBody {
+			arrives = &arrivingBody{ReadCloser: r.Body}
+			r.Body = arrives
+		}
 		next.ServeHTTP(w, r)
-		if r.ProtoMajor == 2 && r.Context().Err() != nil && time.Since(begin) < youngStream &&
+		if r.ProtoMajor == 2 && r.Context().Err() != nil &&
+			(time.Since(begin) < youngStream || (arrives != nil && !arrives.begun)) &&
 			o.offend(r.Context(), offenceReset, 1) {
 			_ = open.Close()
 		}
 	})
+}
+
+// arrivingBody notes whether anything of a body arrived, if only its end.
+type arrivingBody struct {
+	io.ReadCloser
+	begun bool
+}
+
+// Read implements io.Reader.
+func (b *arrivingBody) Read(buffer []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buffer)
+	b.begun = b.begun || n > 0 || errors.Is(err, io.EOF)
+	return n, err
 }

@@ -29,7 +29,7 @@ func Serve(tb testing.TB, backend api.Backend, options api.Options) *TestServer 
 // listen binds a free port of the loopback.
 func listen(tb testing.TB) net.Listener {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := api.Listen(tb.Context(), "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("listening: %v", err)
 	}
