@@ -320,6 +320,7 @@ var rooms = []room{
 			"node/api/healthv1", "node/doors"},
 		modules: []string{"connectrpc.com/connect", "connectrpc.com/grpcreflect",
 			"google.golang.org/protobuf", "github.com/prometheus/client_golang",
+			"golang.org/x/net", "golang.org/x/sys",
 			"golang.org/x/time"},
 	},
 	{folder: "node/api/route",

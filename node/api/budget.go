@@ -26,8 +26,8 @@ type requests struct {
 var _ connect.Interceptor = (*requests)(nil)
 
 func newRequests(options Options, offences *offences) (*requests, error) {
-	r := &requests{offences: offences, table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
-		budget: intake.NewBudget(options.MaxRequestMemory)}
+	r := &requests{table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
+		budget: intake.NewBudget(options.MaxRequestMemory), offences: offences}
 	for _, collector := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ledgerd_api_request_bytes",

@@ -24,7 +24,7 @@
 //   - A request is checked before it is decoded (package intake), and all requests under way share
 //     one memory budget. A request beyond it is refused at once.
 //   - Connections are bounded, in all and by address; idle ones give way. Slow headers and bodies
-//     are cut off.
+//     are cut off. An address that costs work in masses and asks for nothing is put off.
 //   - Everything is bounded: the size of messages, the bundles of a request, the entries of a page,
 //     calls per second and streams by remote address, streams in all. A stream keeps one height and
 //     no queue. It reads each block from the store when its reader is ready for it. A slow reader

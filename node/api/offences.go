@@ -39,6 +39,12 @@ const (
 	offenceConnection = "connection" // a connection that the client closed without a request
 )
 
+// The kinds of what is refused to an address that is put off.
+const (
+	refusedConnection = "connection"
+	refusedRequest    = "request"
+)
+
 // offences puts addresses off that commit in masses what costs the node work and serves no client.
 // New connections of such an address are not accepted, and those on which it offended are closed.
 // Its other connections go on. It is safe for concurrent use.
@@ -72,9 +78,9 @@ func newOffences(options Options, now func() time.Time) (*offences, error) {
 		addresses: make(map[netip.Prefix]*offender),
 		committed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerd_api_offences_total",
-			Help: "What clients did that costs work and serves nobody, by kind: request (refused " +
-				"for its form after it was read), reset (of a stream that just began, or brought no request), connection " +
-				"(closed without a request).",
+			Help: "What clients did that costs work for nothing, by kind: request (refused for " +
+				"its form after it was read), reset (of a stream that just began, or brought no " +
+				"request), connection (closed without a request).",
 		}, []string{"kind"}),
 		putOff: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerd_api_addresses_put_off_total",
@@ -89,6 +95,12 @@ func newOffences(options Options, now func() time.Time) (*offences, error) {
 		if err := options.Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("api: registering metrics: %w", err)
 		}
+	}
+	for _, kind := range []string{offenceRequest, offenceReset, offenceConnection} {
+		o.committed.WithLabelValues(kind) // shown from the start, as 0
+	}
+	for _, kind := range []string{refusedConnection, refusedRequest} {
+		o.refused.WithLabelValues(kind)
 	}
 	return o, nil
 }
@@ -188,7 +200,7 @@ func (o *offences) refusesConnection(from netip.Prefix) bool {
 	if !o.isPutOff(from) {
 		return false
 	}
-	o.refused.WithLabelValues("connection").Inc()
+	o.refused.WithLabelValues(refusedConnection).Inc()
 	return true
 }
 
@@ -223,7 +235,7 @@ func (o *offences) watch(next http.Handler) http.Handler {
 		}
 		open.used.Store(true)
 		if open.offended.Load() && o.isPutOff(open.from) {
-			o.refused.WithLabelValues("request").Inc()
+			o.refused.WithLabelValues(refusedRequest).Inc()
 			w.Header().Set("Connection", "close")
 			doors.Refuse(w, r, http.StatusTooManyRequests, Retryable(connect.CodeResourceExhausted,
 				fmt.Errorf("this address sent too many requests that are malformed, too large or "+

@@ -126,7 +126,8 @@ func TestOffendersArePutOff(t *testing.T) {
 			b := newBank(t, apitest.Options{}, api.Options{PutOffTime: 2 * time.Second})
 			stranger := newFlooder(t, "127.0.0.2", b.door.URL)
 			stranger.dial.Timeout = 200 * time.Millisecond // nothing answers it later
-			honest := &http.Client{Transport: &http.Transport{DialContext: stranger.dial.DialContext}}
+			honest := &http.Client{Transport: &http.Transport{
+				DialContext: stranger.dial.DialContext}}
 			stillServed := func() {
 				t.Helper()
 				answer, err := honest.Post(b.door.URL+"/ledgerd.v1.LedgerService/GetNode",

@@ -40,9 +40,9 @@ type Options struct {
 	// rate means no limit.
 	CallsPerSecond rate.Limit
 	CallBurst      int
-	// PutOffTime is how long an address is put off that sends malformed or too large requests, takes
-	// streams back or opens connections for nothing, in masses; default 10 s. No address is put off
-	// if there is no limit of calls.
+	// PutOffTime is how long an address is put off that sends malformed or too large requests,
+	// takes streams back or opens connections for nothing, in masses; default 10 s. No address is
+	// put off if there is no limit of calls.
 	PutOffTime time.Duration
 
 	MaxStreams           int    // subscriptions in all; default 1,024

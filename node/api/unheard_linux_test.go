@@ -24,7 +24,8 @@ func TestFilterOfAddresses(t *testing.T) {
 	t.Parallel()
 	heard := []string{"10.0.0.1", "10.1.0.0", "2001:db8:0:1::1", "2001:db9::1"}
 	for _, dropped := range [][]string{
-		nil, {"10.0.0.2"}, {"2001:db8::1"}, {"10.0.0.2", "2001:db8::1", "2001:db8:1::1", "10.0.0.3"},
+		nil, {"10.0.0.2"}, {"2001:db8::1"},
+		{"10.0.0.2", "2001:db8::1", "2001:db8:1::1", "10.0.0.3"},
 	} {
 		var addresses []netip.Prefix
 		add := func(address string) {

@@ -56,7 +56,9 @@ type APIConfig struct {
 	Hosts []string `koanf:"hosts"`
 	// Origins of pages that may call the API from a browser, such as "https://books.example".
 	AllowedOrigins []string `koanf:"allowed_origins"`
-	// Calls a second that one remote address may make. 0 means 20,000.
+	// Calls a second that one remote address may make. 0 means 20,000. A negative number means no
+	// limit; then no address is put off for what it does in masses, either. Set it behind a proxy,
+	// whose address all clients share.
 	CallsPerSecond float64 `koanf:"calls_per_second"`
 }
 
