@@ -169,48 +169,76 @@ func (b *bank) until(is func(reserved float64) bool) {
 	}
 }
 
-// A client that takes calls back after it waited for them, and one that asks for more than there
-// is, are not put off.
-func TestHonestClientsAreNotPutOff(t *testing.T) {
-	t.Parallel()
-	b := newBank(t, apitest.Options{}, api.Options{})
-	client := newFlooder(t, "127.0.0.2", b.door.URL)
-	connection, err := client.dial.DialContext(t.Context(), "tcp", client.to)
-	must(t, err)
+// takenBack begins calls over one connection of HTTP/2, each with a part of its request, lets them
+// run for longer than a young stream's time, and takes them back. It repeats this for each number.
+func (b *bank) takenBack(from *flooder, part []byte, numbers ...int) {
+	b.Helper()
+	connection, err := from.dial.DialContext(b.Context(), "tcp", from.to)
+	must(b.T, err)
 	defer connection.Close()
 	go func() { _, _ = io.Copy(io.Discard, connection) }()
 	_, err = connection.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
 		frame(frameSettings, 0, 0, nil)...))
-	must(t, err)
-	// Each call brings a byte of its request. It runs and waits for the rest when it is taken back.
+	must(b.T, err)
 	call, next, memory := headers("GetNode"), uint32(1), 0.
-	for _, atOnce := range []int{1, 200, 200, 200, 200} {
+	for _, atOnce := range append([]int{1}, numbers...) {
 		var begun, reset []byte
 		for range atOnce {
 			begun = append(begun, frame(frameHeaders, flagEndHeaders, next, call)...)
-			begun = append(begun, frame(frameData, 0, next, []byte{0})...)
+			if len(part) > 0 {
+				begun = append(begun, frame(frameData, 0, next, part)...)
+			}
 			reset = append(reset, frame(frameReset, 0, next, []byte{0, 0, 0, 8})...)
 			next += 2
 		}
 		_, err = connection.Write(begun)
-		must(t, err)
+		must(b.T, err)
 		b.until(func(reserved float64) bool {
 			if atOnce == 1 {
-				memory = reserved
+				memory = reserved // of one call
 			}
 			return reserved > 0 && reserved >= float64(atOnce)*memory
 		})
 		<-time.After(20 * time.Millisecond) // the patience of the client
 		_, err = connection.Write(reset)
-		must(t, err)
+		must(b.T, err)
 		b.until(func(reserved float64) bool { return reserved == 0 })
 	}
-	for range 600 { // unknown calls and accounts
+}
+
+// resetOffences returns how many streams count as taken back for nothing.
+func (b *bank) resetOffences() float64 {
+	return b.metric(`ledgerd_api_offences_total{kind="reset"}`)
+}
+
+// A call of which nothing arrived is no call that a client waited for, however old it is.
+func TestCallsWithoutRequestAreOffences(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	b.takenBack(newFlooder(t, "127.0.0.2", b.door.URL), nil, 100)
+	for deadline := time.Now().Add(patience); b.resetOffences() < 101; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v offences, want 101", b.resetOffences())
+		}
+	}
+}
+
+// A client that takes calls back after it waited for them, and one that asks for what there is not,
+// are not put off.
+func TestHonestClientsAreNotPutOff(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	client := newFlooder(t, "127.0.0.2", b.door.URL)
+	b.takenBack(client, []byte{0}, 200, 200, 200, 200)
+	for range 600 { // an account that is unknown
 		answer, err := http.Post(b.door.URL+"/ledgerd.v1.LedgerService/GetAccount",
 			"application/json", strings.NewReader(`{"account":"nobody:cash"}`))
 		must(t, err)
 		_, _ = io.Copy(io.Discard, answer.Body)
 		_ = answer.Body.Close()
+	}
+	if counted := b.resetOffences(); counted > 0 {
+		t.Errorf("%v calls that a client waited for are offences", counted)
 	}
 	client.stays("a call of a client that took calls back")
 	newFlooder(t, "127.0.0.1", b.door.URL).stays("a call of a client with wrong questions")
