@@ -147,6 +147,8 @@ type exampleRun struct {
 
 func (r *exampleRun) Helper() {}
 
+func (r *exampleRun) Context() context.Context { return context.Background() }
+
 func (r *exampleRun) TempDir() string {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
