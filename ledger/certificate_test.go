@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -231,6 +232,20 @@ func TestCertifiedProof(t *testing.T) {
 		ledger.ErrCertificate) {
 		t.Fatalf("the finality of another block: %v", err)
 	}
+	for name, spoil := range map[string]func(*ledger.Proof){
+		"result": func(p *ledger.Proof) { p.Result.Code = ledger.InsufficientFunds },
+		"body":   func(p *ledger.Proof) { p.Body = c.blocks[5].Entries[0].Body },
+		"transaction": func(p *ledger.Proof) {
+			p.Body, p.ID = c.blocks[5].Entries[0].Body, c.blocks[5].Entries[0].ID
+		},
+	} {
+		forged := &ledger.CertifiedProof{Proof: c.blocks[3].Proof(0), Finality: c.finality(3)}
+		spoil(forged.Proof)
+		if err := ledger.VerifyCertifiedProof(forged, c.genesis); !errors.Is(err,
+			ledger.ErrProof) {
+			t.Errorf("another %s than the block's: %v", name, err)
+		}
+	}
 	// A proof from before certificates is read, and proves nothing of its block.
 	old, err := ledger.DecodeCertifiedProof(c.blocks[3].Proof(0).Encode())
 	if err != nil || old.Finality != nil {
@@ -281,6 +296,54 @@ func TestMembersOf(t *testing.T) {
 	}
 }
 
+// The members that certificates tell of are those of the chain, each at its own index. Auditors that
+// went the same way so far share nothing that changes.
+func TestAuditorKnowsTheMembership(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(3)
+	operator := ledgertest.NewOperator(genesis)
+	head, auditor := genesis.Block(), ledger.NewAuditor(genesis)
+	follow := func(change *ledger.Bundle, signers ...int) {
+		head = ledgertest.After(head, change)
+		var statements []ledger.Statement
+		for _, i := range signers {
+			statements = append(statements, ledger.SignStatement(
+				ledgertest.Key(ledgertest.Member(i).Name), genesis.Hash(), ledger.MemberIndex(i),
+				auditor.Members().Epoch, head.Header.Height, head.Hash))
+		}
+		certificate := ledger.Certify(statements)
+		certificate.Change = head.Proof(0)
+		if err := auditor.Follow(certificate); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow(operator.Join(ledgertest.Member(3)), 0, 1)
+	earlier := *auditor
+	follow(operator.Leave(1), 0, 1, 3)
+	follow(operator.Join(ledgertest.Member(4)), 2, 3)
+	first := genesis.Membership().Members
+	third := ledger.GroupMember{Index: 3, Member: ledgertest.Member(3), Joined: 1}
+	fourth := ledger.GroupMember{Index: 4, Member: ledgertest.Member(4), Joined: 3}
+	for _, each := range []struct {
+		auditor *ledger.Auditor
+		number  uint64
+		members []ledger.GroupMember
+	}{{&earlier, 1, append(slices.Clone(first), third)},
+		{auditor, 3, []ledger.GroupMember{first[0], first[2], third, fourth}}} {
+		got := each.auditor.Membership()
+		if got.Number != each.number || got.Height != ledger.Height(each.number) ||
+			!reflect.DeepEqual(got.Members, each.members) {
+			t.Errorf("after change %d: %+v", each.number, got)
+		}
+		for _, member := range each.members {
+			if !bytes.Equal(each.auditor.Members().Keys[member.Index], member.Key) ||
+				len(each.auditor.Members().Keys) != len(each.members) {
+				t.Errorf("after change %d: another key of member %d", each.number, member.Index)
+			}
+		}
+	}
+}
+
 // TestNoChange has what no auditor must take for the join in block 2.
 func TestNoChange(t *testing.T) {
 	t.Parallel()
@@ -296,7 +359,10 @@ func TestNoChange(t *testing.T) {
 	failed.Complete(failed.Header.StateDigest)
 	admitted := block(ledgertest.Admit("operator", c.genesis, c.genesis.Membership(), 0,
 		ledgertest.Disk(1), 1))
+	higher := *c.blocks[2]
+	higher.Header.Height++
 	for name, lie := range map[string][2]*ledger.Block{
+		"a block at another height":        {&higher, c.blocks[2]},
 		"the same change of another block": {c.blocks[2], twin},
 		"a change that failed":             {failed, failed},
 		"an admission of a disk":           {admitted, admitted},
@@ -307,6 +373,23 @@ func TestNoChange(t *testing.T) {
 		if err := ledger.NewAuditor(c.genesis).Follow(certificate); !errors.Is(err,
 			ledger.ErrCertificate) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The block and its certificate are genuine, and the proof is of another member.
+	other := block(operator.Join(ledgertest.Member(4))).Entries[0]
+	for name, forge := range map[string]func(*ledger.Proof){
+		"body":        func(p *ledger.Proof) { p.Body = other.Body },
+		"transaction": func(p *ledger.Proof) { p.Body, p.ID = other.Body, other.ID },
+	} {
+		certificate := c.certificate(2, 0, 0, 1)
+		forge(certificate.Change)
+		auditor := ledger.NewAuditor(c.genesis)
+		if err := auditor.Follow(certificate); !errors.Is(err, ledger.ErrCertificate) ||
+			auditor.Members().Epoch != 0 {
+			t.Errorf("the %s of another join: %v", name, err)
+		}
+		if err := certificate.CheckChange(); !errors.Is(err, ledger.ErrCertificate) {
+			t.Errorf("the %s of another join proves itself: %v", name, err)
 		}
 	}
 }

@@ -139,13 +139,16 @@ func TestVouchedByAMajority(t *testing.T) {
 				batch.Vouch(ledgertest.Key("node-4"), chain, batch.Voucher.Stream)
 				return batch.Encode()
 			}
+			twice := *truth
+			twice.Verdicts = append(slices.Clone(truth.Verdicts), truth.Verdicts...)
 			forged := *truth
 			ledgertest.Vouch(c.genesis, "node-3", &forged)
 			forged.Voucher.Key = ledgertest.PublicKey("node-4")
 			for name, payloads := range map[string][][]byte{
-				"nobody":               {bare, bare, bare},
-				"one member":           c.vouched(truth, 3),
-				"one member, repeated": c.vouched(truth, 3, 3, 3),
+				"nobody":                            {bare, bare, bare},
+				"one member":                        c.vouched(truth, 3),
+				"one member, repeated":              c.vouched(truth, 3, 3, 3),
+				"one member, repeated in its batch": c.vouched(&twice, 3),
 				"one, and others without a word": append(c.vouched(truth, 3), bare,
 					ledger.EncodeBatch(ledger.BatchHeader{}, nil)),
 				"one, and members of shard 0": c.vouched(truth, 3, 0, 1, 2),
@@ -187,6 +190,9 @@ func TestVouchedWithoutCarrying(t *testing.T) {
 		{Number: c.next.Number, Hash: ledger.CarriedHash(c.next.Bundle)}})
 	carrier := &ledger.Batch{Carried: []ledger.Carried{c.next}}
 	carrier.Vouch(ledgertest.Key("node-3"), c.genesis.Hash(), nil)
+	if draft := c.seal([][]byte{carrier.Encode()}); draft != nil {
+		t.Errorf("no member vouches: %+v", draft)
+	}
 	third := *silent
 	third.Vouch(ledgertest.Key("node-5"), c.genesis.Hash(), silent.Voucher.Stream)
 	if draft := c.seal([][]byte{carrier.Encode(), silent.Encode()}); draft != nil {
@@ -197,6 +203,15 @@ func TestVouchedWithoutCarrying(t *testing.T) {
 	}
 	if draft := c.seal([][]byte{carrier.Encode(), silent.Encode(), third.Encode()}); draft == nil {
 		t.Error("two members vouch for what the third carries")
+	}
+	// Another entry before it in the batch, which no member vouches for, does not hide it.
+	carrier.Carried = []ledger.Carried{{Number: c.next.Number, Bundle: []byte{1}}, c.next}
+	if draft := c.seal([][]byte{silent.Encode(), third.Encode(), carrier.Encode()}); draft == nil {
+		t.Error("two members vouch for the second entry that the third carries")
+	}
+	carrier.Voucher.Signature[0] ^= 1
+	if draft := c.seal([][]byte{carrier.Encode(), silent.Encode(), third.Encode()}); draft == nil {
+		t.Error("two members vouch for what the third carries under a forged voucher")
 	}
 }
 

@@ -20,6 +20,8 @@ type neighbours struct {
 	last   uint64
 	// vouched goes with what is proposed.
 	vouched []ledger.Vouched
+	// bundles is how many bundles of clients wait, in TestInputIsVouchedFor.
+	bundles int
 }
 
 func (n *neighbours) Propose(room int, use func(Input)) {
@@ -251,6 +253,12 @@ func TestInputIsVouchedFor(t *testing.T) {
 			Vouch: func(b *ledger.Batch, stream []ledger.Vouched) {
 				b.Vouch(key, ledger.Hash{1}, stream)
 			}})
+		for i := range n.bundles {
+			b, encoded := large(t, uint64(i), 400)
+			if err := n.pool.Add(b, encoded, nothingKnown); err != nil {
+				t.Fatal(err)
+			}
+		}
 		payload := n.pool.Next(room)
 		if len(payload) > room {
 			t.Fatalf("a payload of %d bytes, at most %d wanted", len(payload), room)
@@ -275,6 +283,9 @@ func TestInputIsVouchedFor(t *testing.T) {
 	}{
 		"the largest entry": {neighbours{entry: ledger.MaxBundleBytes, greedy: true,
 			vouched: entries[:16]}, least, 1, 16},
+		"the largest entry beside bundles": {neighbours{entry: ledger.MaxBundleBytes,
+			vouched: entries[:16], bundles: 50}, least, 1, 16},
+		"no room":           {neighbours{greedy: true, vouched: entries[:2]}, headerRoom + 50, 0, -1},
 		"entries":           {neighbours{entry: 100 << 10, vouched: entries[:9]}, least, 10, 9},
 		"too many vouchers": {neighbours{entry: 1 << 20, vouched: entries}, 20 << 10, 0, 470},
 		"most vouchers": {neighbours{entry: 1 << 20, vouched: entries}, least, 0,
@@ -296,5 +307,10 @@ func TestInputIsVouchedFor(t *testing.T) {
 		case name == "verdicts" && len(batch.Verdicts) == 0:
 			t.Errorf("%s: none", name)
 		}
+	}
+	// Without a key there is nothing to vouch for, and no batch of nothing.
+	n := &neighbours{entry: 1 << 20, vouched: entries[:2]}
+	if payload := besidePool(t, n).Next(20 << 10); payload != nil {
+		t.Errorf("a batch without input: %d bytes", len(payload))
 	}
 }
