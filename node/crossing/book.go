@@ -147,28 +147,38 @@ func (b *book) Start(host rdmanet.Host, lane *wire.Datagrams) (err error) {
 	if b.announcer, err = shards.NewAnnouncer(announcing); err != nil {
 		return err
 	}
-	durable := func() ledger.Height {
-		heights, _ := node.Heights()
-		return heights.Durable
-	}
-	if b.verdicts, err = shards.NewVerdicts(shards.VerdictsConfig{
-		Directory: b.directory, Control: lane, Store: func() shards.Chain { return node.Store() },
-		Durable: durable, Ready: node.Wake, Logger: logger,
-		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.prove,
-	}); err != nil {
+	if b.verdicts, err = shards.NewVerdicts(b.verdictsConfig(lane)); err != nil {
 		return err
 	}
-	if b.streams, err = streams.New(streams.Config{
-		Directory: streamDirectory{b.directory}, Host: regions, Control: lane,
-		Chain: func() streams.Chain { return node.Store() }, Durable: durable, Ready: node.Wake,
-		Vouched: b.config.Genesis.VouchedCrossings, Logger: logger,
-	}); err != nil {
+	if b.streams, err = streams.New(b.streamsConfig(regions, lane)); err != nil {
 		return err
 	}
 	host.Watch(b.announcer.Event)
 	host.Watch(b.streams.Event)
 	b.started.Store(true)
 	return nil
+}
+
+// verdictsConfig is the configuration of the exchange of verdicts.
+func (b *book) verdictsConfig(lane *wire.Datagrams) shards.VerdictsConfig {
+	node := b.config.Node
+	return shards.VerdictsConfig{Directory: b.directory, Control: lane,
+		Store: func() shards.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
+		Vouched: b.config.Genesis.VouchedCrossings, Prove: b.prove, Logger: b.config.Logger}
+}
+
+// streamsConfig is the configuration of the streams between shards.
+func (b *book) streamsConfig(host rdmanet.RegionHost, lane *wire.Datagrams) streams.Config {
+	node := b.config.Node
+	return streams.Config{Directory: streamDirectory{b.directory}, Host: host, Control: lane,
+		Chain: func() streams.Chain { return node.Store() }, Durable: b.durable, Ready: node.Wake,
+		Vouched: b.config.Genesis.VouchedCrossings, Logger: b.config.Logger}
+}
+
+// durable returns the height up to which this node's blocks are durable.
+func (b *book) durable() ledger.Height {
+	heights, _ := b.config.Node.Heights()
+	return heights.Durable
 }
 
 // Serve implements Crossing.

@@ -109,6 +109,8 @@ func TestProvenVerdict(t *testing.T) {
 	t.Parallel()
 	s := newProofScene(t)
 	own := s.proof(s.judged, 0, 1, 3, 4, 6)
+	forged := s.judged.Proof(0)
+	forged.Result.Code = ledger.InsufficientFunds
 	for _, test := range []struct {
 		name   string
 		answer *ledgerdv1.Proof
@@ -119,6 +121,8 @@ func TestProvenVerdict(t *testing.T) {
 		{"good", own, 0, nil, ledger.SetAside},
 		{"bad", s.proof(s.judged, 1, 1, 3, 4, 6), 1, nil, ledger.InsufficientFunds},
 		{"no verdict", s.proof(s.judged, 2, 1, 3, 4, 6), 2, errNoVerdict, 0},
+		{"another result", &ledgerdv1.Proof{Encoded: forged.Encode(),
+			Finality: own.GetFinality()}, 0, ledger.ErrProof, 0},
 		{"another transaction", own, 1, ledger.ErrProof, 0},
 		{"too few sign", s.proof(s.other, 0, 1, 3, 4), 0, ledger.ErrCertificate, 0},
 		{"the members before sign", s.proof(s.other, 0, 0, 3), 0, ledger.ErrCertificate, 0},

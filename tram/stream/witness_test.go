@@ -242,6 +242,9 @@ func TestWitnessDetached(t *testing.T) {
 	}
 	s := begin(FaultNone)
 	s.vouches(0, "true")
+	members(s, 0, 1) // writer 1 stays, and has no ring
+	s.vouches(0, "true")
+	members(s, all...)
 	members(s, 0, 2) // writer 1 leaves for good: it has no ring
 	s.vouches(0)
 	members(s, all...)
@@ -260,6 +263,32 @@ func TestWitnessDetached(t *testing.T) {
 	members(s, 0) // the other members change what is more than half
 	s.vouches(0, "true")
 	begin(FaultForgottenRing).vouches(0)
+}
+
+// TestWitnessDepartedLiar: the lies of a writer that left are no news.
+func TestWitnessDepartedLiar(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{true, false} {
+		s := witnesses(t, 3, 1, nil)
+		leave := func() {
+			if err := s.carriers[0].SetMembers([]order.ServerID{0, 1},
+				[]order.ServerID{0}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.claim(2, 1, "lie")
+		s.vouches(0)
+		if early {
+			leave()
+		}
+		s.claim(0, 1, "true")
+		s.claim(1, 1, "true")
+		s.vouches(0, "true")
+		if !early {
+			leave()
+		}
+		s.lied(0)
+	}
 }
 
 // TestWitnessRestart: a carrier that begins again, and a writer that begins again, count everything
@@ -440,6 +469,19 @@ func TestVouch(t *testing.T) {
 	}
 	vouch(100)
 	news(false)
+	s = witnesses(t, 2, 2, func(config *Config) { config.Witnessed = false })
+	s.offer(2, 0, 1)
+	s.write(0, 1)
+	held := 0
+	for _, c = range s.carriers {
+		c.Poll()
+		held += c.Status().Held
+		vouch(100) // a stream without witnesses needs no vouching
+		news(false)
+	}
+	if held == 0 {
+		t.Error("no carrier holds an entry")
+	}
 }
 
 // TestWitnessMemory: a writer that gets one ring after the other has no more entries kept than fit
