@@ -126,6 +126,23 @@ func quorum(t *testing.T, f faults) error {
 	if _, believed := s.believes(name(2)); !believed {
 		return errors.New("three of four members are not believed")
 	}
+	// The same code for another item is another verdict.
+	other, before := bad, s.verdicts.Status().Contradicted
+	other.Item++
+	s.say(3, bad, name(3))
+	s.say(4, bad, name(3))
+	s.say(5, other, name(3))
+	s.say(5, bad, name(3))
+	if result, believed := s.believes(name(3)); believed {
+		return fmt.Errorf("%v is believed, as two of four members said it", result)
+	}
+	if contradicted := s.verdicts.Status().Contradicted - before; contradicted != 1 {
+		return fmt.Errorf("%d contradictions about an item, want 1", contradicted)
+	}
+	s.say(20, bad, name(3))
+	if result, believed := s.believes(name(3)); !believed || result != bad {
+		return fmt.Errorf("a majority is not believed: %v, %v", result, believed)
+	}
 	return nil
 }
 
@@ -389,6 +406,36 @@ func TestWordsAreBounded(t *testing.T) {
 	defer v.mu.Unlock()
 	if v.words.count != 8 || len(v.words.byID) != 8 {
 		t.Errorf("%d words on %d transactions", v.words.count, len(v.words.byID))
+	}
+}
+
+// Members of different shards count for the verdict of their own shard only.
+func TestShardsAreCountedApart(t *testing.T) {
+	t.Parallel()
+	s := vouched(t, VerdictsConfig{}, 3, 4, 5)
+	second := func(member int) {
+		s.verdicts.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, member)},
+			encodeVerdicts([]ledger.Verdict{{ID: name(1), Shard: 2, Result: good}}))
+	}
+	believed := func() (shards []ledger.ShardID) {
+		s.verdicts.mu.Lock()
+		defer s.verdicts.mu.Unlock()
+		for shard := range ledger.ShardID(3) {
+			if s.verdicts.believed.has(verdictKey{name(1), shard}) {
+				shards = append(shards, shard)
+			}
+		}
+		return shards
+	}
+	s.say(3, good, name(1))
+	if second(7); believed() != nil {
+		t.Errorf("one member of each of two shards is believed, for shards %d", believed())
+	}
+	if second(8); !slices.Equal(believed(), []ledger.ShardID{2}) {
+		t.Errorf("shards %d are believed, want shard 2", believed())
+	}
+	if words := s.verdicts.Status().Words; words != 1 {
+		t.Errorf("%d words wait, want that of shard 1", words)
 	}
 }
 
