@@ -296,8 +296,8 @@ func TestMembersOf(t *testing.T) {
 	}
 }
 
-// The members that certificates tell of are those of the chain, each at its own index. Auditors that
-// went the same way so far share nothing that changes.
+// The members that certificates tell of are those of the chain, each at its own index. Auditors
+// that went the same way so far share nothing that changes.
 func TestAuditorKnowsTheMembership(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(3)
