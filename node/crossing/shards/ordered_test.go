@@ -121,3 +121,22 @@ func TestOrderedSetMakesRoomForEarlierVerdicts(t *testing.T) {
 		t.Error("the last verdict was not dropped")
 	}
 }
+
+// The pool is woken when the patience after the last proposal is over, and not for an empty set.
+func TestOrderedSetWakesAfterItsPatience(t *testing.T) {
+	t.Parallel()
+	set, now := &orderedSet{}, time.Now()
+	if again := set.again(time.Second); !again.IsZero() {
+		t.Errorf("an empty set wakes the pool at %s", again)
+	}
+	set.add(ledger.Verdict{ID: name(1)})
+	if got := set.propose(1, now, time.Second); len(got) != 1 {
+		t.Fatalf("%d proposed", len(got))
+	}
+	if got := set.propose(0, now.Add(time.Minute), time.Second); got != nil {
+		t.Errorf("%d proposed without room", len(got))
+	}
+	if again := set.again(time.Second); !again.Equal(now.Add(time.Second)) {
+		t.Errorf("the pool is woken %s after the proposal", again.Sub(now))
+	}
+}
