@@ -324,3 +324,31 @@ func TestVouchedDirectoryBelievesNoMember(t *testing.T) {
 		t.Error("the genesis says otherwise")
 	}
 }
+
+// The part of a trail that is known already is not verified again, so it is not taken over either:
+// what a node passes on and keeps on disk is what it verified.
+func TestKnownPartOfATrailIsKept(t *testing.T) {
+	t.Parallel()
+	d, h := vouchedDirectory(t, 0), newHistory(t, 1).join(20)
+	learn(t, d, 1, h.trail)
+	h.leave(0)
+	spoilt := *h.trail[0]
+	spoilt.Seals, spoilt.Change = nil, nil
+	learn(t, d, 1, []*ledger.Certificate{&spoilt, h.trail[1]})
+	learn(t, vouchedDirectory(t, 6), 1, d.Trail(1))
+}
+
+// A shard does not have two members of one name, even if its members certify it.
+func TestTrailOfAnInvalidMembership(t *testing.T) {
+	t.Parallel()
+	named := ledgertest.Member(20)
+	named.Name = ledgertest.Member(4).Name
+	d := vouchedDirectory(t, 0)
+	if learned, err := d.LearnTrail(1, newHistory(t, 1).joinAs(20, named).trail); learned ||
+		err == nil {
+		t.Errorf("%v, %v", learned, err)
+	}
+	if d.Epoch(1) != 0 {
+		t.Errorf("epoch %d", d.Epoch(1))
+	}
+}
