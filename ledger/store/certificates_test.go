@@ -190,6 +190,12 @@ func TestWrongCertificates(t *testing.T) {
 	if err := s.PutCertificate(wrong); !errors.Is(err, ledger.ErrCertificate) {
 		t.Errorf("the proof of another change: %v", err)
 	}
+	unproved := certify(t, s, 2, 0, 0, 1)
+	unproved.Change = join.Proof(0)
+	unproved.Change.ResultPath = append(unproved.Change.ResultPath, ledger.Hash{1})
+	if err := s.PutCertificate(unproved); !errors.Is(err, ledger.ErrCertificate) {
+		t.Errorf("a proof that does not hold: %v", err)
+	}
 	if s.CertifiedHeight() != 0 {
 		t.Errorf("certified up to %d", s.CertifiedHeight())
 	}

@@ -687,6 +687,26 @@ func TestProofs(t *testing.T) {
 	}
 }
 
+// The verdicts that wait for a proof have a bound, and each waits once.
+func TestWantedProofsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := vouched(t, VerdictsConfig{Prove: func(context.Context, ledger.ShardID, ledger.Hash) (
+		ledger.Verdict, error) {
+		return ledger.Verdict{}, errors.New("none")
+	}}, 3, 4, 5)
+	v := s.verdicts
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, want := range []int{1, 1, proofsMax} {
+		for n := range []int{1, 1, 2 * proofsMax}[i] {
+			v.wantProof(verdictKey{name(n), 1})
+		}
+		if len(v.unproved) != want {
+			t.Errorf("%d verdicts wait for a proof, want %d", len(v.unproved), want)
+		}
+	}
+}
+
 // Close ends a proof that takes long. There is no other proof beside it.
 func TestCloseEndsProofs(t *testing.T) {
 	t.Parallel()
