@@ -397,6 +397,23 @@ func TestPassedOnCertificatesAreVerified(t *testing.T) {
 	if at := n.store.CertifiedHeight(); at != 0 {
 		t.Fatalf("a wrong certificate of block %d is kept", at)
 	}
+	other := *last
+	other.Hash = ledger.Hash{9}
+	if c.durable() < last.Header.Height {
+		t.Fatalf("block %d is not durable", last.Header.Height)
+	}
+	for _, signers := range [][]ledger.MemberIndex{{1}, {1, 4}} {
+		c.check(ledgertest.Certificate(g.genesis, 0, &other, signers...))
+		if said := c.collector.about(last.Header.Height); len(said) > 0 {
+			t.Fatalf("statements of a certificate that does not hold are kept: %+v", said)
+		}
+	}
+	n.mu.Lock()
+	forked := len(n.forked)
+	n.mu.Unlock()
+	if forked > 0 {
+		t.Fatal("a certificate that does not hold raises the alarm")
+	}
 	c.check(ledgertest.Certificate(g.genesis, 0, last, 1, 2))
 	if at := n.store.CertifiedHeight(); at != last.Header.Height {
 		t.Fatalf("a good certificate is not kept")
