@@ -195,6 +195,8 @@ const (
 	FaultFewWitnesses
 	// FaultRepeatedWitness counts a writer again each time that it writes an entry.
 	FaultRepeatedWitness
+	// FaultTrustedPosition makes one carrier's position count for the child of a witnessed stream.
+	FaultTrustedPosition
 	faultEnd
 )
 
@@ -217,6 +219,8 @@ func (f Fault) String() string {
 		return "few-witnesses"
 	case FaultRepeatedWitness:
 		return "repeated-witness"
+	case FaultTrustedPosition:
+		return "trusted-position"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}

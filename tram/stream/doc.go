@@ -25,9 +25,11 @@
 // carriers. The other writers take over as above, and then write at once for a while. f+1 carriers
 // propose an entry at once, but each carrier says which entries count there (Vouch), as long as the
 // log lacks them. The child's log can therefore ask for more than half of the carriers too. A
-// proposal that comes too early for that is soon repeated. As long
-// as more than half of the writers do not lie, no lie counts. As long as these reach the carriers,
-// every entry counts in the end. The writers that lie are named (Lies).
+// proposal that comes too early for that is soon repeated. A writer believes the child's position
+// once more than half of the carriers reported it, or more (Placed): a carrier that lies would else
+// make it skip what the child lacks. As long as more than half of the writers, and of the carriers,
+// do not lie, no lie counts. As long as all of these reach each other, every entry counts in the
+// end. The writers that lie are named (Lies).
 //
 // Both logs have to keep their promises. Offer a writer only what the parent's log will never take
 // back (in the node: durable blocks). Otherwise two members could write different entries with the
@@ -58,8 +60,10 @@
 //     taken away. Offer returns ErrFull if there is no room. The stream can be read from the
 //     parent's log again, from Writer.Next on.
 //   - Nothing waits forever while each group has a live majority and some live writer reaches some
-//     live carrier. Every live writer eventually writes the next entry to every carrier that it
-//     reaches. Every carrier that holds the entry eventually proposes it, again and again.
+//     live carrier. In a witnessed stream, more than half of the writers must reach the same
+//     carriers, which are more than half. Every live writer eventually writes the next entry to
+//     every carrier that it reaches. Every carrier that holds the entry eventually proposes it,
+//     again and again.
 //   - A witnessed stream counts each present writer once for an entry, with the first bytes that it
 //     wrote. It compares and keeps a copy, never what lies in a ring, which a liar can change. What
 //     a departed writer wrote does not count. It is kept only while its ring is attached. All
@@ -87,7 +91,7 @@
 //				writer.Feedback(carrier, stream.FeedbackAt(region, offset))
 //			the time:
 //				writer.Tick(now); writer.Deadline() says when that matters next
-//		for writer has room {
+//		for writer is Placed and has room {
 //			err := writer.Offer(writer.Next(), the entry of that number in the parent's log)
 //		}
 //		for _, w := range writer.Writes() {

@@ -12,8 +12,10 @@ type outlet struct {
 	// attached reports whether the ring can be written.
 	attached bool
 	life     Life
-	// position is the last number that the carrier itself reported to have durably.
+	// position is the last number that the carrier itself reported to have durably. reported says
+	// that it reported one.
 	position uint64
+	reported bool
 	// head and released count the bytes written and released since the beginning of the ring's
 	// life.
 	head, released uint64
@@ -56,9 +58,8 @@ func (o *outlet) setWrote(place int, wrote bool) {
 }
 
 // begin starts a life of the ring.
-func (o *outlet) begin(life Life, position uint64) {
+func (o *outlet) begin(life Life) {
 	o.attached, o.life = true, life
-	o.position = max(o.position, position)
 	o.head, o.released, o.cursor, o.highest, o.ahead = 0, 0, 0, 0, 0
 	clear(o.written)
 }

@@ -15,7 +15,7 @@ func (w *Writer) AppendState(state []byte) []byte {
 	}
 	state = appendWait(state, w.now, w.since, w.Deadline)
 	if w.config.Witnessed {
-		state = binary.AppendUvarint(state, max(w.now, w.helps)-w.now)
+		state = binary.AppendUvarint(appendFlags(state, w.placed), max(w.now, w.helps)-w.now)
 	}
 	for number := w.freed + 1; number <= w.known; number++ {
 		e := w.entry(number)
@@ -24,7 +24,7 @@ func (w *Writer) AppendState(state []byte) []byte {
 	}
 	for _, o := range w.outlets {
 		state = binary.AppendUvarint(state, uint64(o.carrier))
-		state = appendFlags(state, o.seat.taken(), o.attached)
+		state = appendFlags(state, o.seat.taken(), o.attached, w.config.Witnessed && o.reported)
 		for _, number := range []uint64{uint64(o.life), o.position, o.head, o.released, o.cursor,
 			o.highest, o.ahead, uint64(o.count)} {
 			state = binary.AppendUvarint(state, number)
@@ -94,6 +94,7 @@ func (w *Writer) Clone() *Writer {
 	own := *w
 	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries),
 		slices.Clone(w.arena), nil, nil
+	own.positions = nil
 	for i := range own.entries {
 		if e := &own.entries[i]; e.record != nil {
 			stop := e.at + len(e.record)

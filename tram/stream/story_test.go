@@ -304,7 +304,7 @@ func TestStoryOneWrite(t *testing.T) {
 		t.Fatalf("writes %+v, want entries 1 and 2 at once", first)
 	}
 	copy(s.rings[[2]int{0, 0}], first[0].Bytes)
-	if w.Ordered(2); w.Status().Rings[0].UnderWay != 1 || w.head == w.tail {
+	if w.Ordered(w.outlets[0].carrier, 2); w.Status().Rings[0].UnderWay != 1 || w.head == w.tail {
 		t.Error("what is under way is not kept")
 	}
 	if w.Completed(0); w.head != w.tail {
@@ -357,7 +357,7 @@ func TestWriterRefuses(t *testing.T) {
 		t.Error("somebody who is no carrier moves the position")
 	}
 	// The child is past what this member has. The member does not need what it missed.
-	w.Ordered(1000)
+	w.Ordered(w.outlets[0].carrier, 1000)
 	if w.Next() != 1001 || w.Offer(6, nil) != nil || w.Offer(1001, []byte("a")) != nil ||
 		w.Offer(1003, nil) == nil {
 		t.Errorf("next is %d", w.Next())

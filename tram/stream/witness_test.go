@@ -9,8 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestWitnessedStream: whatever happens to members and wires, and whatever a minority of the
-// writers writes, only the parent's entries are proposed and vouched for, and all arrive.
+// TestWitnessedStream: whatever happens to members and wires, whatever a minority of the writers
+// writes, and whatever position a minority of the carriers reports, only the parent's entries are
+// proposed and vouched for, and all arrive.
 func TestWitnessedStream(t *testing.T) {
 	t.Parallel()
 	lies := 0
@@ -30,7 +31,7 @@ func TestWitnessedStream(t *testing.T) {
 func TestWitnessedPlanted(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FaultFewWitnesses, FaultRepeatedWitness, FaultNoTakeover,
-		FaultLoneWriter, FaultEarlyReuse, FaultGreedyRing} {
+		FaultLoneWriter, FaultEarlyReuse, FaultGreedyRing, FaultTrustedPosition} {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(1000) {
@@ -41,6 +42,59 @@ func TestWitnessedPlanted(t *testing.T) {
 			}
 			t.Error("the planted bug is not found")
 		})
+	}
+}
+
+// TestWitnessLyingCarrier: what one carrier reports of the child's position makes no writer skip an
+// entry.
+func TestWitnessLyingCarrier(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultTrustedPosition} {
+		s := witnesses(t, 1, 3, func(c *Config) { c.Fault = fault })
+		w := s.writers[0]
+		if err := w.Attach(2, 7, 1000); err != nil {
+			t.Fatal(err)
+		}
+		w.Feedback(2, Feedback{Position: 2000, Life: 7})
+		w.Ordered(2, 3000)
+		skipped := w.Position() > 0
+		if skipped != (fault != FaultNone) {
+			t.Fatalf("%s: the position is %d", fault, w.Position())
+		}
+		if skipped {
+			continue
+		}
+		s.offer(1, 0)
+		w.Feedback(1, Feedback{Position: 1})
+		if w.Position() != 1 {
+			t.Errorf("position %d, want 1, which two of three reached", w.Position())
+		}
+		if err := w.SetMembers([]order.ServerID{0}, []order.ServerID{0, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if w.Position() != 1 {
+			t.Errorf("position %d without the liar, want 1", w.Position())
+		}
+	}
+}
+
+// TestWitnessPlaced: the child's position is known once more than half of the carriers reported
+// theirs.
+func TestWitnessPlaced(t *testing.T) {
+	t.Parallel()
+	w, err := NewWriter(Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0, 1, 2},
+		Self: 0, Stretch: 1, Patience: 1, Entries: 4, EntryMax: 8, RingSize: 256, Depth: 2,
+		Witnessed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for carrier, want := range []bool{false, true, true} {
+		if err := w.Attach(order.ServerID(carrier), 1, 0); err != nil {
+			t.Fatal(err)
+		}
+		if w.Placed() != want {
+			t.Errorf("after carrier %d: placed is %t", carrier, !want)
+		}
 	}
 }
 

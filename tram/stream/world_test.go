@@ -38,7 +38,9 @@ type world struct {
 	proposals []proposal // not ordered yet
 	failed    string
 	// liars are members of the parent that write other entries, in a witnessed stream.
-	liars   map[int]bool
+	liars map[int]bool
+	// boasts are members of the child that report positions ahead of theirs, in a witnessed stream.
+	boasts  map[int]bool
 	lies    int // lies that a carrier found
 	rescues int // rings taken away with entries in them
 	backs   int // members whose log went back
@@ -104,6 +106,10 @@ func makeWorld(seed uint64, fault Fault, witnessed bool) *world {
 		w.liars = map[int]bool{}
 		for range random.IntN(1 + tolerated(len(w.config.Writers))) {
 			w.liars[random.IntN(len(w.config.Writers))] = true
+		}
+		w.boasts = map[int]bool{}
+		for range random.IntN(1 + tolerated(len(w.config.Carriers))) {
+			w.boasts[random.IntN(len(w.config.Carriers))] = true
 		}
 	}
 	for number := range 5 + random.IntN(40) {
@@ -180,9 +186,17 @@ func (w *world) connect(p, c int) {
 	if err := to.carrier.Attach(order.ServerID(p), to.life, l.memory); err != nil {
 		w.fail("attach: %v", err)
 	}
-	if err := from.writer.Attach(order.ServerID(c), to.life, to.durable); err != nil {
+	if err := from.writer.Attach(order.ServerID(c), to.life, w.reported(c, to.durable)); err != nil {
 		w.fail("attach: %v", err)
 	}
+}
+
+// reported returns what a carrier reports as its position.
+func (w *world) reported(c int, position uint64) uint64 {
+	if w.boasts[c] {
+		position += uint64(w.random.IntN(2 * w.config.Entries))
+	}
+	return position
 }
 
 // sever ends a writer's permission to write. Everything under way fails, and may still land.
@@ -283,10 +297,18 @@ func (w *world) pollChild(c int) {
 	}
 	for _, report := range to.carrier.Reports() {
 		if l := w.links[[2]int{int(report.Writer), c}]; l != nil && l.attached {
+			report.Feedback.Position = w.reported(c, report.Feedback.Position)
 			l.back = append(l.back, FeedbackFrom(report.Feedback.Append(nil)))
 		}
 	}
-	if writers, reasons := to.carrier.Broken(); len(writers) > 0 {
+	writers, reasons := to.carrier.Broken()
+	if w.boasts[c] { // the writer believes it that there is room
+		for _, writer := range slices.Clone(writers) {
+			w.sever(int(writer), c)
+			to.carrier.Detach(writer)
+			delete(w.links, [2]int{int(writer), c})
+		}
+	} else if len(writers) > 0 {
 		w.fail("carrier %d finds the ring of writer %d broken: %v", c, writers[0], reasons[0])
 	}
 }
@@ -413,7 +435,7 @@ func (w *world) hurt() {
 				dead++
 			}
 		}
-		if dead < tolerated(len(w.children)) {
+		if dead+len(w.boasts) < tolerated(len(w.children)) && !w.boasts[c] {
 			w.children[c].carrier = nil
 			for p := range w.parents {
 				w.sever(p, c)
@@ -542,10 +564,11 @@ func (w *world) mend() {
 		}
 	}
 	stays := live[w.random.IntN(len(live))]
+	kept := w.kept(stays[1])
 	for p := range w.parents {
 		for c := range w.children {
-			if w.config.Witnessed && c == stays[1] && !w.liars[p] {
-				continue // more than half of the writers reach that carrier
+			if w.config.Witnessed && kept[c] && !w.liars[p] {
+				continue // more than half of the writers reach more than half of the carriers
 			}
 			if [2]int{p, c} != stays && w.random.IntN(4) > 0 {
 				w.cut[[2]int{p, c}] = true
@@ -553,6 +576,17 @@ func (w *world) mend() {
 			}
 		}
 	}
+}
+
+// kept returns a carrier and more than half of the carriers, which live and do not lie.
+func (w *world) kept(first int) map[int]bool {
+	kept, good := map[int]bool{first: true}, 0
+	for c := range w.children {
+		if good < majority(len(w.children)) && w.children[c].carrier != nil && !w.boasts[c] {
+			kept[c], good = true, good+1
+		}
+	}
+	return kept
 }
 
 // settle goes on without faults until everything is carried.
@@ -587,7 +621,7 @@ func (w *world) check() string {
 func (w *world) left() string {
 	for key, l := range w.links {
 		from, to := w.parents[key[0]], w.children[key[1]]
-		if from.writer == nil || to.carrier == nil || !l.attached {
+		if from.writer == nil || to.carrier == nil || !l.attached || w.boasts[key[1]] {
 			continue
 		}
 		if slices.ContainsFunc(l.memory, func(b byte) bool { return b != 0 }) {
@@ -599,10 +633,16 @@ func (w *world) left() string {
 		}
 	}
 	for p, from := range w.parents {
-		reaches := slices.ContainsFunc(w.config.Carriers, func(c order.ServerID) bool {
-			return !w.cut[[2]int{p, int(c)}] && w.children[c].carrier != nil
-		})
-		if from.writer != nil && reaches && (from.writer.position != uint64(len(w.entries)) ||
+		reached, enough := 0, 1
+		if w.config.Witnessed {
+			enough = majority(len(w.children))
+		}
+		for c := range w.children {
+			if !w.cut[[2]int{p, c}] && w.children[c].carrier != nil && !w.boasts[c] {
+				reached++
+			}
+		}
+		if from.writer != nil && reached >= enough && (from.writer.position != uint64(len(w.entries)) ||
 			from.writer.head != from.writer.tail) {
 			return fmt.Sprintf("writer %d is at %d of %d, with %d bytes in memory",
 				p, from.writer.position, len(w.entries), from.writer.head-from.writer.tail)

@@ -36,7 +36,9 @@ type Writer struct {
 	seat   seat
 	now    uint64
 	// position is the last number that the child's log has durably, as far as this member was told.
+	// placed reports that it is known.
 	position uint64
+	placed   bool
 	// known is the last entry offered. freed is the last entry that is no longer in memory.
 	freed, known uint64
 	// entries holds the entries in memory, at their number modulo its length.
@@ -56,6 +58,8 @@ type Writer struct {
 	helps   uint64
 	outlets []*outlet // by ascending carrier
 	writes  []Write
+	// positions is what agree sorts.
+	positions []uint64
 }
 
 // entry is an entry in memory.
@@ -122,13 +126,14 @@ func (w *Writer) outlet(carrier order.ServerID) *outlet {
 }
 
 // SetMembers changes the members of both groups. It detaches departed carriers; attach the new
-// ones. On ErrConfig, which states the reason, nothing changes.
+// ones. What departed carriers reported does not count any more. On ErrConfig, which states the reason, nothing changes.
 func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
 	}
 	w.config.Writers, w.config.Carriers = slices.Clone(writers), slices.Clone(carriers)
 	w.seatAll()
+	w.agree()
 	return nil
 }
 
@@ -141,8 +146,8 @@ func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) erro
 	if o == nil || !o.seat.taken() {
 		return fmt.Errorf("%w: carrier %d", ErrMember, carrier)
 	}
-	o.begin(life, position)
-	w.advance(position)
+	o.begin(life)
+	w.told(o, position)
 	return nil
 }
 
@@ -192,14 +197,57 @@ func (w *Writer) Completed(carrier order.ServerID) {
 // harmless.
 func (w *Writer) Feedback(carrier order.ServerID, f Feedback) {
 	if o := w.outlet(carrier); o != nil {
-		o.position = max(o.position, f.Position)
 		o.release(f)
-		w.advance(f.Position)
+		w.told(o, f.Position)
 	}
 }
 
-// Ordered declares that the child's log has the stream durably up to a number, from any source.
-func (w *Writer) Ordered(position uint64) { w.advance(position) }
+// Ordered declares that a carrier reported to have the stream durably up to a number.
+func (w *Writer) Ordered(carrier order.ServerID, position uint64) {
+	if o := w.outlet(carrier); o != nil {
+		w.told(o, position)
+	}
+}
+
+// told takes in a carrier's position.
+func (w *Writer) told(o *outlet, position uint64) {
+	o.position, o.reported = max(o.position, position), true
+	if w.config.Witnessed {
+		w.agree()
+		return
+	}
+	w.placed = true
+	w.advance(position)
+}
+
+// agree moves the position of a witnessed stream to the largest number that more than half of the
+// carriers reported, each its own. If one were enough, a carrier that lies could make the writers
+// skip what the child lacks.
+func (w *Writer) agree() {
+	if !w.config.Witnessed {
+		return
+	}
+	w.positions = w.positions[:0]
+	for _, o := range w.outlets {
+		if o.seat.taken() && o.reported {
+			w.positions = append(w.positions, o.position)
+		}
+	}
+	most := majority(len(w.config.Carriers))
+	if w.config.Fault == FaultTrustedPosition {
+		most = 1
+	}
+	if len(w.positions) < most {
+		return
+	}
+	slices.Sort(w.positions)
+	w.placed = true
+	w.advance(w.positions[len(w.positions)-most])
+}
+
+// Placed reports whether the child's position is known: a carrier reported it, or in a witnessed
+// stream more than half of the carriers. Until then there is no use in offering entries.
+func (w *Writer) Placed() bool { return w.placed }
 
 // advance moves the position.
 func (w *Writer) advance(position uint64) {

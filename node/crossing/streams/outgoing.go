@@ -105,7 +105,7 @@ func (o *outgoing) step(now time.Time) {
 		outlet.step(now, stuck)
 		attached = attached || outlet.connection != nil
 	}
-	if attached { // then the child's position is known
+	if attached && o.writer.Placed() {
 		o.feed(now)
 	}
 	o.write(now)

@@ -148,7 +148,7 @@ func (o *outlet) offered(l received, now time.Time) {
 	if o.wanted.from == l.from && o.wanted.message.region == l.message.region {
 		if o.connection != nil {
 			o.of.s.mu.Lock()
-			o.of.writer.Ordered(l.message.position)
+			o.of.writer.Ordered(o.carrier, l.message.position)
 			o.of.s.mu.Unlock()
 		}
 		return
