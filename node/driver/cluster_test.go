@@ -44,6 +44,8 @@ type pool struct {
 
 	mu      sync.Mutex
 	batches [][]byte
+	// repeat, if set, returns what goes into a round that takes place anyway.
+	repeat func(round uint64) []byte
 }
 
 func newPool() *pool { return &pool{ready: make(chan struct{}, 1)} }
@@ -67,6 +69,18 @@ func (p *pool) Next(maxBytes int) []byte {
 	batch := p.batches[0]
 	p.batches = p.batches[1:]
 	return batch
+}
+
+func (p *pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte {
+	if batch := p.Next(maxBytes); batch != nil {
+		return batch
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.repeat == nil || !due() {
+		return nil
+	}
+	return p.repeat(round())
 }
 
 func (p *pool) Ready() <-chan struct{} { return p.ready }
@@ -156,6 +170,21 @@ func (b *book) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.payloads
+}
+
+// said returns the origins of messages of a size, by round.
+func (b *book) said(size int) map[order.Round][]order.ServerID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	said := map[order.Round][]order.ServerID{}
+	for _, round := range b.rounds {
+		for _, message := range round.Messages {
+			if len(message.Payload) == size {
+				said[round.Round] = append(said[round.Round], message.Origin)
+			}
+		}
+	}
+	return said
 }
 
 func (b *book) removals() []order.ServerID {

@@ -39,6 +39,8 @@
 //   - a batch of its own is held back until later rounds, and a client of this server waits for it;
 //   - a batch of another server has been held back for Linger.
 //
+// A RoundSource may have a batch in place of the empty message.
+//
 // So an idle group is silent. The last transaction before a quiet spell takes as many rounds as the
 // engine needs, without a pause in between.
 //

@@ -48,6 +48,15 @@ type Source interface {
 	Ready() <-chan struct{}
 }
 
+// RoundSource is a Source whose batches depend on the round. NextIn is called in place of Next.
+type RoundSource interface {
+	Source
+	// NextIn returns the next batch, as Next does. round returns the number of the round, which is
+	// the same at all members. due reports whether an empty message is A-broadcast if the batch is
+	// nil, so that the round takes place anyway. Both are called during NextIn only.
+	NextIn(round func() uint64, due func() bool, maxBytes int) []byte
+}
+
 // Sink receives A-delivered rounds.
 type Sink interface {
 	// Deliver takes the next A-delivered rounds in order, either all or none of them. It keeps the

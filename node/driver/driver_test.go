@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -69,6 +70,52 @@ func TestLastTransactionIsNotStuck(t *testing.T) {
 			t.Errorf("server %d A-broadcast %d messages for 20 transactions one after the other", i,
 				traffic.Broadcasts)
 		}
+	}
+}
+
+// Batches that a source has only for rounds that take place anyway go into those, with the numbers
+// that it is told. They begin no rounds, and the rounds that deliver them come to an end.
+func TestRoundSource(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3,
+		driver: driver.Config{Linger: time.Hour}})
+	for _, n := range c.nodes {
+		n.pool.repeat = func(round uint64) []byte {
+			if round%4 != 0 {
+				return nil
+			}
+			return binary.BigEndian.AppendUint64(nil, round)
+		}
+	}
+	c.activate(1, c.all())
+	const batches = 20
+	for number := 1; number <= batches; number++ {
+		c.nodes[0].pool.submit(batch(0, number, 64))
+		eventually(t, fmt.Sprintf("transaction %d is delivered", number), func() bool {
+			return len(c.nodes[1].book.said(64)) == number
+		})
+	}
+	rounds, changed := uint64(0), time.Now()
+	eventually(t, "rounds come to an end", func() bool {
+		if now := c.nodes[1].driver.Status().Traffic.Rounds; now != rounds {
+			rounds, changed = now, time.Now()
+		}
+		return rounds > 0 && time.Since(changed) > 5*driver.StatusInterval
+	})
+	if rounds > 6*batches {
+		t.Errorf("%d rounds for %d batches", rounds, batches)
+	}
+	shared := 0
+	for round, origins := range c.nodes[1].book.said(8) {
+		if round%4 != 0 {
+			t.Errorf("servers %d repeat in round %d", origins, round)
+		}
+		if len(origins) >= 2 {
+			shared++
+		}
+	}
+	if shared == 0 {
+		t.Error("no two servers repeat in one round")
 	}
 }
 

@@ -197,7 +197,7 @@ func (r *running) broadcast() {
 	if !r.turn.CanBroadcast() || r.withheld() {
 		return
 	}
-	batch := r.config.Source.Next(r.config.MaxBatch)
+	batch := r.next()
 	if !r.turn.Broadcast(batch) {
 		return
 	}
@@ -206,6 +206,17 @@ func (r *running) broadcast() {
 		r.traffic.EmptyBroadcasts++
 	}
 }
+
+// next returns the source's next batch.
+func (r *running) next() []byte {
+	if source, rounds := r.config.Source.(RoundSource); rounds {
+		return source.NextIn(r.round, r.turn.EmptyDue, r.config.MaxBatch)
+	}
+	return r.config.Source.Next(r.config.MaxBatch)
+}
+
+// round returns the number of the current round.
+func (r *running) round() uint64 { return uint64(r.engine.Status().Round) }
 
 // carryOut carries out one action of the machine.
 func (r *running) carryOut(do *turn.Action) {

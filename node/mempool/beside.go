@@ -1,6 +1,10 @@
 package mempool
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // Input is what goes from other shards into a batch.
 type Input struct {
@@ -15,7 +19,8 @@ type Input struct {
 
 func (i *Input) empty() bool { return len(i.Carried)+len(i.Verdicts)+len(i.Vouched) == 0 }
 
-// Beside is the input from other shards. It calls Pool.Wake when there is something new.
+// Beside is the input from other shards. It calls Pool.Wake when there is something new, and again
+// after some patience while it has input that no block took.
 type Beside interface {
 	// Propose passes to use what goes into the next batch, as much as fits into room bytes, as
 	// ledger.CarriedSize, ledger.VerdictSize and ledger.VoucherSize count it. It calls use at most
@@ -43,8 +48,64 @@ const (
 	turnBundles
 )
 
-// Wake reports that Beside has something new: Ready gets a value.
-func (p *Pool) Wake() { p.signal() }
+// meetingEvery is the distance of the rounds that have input from Beside, with Config.Vouch. It is
+// more than the rounds that deliver the batches of one round. Else these would have such input too,
+// and lead to others for ever.
+const meetingEvery = 4
+
+// Wake reports that Beside has something new, or is out of patience: Ready gets a value.
+func (p *Pool) Wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.woken, p.besides = true, true
+	p.signal()
+}
+
+// NextIn implements driver.RoundSource. With Config.Vouch, Beside repeats all that it has, and input
+// counts only if most members have it in one round. So input from Beside goes into meetings: one of
+// meetingEvery rounds, the same at all members. It is a reason for rounds up to one meeting after
+// Wake, and no longer, or rounds would follow each other for as long as too few members have it.
+func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte {
+	if p.config.Vouch == nil {
+		return p.Next(maxBytes)
+	}
+	p.mu.Lock()
+	own, woken, besides := p.next < len(p.queue) || p.marks.Any(), p.woken, p.besides
+	p.mu.Unlock()
+	meeting := besides && round()%meetingEvery == 0
+	switch {
+	case !own && !woken && !(meeting && due()):
+		return nil
+	case meeting:
+		p.mu.Lock()
+		p.woken, p.besides = false, false // unless there is input, or Beside wakes the pool again
+		p.mu.Unlock()
+		return p.Next(maxBytes)
+	}
+	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
+	stamp := p.stamp(&room)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	payload := p.payload(stamp, room, Input{})
+	if payload == nil && woken {
+		return appendMarks(nil, Marks{}) // a round on the way to the meeting
+	}
+	return payload
+}
+
+// progress begins rounds up to a meeting if a block took input from other shards: there may be more
+// of it than fits into a batch. The caller holds the lock.
+func (p *Pool) progress(block *ledger.Block) {
+	took := p.besides && (slices.ContainsFunc(block.Bundles, func(b ledger.BundleSeal) bool {
+		return b.Number > 0
+	}) || slices.ContainsFunc(block.Entries, func(e ledger.Entry) bool {
+		return e.Transaction != nil && e.Transaction.Verdict != nil
+	}))
+	if took {
+		p.woken = true
+		p.signal()
+	}
+}
 
 // nextBeside is Next in a book of several shards. If clients' bundles and Beside both want more
 // than there is, each gets half of the room. The largest item of either side needs more than half
@@ -58,7 +119,14 @@ func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 			made, payload = true, p.payloadBeside(stamp, room, reserved, input)
 		}
 	}
-	p.config.Beside.Propose(max(0, room-reserved), use)
+	p.config.Beside.Propose(max(0, room-reserved), func(input Input) {
+		if !input.empty() {
+			p.mu.Lock()
+			p.besides = true
+			p.mu.Unlock()
+		}
+		use(input)
+	})
 	use(Input{})
 	return payload
 }

@@ -315,3 +315,86 @@ func TestInputIsVouchedFor(t *testing.T) {
 		t.Errorf("a batch without input: %d bytes", len(payload))
 	}
 }
+
+// stubborn repeats the same verdicts, if it has any.
+type stubborn struct{ verdicts []ledger.Verdict }
+
+func (s *stubborn) Propose(_ int, use func(Input)) {
+	if len(s.verdicts) > 0 {
+		use(Input{Verdicts: s.verdicts})
+	}
+}
+
+// What Beside repeats goes into the same rounds at all members, and begins few rounds.
+func TestMeetings(t *testing.T) {
+	t.Parallel()
+	beside := &stubborn{[]ledger.Verdict{{Shard: 1,
+		Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}}
+	p := New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Beside: beside,
+		Vouch: func(*ledger.Batch, []ledger.Vouched) {}})
+	round := uint64(0)
+	// rounds checks what ten rounds have: nothing (-), input from Beside (i), bundles (b) or both
+	// (B), or a payload without a batch (.).
+	rounds := func(what string, due bool, want string) {
+		t.Helper()
+		got := ""
+		for round = 1; round <= 10; round++ {
+			payload := p.NextIn(func() uint64 { return round }, func() bool { return due }, 1<<20)
+			encoded, _, err := SplitPayload(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch batch, err := ledger.DecodeBatch(encoded); {
+			case len(payload) == 0:
+				got += "-"
+			case len(encoded) == 0:
+				got += "."
+			case err != nil:
+				t.Fatal(err)
+			case len(batch.Verdicts) == 0:
+				got += "b"
+			case len(batch.Bundles) == 0:
+				got += "i"
+			default:
+				got += "B"
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	sequence := uint64(0)
+	add := func() {
+		t.Helper()
+		sequence++
+		bundle, encoded := large(t, sequence, 1000)
+		if err := p.Add(bundle, encoded, nothingKnown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rounds("nothing is known", true, "----------")
+	p.Wake()
+	rounds("woken", false, "...i------")
+	rounds("others make rounds", true, "---i---i--")
+	rounds("quiet", false, "----------")
+	add()
+	rounds("a bundle", false, "b---------")
+	p.Wake()
+	add()
+	rounds("a bundle, woken", false, "b..i------")
+
+	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{}}})
+	rounds("a block of clients", false, "----------")
+	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{Number: 1}}})
+	rounds("a block took an entry", false, "...i------")
+	p.Applied(&ledger.Block{Entries: []ledger.Entry{{Transaction: &ledger.Transaction{
+		Verdict: &beside.verdicts[0]}}}})
+	rounds("a block took a verdict", false, "...i------")
+	p.Requeue()
+	rounds("the group restarted", false, "b..i------")
+
+	beside.verdicts = nil
+	rounds("others make rounds for nothing", true, "----------")
+	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{Number: 2}}})
+	rounds("nothing is left", false, "----------")
+}

@@ -94,6 +94,9 @@ type Pool struct {
 	oldest   []ledger.Hash // of expired, oldest first
 	// turn is the side that goes first in the next batch with input from Beside.
 	turn turn
+	// With Config.Vouch, woken reports that Beside is a reason for a round, and besides that it may
+	// have input.
+	woken, besides bool
 	// seed and prints find the bundles of an own batch. prints is nil if misplaced bundles are not
 	// handed over.
 	seed   maphash.Seed
@@ -315,6 +318,7 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 			p.drop(it)
 		}
 	}
+	p.progress(block)
 	if p.expires > 0 && block.Header.Height >= p.earliest {
 		expired = p.expire(block.Header.Height)
 	}
@@ -378,7 +382,8 @@ func (p *Pool) Requeue() {
 	defer p.mu.Unlock()
 	p.next = 0
 	p.marks = Marks{}
-	if len(p.queue) > 0 {
+	p.woken = p.besides
+	if len(p.queue) > 0 || p.woken {
 		p.signal()
 	}
 }
