@@ -61,10 +61,11 @@ func (p *Pool) Wake() {
 	p.signal()
 }
 
-// NextIn implements driver.RoundSource. With Config.Vouch, Beside repeats all that it has, and input
-// counts only if most members have it in one round. So input from Beside goes into meetings: one of
-// meetingEvery rounds, the same at all members. It is a reason for rounds up to one meeting after
-// Wake, and no longer, or rounds would follow each other for as long as too few members have it.
+// NextIn implements driver.RoundSource. With Config.Vouch, Beside repeats all that it has, and
+// input counts only if most members have it in one round. So input from Beside goes into meetings:
+// one of meetingEvery rounds, the same at all members. It is a reason for rounds up to one meeting
+// after Wake, and no longer. Else rounds would follow each other for as long as too few members
+// have it.
 func (p *Pool) NextIn(round func() uint64, due func() bool, maxBytes int) []byte {
 	if p.config.Vouch == nil {
 		return p.Next(maxBytes)

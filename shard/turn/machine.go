@@ -394,8 +394,8 @@ func (m *Machine) Broadcast(batch []byte) bool {
 	return true
 }
 
-// EmptyDue reports whether Broadcast would A-broadcast an empty message now. The same round may take
-// a batch in its place that is no reason for a round. Call it only if MayBroadcast is true.
+// EmptyDue reports whether Broadcast would A-broadcast an empty message now. A batch that is no
+// reason for a round may go in its place. Call it only if MayBroadcast is true.
 func (m *Machine) EmptyDue() bool { return m.emptyDue() }
 
 // emptyDue reports whether an empty message is due now. If one is due later, it asks for a linger.

@@ -186,7 +186,8 @@ func (w *world) connect(p, c int) {
 	if err := to.carrier.Attach(order.ServerID(p), to.life, l.memory); err != nil {
 		w.fail("attach: %v", err)
 	}
-	if err := from.writer.Attach(order.ServerID(c), to.life, w.reported(c, to.durable)); err != nil {
+	position := w.reported(c, to.durable)
+	if err := from.writer.Attach(order.ServerID(c), to.life, position); err != nil {
 		w.fail("attach: %v", err)
 	}
 }
@@ -642,8 +643,8 @@ func (w *world) left() string {
 				reached++
 			}
 		}
-		if from.writer != nil && reached >= enough && (from.writer.position != uint64(len(w.entries)) ||
-			from.writer.head != from.writer.tail) {
+		if from.writer != nil && reached >= enough && (from.writer.head != from.writer.tail ||
+			from.writer.position != uint64(len(w.entries))) {
 			return fmt.Sprintf("writer %d is at %d of %d, with %d bytes in memory",
 				p, from.writer.position, len(w.entries), from.writer.head-from.writer.tail)
 		}

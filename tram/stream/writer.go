@@ -126,7 +126,8 @@ func (w *Writer) outlet(carrier order.ServerID) *outlet {
 }
 
 // SetMembers changes the members of both groups. It detaches departed carriers; attach the new
-// ones. What departed carriers reported does not count any more. On ErrConfig, which states the reason, nothing changes.
+// ones. What departed carriers reported does not count any more. On ErrConfig, which states the
+// reason, nothing changes.
 func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
