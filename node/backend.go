@@ -142,12 +142,9 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal
 		}
 	}
 	var lookup error
-	err := n.pool.Add(bundle, bundle.Encode(), func(id ledger.Hash) bool {
-		known, err := opened.Known(id)
-		if err != nil {
-			lookup = err
-		}
-		return known
+	err := n.pool.Add(bundle, bundle.Encode(), func(bundle *ledger.Bundle) (known []bool, _ error) {
+		known, lookup = opened.KnownIn(bundle)
+		return known, lookup
 	})
 	switch {
 	case lookup != nil:

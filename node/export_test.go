@@ -13,5 +13,7 @@ func (n *Node) Lies() uint64 { return n.crossing.Lies() }
 
 // Slip makes the node propose a bundle that it did not verify, as a compromised member would.
 func (n *Node) Slip(bundle *ledger.Bundle) error {
-	return n.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false })
+	return n.pool.Add(bundle, bundle.Encode(), func(*ledger.Bundle) ([]bool, error) {
+		return nil, nil
+	})
 }

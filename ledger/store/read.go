@@ -206,6 +206,42 @@ func (s *Store) Known(id ledger.Hash) (bool, error) {
 	return found && where.kind != indexBlock, err
 }
 
+// KnownIn reports, for each transaction of a bundle, whether a block has a transaction with its id,
+// as Known does. It returns nil if no block has any of them. It does not read the disk for
+// transactions with fresh nonces, unless they failed before.
+func (s *Store) KnownIn(bundle *ledger.Bundle) (known []bool, err error) {
+	unsure, err := s.unsure(bundle)
+	for _, i := range unsure {
+		found, failure := s.Known(bundle.ID(i))
+		if failure != nil {
+			return nil, failure
+		}
+		if found && known == nil {
+			known = make([]bool, bundle.Len())
+		}
+		if found {
+			known[i] = true
+		}
+	}
+	return known, err
+}
+
+// unsure returns the places of the transactions that must be looked up to find out whether they
+// were in an earlier block.
+func (s *Store) unsure(bundle *ledger.Bundle) (places []int, err error) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	for i := range bundle.Len() {
+		if !s.unseen(bundle.ID(i), bundle.Transaction(i)) {
+			places = append(places, i)
+		}
+	}
+	return places, nil
+}
+
 // Transaction returns the transaction with this id, applied or failed, or ErrNotFound.
 func (s *Store) Transaction(id ledger.Hash) (Found, error) {
 	where, found, err := s.locate(id)

@@ -407,8 +407,7 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
 	parent.Members = s.state.Membership
 	draft := s.state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
-		// Registrations have no nonce.
-		if len(transaction.Registrations) == 0 && s.unseen(id, transaction) {
+		if s.unseen(id, transaction) {
 			return false
 		}
 		where, found := s.locatePending(id)

@@ -116,36 +116,21 @@ func New(config Config) *Pool {
 	return p
 }
 
-// Add admits a verified bundle. encoded is its encoding, which the pool keeps. known reports
-// whether an id is in the chain already, and may read the disk. If every transaction of the bundle
-// is known or in the pool, Add does nothing. It returns ErrFull if there is no room.
-func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash) bool) error {
-	inChain, expires := make([]bool, bundle.Len()), p.lastValid(bundle)
-	for attempt := 0; ; attempt++ {
-		// Look up the chain without the lock, and again if a block came in the meantime. A
-		// transaction that is applied before it is added would never leave the pool.
-		p.mu.Lock()
-		blocks := p.blocks
-		p.mu.Unlock()
-		for i := range inChain {
-			inChain[i] = known(bundle.ID(i))
-		}
-		p.mu.Lock()
-		if p.blocks == blocks {
-			break
-		}
-		if attempt == 3 { // blocks come faster than the disk answers: hold them up once
-			for i := range inChain {
-				inChain[i] = known(bundle.ID(i))
-			}
-			break
-		}
-		p.mu.Unlock()
-	}
+// Add admits a verified bundle. encoded is its encoding, which the pool keeps. known reports, for
+// each transaction, whether it is in the chain already; nil means that none is. It may read the
+// disk. If every transaction of the bundle is known or in the pool, Add does nothing. It returns
+// ErrFull if there is no room, and the error of known.
+func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
+	known func(*ledger.Bundle) ([]bool, error)) error {
+	expires := p.lastValid(bundle)
+	inChain, err := p.lookUp(bundle, known)
 	defer p.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	fresh := make([]ledger.Hash, 0, bundle.Len())
 	for i := range bundle.Len() {
-		if id := bundle.ID(i); p.byID[id] == nil && !inChain[i] {
+		if id := bundle.ID(i); p.byID[id] == nil && (inChain == nil || !inChain[i]) {
 			fresh = append(fresh, id)
 		}
 	}
@@ -174,6 +159,28 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	}
 	p.signal()
 	return nil
+}
+
+// lookUp asks which transactions of a bundle are in the chain, and locks the pool. The answer holds
+// for as long as the pool is locked.
+func (p *Pool) lookUp(bundle *ledger.Bundle,
+	known func(*ledger.Bundle) ([]bool, error)) (inChain []bool, err error) {
+	for attempt := 0; ; attempt++ {
+		// Look up the chain without the lock, and again if a block came in the meantime. A
+		// transaction that is applied before it is added would never leave the pool.
+		p.mu.Lock()
+		blocks := p.blocks
+		p.mu.Unlock()
+		inChain, err = known(bundle)
+		p.mu.Lock()
+		if p.blocks == blocks || err != nil {
+			return inChain, err
+		}
+		if attempt == 3 { // blocks come faster than the disk answers: hold them up once
+			return known(bundle)
+		}
+		p.mu.Unlock()
+	}
 }
 
 // lastValid returns the last height at which any transaction of the bundle is valid. It returns 0

@@ -36,7 +36,7 @@ func block(height ledger.Height, bundles ...*ledger.Bundle) *ledger.Block {
 	return b
 }
 
-func nothingKnown(ledger.Hash) bool { return false }
+func nothingKnown(*ledger.Bundle) ([]bool, error) { return nil, nil }
 
 func pool(bytes int) *Pool {
 	return New(Config{BytesMax: bytes, Tip: func() Tip { return Tip{} }})

@@ -405,9 +405,8 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 			bundles = append(bundles, own)
 		}
 		for _, bundle := range bundles {
-			if err := b.child.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
-				return false
-			}); err != nil {
+			if err := b.child.pool.Add(bundle, bundle.Encode(),
+				func(*ledger.Bundle) ([]bool, error) { return nil, nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

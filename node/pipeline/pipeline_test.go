@@ -148,8 +148,8 @@ func TestWaitAtEachLevel(t *testing.T) {
 		report.LevelStored, report.LevelDurable} {
 		f := newFixture(t)
 		bundle := f.next()
-		if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
-			return false
+		if err := f.pool.Add(bundle, bundle.Encode(), func(*ledger.Bundle) ([]bool, error) {
+			return nil, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -227,8 +227,8 @@ func TestWaitHearsOfExpiry(t *testing.T) {
 	transaction := f.client.Next()
 	transaction.LastValid = 1
 	bundle := f.client.Bundle(transaction)
-	if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
-		return false
+	if err := f.pool.Add(bundle, bundle.Encode(), func(*ledger.Bundle) ([]bool, error) {
+		return nil, nil
 	}); err != nil {
 		t.Fatal(err)
 	}

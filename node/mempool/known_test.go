@@ -1,0 +1,40 @@
+package mempool
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What is in the chain already does not enter the pool, also if a block brings it while the chain
+// is looked up. Without an answer nothing enters.
+func TestKnownTransactionsStayOut(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	b, encoded := bundle(t, 0, 1, 2, 3)
+	unreadable := errors.New("unreadable")
+	if err := p.Add(b, encoded, func(*ledger.Bundle) ([]bool, error) {
+		return nil, unreadable
+	}); !errors.Is(err, unreadable) {
+		t.Fatalf("got %v, want the error of the look-up", err)
+	}
+	if transactions, _ := p.Size(); transactions != 0 {
+		t.Fatalf("%d transactions entered without a look-up", transactions)
+	}
+	lookUps := 0
+	if err := p.Add(b, encoded, func(*ledger.Bundle) ([]bool, error) {
+		if lookUps++; lookUps == 1 {
+			p.Applied(&ledger.Block{Header: ledger.Header{Height: 1},
+				Entries: []ledger.Entry{{ID: b.ID(0)}}})
+			return []bool{false, true, false}, nil
+		}
+		return []bool{true, true, false}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if p.Pending(b.ID(0)) || p.Pending(b.ID(1)) || !p.Pending(b.ID(2)) || lookUps != 2 {
+		t.Fatalf("after %d look-ups the pool has %v, %v, %v", lookUps, p.Pending(b.ID(0)),
+			p.Pending(b.ID(1)), p.Pending(b.ID(2)))
+	}
+}
