@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -67,6 +68,8 @@ type Bundle struct {
 	signatures   []Signature
 	root         Hash
 	encoded      []byte
+	// decoded says that DecodeBundle made the bundle from encoded.
+	decoded bool
 }
 
 // ErrBundleSize reports that a bundle is empty or too large.
@@ -98,12 +101,44 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		bundle.bodies[i], bundle.ids[i] = body, TransactionID(body)
 		size += len(body) + binary.MaxVarintLen32
 	}
-	if size > MaxBundleBytes-MaxBundleSignatures*(MaxOrganisationName+1+32+64)-16 {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed with the signatures",
-			ErrBundleSize, size, MaxBundleBytes)
+	if err := checkBodies(size); err != nil {
+		return nil, err
 	}
 	bundle.root = IDRoot(bundle.ids)
 	return bundle, nil
+}
+
+// checkBodies returns ErrBundleSize if bodies of this many bytes leave no room for signatures.
+func checkBodies(size int) error {
+	if size > MaxBundleBytes-MaxBundleSignatures*(MaxOrganisationName+1+32+64)-16 {
+		return fmt.Errorf("%w: %d bytes, at most %d allowed with the signatures", ErrBundleSize,
+			size, MaxBundleBytes)
+	}
+	return nil
+}
+
+// AssembleBundle makes a bundle from the canonical encodings of its transactions and from existing
+// signatures, which it does not verify. It returns the same bundle as NewBundle and AddSignature
+// would, or ErrBundleSize, ErrMalformed or ErrName. It copies the bodies once, and decodes them
+// once.
+func AssembleBundle(bodies [][]byte, signatures []Signature) (*Bundle, error) {
+	if len(bodies) == 0 || len(bodies) > MaxBundleTransactions {
+		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize,
+			len(bodies), MaxBundleTransactions)
+	}
+	size := 0
+	for _, body := range bodies {
+		size += len(body) + binary.MaxVarintLen32
+	}
+	if err := checkBodies(size); err != nil {
+		return nil, err
+	}
+	for i := range signatures {
+		if err := signatures[i].check(i); err != nil {
+			return nil, fmt.Errorf("signature %d: %w", i, err)
+		}
+	}
+	return DecodeBundle(encodeBundle(bodies, signatures))
 }
 
 // SigningMessage returns the bytes that the signatures of a bundle with this root sign.
@@ -123,17 +158,24 @@ func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
 
 // AddSignature adds an existing signature. It does not verify it.
 func (b *Bundle) AddSignature(signature Signature) error {
-	if len(b.signatures) >= MaxBundleSignatures {
-		return fmt.Errorf("%w: more than %d signatures", ErrBundleSize, MaxBundleSignatures)
-	}
-	if signature.Organisation != Operator {
-		if err := signature.Organisation.Validate(); err != nil {
-			return err
-		}
+	if err := signature.check(len(b.signatures)); err != nil {
+		return err
 	}
 	b.signatures = append(b.signatures, signature)
-	b.encoded = nil
+	b.encoded, b.decoded = nil, false
 	return nil
+}
+
+// check checks the form of a bundle's signature at a place, counted from 0. It does not verify the
+// signature.
+func (s *Signature) check(place int) error {
+	if place >= MaxBundleSignatures {
+		return fmt.Errorf("%w: more than %d signatures", ErrBundleSize, MaxBundleSignatures)
+	}
+	if s.Organisation == Operator {
+		return nil
+	}
+	return s.Organisation.Validate()
 }
 
 // Len returns the number of transactions.
@@ -164,14 +206,30 @@ func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
 // added. The slice is read-only.
 func (b *Bundle) Encode() []byte {
 	if b.encoded == nil {
-		to := append([]byte(nil), bundleVersion)
-		to = binary.AppendUvarint(to, uint64(len(b.bodies)))
-		for _, body := range b.bodies {
-			to = codec.AppendString(to, body)
-		}
-		b.encoded = appendSignatures(to, b.signatures)
+		b.encoded = encodeBundle(b.bodies, b.signatures)
 	}
 	return b.encoded
+}
+
+func encodeBundle(bodies [][]byte, signatures []Signature) []byte {
+	size := 1 + 2*binary.MaxVarintLen16
+	for _, body := range bodies {
+		size += len(body) + binary.MaxVarintLen32
+	}
+	for i := range signatures {
+		size += 1 + len(signatures[i].Organisation) + 32 + 64
+	}
+	to := append(make([]byte, 0, size), bundleVersion)
+	to = binary.AppendUvarint(to, uint64(len(bodies)))
+	for _, body := range bodies {
+		to = codec.AppendString(to, body)
+	}
+	return appendSignatures(to, signatures)
+}
+
+// isOf reports whether the bundle is what DecodeBundle makes of this encoding.
+func (b *Bundle) isOf(encoded []byte) bool {
+	return b != nil && b.decoded && bytes.Equal(b.encoded, encoded)
 }
 
 func appendSignatures(to []byte, signatures []Signature) []byte {
@@ -220,7 +278,7 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		r.Fail("an empty bundle")
 	}
 	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
-		ids: make([]Hash, count), encoded: data}
+		ids: make([]Hash, count), encoded: data, decoded: true}
 	for i := range count {
 		bundle.bodies[i] = r.Bytes("bytes of transaction", MaxTransactionBytes)
 	}

@@ -213,7 +213,10 @@ func (b *VerifiedBatch) Forged() (bundles int, first error) {
 
 // Batch decodes a batch and its bundles and verifies their signatures. It returns an error only if
 // the batch itself cannot be decoded. The result shares the memory of data.
-func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) {
+func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) { return v.batch(data, nil) }
+
+// batch is Batch. It does not decode the bundles that find has.
+func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*VerifiedBatch, error) {
 	batch, err := DecodeBatch(data)
 	if err != nil {
 		return nil, err
@@ -231,7 +234,12 @@ func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) {
 	}
 	for i, encoded := range batch.Bundles {
 		p := &verified.Proposals[i]
-		p.Bundle, p.Err = DecodeBundle(encoded)
+		if find != nil {
+			p.Bundle = find(encoded)
+		}
+		if !p.Bundle.isOf(encoded) {
+			p.Bundle, p.Err = DecodeBundle(encoded)
+		}
 		add(p)
 	}
 	for i := range batch.Carried {
@@ -262,6 +270,15 @@ func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) {
 
 // VerifyBatch is Verifier.Batch of a verifier that the whole process shares.
 func VerifyBatch(data []byte) (*VerifiedBatch, error) { return verifier.Batch(data) }
+
+// VerifyBatchWith is VerifyBatch for a node that may have decoded some bundles before, when it
+// admitted them. find returns the bundle with an encoding, or nil. What DecodeBundle made from the
+// same bytes is not decoded again; anything else that find returns is ignored. So the result is the
+// same as that of VerifyBatch, but also shares the memory of these bundles. A nil find finds
+// nothing.
+func VerifyBatchWith(data []byte, find func(encoded []byte) *Bundle) (*VerifiedBatch, error) {
+	return verifier.batch(data, find)
+}
 
 // VerifyBatches verifies the batches of a round, one after the other. It leaves out empty ones. The
 // result has nil for a batch that cannot be decoded.

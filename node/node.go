@@ -209,6 +209,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.certifier.Progressed()
 	}
 	n.pool = mempool.New(pooling)
+	n.verification.FindWith(n.pool.Bundle)
 	executing.Pool = n.pool
 	n.life = newLife(n)
 	n.backfill = newBackfill(n)

@@ -297,38 +297,19 @@ func signaturesToProto(signatures []ledger.Signature) []*ledgerdv1.Signature {
 
 // BundleFromProto reads a bundle. It checks form and bounds, not signatures.
 func BundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
-	bodies := message.GetTransactions()
-	if len(bodies) == 0 || len(bodies) > ledger.MaxBundleTransactions {
-		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ledger.ErrBundleSize,
-			len(bodies), ledger.MaxBundleTransactions)
-	}
-	transactions := make([]ledger.Transaction, len(bodies))
-	for i, body := range bodies {
-		transaction, err := ledger.DecodeBody(body)
-		if err != nil {
-			return nil, fmt.Errorf("transaction %d: %w", i, err)
-		}
-		transactions[i] = *transaction
-	}
-	bundle, err := ledger.NewBundle(transactions...)
-	if err != nil {
-		return nil, err
-	}
+	signatures := make([]ledger.Signature, len(message.GetSignatures()))
 	for i, signature := range message.GetSignatures() {
-		read := ledger.Signature{Organisation: ledger.OrganisationName(signature.GetOrganisation())}
+		read := &signatures[i]
 		if len(signature.GetPublicKey()) != len(read.Key) ||
 			len(signature.GetSignature()) != len(read.Bytes) {
 			return nil, fmt.Errorf("%w: signature %d: an ed25519 key has 32 bytes and a "+
 				"signature 64", ledger.ErrMalformed, i)
 		}
+		read.Organisation = ledger.OrganisationName(signature.GetOrganisation())
 		copy(read.Key[:], signature.GetPublicKey())
 		copy(read.Bytes[:], signature.GetSignature())
-		if err := bundle.AddSignature(read); err != nil {
-			return nil, fmt.Errorf("signature %d: %w", i, err)
-		}
 	}
-	bundle.Encode() // computed here once, since later users share the bundle's memory
-	return bundle, nil
+	return ledger.AssembleBundle(message.GetTransactions(), signatures)
 }
 
 // BundleToProto returns a bundle in the form for submission. The message shares the bundle's

@@ -1,6 +1,7 @@
 package mempool
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -36,5 +37,27 @@ func TestKnownTransactionsStayOut(t *testing.T) {
 	if p.Pending(b.ID(0)) || p.Pending(b.ID(1)) || !p.Pending(b.ID(2)) || lookUps != 2 {
 		t.Fatalf("after %d look-ups the pool has %v, %v, %v", lookUps, p.Pending(b.ID(0)),
 			p.Pending(b.ID(1)), p.Pending(b.ID(2)))
+	}
+}
+
+// Bundle finds what is in the pool by its bytes, under way or not, and nothing else.
+func TestBundleByItsBytes(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	first, encodedFirst := bundle(t, 0, 1)
+	second, encodedSecond := bundle(t, 0, 2)
+	if err := p.Add(first, encodedFirst, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	for _, underWay := range []bool{false, true} {
+		if p.Bundle(bytes.Clone(encodedFirst)) != first || p.Bundle(encodedSecond) != nil {
+			t.Errorf("under way %v: %p and %p, want %p and nil", underWay, p.Bundle(encodedFirst),
+				p.Bundle(encodedSecond), first)
+		}
+		taken(t, p, 1<<20)
+	}
+	p.Applied(block(1, first, second))
+	if p.Bundle(encodedFirst) != nil {
+		t.Error("found after its block")
 	}
 }

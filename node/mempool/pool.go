@@ -68,7 +68,7 @@ const never = ^ledger.Height(0)
 type item struct {
 	bundle   *ledger.Bundle
 	encoded  []byte
-	print    uint64 // hash of encoded, if misplaced bundles are handed over
+	print    uint64 // hash of encoded
 	admitted time.Time
 	expires  ledger.Height
 	missing  int32 // transactions that are in no block yet
@@ -97,8 +97,7 @@ type Pool struct {
 	// With Config.Vouch, woken reports that Beside is a reason for a round, and besides that it may
 	// have input.
 	woken, besides bool
-	// seed and prints find the bundles of an own batch. prints is nil if misplaced bundles are not
-	// handed over.
+	// seed and prints find the bundles of a batch.
 	seed   maphash.Seed
 	prints map[uint64]*item
 }
@@ -109,10 +108,8 @@ func New(config Config) *Pool {
 		config.Now = time.Now
 	}
 	p := &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{},
-		expired: map[ledger.Hash]ledger.Height{}, earliest: never}
-	if config.Misplaced != nil {
-		p.seed, p.prints = maphash.MakeSeed(), map[uint64]*item{}
-	}
+		expired: map[ledger.Hash]ledger.Height{}, earliest: never,
+		seed: maphash.MakeSeed(), prints: map[uint64]*item{}}
 	return p
 }
 
@@ -122,7 +119,7 @@ func New(config Config) *Pool {
 // ErrFull if there is no room, and the error of known.
 func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	known func(*ledger.Bundle) ([]bool, error)) error {
-	expires := p.lastValid(bundle)
+	expires, print := p.lastValid(bundle), maphash.Bytes(p.seed, encoded)
 	inChain, err := p.lookUp(bundle, known)
 	defer p.mu.Unlock()
 	if err != nil {
@@ -141,7 +138,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes,
 			p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(),
+	it := &item{bundle: bundle, encoded: encoded, print: print, admitted: p.config.Now(),
 		missing: int32(len(fresh)), expires: expires}
 	for _, id := range fresh {
 		p.byID[id] = it
@@ -149,10 +146,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	}
 	p.queue = append(p.queue, it)
 	p.bytes += len(encoded)
-	if p.prints != nil {
-		it.print = maphash.Bytes(p.seed, encoded)
-		p.prints[it.print] = it
-	}
+	p.prints[it.print] = it
 	if it.expires != 0 {
 		p.expires++
 		p.earliest = min(p.earliest, it.expires)
@@ -336,7 +330,7 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 func (p *Pool) drop(it *item) {
 	it.gone = true
 	p.bytes -= len(it.encoded)
-	if p.prints != nil && p.prints[it.print] == it {
+	if p.prints[it.print] == it {
 		delete(p.prints, it.print)
 	}
 	if it.expires != 0 {
@@ -398,7 +392,7 @@ func (p *Pool) Requeue() {
 // HandOverUnplaced gets the bundles of an executed batch of this node, after Applied got the block.
 // Bundles that no block took leave the pool and go to Config.Misplaced.
 func (p *Pool) HandOverUnplaced(bundles [][]byte) {
-	if p.prints == nil {
+	if p.config.Misplaced == nil {
 		return
 	}
 	for _, left := range p.leftOut(bundles) {
@@ -411,8 +405,8 @@ func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, encoded := range bundles {
-		it := p.prints[maphash.Bytes(p.seed, encoded)]
-		if it == nil || !bytes.Equal(it.encoded, encoded) {
+		it := p.find(maphash.Bytes(p.seed, encoded), encoded)
+		if it == nil {
 			continue
 		}
 		for _, id := range it.bundle.IDs() {
@@ -425,6 +419,26 @@ func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 	}
 	p.compact()
 	return left
+}
+
+// find returns the item with an encoded bundle, whose hash is print, or nil. The caller must hold
+// the mutex.
+func (p *Pool) find(print uint64, encoded []byte) *item {
+	if it := p.prints[print]; it != nil && bytes.Equal(it.encoded, encoded) {
+		return it
+	}
+	return nil
+}
+
+// Bundle returns the bundle in the pool with this encoding, or nil.
+func (p *Pool) Bundle(encoded []byte) *ledger.Bundle {
+	print := maphash.Bytes(p.seed, encoded)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if it := p.find(print, encoded); it != nil {
+		return it.bundle
+	}
+	return nil
 }
 
 // Regroup adds the mark that ends the generation to the next batch.

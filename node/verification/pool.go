@@ -49,12 +49,14 @@ type Pool struct {
 	// needed are the tasks that a round waits for. They come first.
 	needed  []*task
 	senders map[uint64]*sender
+	find    func(encoded []byte) *ledger.Bundle // nil if nothing is found
 	done    bool
 }
 
 // task is the verification of one batch.
 type task struct {
 	data   []byte
+	find   func(encoded []byte) *ledger.Bundle
 	begin  sync.Once
 	result *ledger.VerifiedBatch // nil if the batch cannot be decoded
 	place  *list.Element         // in Pool.order
@@ -88,7 +90,7 @@ func (s *sender) pay(now time.Time) {
 // verify verifies the batch, unless that was done before. It waits for another caller that is at
 // it.
 func (t *task) verify() *ledger.VerifiedBatch {
-	t.begin.Do(func() { t.result, _ = ledger.VerifyBatch(t.data) })
+	t.begin.Do(func() { t.result, _ = ledger.VerifyBatchWith(t.data, t.find) })
 	return t.result
 }
 
@@ -182,6 +184,15 @@ func (p *Pool) Close() {
 	p.workers.Wait()
 }
 
+// FindWith gives the pool the bundles that this node has decoded already, because it admitted them.
+// They are not decoded again. find returns the bundle with an encoding, or nil; see
+// ledger.VerifyBatchWith. It must be quick, safe for concurrent use, and must not call the pool.
+func (p *Pool) FindWith(find func(encoded []byte) *ledger.Bundle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.find = find
+}
+
 // Arrived says that a message's batch arrived over the lane of a sender, and that a round may need
 // it soon. The pool keeps the batch, which must not change any more. It ignores other copies of a
 // message, and messages of a sender that wasted too much. Arrived returns at once.
@@ -230,7 +241,7 @@ func (p *Pool) hold(batch []byte) *task {
 	if old := p.held[&batch[0]]; old != nil {
 		p.drop(old)
 	}
-	t := &task{data: batch}
+	t := &task{data: batch, find: p.find}
 	t.place = p.order.PushBack(t)
 	p.held[&batch[0]] = t
 	p.bytes += len(batch)

@@ -87,6 +87,34 @@ func TestPoolChangesNoResult(t *testing.T) {
 	})
 }
 
+// TestFoundBundlesAreNotDecodedAgain: a bundle that this node decoded before is part of the result,
+// whether its batch arrived or a round brought it. Another bundle is not.
+func TestFoundBundlesAreNotDecodedAgain(t *testing.T) {
+	t.Parallel()
+	pool := New()
+	defer pool.Close()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	encoded := client.Bundle(client.Transfer("acme:issuer", "acme:a", 1)).Encode()
+	admitted, err := ledger.DecodeBundle(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.FindWith(func([]byte) *ledger.Bundle { return admitted })
+	batch := ledger.EncodeBatch(ledger.BatchHeader{Time: 5}, [][]byte{encoded})
+	arrived := bytes.Clone(batch)
+	pool.Arrived(0, Message{}, arrived)
+	for _, result := range pool.Batches([][]byte{batch, arrived}) {
+		if result.Proposals[0].Bundle != admitted || result.Proposals[0].Err != nil {
+			t.Errorf("got bundle %p, want %p; %v", result.Proposals[0].Bundle, admitted,
+				result.Proposals[0].Err)
+		}
+	}
+	result := pool.Batches([][]byte{batchOf(client, false)})[0]
+	if bundle := result.Proposals[0].Bundle; bundle == nil || bundle == admitted {
+		t.Errorf("another batch got bundle %p", bundle)
+	}
+}
+
 // TestMemoryOfAnotherLength: a batch that begins in the same memory as another one, and is shorter,
 // is another batch.
 func TestMemoryOfAnotherLength(t *testing.T) {
