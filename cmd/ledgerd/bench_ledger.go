@@ -95,7 +95,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelError}))
 			if p.Fabric == fabric.Memory {
-				tuneMemory()
+				tuneMemory(0)
 			}
 			environment := bench.LedgerEnvironment{Dir: homes, Command: process,
 				Start: nodeStarter(logger, store.Options{})}

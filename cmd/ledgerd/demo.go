@@ -176,7 +176,7 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	tuneMemory()
+	tuneMemory(0)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(demoGarbagePercent) // the heap with all nodes' stores is not small
 	}

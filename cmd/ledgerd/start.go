@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -31,9 +30,6 @@ const (
 	// withInputFlag is the hidden flag that makes a node stop when its standard input ends.
 	// Programs that run a node as a process use it.
 	withInputFlag = "until-input-ends"
-	// Nodes have small heaps and allocate much. Collecting less often saves processor time.
-	garbagePercent = 400
-	memoryLimit    = 2 << 30
 )
 
 // startReport is what ledgerd start --json prints once the API answers.
@@ -234,7 +230,7 @@ func startNode(ctx context.Context, at *home.Home, fabric rdmanet.Host, logger *
 // and reload at each SIGHUP.
 func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, reload func(*node.Node) error,
 	ready func(*node.Node) error) error {
-	tuneMemory()
+	tuneMemory(h.Config.Runtime.MemoryLimitBytes)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -274,14 +270,4 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, reload func
 		return fmt.Errorf("the node did not stop in good order: %w", err)
 	}
 	return nil
-}
-
-// tuneMemory configures the garbage collector for nodes, unless the environment does.
-func tuneMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
 }

@@ -417,7 +417,7 @@ func (o *testnetOptions) checkFabric(kind fabric.Kind) error {
 func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
 	say func(format string, arguments ...any), homes []*home.Home,
 	report testnetReport) (err error) {
-	tuneMemory()
+	tuneMemory(0)
 	logger, _ := newLogger(home.LogConfig{Level: "warn"}, errs)
 	cluster, err := testnet.EmbedHomes(ctx, homes, nodeStarter(logger, store.Options{}))
 	if err != nil {

@@ -33,6 +33,7 @@ type Config struct {
 	Fabric   FabricConfig   `koanf:"fabric"`
 	Ordering OrderingConfig `koanf:"ordering"`
 	Store    StoreConfig    `koanf:"store"`
+	Runtime  RuntimeConfig  `koanf:"runtime"`
 	Log      LogConfig      `koanf:"log"`
 }
 
@@ -111,6 +112,17 @@ type StoreConfig struct {
 	// The most bytes of the blocks before a snapshot that are fetched per second. 0 means 8 MiB.
 	BackfillBytes int `koanf:"backfill_bytes_per_second"`
 }
+
+// RuntimeConfig configures the process of the node.
+type RuntimeConfig struct {
+	// The process's memory at which it collects garbage more often, in bytes, so that it hardly
+	// grows further; at least 134217728. 0 means half of what the machine and the process's control
+	// group have. The environment variables GOMEMLIMIT and GOGC of Go come first.
+	MemoryLimitBytes int64 `koanf:"memory_limit_bytes"`
+}
+
+// memoryLimitMin is the least limit of the memory: below it, a node would mostly collect garbage.
+const memoryLimitMin = 128 << 20
 
 // LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
@@ -195,6 +207,9 @@ func (c *Config) Validate() error {
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
 		return wrong("store.backfill_bytes_per_second", "%d is negative", c.Store.BackfillBytes)
+	case c.Runtime.MemoryLimitBytes != 0 && c.Runtime.MemoryLimitBytes < memoryLimitMin:
+		return wrong("runtime.memory_limit_bytes", "%d is less than %d", c.Runtime.MemoryLimitBytes,
+			memoryLimitMin)
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level):
 		return wrong("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
 	case c.Log.Format != "text" && c.Log.Format != "json":
@@ -254,7 +269,7 @@ var keys = []string{
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
-	"store.backfill_bytes_per_second", "log.level", "log.format",
+	"store.backfill_bytes_per_second", "runtime.memory_limit_bytes", "log.level", "log.format",
 }
 
 // reloads lists the keys that take effect while a node runs.
@@ -331,6 +346,11 @@ reserve_bytes = %d          # writes are refused when less disk is free; 0: the 
 # are fetched beside its work; 0: the default, 8 MiB
 backfill_bytes_per_second = %d
 
+[runtime]
+# memory_limit_bytes is the process's memory at which it collects garbage more often; 0: half of what
+# the machine and the process's control group have. Several nodes on one machine need less each
+memory_limit_bytes = %d
+
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
@@ -343,7 +363,8 @@ format = %q            # text or json
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
-		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
+		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Runtime.MemoryLimitBytes,
+		c.Log.Level, c.Log.Format)
 }
 
 // optional returns the line of a key that a file need not have: with its value, or, if it has none,

@@ -107,6 +107,8 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 			"api.listen"},
 		"a timeout that is short": {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig,
 			"suspect_after"},
+		"a limit of memory that is low": {replace(ConfigFile, "memory_limit_bytes = 0",
+			"memory_limit_bytes = 1073741"), ErrConfig, "runtime.memory_limit_bytes"},
 		"an empty configuration":  {empty(ConfigFile), ErrConfig, "has no api.listen"},
 		"a configuration no TOML": {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},
 		"a genesis with a novelty": {replace(GenesisFile, `"chain"`, `"extra": 1, "chain"`),
