@@ -248,19 +248,19 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 // Complete computes the header's roots from the entries and bundles, sets the digest of the state
 // after the block, and computes the block's hash.
 func (b *Block) Complete(stateDigest Hash) {
-	b.Header.TransactionsRoot = IDRoot(b.ids())
+	b.Header.TransactionsRoot = merkleRoot(b.idLeaves())
 	b.Header.ResultsRoot = merkleRoot(b.resultLeaves())
 	b.Header.BundlesRoot = b.bundlesRoot()
 	b.Header.StateDigest = stateDigest
 	b.Hash = b.Header.Hash()
 }
 
-func (b *Block) ids() []Hash {
-	ids := make([]Hash, len(b.Entries))
+func (b *Block) idLeaves() []Hash {
+	leaves := make([]Hash, len(b.Entries))
 	for i := range b.Entries {
-		ids[i] = b.Entries[i].ID
+		leaves[i] = leafHash(b.Entries[i].ID[:])
 	}
-	return ids
+	return leaves
 }
 
 func (b *Block) resultLeaves() []Hash {
@@ -304,7 +304,7 @@ func (b *Block) checkRoots() error {
 	case int(b.Header.Transactions) != len(b.Entries):
 		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries),
 			b.Header.Transactions)
-	case IDRoot(b.ids()) != b.Header.TransactionsRoot:
+	case merkleRoot(b.idLeaves()) != b.Header.TransactionsRoot:
 		return fmt.Errorf("%w: transactions root", ErrBlock)
 	case merkleRoot(b.resultLeaves()) != b.Header.ResultsRoot:
 		return fmt.Errorf("%w: results root", ErrBlock)

@@ -60,7 +60,7 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 	draft := &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 		Previous: parent.Hash, Epoch: epoch, Round: round}}}
 	times := parent.times()
-	ids := make(map[ledger.Hash]struct{})
+	ids := draft.reserve(batches)
 	for _, batch := range batches {
 		if batch == nil || batch.Sharded() {
 			draft.Malformed++
@@ -80,6 +80,25 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft
+}
+
+// reserve makes room for the entries of a round's bundles, and for their ids.
+func (d *Draft) reserve(batches []*ledger.VerifiedBatch) (ids map[ledger.Hash]struct{}) {
+	transactions, bundles := 0, 0
+	for _, batch := range batches {
+		if batch == nil {
+			continue
+		}
+		for i := range batch.Proposals {
+			if proposal := &batch.Proposals[i]; proposal.Err == nil {
+				transactions += proposal.Len()
+				bundles++
+			}
+		}
+	}
+	d.block.Entries = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
+	d.block.Bundles = make([]ledger.BundleSeal, 0, bundles)
+	return make(map[ledger.Hash]struct{}, transactions)
 }
 
 // takes reports whether a bundle may be in the block, and counts it if not.

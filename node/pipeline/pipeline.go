@@ -515,11 +515,7 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	case sharded:
 		statuses = p.awaited(block)
 	default:
-		statuses = make([]report.Status, 0, len(block.Entries)+len(expired))
-		for i := range block.Entries {
-			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height,
-				i, report.LevelOrdered))
-		}
+		p.progress.settleBlock(block)
 	}
 	for _, id := range expired {
 		statuses = append(statuses, report.Status{ID: id, Outcome: report.OutcomeExpired})

@@ -30,8 +30,9 @@ type gate struct {
 // waiter collects the outcomes of the transactions that one caller waits for.
 type waiter struct {
 	mu    sync.Mutex
-	found map[ledger.Hash]report.Status
-	more  chan struct{} // one buffered value: found grew
+	found map[ledger.Hash]report.Status // those without an outcome are unknown yet
+	left  int                           // how many are unknown yet
+	more  chan struct{}                 // one buffered value: left fell
 }
 
 func newProgress(heights report.Heights) *progress {
@@ -123,10 +124,19 @@ func (p *progress) reached(level report.Level, height ledger.Height,
 // watch registers a caller for transactions. The caller must call unwatch later.
 func (p *progress) watch(ids []ledger.Hash) *waiter {
 	w := &waiter{found: make(map[ledger.Hash]report.Status, len(ids)), more: make(chan struct{}, 1)}
+	for _, id := range ids {
+		w.found[id] = report.Status{}
+	}
+	w.left = len(w.found)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, id := range ids {
-		p.waiters[id] = append(p.waiters[id], w)
+	slab := make([]*waiter, len(ids)) // most transactions have one waiter
+	for i, id := range ids {
+		watching := p.waiters[id]
+		if watching == nil {
+			watching = slab[i : i : i+1]
+		}
+		p.waiters[id] = append(watching, w)
 	}
 	return w
 }
@@ -151,15 +161,38 @@ func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 
 // settle reports the outcomes of transactions to their waiters. It is cheap if there are none.
 func (p *progress) settle(statuses []report.Status) {
+	p.tell(len(statuses), func(i int) ledger.Hash { return statuses[i].ID },
+		func(i int) report.Status { return statuses[i] })
+}
+
+// settleBlock reports the outcomes of a block's transactions to their waiters.
+func (p *progress) settleBlock(block *ledger.Block) {
+	p.tell(len(block.Entries), func(i int) ledger.Hash { return block.Entries[i].ID },
+		func(i int) report.Status {
+			return statusOf(&block.Entries[i], block.Header.Height, i, report.LevelOrdered)
+		})
+}
+
+// tell tells the waiters of count transactions their outcomes. It asks only for the status of a
+// transaction that a caller waits for, and wakes the waiter of several adjacent ones once.
+func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiters) == 0 {
 		return
 	}
-	for _, status := range statuses {
-		for _, w := range p.waiters[status.ID] {
-			w.tell(status)
+	var told *waiter // and not awake yet
+	for i := range count {
+		for _, w := range p.waiters[id(i)] {
+			if told != nil && told != w {
+				told.wake()
+			}
+			w.put(status(i))
+			told = w
 		}
+	}
+	if told != nil {
+		told.wake()
 	}
 }
 
@@ -183,11 +216,14 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	return ids
 }
 
-func (w *waiter) tell(status report.Status) {
+// put keeps an outcome. The caller must wake the waiter afterwards.
+func (w *waiter) put(status report.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.found[status.ID].Outcome == report.OutcomeUnknown {
+		w.left--
+	}
 	w.found[status.ID] = status
-	w.wake()
 }
 
 func (w *waiter) wake() {
@@ -200,13 +236,17 @@ func (w *waiter) wake() {
 func (w *waiter) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.found)
+	for id := range w.found {
+		w.found[id] = report.Status{}
+	}
+	w.left = len(w.found)
 }
 
-func (w *waiter) count() int {
+// unknown returns how many outcomes are unknown yet.
+func (w *waiter) unknown() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.found)
+	return w.left
 }
 
 // Wait implements the API's Wait.
@@ -214,24 +254,20 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 	level report.Level) ([]report.Status, error) {
 	w := p.progress.watch(ids)
 	defer p.progress.unwatch(w, ids)
-	distinct := make(map[ledger.Hash]bool, len(ids))
-	for _, id := range ids {
-		distinct[id] = true
-	}
 	for {
 		era := p.progress.inEra()
-		for id := range distinct {
+		for _, id := range ids {
 			status, err := p.Status(id)
 			if err != nil {
 				return nil, err
 			}
 			if status.Decisive() > 0 || status.Outcome == report.OutcomeExpired {
-				w.tell(status)
+				w.put(status) // by this goroutine, which need not wake
 			}
 		}
 		var ended error
 		if level > report.LevelAdmitted {
-			ended = p.gather(ctx, w, len(distinct), level, era)
+			ended = p.gather(ctx, w, level, era)
 		}
 		statuses, err := p.gathered(w, ids)
 		if err != nil {
@@ -247,9 +283,8 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 
 // gather waits until all of the waiter's transactions have an outcome, and the level. It returns
 // early if the era ends.
-func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level report.Level,
-	era uint64) error {
-	for w.count() < count && p.progress.inEra() == era {
+func (p *Pipeline) gather(ctx context.Context, w *waiter, level report.Level, era uint64) error {
+	for w.unknown() > 0 && p.progress.inEra() == era {
 		select {
 		case <-w.more:
 		case <-ctx.Done():
@@ -285,20 +320,22 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level repor
 func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]report.Status, error) {
 	heights := p.progress.now()
 	statuses := make([]report.Status, len(ids))
+	w.mu.Lock()
 	for i, id := range ids {
-		w.mu.Lock()
-		status, found := w.found[id]
-		w.mu.Unlock()
-		if !found {
+		statuses[i] = w.found[id]
+	}
+	w.mu.Unlock()
+	for i, id := range ids {
+		status := &statuses[i]
+		if status.Outcome == report.OutcomeUnknown {
 			var err error
-			if status, err = p.Status(id); err != nil {
+			if *status, err = p.Status(id); err != nil {
 				return nil, err
 			}
 		}
 		if height := status.Decisive(); height > 0 {
 			status.Level = heights.Level(height)
 		}
-		statuses[i] = status
 	}
 	return statuses, nil
 }
