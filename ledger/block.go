@@ -190,10 +190,11 @@ func DecodeBlock(data []byte) (*Block, error) {
 		return nil, r.Err
 	}
 	transactions := make([]Transaction, block.Header.Transactions)
+	postings := newPostingSlab(len(transactions))
 	block.Entries = make([]Entry, 0, block.Header.Transactions)
 	block.Bundles = make([]BundleSeal, r.Count("bundles", MaxBlockTransactions, 3))
 	for i := range block.Bundles {
-		if err := block.decodeBundle(&r, i, transactions); err != nil {
+		if err := block.decodeBundle(&r, i, transactions, postings); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +204,8 @@ func DecodeBlock(data []byte) (*Block, error) {
 	return block, block.checkRoots()
 }
 
-func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) error {
+func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
+	postings *postingSlab) error {
 	seal := &b.Bundles[index]
 	count := r.Count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
@@ -230,7 +232,7 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 			return r.Err
 		}
 		transaction := &transactions[len(b.Entries)]
-		if err := decodeBody(body, transaction); err != nil {
+		if err := decodeBody(body, transaction, postings); err != nil {
 			return err
 		}
 		if (transaction.Change != nil || transaction.Verdict != nil) && count > 1 {

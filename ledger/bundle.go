@@ -286,8 +286,9 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 	if err := r.End(); err != nil {
 		return nil, err
 	}
+	postings := newPostingSlab(count)
 	for i, body := range bundle.bodies {
-		if err := decodeClientBody(body, &bundle.transactions[i]); err != nil {
+		if err := decodeClientBody(body, &bundle.transactions[i], postings); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}
 		if bundle.transactions[i].Change != nil && count > 1 {

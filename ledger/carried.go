@@ -72,11 +72,12 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	if err := r.End(); err != nil {
 		return nil, nil, err
 	}
+	postings := newPostingSlab(len(bundle.bodies))
 	for place, body := range bundle.bodies {
 		if !kept[place] {
 			continue
 		}
-		if err := decodeClientBody(body, &bundle.transactions[place]); err != nil {
+		if err := decodeClientBody(body, &bundle.transactions[place], postings); err != nil {
 			return nil, nil, fmt.Errorf("transaction %d: %w", place, err)
 		}
 		if bundle.transactions[place].Change != nil {
@@ -91,8 +92,8 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 
 // decodeClientBody decodes the body of a transaction in a bundle: a client's or an operator's. It
 // refuses verdicts.
-func decodeClientBody(body []byte, transaction *Transaction) error {
-	if err := decodeBody(body, transaction); err != nil {
+func decodeClientBody(body []byte, transaction *Transaction, postings *postingSlab) error {
+	if err := decodeBody(body, transaction, postings); err != nil {
 		return err
 	}
 	if transaction.Verdict != nil {

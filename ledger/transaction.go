@@ -423,13 +423,38 @@ func TransactionID(body []byte) Hash {
 // memory of body, which must not change any more.
 func DecodeBody(body []byte) (*Transaction, error) {
 	transaction := new(Transaction)
-	if err := decodeBody(body, transaction); err != nil {
+	if err := decodeBody(body, transaction, new(postingSlab)); err != nil {
 		return nil, err
 	}
 	return transaction, nil
 }
 
-func decodeBody(body []byte, t *Transaction) error {
+// postingSlab allocates the postings of many transactions together.
+type postingSlab struct {
+	free []Posting
+	// expected is how many postings are still to come, as far as that can be guessed.
+	expected int
+}
+
+// postingSlabMax bounds the postings of one allocation for several transactions.
+const postingSlabMax = 512
+
+// newPostingSlab returns a slab for this many transactions. Most are transfers.
+func newPostingSlab(transactions int) *postingSlab {
+	return &postingSlab{expected: 2 * transactions}
+}
+
+// take returns count empty postings. Appending to them does not change others.
+func (s *postingSlab) take(count int) []Posting {
+	if len(s.free) < count {
+		s.free = make([]Posting, max(count, min(s.expected, postingSlabMax)))
+	}
+	taken := s.free[:count:count]
+	s.free, s.expected = s.free[count:], s.expected-count
+	return taken
+}
+
+func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 	if len(body) > MaxTransactionBytes {
 		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed,
 			len(body), MaxTransactionBytes)
@@ -484,7 +509,7 @@ func decodeBody(body []byte, t *Transaction) error {
 		}
 	}
 	if count := r.Count("postings", MaxPostings, 3); count > 0 {
-		t.Postings = make([]Posting, count)
+		t.Postings = postings.take(count)
 		for i := range t.Postings {
 			t.Postings[i] = Posting{
 				Account: AccountPath(r.String("bytes of account", MaxAccountPath)),
