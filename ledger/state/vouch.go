@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -27,6 +28,11 @@ func (t *tally) add(member int) {
 
 // tally counts the vouchers of a round. The members are those before the block.
 func (s *State) tally(batches []*ledger.VerifiedBatch) *tallies {
+	if !slices.ContainsFunc(batches, func(b *ledger.VerifiedBatch) bool {
+		return b.Voucher != nil
+	}) {
+		return new(tallies) // no member vouches for anything, as in most rounds
+	}
 	members := s.group.at(newest).Members
 	t := &tallies{majority: clock.Majority(len(members)),
 		verdicts: make(map[ledger.Verdict]*tally), stream: make(map[ledger.Vouched]*tally)}

@@ -23,17 +23,8 @@ type lies struct {
 
 // judge compares what a batch's voucher says with what this node believes.
 func (b *book) judge(batch *ledger.VerifiedBatch) {
-	wrong := uint64(0)
-	for i := range batch.Verdicts {
-		if b.verdicts.Contradicts(&batch.Verdicts[i]) {
-			wrong++
-		}
-	}
-	for _, entry := range batch.Voucher.Stream {
-		if b.streams.Contradicts(entry) {
-			wrong++
-		}
-	}
+	wrong := b.verdicts.Contradictions(batch.Verdicts) +
+		b.streams.Contradictions(batch.Voucher.Stream)
 	if wrong == 0 {
 		return
 	}

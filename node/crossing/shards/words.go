@@ -265,13 +265,21 @@ func (v *Verdicts) hear(member memberKey, verdicts []ledger.Verdict) (more bool)
 	return more
 }
 
-// Contradicts reports whether this node believes another verdict of the shard on the transaction.
-// It is false for a verdict on which nothing is believed here, or not any more.
-func (v *Verdicts) Contradicts(verdict *ledger.Verdict) bool {
+// Contradictions returns how many of the verdicts contradict what this node believes. Verdicts on
+// which nothing is believed here, or not any more, do not count.
+func (v *Verdicts) Contradictions(verdicts []ledger.Verdict) (count uint64) {
+	if len(verdicts) == 0 {
+		return 0
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	result, believed := v.believed.get(keyOf(verdict))
-	return believed && result != verdict.Result
+	for i := range verdicts {
+		if result, believed := v.believed.get(keyOf(&verdicts[i])); believed &&
+			result != verdicts[i].Result {
+			count++
+		}
+	}
+	return count
 }
 
 // believe queues a verdict for the goroutine to judge, and returns the words against it. The caller

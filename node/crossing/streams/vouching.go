@@ -54,16 +54,20 @@ func (in *incoming) vouch(room int) int {
 	return room - len(in.s.vouched)*ledger.VouchedSize
 }
 
-// Contradicts reports whether this node vouched for another entry of this number that the chain
-// lacks, with Config.Vouched.
-func (s *Streams) Contradicts(entry ledger.Vouched) bool {
+// Contradictions returns how many of the entries are others than this node vouched for and the
+// chain lacks, with Config.Vouched.
+func (s *Streams) Contradictions(entries []ledger.Vouched) (count uint64) {
+	if s.in == nil || len(entries) == 0 {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.in == nil {
-		return false
+	for i := range entries {
+		if own, known := s.in.hashes[entries[i].Number]; known && own.hash != entries[i].Hash {
+			count++
+		}
 	}
-	own, known := s.in.hashes[entry.Number]
-	return known && own.hash != entry.Hash
+	return count
 }
 
 // vouchUpTo sets the entries to vouch for, at most limit. The caller holds the lock.
