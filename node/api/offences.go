@@ -63,6 +63,9 @@ type offences struct {
 
 	listening sync.Mutex // held to change a listener's filter
 	listeners []net.Listener
+	// lift calls tellListeners when the next address is no longer put off. It is nil until one is.
+	lift   *time.Timer
+	closed bool
 }
 
 type offender struct {
@@ -135,7 +138,6 @@ func (o *offences) commit(from netip.Prefix, kind string, weight int) bool {
 	o.mutex.Unlock()
 	o.putOff.Inc()
 	o.tellListeners()
-	time.AfterFunc(o.time, o.tellListeners)
 	o.logger.Warn("an address is put off for what it does in masses", "address", from,
 		"kind", kind, "seconds", o.time.Seconds())
 	return true
@@ -171,19 +173,46 @@ func (o *offences) listen(listener net.Listener) {
 func (o *offences) tellListeners() {
 	o.listening.Lock()
 	defer o.listening.Unlock()
+	if o.closed {
+		return
+	}
 	var off []netip.Prefix
+	var next time.Time
 	now := o.now()
 	o.mutex.Lock()
 	for from, by := range o.addresses {
-		if now.Before(by.until) && from.IsValid() && len(off) < maxUnheard {
+		if !now.Before(by.until) {
+			continue
+		}
+		if next.IsZero() || by.until.Before(next) {
+			next = by.until
+		}
+		if from.IsValid() && len(off) < maxUnheard {
 			off = append(off, from)
 		}
 	}
 	o.mutex.Unlock()
+	switch {
+	case next.IsZero():
+	case o.lift == nil:
+		o.lift = time.AfterFunc(next.Sub(now), o.tellListeners)
+	default:
+		o.lift.Reset(next.Sub(now))
+	}
 	for _, listener := range o.listeners {
 		if err := unheard(listener, off); err != nil {
 			o.logger.Debug("the kernel drops nothing of addresses that are put off", "error", err)
 		}
+	}
+}
+
+// close ends the changes of the listeners' filters.
+func (o *offences) close() {
+	o.listening.Lock()
+	defer o.listening.Unlock()
+	o.closed, o.listeners = true, nil
+	if o.lift != nil {
+		o.lift.Stop()
 	}
 }
 

@@ -122,6 +122,7 @@ func (s *Server) Serve(listener net.Listener) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.service.stop()
 	s.open.close()
+	s.offences.close()
 	err := s.server.Shutdown(ctx)
 	if err == nil {
 		return nil

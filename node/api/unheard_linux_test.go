@@ -1,9 +1,13 @@
 package api
 
 import (
+	"log/slog"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/bpf"
 )
 
@@ -70,5 +74,59 @@ func TestFilterOfAddresses(t *testing.T) {
 		if _, err := bpf.Assemble(dropping(headerOfNetwork, addresses)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// One timer lifts the filter for each address in its time. After close it changes nothing more.
+func TestFiltersAreLifted(t *testing.T) {
+	t.Parallel()
+	o, err := newOffences(Options{Registry: prometheus.NewRegistry(), Logger: slog.Default(),
+		PutOffTime: 2 * time.Second}.withDefaults(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			made, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = made.Close()
+		}
+	}()
+	o.listen(listener)
+	heard := func(from string, patience time.Duration) bool {
+		dialer := net.Dialer{Timeout: patience,
+			LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		made, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err == nil {
+			_ = made.Close()
+		}
+		return err == nil
+	}
+	guilty := []string{"127.0.0.2", "127.0.0.3"}
+	for _, from := range guilty {
+		for !o.commit(addressOn(from), offenceReset, offenceBurst) {
+		}
+		if heard(from, 20*time.Millisecond) {
+			t.Errorf("%s is heard although it is put off", from)
+		}
+	}
+	for _, from := range guilty {
+		if !heard(from, 20*time.Second) { // the dialer repeats what the kernel dropped
+			t.Errorf("%s is not heard again", from)
+		}
+	}
+	o.close()
+	for !o.commit(addressOn("127.0.0.4"), offenceReset, offenceBurst) {
+	}
+	if !heard("127.0.0.4", 20*time.Second) {
+		t.Error("the filter changed after close")
 	}
 }
