@@ -133,6 +133,18 @@ func noted(transaction ledger.Transaction, format string, arguments ...any) ledg
 	return transaction
 }
 
+// newGuardedBank returns a node with an organisation, acme, whose accounts are open, behind a gate,
+// and a client of the gate with the organisation's key.
+func newGuardedBank(t *testing.T) (*apitest.Cluster, *gate, *Client, Key) {
+	t.Helper()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	c := newTestClient(t, g.URL)
+	key := testKey(t, "acme")
+	beginBank(t, c, key)
+	return cluster, g, c, key
+}
+
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
@@ -156,11 +168,7 @@ func balanceOf(t *testing.T, cluster *apitest.Cluster, path ledger.AccountPath) 
 // Many callers share bundles, and each gets the answer for its own transaction.
 func TestSenderBatches(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	cluster, g, c, key := newGuardedBank(t)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 2})
 	const callers, each = 100, 5
 	failures := make(chan error, callers)
@@ -200,11 +208,7 @@ func TestSenderBatches(t *testing.T) {
 // While one bundle is under way, all that come in the meantime go into the next one.
 func TestSenderGrowsWithLoad(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	cluster, g, c, key := newGuardedBank(t)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 1})
 	cluster.Node(0).Hold()
 	const callers = 50
@@ -235,12 +239,8 @@ func TestSenderGrowsWithLoad(t *testing.T) {
 // A bundle that takes long does not keep a lone caller from sending.
 func TestSenderBesideASlowBundle(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
+	cluster, g, c, key := newGuardedBank(t)
 	c.options.WaitTime = 300 * time.Millisecond
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 3})
 	cluster.Node(0).Hold()
 	var working sync.WaitGroup
@@ -353,11 +353,7 @@ func account(number int, name string) ledger.AccountPath {
 // with another nonce. (The gate checks that.)
 func TestSenderLostAnswers(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	cluster, g, c, key := newGuardedBank(t)
 	var count atomic.Int32
 	lost := func(of int32) func(*ledger.Bundle) bool {
 		return func(*ledger.Bundle) bool { return count.Add(1)%of != 0 }
@@ -386,11 +382,7 @@ func TestSenderLostAnswers(t *testing.T) {
 // A lost answer is looked up before anything is sent again.
 func TestSenderLooksUp(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	_, g, c, key := newGuardedBank(t)
 	before, _ := g.submitted()
 	var once sync.Once
 	g.after = func(*ledger.Bundle) bool {
@@ -411,12 +403,8 @@ func TestSenderLooksUp(t *testing.T) {
 // A pool that is lost with its node gets the same bytes again.
 func TestSenderRestartedNode(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
+	cluster, g, c, key := newGuardedBank(t)
 	c.options.WaitTime = 300 * time.Millisecond
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
 	before, _ := g.submitted()
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}})
 	cluster.Node(0).Hold()
@@ -450,11 +438,7 @@ func TestSenderRestartedNode(t *testing.T) {
 // sent. Others go on.
 func TestSenderUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	_, g, c, key := newGuardedBank(t)
 	g.before = func(bundle *ledger.Bundle) bool {
 		return !strings.HasPrefix(string(bundle.Transaction(0).Note), "lost")
 	}
@@ -637,11 +621,7 @@ func TestSenderBackpressure(t *testing.T) {
 // it is under way.
 func TestSenderDeadlines(t *testing.T) {
 	t.Parallel()
-	cluster := apitest.NewCluster(t, apitest.Options{})
-	g := newGate(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	c := newTestClient(t, g.URL)
-	key := testKey(t, "acme")
-	beginBank(t, c, key)
+	cluster, g, c, key := newGuardedBank(t)
 	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, InFlight: 1})
 	cluster.Node(0).Hold()
 	before, _ := g.submitted()
