@@ -18,6 +18,7 @@ import (
 // promise is a write that was acknowledged to a client.
 type promise struct {
 	id     []byte
+	height uint64
 	record string
 	value  string
 }
@@ -31,7 +32,7 @@ func (p *party) writer(ctx context.Context, name string) (kept []promise) {
 			ledgerdv1.Level_LEVEL_DURABLE)
 		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) &&
 			status.GetReasonCode() == "" {
-			kept = append(kept, promise{status.GetId(), record, value})
+			kept = append(kept, promise{status.GetId(), status.GetHeight(), record, value})
 		}
 	}
 	return kept

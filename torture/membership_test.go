@@ -132,7 +132,7 @@ func TestMembership(t *testing.T) {
 	s.kill(2)
 	writer := acme.at(s.clientOf(joiner, replacement))
 	status := writer.post(t, writer.put("last", "last"), ledgerdv1.Level_LEVEL_DURABLE)
-	promises = append(promises, promise{status.GetId(), "last", "last"})
+	promises = append(promises, promise{status.GetId(), status.GetHeight(), "last", "last"})
 	s.start(2)
 	s.ordering(present...)
 	s.same(present...)

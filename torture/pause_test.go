@@ -41,7 +41,7 @@ func TestPaused(t *testing.T) {
 		for k := 0; k < 20 || time.Since(begun) < 2*suspectAfter; k++ {
 			name := fmt.Sprintf("during-%d-%d", round, k)
 			status := writer.post(t, writer.put(name, name), ledgerdv1.Level_LEVEL_DURABLE)
-			promises = append(promises, promise{status.GetId(), name, name})
+			promises = append(promises, promise{status.GetId(), status.GetHeight(), name, name})
 		}
 		s.ordering(others...)
 		s.signal(syscall.SIGCONT, paused)
