@@ -256,8 +256,8 @@ func namesAway(reason string, run []int) error {
 }
 
 // noneAside checks that no node has set blocks aside that hold a promise. A block above these may
-// be set aside: the last write may have been on its way when the nodes were killed, so that only one
-// of them stored its block.
+// be set aside: the last write may have been on its way when the nodes were killed, so that only
+// one of them stored its block.
 func (s *shard) noneAside(promises []promise) {
 	s.t.Helper()
 	promised := uint64(0)
@@ -280,8 +280,8 @@ func (s *shard) noneAside(promises []promise) {
 	}
 }
 
-// asideSuffix begins what a node appends to the name of a data folder that it sets aside. The height
-// of the folder's chain follows.
+// asideSuffix begins what a node appends to the name of a data folder that it sets aside. The
+// height of the folder's chain follows.
 const asideSuffix = ".rolled-back-"
 
 // asideOf returns the data folders that a node has set aside.

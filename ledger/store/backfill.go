@@ -343,7 +343,8 @@ func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
 		return batch.Set(key, seal(key, value))
 	}
 	var arena []byte
-	err = historyRows(height, changes.History, &arena, put)
+	indexed := &pendingBlock{block: block, changes: changes}
+	err = historyRows(historyOf([]*pendingBlock{indexed}), &arena, put)
 	if err == nil {
 		err = shardRows(height, changes, put)
 	}

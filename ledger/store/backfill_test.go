@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -54,10 +55,11 @@ func fillFrom(s, whole *Store, count int) error {
 }
 
 // rowsOf returns all rows of a store after everything is written. For an entry of the state it has
-// only the value, because a snapshot does not keep the height of the block that set it.
+// only the value, because a snapshot does not keep the height of the block that set it. For a
+// history row it has the steps, which may lie in fewer or more rows.
 func rowsOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
-	if err := s.Sync(); err != nil {
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]string{}
@@ -82,6 +84,21 @@ func rowsOf(t testing.TB, s *Store) map[string]string {
 				if value = row.after; len(value) == 0 {
 					continue
 				}
+			}
+			if key[0] == rowHistory {
+				first := binary.BigEndian.Uint64(key[1+8:])
+				for k := uint64(0); ; k++ {
+					where, err := decodeHistory(value, k)
+					if errors.Is(err, errMissing) {
+						break
+					}
+					if err != nil {
+						return err
+					}
+					rows[string(historyKey(binary.BigEndian.Uint64(key[1:]), first+k))] =
+						string(where.append(nil))
+				}
+				continue
 			}
 			rows[string(key)] = string(value)
 		}

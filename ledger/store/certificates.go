@@ -322,8 +322,10 @@ func (s *Store) scan(from []byte, visit func(key, value []byte) error) (err erro
 // loadCertified finds the highest certificate at or below the head, and counts the evidence. It
 // removes certificates of blocks that were lost in a crash: other blocks may take their places
 // (`ledgerd recover`).
-func (s *Store) loadCertified(height ledger.Height, remains *badger.WriteBatch) error {
-	return s.db.View(func(transaction *badger.Txn) error {
+func (s *Store) loadCertified(height ledger.Height) error {
+	remains := s.db.NewWriteBatch()
+	defer remains.Cancel()
+	err := s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
 		settings.Reverse, settings.PrefetchValues = true, false
 		rows := transaction.NewIterator(settings)
@@ -348,6 +350,13 @@ func (s *Store) loadCertified(height ledger.Height, remains *badger.WriteBatch) 
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	if err := remains.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	return nil
 }
 
 // Finality returns the proof that a block is final, or ErrUncertified. The block may be absent.

@@ -68,14 +68,15 @@ func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loa
 	first := number * segmentLength
 	defer guard(first+1, &err)
 	loaded = new(segment)
-	// Only the checkpoint above can still be pending. If it is not pending now, any transaction
-	// that begins later finds it in the database.
-	top := s.pendingAt(first + segmentLength)
+	// Any transaction of the database that begins later finds the blocks that are not pending now.
+	s.mutex.RLock()
+	pending := s.unwritten
+	s.mutex.RUnlock()
 	err = s.db.View(func(transaction *badger.Txn) error {
 		expected := above
 		for height := first + segmentLength; height > first; height-- {
-			if top != nil && height == top.block.Header.Height {
-				expected = top.block.Header.Previous
+			if unwritten := pending.at(height); unwritten != nil {
+				expected = unwritten.block.Header.Previous
 				loaded[height-1-first] = expected
 				continue
 			}
@@ -114,11 +115,5 @@ func readHeader(transaction *badger.Txn, height ledger.Height) (ledger.Header, u
 func (s *Store) pendingAt(height ledger.Height) *pendingBlock {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
-	if len(s.pending) == 0 || height < s.pending[0].block.Header.Height {
-		return nil
-	}
-	if at := height - s.pending[0].block.Header.Height; at < ledger.Height(len(s.pending)) {
-		return s.pending[at]
-	}
-	return nil
+	return s.unwritten.at(height)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,15 +43,17 @@ func TestCrashChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs as a child of TestKillBetweenWrites only")
 	}
-	var step, seed int
+	var step int64
+	var seed int
 	if _, err := fmt.Sscan(os.Getenv(crashStep)+" "+os.Getenv(crashSeed),
 		&step, &seed); err != nil {
 		t.Fatal(err)
 	}
 	options := small()
-	// The writer and Sync count steps. Here they never run at the same time.
+	var left atomic.Int64 // the writer, Sync and the journal count steps
+	left.Store(step)
 	options.onWrite = func(string) {
-		if step--; step == 0 {
+		if left.Add(-1) == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			time.Sleep(time.Minute)
 		}
@@ -119,7 +122,7 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 	partial := 0
 	for run := range runs {
 		// A block of a few hundred transactions takes about a thousand steps.
-		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1, genesis, environment...)
+		height, hash := runCrashChild(t, dir, 1+random.IntN(1500), run+1, genesis, environment...)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20
 		s, err := Open(filepath.Join(dir, "store"), genesis, options)

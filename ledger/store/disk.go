@@ -87,6 +87,19 @@ func (s *Store) retryDescriptors(attempt func() error) error {
 	}
 }
 
+// retryPassing repeats an attempt to create a file of the journal as long as the process can open
+// no more files or the disk is full, or until the store is closed.
+func (s *Store) retryPassing(attempt func() error) error {
+	const pause = 100 * time.Millisecond
+	for {
+		err := attempt()
+		if !outOfDescriptors(err) && !errors.Is(err, unix.ENOSPC) || s.isClosed() {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
 func (s *Store) isClosed() bool {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()

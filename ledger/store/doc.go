@@ -9,11 +9,25 @@
 //	err = store.Sync()
 //	err = store.Close()
 //
+// # The journal and the database
+//
+// Apply keeps a block in memory. Sync appends all blocks that came meanwhile to the journal
+// (package journal) as one group, with one flush; they are durable then. Behind that, a goroutine
+// moves the blocks to the database in layers of some MB: each body and index, and of each entry of
+// the state only the last value, so that an account that many transactions touch costs one row
+// (checkpoint.go). Once the database has a layer on the disk, the tip marker says so, and the
+// journal's segments are used again. Open executes the journal's blocks after the database's head
+// once more. Look-ups search the blocks in memory first (unwritten.go).
+//
+// What waits for the database is bounded: 64 MiB and 4,096 blocks; Apply waits for room.
+//
 // # What always holds
 //
 //   - A block and its effects become visible together or not at all. In memory, readers see either
-//     all or nothing of an Apply. On disk, the head row is written last. Rows above the head are
-//     remains of a crash, and Open undoes them.
+//     all or nothing of an Apply. On disk, the journal has a block whole, and in the database the
+//     head row is written last. Rows above the head are remains of a crash, and Open undoes them.
+//   - The database never has a block that is not in the journal first, and the journal keeps a
+//     block until the database has it on the disk.
 //   - Every value carries a checksum that also covers its key. Every read from disk checks a block
 //     against its roots, its hash, and the chain of hashes up to the head. A failed check is a
 //     *DamageError that names the block.
@@ -23,26 +37,27 @@
 //
 // # Knowledge of durability
 //
-// KnowDurable tells the store the height up to which a majority of the disks hold the chain. The
-// next tip marker stores that height without an additional fsync, and KnownDurable returns it after
-// the next Open. Perhaps reports whether this disk may have announced blocks and then lost them to
-// damage.
+// RecordDurable tells the store the height up to which a majority of the disks hold the chain. The
+// next group of the journal has that height, without an additional flush, and KnownDurable returns
+// it after the next Open. Perhaps reports whether this disk may have announced blocks and then lost
+// them to damage.
 //
 // # Why Badger is not simply trusted
 //
 // Badger opens without an error when the tail of its write-ahead log is damaged, and drops the
 // records there. Therefore a tip marker, in its own file and in two copies, holds the height that
-// the chain must reach (marker.go). Open checks everything that could be missing without an error:
-// every header from the genesis to the head, the state against the state digest of the head, and
-// the number of rows of the index. Gaps in a history are noticed because its entries are numbered
-// and the account has their count. Bodies are checked when they are read.
+// the database must reach, and the segments of the journal that must exist (marker.go). Open checks
+// everything that could be missing without an error: every header from the genesis to the head, the
+// state against the state digest of the head, and the number of rows of the index. Gaps in a
+// history are noticed because its entries are numbered and the account has their count. Bodies are
+// checked when they are read.
 //
 // Badger's WriteBatch may split into several transactions. Therefore each row of the state also has
-// the value from before its block, and Open restores that value if the head row does not cover the
-// block (open.go).
+// the value from before its layer, and Open restores that value if the head row does not cover the
+// layer (open.go).
 //
 // Badger's Sync skips memtables that were full before the call and are not yet written to tables.
-// Therefore Sync itself also fsyncs every write-ahead log file and the directory (disk.go).
+// Therefore a checkpoint also fsyncs every write-ahead log file and the directory (disk.go).
 //
 // Badger writes through memory maps, so a full disk kills the process (SIGBUS). Therefore Apply
 // returns ErrDiskFull while the free space is below a reserve, and works again when there is enough
@@ -114,9 +129,11 @@
 //	h height                   -> encoded header and length of the encoded block
 //	b height chunk             -> a part of the encoded block
 //	i id or block hash         -> height, index, kind
-//	y account-number ordinal   -> height, indexes: the steps of the account's history in one
-//	                              block, starting with number ordinal
-//	s state key                -> height, value before that block, value
+//	y account-number ordinal   -> height, indexes: steps of the account's history in one block,
+//	                              starting with number ordinal; or height with the highest bit
+//	                              set, and for each step the distance from that height and the
+//	                              index, if they are in several blocks
+//	s state key                -> height of the layer's last block, value before that layer, value
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	z id                       -> height, index: the verdict that ended a transaction's wait
 //	A                          -> the height up to which b rows are missing, and the height up to

@@ -1,13 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // MaxHistoryPage is the maximum number of items in a page of an account's history.
@@ -44,7 +47,7 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	newestFirst bool) (HistoryPage, error) {
 	s.mutex.RLock()
 	account, open := s.state.Account(path)
-	pending := s.pending
+	pending := s.unwritten.blocks
 	s.mutex.RUnlock()
 	if !open {
 		return HistoryPage{}, fmt.Errorf("%w: account %.150q", ErrNotFound, string(path))
@@ -122,10 +125,14 @@ func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
 // pendingHistory looks up an entry of a history in the blocks that are not written yet.
 func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, bool) {
 	for i := len(pending) - 1; i >= 0; i-- {
-		for _, change := range pending[i].changes.History {
-			if change.Number == number && change.Ordinal == ordinal {
-				return position{height: pending[i].block.Header.Height, index: change.Index}, true
-			}
+		steps := pending[i].history()
+		at, found := slices.BinarySearchFunc(steps, ordinal,
+			func(change state.HistoryChange, ordinal uint64) int {
+				return cmp.Or(cmp.Compare(change.Number, number),
+					cmp.Compare(change.Ordinal, ordinal))
+			})
+		if found {
+			return position{height: pending[i].block.Header.Height, index: steps[at].Index}, true
 		}
 	}
 	return position{}, false

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,19 +64,12 @@ func slotsOf(generation uint64) (int64, int64) {
 	return first, first + 1
 }
 
-// The known durable height is written with the marker of the next Sync, not earlier, and is never
-// higher than the height on the disk.
+// The known durable height is written with the next Sync, not earlier, and is never higher than the
+// height on the disk.
 func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	markers := 0
-	options := small()
-	options.onWrite = func(step string) {
-		if step == "marker" {
-			markers++
-		}
-	}
-	s := open(t, dir, options)
+	s := open(t, dir, small())
 	b := newBook(5)
 	b.apply(t, s, 3)
 	s.RecordDurable(9)
@@ -81,12 +77,11 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 		t.Fatalf("known durable %d with one block", known)
 	}
 	persisted := func() ledger.Height {
-		m, found, err := openMarker(dir)
-		if err != nil || !found {
-			t.Fatal(err)
-		}
-		defer m.file.Close()
-		return m.last.known
+		killed := t.TempDir()
+		readFolder(t, dir).write(t, killed)
+		again := open(t, killed, small())
+		defer closeStore(t, again)
+		return again.KnownDurable()
 	}
 	if known := persisted(); known != 0 {
 		t.Fatalf("%d is persisted before any sync", known)
@@ -101,13 +96,15 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	if known := persisted(); known != 1 {
 		t.Fatalf("%d is persisted before the sync, want 1", known)
 	}
+	before := s.Flushes()
 	for range 3 {
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if known := persisted(); known != 2 || markers != 2 {
-		t.Fatalf("%d is persisted after the sync with %d markers, want 2 with 2", known, markers)
+	if known := persisted(); known != 2 || s.Flushes() > before+2 {
+		t.Fatalf("%d is persisted after the sync with %d flushes, want 2 with 2", known,
+			s.Flushes()-before)
 	}
 	// A Sync without new blocks writes a known height that is new.
 	b.apply(t, s, 3)
@@ -272,49 +269,150 @@ func TestOpenCompletesTheMarker(t *testing.T) {
 	}
 }
 
-// Blocks above the marker, and torn records after them, were never announced.
-func TestBlocksAboveTheMarkerAreNoDoubt(t *testing.T) {
+// lastGroup returns a store's folder that was killed after a Sync, and where the journal's last
+// group begins: the file, and the offset. It has one block, the sixth.
+func lastGroup(t *testing.T) (killed folder, name string, offset int) {
+	t.Helper()
+	dir := t.TempDir()
+	options := small()
+	options.SegmentBytes, options.checkpointBlocks = 1<<20, 4
+	s := open(t, dir, options)
+	b := newBook(5)
+	for range 6 {
+		name = filepath.Join(journalFolder, "0000000000000001.log")
+		offset = len(readFolder(t, dir)[name].data)
+		b.apply(t, s, 3)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.awaitWritten(4); err != nil {
+		t.Fatal(err)
+	}
+	return readFolder(t, dir), name, (offset + slotSize - 1) / slotSize * slotSize
+}
+
+// The last group of the journal is whole, or torn and was never announced, or harmed: then it may
+// have been announced.
+func TestLastGroup(t *testing.T) {
+	t.Parallel()
+	killed, name, offset := lastGroup(t)
+	for what, test := range map[string]struct {
+		harm    func(data []byte)
+		height  ledger.Height
+		perhaps bool
+	}{
+		"whole":               {func([]byte) {}, 6, false},
+		"never written":       {func(data []byte) { clear(data[offset:]) }, 5, false},
+		"its first sector":    {func(data []byte) { clear(data[offset:][:512]) }, 5, false},
+		"a harmed sector":     {func(data []byte) { data[offset+100] ^= 1 }, 5, true},
+		"a harmed one after":  {func(data []byte) { data[len(data)-1] ^= 1 }, 5, true},
+		"the group before it": {func(data []byte) { data[offset-slotSize+100] ^= 1 }, 0, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			content := killed[name]
+			content.data = bytes.Clone(content.data)
+			test.harm(content.data)
+			changed := maps.Clone(killed)
+			changed[name] = content
+			changed.write(t, dir)
+			s, err := Open(dir, testGenesis(), small())
+			if test.height == 0 {
+				var damage *DamageError
+				if !errors.As(err, &damage) || damage.Height != 5 {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				perhaps, from, why := s.Perhaps()
+				if perhaps != test.perhaps || perhaps && (from != 6 || why == "") ||
+					s.AppendedHeight() != test.height || s.DurableHeight() != test.height {
+					t.Errorf("perhaps %v from %d (%q), height %d, durable %d", perhaps, from, why,
+						s.AppendedHeight(), s.DurableHeight())
+				}
+				closeStore(t, s)
+				s = open(t, dir, small()) // the doubt stays, though its reason was erased
+			}
+		})
+	}
+}
+
+// The markers of a store may be lost down to the first ones, which know of no journal. Its blocks
+// are there all the same, with a doubt.
+func TestMarkersBeforeTheJournal(t *testing.T) {
+	t.Parallel()
+	killed, _, _ := lastGroup(t)
+	dir := t.TempDir()
+	killed.write(t, dir)
+	m, _, err := openMarker(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tip{generation: m.last.generation - 1, genesis: m.last.genesis, hash: m.last.genesis}
+	one, two := slotsOf(m.last.generation)
+	three, four := slotsOf(first.generation)
+	if err := m.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeSlots(t, dir, nil, one, two)
+	writeSlots(t, dir, first.encode(), three, four)
+	s := open(t, dir, small())
+	if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || s.AppendedHeight() != 6 {
+		t.Fatalf("perhaps %v from %d, height %d", perhaps, from, s.AppendedHeight())
+	}
+	closeStore(t, s)
+	if s = open(t, dir, small()); s.AppendedHeight() != 6 {
+		t.Fatalf("height %d", s.AppendedHeight())
+	}
+}
+
+// A journal that is gone, or that lacks a file, is damage.
+func TestMissingJournal(t *testing.T) {
+	t.Parallel()
+	killed, name, _ := lastGroup(t)
+	dir := t.TempDir()
+	killed = maps.Clone(killed)
+	delete(killed, name)
+	killed.write(t, dir)
+	var damage *DamageError
+	if _, err := Open(dir, testGenesis(), small()); !errors.As(err, &damage) ||
+		damage.Height != 5 {
+		t.Error(err)
+	}
+}
+
+// A process may be killed after the database has a head, and before the marker says so.
+func TestHeadAboveTheMarkerIsNoDoubt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir, small())
+	options := small()
+	var killed folder
+	options.checkpointBlocks = 3
+	options.onWrite = func(step string) {
+		if step == "sync database" && killed == nil {
+			killed = readFolder(t, dir)
+		}
+	}
+	s := open(t, dir, options)
 	b := newBook(5)
 	for range 3 {
 		b.apply(t, s, 3)
 	}
-	if err := s.Sync(); err != nil {
+	if err := s.awaitWritten(3); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		b.apply(t, s, 3)
-	}
-	if _, err := s.awaitWritten(6); err != nil {
-		t.Fatal(err)
-	}
-	killed := readFolder(t, dir)
-	whole := t.TempDir()
-	killed.write(t, whole)
-	opened := open(t, whole, small())
-	if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 6 ||
-		opened.DurableHeight() != 3 {
-		t.Fatalf("perhaps %v at %d, durable %d", perhaps, opened.AppendedHeight(),
-			opened.DurableHeight())
-	}
-	torn := 0
-	for name, content := range killed {
-		if filepath.Ext(name) != ".mem" || len(content.data) < 1000 {
-			continue
-		}
-		torn++
-		dir := t.TempDir()
-		killed.write(t, dir)
-		flip(t, filepath.Join(dir, name), len(content.data)-10, 3)
-		opened := open(t, dir, small())
-		if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 5 {
-			t.Fatalf("torn: perhaps %v at %d", perhaps, opened.AppendedHeight())
-		}
-	}
-	if torn == 0 {
-		t.Fatal("the killed store has no write-ahead log")
+	again := t.TempDir()
+	killed.write(t, again)
+	s = open(t, again, small())
+	if perhaps, _, _ := s.Perhaps(); perhaps || s.AppendedHeight() != 3 || s.written != 3 ||
+		s.DurableHeight() != 3 {
+		t.Fatalf("perhaps %v at %d, durable %d", perhaps, s.AppendedHeight(), s.DurableHeight())
 	}
 }
 

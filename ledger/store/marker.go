@@ -9,26 +9,31 @@ import (
 	"path/filepath"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store/journal"
 )
 
-// The tip marker holds the height that the chain on this disk must reach. Its file has four slots
+// The tip marker holds the height that the database on this disk must reach, and what there must be
+// of the journal, which goes on from there. Its file has four slots
 // of one sector each. The parity of a marker's generation selects the two slots into which it is
 // written. So a torn write leaves the previous marker intact, and one damaged slot leaves the other
 // copy.
 //
-// Version 2 adds the store's knowledge of durability. Markers of version 1, from older stores, are
-// read as markers without such knowledge. All new markers have version 2.
+// Version 2 adds the store's knowledge of durability, version 3 that of the journal. Markers of
+// older stores are read as markers without such knowledge. All new markers have version 3, so that
+// a program that knows of no journal refuses the store.
 const (
 	markerFile   = "tip"
 	markerSlots  = 4
 	slotSize     = 4096
 	markerSizeV1 = 8 + 8 + 8 + 2*ledger.HashSize + 8 + 4
-	markerSize   = markerSizeV1 + 8 + 8
+	markerSizeV2 = markerSizeV1 + 8 + 8
+	markerSize   = markerSizeV2 + 8 + 8
 )
 
 var (
 	markerMagicV1 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '1'}
-	markerMagic   = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '2'}
+	markerMagicV2 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '2'}
+	markerMagic   = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '3'}
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,12 +45,15 @@ type tip struct {
 	height     ledger.Height
 	hash       ledger.Hash
 	total      uint64
-	// known is the highest height known to be durable when the marker was written. It is at most
-	// height.
+	// known is the highest height known to be durable when the marker was written. It may be
+	// above height.
 	known ledger.Height
 	// perhaps is the lowest height of the blocks that this disk may have announced and lost; 0 for
 	// none.
 	perhaps ledger.Height
+	// segment is the highest segment of the journal that exists; 0 if there is no journal. group is
+	// a group of the journal up to which the database has everything.
+	segment, group uint64
 }
 
 var errMarker = errors.New("store: malformed tip marker")
@@ -59,10 +67,12 @@ func (t *tip) encode() []byte {
 	to = binary.BigEndian.AppendUint64(to, t.total)
 	to = binary.BigEndian.AppendUint64(to, uint64(t.known))
 	to = binary.BigEndian.AppendUint64(to, uint64(t.perhaps))
+	to = binary.BigEndian.AppendUint64(to, t.segment)
+	to = binary.BigEndian.AppendUint64(to, t.group)
 	return binary.BigEndian.AppendUint32(to, crc32.Checksum(to, castagnoli))
 }
 
-// decodeTip decodes a marker of either version.
+// decodeTip decodes a marker of any version.
 func decodeTip(slot []byte) (tip, error) {
 	if len(slot) < markerSizeV1 {
 		return tip{}, fmt.Errorf("%w: %d bytes", errMarker, len(slot))
@@ -70,6 +80,8 @@ func decodeTip(slot []byte) (tip, error) {
 	size := markerSizeV1
 	switch [8]byte(slot) {
 	case markerMagicV1:
+	case markerMagicV2:
+		size = markerSizeV2
 	case markerMagic:
 		size = markerSize
 	default:
@@ -87,9 +99,13 @@ func decodeTip(slot []byte) (tip, error) {
 		height: ledger.Height(binary.BigEndian.Uint64(body[48:])), hash: ledger.Hash(body[56:88]),
 		total: binary.BigEndian.Uint64(body[88:]),
 	}
-	if size == markerSize {
+	if size >= markerSizeV2 {
 		decoded.known = ledger.Height(binary.BigEndian.Uint64(body[96:]))
 		decoded.perhaps = ledger.Height(binary.BigEndian.Uint64(body[104:]))
+	}
+	if size == markerSize {
+		decoded.segment = binary.BigEndian.Uint64(body[112:])
+		decoded.group = binary.BigEndian.Uint64(body[120:])
 	}
 	return decoded, nil
 }
@@ -155,7 +171,7 @@ func (m *marker) complete(slots [markerSlots]tip) error {
 			return fmt.Errorf("store: tip marker: %w", err)
 		}
 	}
-	if err := syncData(m.file); err != nil {
+	if err := journal.SyncData(m.file); err != nil {
 		return fmt.Errorf("store: tip marker: %w", err)
 	}
 	return nil
@@ -212,7 +228,7 @@ func (m *marker) write(next tip) error {
 			return fmt.Errorf("store: tip marker: %w", err)
 		}
 	}
-	if err := syncData(m.file); err != nil {
+	if err := journal.SyncData(m.file); err != nil {
 		return fmt.Errorf("store: tip marker: %w", err)
 	}
 	m.last = next

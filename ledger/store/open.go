@@ -212,18 +212,21 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadIndex(height, remains); err != nil {
 		return err
 	}
-	if err := s.loadCertified(height, remains); err != nil {
-		return err
-	}
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
 	}
-	s.written, s.durable = height, must.height
-	s.known, s.perhaps = min(must.known, must.height), must.perhaps
-	if s.marker.hides && s.perhaps == 0 {
-		s.perhaps = height + 1
+	s.unwritten, s.written, s.wanted = newUnwritten(), height, height
+	// What a process that was killed left in the database's logs may not be on the disk yet.
+	s.known, s.perhaps = min(must.known, height), must.perhaps
+	if height > must.height {
+		if err := s.settle(&s.head.Header, s.head.Hash, 0); err != nil {
+			return err
+		}
 	}
-	return nil
+	if err := s.openJournal(); err != nil {
+		return err
+	}
+	return s.loadCertified(s.head.Header.Height)
 }
 
 // loadHead reads the head row. In a new store it writes the first rows.

@@ -126,7 +126,7 @@ func readChunks(transaction *badger.Txn, kind byte, height ledger.Height,
 func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 	s.mutex.RLock()
 	height, closed := s.head.Header.Height, s.closed
-	where, found = s.locatePending(id)
+	where, found = s.unwritten.find(id)
 	s.mutex.RUnlock()
 	if closed {
 		return position{}, false, ErrClosed
@@ -135,20 +135,6 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 		return where, true, nil
 	}
 	return s.locateWritten(height, id)
-}
-
-// locatePending looks up an id or block hash in the blocks that are not written yet. The caller
-// must hold the mutex.
-func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
-	for i := len(s.pending) - 1; i >= 0 && !found; i-- {
-		pending := s.pending[i]
-		if index, here := pending.ids[id]; here {
-			where, found = position{height: pending.block.Header.Height, index: index}, true
-		} else if pending.block.Hash == id {
-			where, found = position{height: pending.block.Header.Height, kind: indexBlock}, true
-		}
-	}
-	return where, found
 }
 
 // locateWritten looks up an id or block hash in the database. height is the height of the head.

@@ -10,7 +10,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // The kinds of rows. The kind is the first byte of a row's key.
@@ -135,26 +134,55 @@ func decodePosition(value []byte) (position, error) {
 		index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
 }
 
-// appendHistory appends the value of a history row: the steps of one account in one block. The key
-// has the number of the first one.
-func appendHistory(to []byte, height ledger.Height, steps []state.HistoryChange) []byte {
-	to = binary.BigEndian.AppendUint64(to, uint64(height))
+// historySize is the size of a history row that suffices for steps, each in a block of its own.
+func historySize(steps int) int { return 8 + 8*steps }
+
+// appendHistory appends the value of a history row: steps of one account, in order, in blocks that
+// lie close together. The key has the number of the first one. If they are all in one block, the
+// value is its height, and the index of each. Otherwise it is the height with the highest bit set,
+// and for each step the distance of its block from that height, and the index, both of 4 bytes.
+func appendHistory(to []byte, steps []step) []byte {
+	first := uint64(steps[0].height)
+	if steps[len(steps)-1].height == steps[0].height {
+		to = binary.BigEndian.AppendUint64(to, first)
+		for i := range steps {
+			to = binary.BigEndian.AppendUint32(to, steps[i].Index)
+		}
+		return to
+	}
+	to = binary.BigEndian.AppendUint64(to, first|severalBlocks)
 	for i := range steps {
+		to = binary.BigEndian.AppendUint32(to, uint32(uint64(steps[i].height)-first))
 		to = binary.BigEndian.AppendUint32(to, steps[i].Index)
 	}
 	return to
 }
+
+// severalBlocks marks the height in a history row whose steps are in several blocks.
+const severalBlocks = 1 << 63
 
 // decodeHistory returns the step at an offset from the first one of a history row.
 func decodeHistory(value []byte, offset uint64) (position, error) {
 	if len(value) < 8+4 || len(value)%4 != 0 {
 		return position{}, errRow
 	}
-	if steps := uint64(len(value)-8) / 4; offset >= steps {
+	first, rest, size := binary.BigEndian.Uint64(value), value[8:], uint64(4)
+	if first&severalBlocks != 0 {
+		size = 8
+	}
+	switch count := uint64(len(rest)) / size; {
+	case uint64(len(rest))%size != 0:
+		return position{}, errRow
+	case offset >= count:
 		return position{}, errMissing
 	}
-	return position{height: ledger.Height(binary.BigEndian.Uint64(value)),
-		index: binary.BigEndian.Uint32(value[8+4*offset:])}, nil
+	rest = rest[offset*size:]
+	if size == 4 {
+		return position{height: ledger.Height(first), index: binary.BigEndian.Uint32(rest)}, nil
+	}
+	return position{
+		height: ledger.Height(first&^severalBlocks + uint64(binary.BigEndian.Uint32(rest))),
+		index:  binary.BigEndian.Uint32(rest[4:])}, nil
 }
 
 // headRow returns the value of the head row.

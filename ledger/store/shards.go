@@ -71,7 +71,7 @@ func (s *Store) Streamed(child ledger.ShardID) uint64 {
 func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	upTo ledger.Height) ([]ledger.Carried, error) {
 	s.mutex.RLock()
-	last, pending, closed := s.state.Streamed(child), s.pending, s.closed
+	last, closed := s.state.Streamed(child), s.closed
 	s.mutex.RUnlock()
 	if closed {
 		return nil, ErrClosed
@@ -80,7 +80,9 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 	size := 0
 	for number := max(from, 1); number <= last &&
 		len(carried) < min(max(limit, 1), MaxStreamPage) && size < maxStreamBytes; number++ {
-		where, found := pendingForward(child, number, pending)
+		s.mutex.RLock()
+		where, found := s.unwritten.forward(child, number)
+		s.mutex.RUnlock()
 		if !found {
 			var err error
 			if where, err = s.readForward(child, number); err != nil {
@@ -103,19 +105,6 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 			size+len(bundle)
 	}
 	return carried, nil
-}
-
-// pendingForward looks up an entry of a stream in the blocks that are not written yet. The index of
-// the position is that of the bundle.
-func pendingForward(child ledger.ShardID, number uint64, pending []*pendingBlock) (position, bool) {
-	for i := len(pending) - 1; i >= 0; i-- {
-		for _, forward := range pending[i].changes.Forwards {
-			if forward.Child == child && forward.Number == number {
-				return position{height: pending[i].block.Header.Height, index: forward.Bundle}, true
-			}
-		}
-	}
-	return position{}, false
 }
 
 func (s *Store) readForward(child ledger.ShardID, number uint64) (where position, err error) {
@@ -338,15 +327,11 @@ func (s *Store) settlement(id ledger.Hash) (Found, error) {
 
 func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	s.mutex.RLock()
-	pending, height := s.pending, s.head.Header.Height
+	height := s.head.Header.Height
+	where, found := s.unwritten.settlement(id)
 	s.mutex.RUnlock()
-	for i := len(pending) - 1; i >= 0; i-- {
-		for _, settlement := range pending[i].changes.Settlements {
-			if settlement.ID == id {
-				return position{height: pending[i].block.Header.Height, index: settlement.Index},
-					nil
-			}
-		}
+	if found {
+		return where, nil
 	}
 	defer guard(height, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
@@ -410,7 +395,7 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
 		if s.unseen(id, transaction) {
 			return false
 		}
-		where, found := s.locatePending(id)
+		where, found := s.unwritten.find(id)
 		if !found {
 			var err error
 			if where, found, err = s.locateWritten(s.head.Header.Height, id); err != nil &&

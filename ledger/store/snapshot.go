@@ -43,7 +43,7 @@ const (
 // anything, if blocks are absent and the store began with a snapshot under a version of this
 // package that did not keep that data.
 func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err error) {
-	if err := s.Sync(); err != nil {
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 		return Head{}, err
 	}
 	if err := s.beginTask(); err != nil {

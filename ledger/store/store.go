@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
+	"github.com/ledgerd/ledgerd/ledger/store/journal"
 )
 
 // Options configure a store. The zero value selects the defaults.
@@ -29,13 +30,26 @@ type Options struct {
 	// FreeSpace returns the free bytes of the file system of dir. Default: statfs.
 	FreeSpace func(dir string) (uint64, error)
 
+	// CheckpointBytes is the size of the blocks that wait before they go from the journal to the
+	// database. Default 4 MiB, at most an eighth of MemTableBytes.
+	CheckpointBytes int64
+	// SegmentBytes is the size of a new segment of the journal. Default 4 MiB.
+	SegmentBytes int64
+
 	// Verify verifies the batches of a round, as ledger.VerifyBatches does, which is the default. A
 	// node sets one that has verified most of them while they arrived.
 	Verify func(batches [][]byte) []*ledger.VerifiedBatch
 
+	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
+	// set it.
+	checkpointBlocks int
 	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
+
+// checkpointBlocksDefault bounds what Open has to execute again, and the memory of blocks that have
+// few bytes.
+const checkpointBlocksDefault = 512
 
 // ReserveBytesDefault is the default of Options.ReserveBytes.
 const ReserveBytesDefault = 256 << 20
@@ -51,6 +65,12 @@ func (o Options) withDefaults() Options {
 	set(&o.DecodedCacheBytes, 32<<20)
 	set(&o.ReserveBytes, ReserveBytesDefault)
 	o.MemTableBytes = max(o.MemTableBytes, 1<<20)
+	set(&o.CheckpointBytes, 4<<20)
+	o.CheckpointBytes = min(o.CheckpointBytes, o.MemTableBytes/8)
+	set(&o.SegmentBytes, journal.SegmentBytesDefault)
+	if o.checkpointBlocks <= 0 {
+		o.checkpointBlocks = checkpointBlocksDefault
+	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
 	}
@@ -63,19 +83,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Bounds of the writer's queue: appended blocks that are not yet written, and their bytes.
+// Bounds of the blocks that the database does not have yet, and of their bytes.
 const (
-	maxPendingBlocks = 64
+	maxPendingBlocks = 4096
 	maxPendingBytes  = 64 << 20
 )
-
-// pendingBlock is an executed block that is not yet written. It is read-only.
-type pendingBlock struct {
-	block   *ledger.Block
-	encoded []byte
-	changes *state.Changes
-	ids     map[ledger.Hash]uint32
-}
 
 // Store is an open store. Its methods may be called from any goroutine. Apply and Append run one at
 // a time.
@@ -97,13 +109,15 @@ type Store struct {
 	chain  chain
 	failed map[uint64]struct{}
 	head   state.Parent
-	// pending are the blocks after written, ordered by height.
-	pending      []*pendingBlock
-	pendingBytes int
-	written      ledger.Height
-	failure      error
-	closed       bool
-	// changed is signalled when pending, failure or closed changes.
+	// unwritten are the blocks after written, which is the database's head. wanted is the height
+	// that a caller wants to be written.
+	unwritten       unwritten
+	written, wanted ledger.Height
+	// durable is the height up to which the journal or the database has the chain on the disk.
+	durable ledger.Height
+	failure error
+	closed  bool
+	// changed is signalled when one of these fields changes, or a layer has become full.
 	changed *sync.Cond
 
 	writer sync.WaitGroup
@@ -116,11 +130,15 @@ type Store struct {
 	logs              logSyncer
 	logsMu            sync.Mutex
 
-	// syncing serialises Sync. durable and marker are changed only while it is held.
+	// syncing serialises Sync. durable, and told, the known durable height that is on the disk, are
+	// changed only while it is held.
 	syncing sync.Mutex
+	told    ledger.Height
+	journal *journal.Journal
+	// marking serialises writes of the marker.
+	marking sync.Mutex
 	marker  *marker
-	durable ledger.Height
-	// flushes counts those of Sync; see Flushes.
+	// flushes counts those of the database and the marker; see Flushes.
 	flushes atomic.Uint64
 
 	// known is the highest height that the caller reported as durable. perhaps is the height that
@@ -182,7 +200,7 @@ func (s *Store) DurableHeight() ledger.Height {
 }
 
 // RecordDurable records that a majority of the shard's disks hold the chain up to height. The
-// record is in memory until the next Sync or Close writes it with the tip marker. A height above
+// record is in memory until the next Sync or Close writes it. A height above
 // the head counts as that of the head. A height below the known one changes nothing.
 func (s *Store) RecordDurable(height ledger.Height) {
 	s.mutex.Lock()
@@ -203,22 +221,25 @@ func (s *Store) KnownDurable() ledger.Height {
 // hold now. It also returns the lowest height of such a block and the reason. False means that the
 // disk has certainly lost no announced block to damage.
 //
-// The argument: a height is announced only after the tip marker that names it is on the disk in two
-// copies. Open fails with ErrDamaged unless the chain reaches the newest readable marker. So all
-// announced blocks are here, unless a newer marker was complete and both of its copies are damaged
-// (mayHide). The records after the newest marker in the database's log do not matter:
-//   - Whole blocks above the marker are served as part of the chain. They are not missing.
-//   - A torn or damaged record above the head belongs to a block that no marker named. It was never
-//     announced, however much of it was written. So a loss of power everywhere, which tears the log
-//     on all disks, leaves no disk in doubt.
-//   - A damaged record at or below the marker makes Open fail.
+// The argument: a height is announced only after the flush of the journal's group that has its
+// block. A group is written only after the flush of the one before it. So every group but the last
+// was flushed, and Open fails with ErrDamaged if it is not whole. Of what follows the last whole
+// group:
+//   - Sectors that are whole or were never written are what a loss of power leaves of a group whose
+//     flush did not return. It was never announced, however much of it was written. So a loss of
+//     power everywhere, which tears the journal on all disks, leaves no disk in doubt.
+//   - A sector that is neither may belong to a group that was flushed and damaged later. This is
+//     the doubt.
 //
-// This assumes that fdatasync is reliable. A disk that loses writes after fdatasync may return the
-// two copies of an old marker, and then looks like a disk that was rolled back. The store cannot
+// There is also a doubt if both copies of the newest tip marker may be damaged (mayHide), because
+// that marker may have named segments of the journal that are missing.
+//
+// This assumes that fdatasync is reliable. A disk that loses writes after fdatasync may return an
+// old journal and an old marker, and then looks like a disk that was rolled back. The store cannot
 // detect that.
 //
-// The doubt must outlive the damaged slots, which the next marker overwrites. So markers keep it
-// until SettleDoubt. It is not settled when the lowest height becomes known as durable: a lost
+// The doubt must outlive what it rests on, which the next writes replace. So markers keep it until
+// SettleDoubt. It is not settled when the lowest height becomes known as durable: a lost
 // group may have had more blocks, and this disk may have been one of the few that held the last of
 // them.
 func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
@@ -227,12 +248,13 @@ func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 	if s.perhaps == 0 {
 		return false, 0, ""
 	}
-	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: "+
-		"this disk may have announced block %d or later blocks and lost them", s.perhaps)
+	return true, s.perhaps, fmt.Sprintf("the end of the journal, or both copies of the newest tip "+
+		"marker, were damaged: this disk may have announced block %d or later blocks and lost them",
+		s.perhaps)
 }
 
 // SettleDoubt clears the doubt that Perhaps reports. The shard has since agreed on a chain, with
-// knowledge of the doubt. The next Sync or Close writes this with the tip marker.
+// knowledge of the doubt. The next Sync or Close writes this.
 func (s *Store) SettleDoubt() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -268,11 +290,6 @@ func (s *Store) Close() (err error) {
 	if failure == nil {
 		err = s.Sync()
 	}
-	s.syncing.Lock()
-	defer s.syncing.Unlock()
-	if failure == nil && err == nil {
-		err = s.writeKnowledge()
-	}
 	s.mutex.Lock()
 	s.closed = true
 	s.changed.Broadcast()
@@ -281,16 +298,24 @@ func (s *Store) Close() (err error) {
 	close(s.certifiedMore)
 	s.certifiedMore = make(chan struct{})
 	s.certifying.Unlock()
-	s.writer.Wait()
+	s.writer.Wait() // the database has all blocks now
 	s.tasks.Wait()
+	s.mutex.RLock()
+	if failure == nil && err == nil {
+		err = s.failure
+	}
+	s.mutex.RUnlock()
 	return errors.Join(err, s.release())
 }
 
 func (s *Store) release() (err error) {
 	defer guard(s.written, &err)
+	if s.journal != nil {
+		err = s.journal.Close()
+	}
 	if s.db != nil {
-		if err = s.db.Close(); err != nil {
-			err = fmt.Errorf("store: database: %w", err)
+		if closing := s.db.Close(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("store: database: %w", closing))
 		}
 	}
 	if s.marker != nil {

@@ -50,7 +50,7 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 			"store was opened; run the node to fetch the rest from other nodes", missing, ErrAbsent)
 	}
 	replayed, head := state.New(s.genesis), s.AppendedHeight()
-	if _, err := s.awaitWritten(head); err != nil { // the rows must be on disk
+	if err := s.awaitWritten(head); err != nil { // the rows must be in the database
 		return err
 	}
 	parent := state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}

@@ -1,4 +1,4 @@
-package store
+package journal
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData makes a file's contents durable. Its times need not be.
-func syncData(file *os.File) error {
+// SyncData makes a file's contents durable. Its times need not be.
+func SyncData(file *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
 			return err

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// pendingBlock is an executed block that the database does not have yet. All but group is
+// read-only.
+type pendingBlock struct {
+	block   *ledger.Block
+	encoded []byte
+	changes *state.Changes
+	// group is the block's group in the journal; 0 until it is there. The store's mutex guards it.
+	group uint64
+
+	sorting sync.Once
+	sorted  []state.HistoryChange
+}
+
+// history returns the block's history in the order of accounts and ordinals.
+func (p *pendingBlock) history() []state.HistoryChange {
+	p.sorting.Do(func() { p.sorted = byAccount(p.changes.History) })
+	return p.sorted
+}
+
+// layer is a row of pending blocks that go to the database together. Its indexes answer what the
+// database cannot answer yet. Blocks are added to the newest layer only.
+type layer struct {
+	blocks []*pendingBlock
+	bytes  int
+	// places finds ids and block hashes by their first bytes. others has those whose first bytes
+	// an earlier one in the layer has.
+	places map[uint64]place
+	others map[ledger.Hash]place
+	// forwards finds the entries of streams to other shards, settlements the ends of waits.
+	forwards    map[forwardPlace]position
+	settlements map[ledger.Hash]position
+}
+
+// place is a transaction of a layer: which of its blocks, and where there. The index wholeBlock
+// names the block itself.
+type place struct{ block, index uint32 }
+
+const wholeBlock = math.MaxUint32
+
+type forwardPlace struct {
+	child  ledger.ShardID
+	number uint64
+}
+
+func newLayer() *layer {
+	return &layer{places: make(map[uint64]place), others: make(map[ledger.Hash]place),
+		forwards: make(map[forwardPlace]position), settlements: make(map[ledger.Hash]position)}
+}
+
+func (l *layer) add(pending *pendingBlock) {
+	at := uint32(len(l.blocks))
+	l.blocks, l.bytes = append(l.blocks, pending), l.bytes+len(pending.encoded)
+	block := pending.block
+	for i := range block.Entries {
+		l.put(block.Entries[i].ID, place{at, uint32(i)})
+	}
+	l.put(block.Hash, place{at, wholeBlock})
+	for _, forward := range pending.changes.Forwards {
+		l.forwards[forwardPlace{forward.Child, forward.Number}] = position{
+			height: block.Header.Height, index: forward.Bundle}
+	}
+	for _, settlement := range pending.changes.Settlements {
+		l.settlements[settlement.ID] = position{height: block.Header.Height,
+			index: settlement.Index}
+	}
+}
+
+func (l *layer) put(id ledger.Hash, at place) {
+	if _, taken := l.places[shortID(id)]; taken {
+		l.others[id] = at
+	} else {
+		l.places[shortID(id)] = at
+	}
+}
+
+// find looks up an id or a block hash.
+func (l *layer) find(id ledger.Hash) (where position, found bool) {
+	at, found := l.places[shortID(id)]
+	if found && l.id(at) != id {
+		at, found = l.others[id]
+	}
+	if !found {
+		return position{}, false
+	}
+	where.height = l.blocks[at.block].block.Header.Height
+	if at.index == wholeBlock {
+		where.kind = indexBlock
+	} else {
+		where.index = at.index
+	}
+	return where, true
+}
+
+func (l *layer) id(at place) ledger.Hash {
+	block := l.blocks[at.block].block
+	if at.index == wholeBlock {
+		return block.Hash
+	}
+	return block.Entries[at.index].ID
+}
+
+// unwritten are the blocks that the database does not have yet. The store's mutex guards it.
+type unwritten struct {
+	// blocks are those of all layers, by height. The slice is only appended to and cut at its
+	// beginning, so that a copy of it may be read without the mutex.
+	blocks []*pendingBlock
+	bytes  int
+	// layers are the layers, oldest first. The last one takes new blocks. One before it is being
+	// written.
+	layers []*layer
+}
+
+func newUnwritten() unwritten { return unwritten{layers: []*layer{newLayer()}} }
+
+func (u *unwritten) newest() *layer { return u.layers[len(u.layers)-1] }
+
+func (u *unwritten) add(pending *pendingBlock) {
+	u.blocks, u.bytes = append(u.blocks, pending), u.bytes+len(pending.encoded)
+	u.newest().add(pending)
+}
+
+// seal begins a new layer and returns the one before it, which gets no more blocks.
+func (u *unwritten) seal() *layer {
+	sealed := u.newest()
+	u.layers = append(u.layers, newLayer())
+	return sealed
+}
+
+// drop removes the oldest layer, which the database has.
+func (u *unwritten) drop() {
+	oldest := u.layers[0]
+	u.blocks, u.bytes = u.blocks[len(oldest.blocks):], u.bytes-oldest.bytes
+	u.layers = slices.Clone(u.layers[1:])
+}
+
+func (u *unwritten) find(id ledger.Hash) (where position, found bool) {
+	for i := len(u.layers) - 1; i >= 0 && !found; i-- {
+		where, found = u.layers[i].find(id)
+	}
+	return where, found
+}
+
+// forward looks up an entry of a stream to another shard. The index of the position is that of the
+// bundle.
+func (u *unwritten) forward(child ledger.ShardID, number uint64) (where position, found bool) {
+	for i := len(u.layers) - 1; i >= 0 && !found; i-- {
+		where, found = u.layers[i].forwards[forwardPlace{child, number}]
+	}
+	return where, found
+}
+
+// settlement looks up the end of a transaction's wait.
+func (u *unwritten) settlement(id ledger.Hash) (where position, found bool) {
+	for i := len(u.layers) - 1; i >= 0 && !found; i-- {
+		where, found = u.layers[i].settlements[id]
+	}
+	return where, found
+}
+
+// at returns the block at a height, or nil.
+func (u *unwritten) at(height ledger.Height) *pendingBlock {
+	if len(u.blocks) == 0 || height < u.blocks[0].block.Header.Height {
+		return nil
+	}
+	if at := height - u.blocks[0].block.Header.Height; at < ledger.Height(len(u.blocks)) {
+		return u.blocks[at]
+	}
+	return nil
+}
