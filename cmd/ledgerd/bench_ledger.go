@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,8 @@ func newBenchLedgerCommand() *cobra.Command {
 	var p bench.LedgerParameters
 	var dir string
 	var asJSON, compare bool
+	var large int
+	var more []int
 	command := &cobra.Command{
 		Use:   "ledger",
 		Short: "Measure a whole ledger: signed transactions, ordered, executed and stored",
@@ -34,19 +38,35 @@ With --callers, each client has that many concurrent callers. Each caller submit
 the other, alone, through the client's sender, which signs and sends as one bundle what its callers
 submit at the same time. The latency is then that of a caller's transaction.
 
-Transfers go from one account of the client to another, always the same two unless --accounts is
-given. With --distribution zipf, account k of a client is chosen in proportion to (1+k)^-1.1.
+Transfers go between any two of the client's accounts, which are its share of --accounts. With
+--distribution uniform, all are chosen equally often. With zipf, account k of a client is chosen in
+proportion to (1+k)^-1.1. With hot, all transfers of a client are between the same two accounts, and
+the others are idle. With --accounts 0 each client has just those two. Before the load, the command
+opens the accounts, stops the nodes in good order and starts them again.
 
-With --compare, the command measures three loads, each with new nodes: "callers" (3 clients with
-1,000 callers each), "packed" (16 clients with 400 transactions a bundle) and "alone" (one caller).
---clients, --callers and --bundle change the first two. It shows them beside what the machine can do
-in the same run. With --json, "loads" has the keys below and "load" for each, and "machine" has:
+With --compare, the command measures several loads one after the other, each with new nodes, 3
+unless --nodes is given. It shows them beside what the machine can do in the same run:
+  callers         3 clients with 1,000 callers each
+  packed          16 clients with 400 transactions a bundle
+  alone           one caller
+  *_large_uniform these three over 1,000,000 accounts, uniform and then Zipf
+  *_large_zipf
+  packed_5_nodes  "packed" with five nodes, and with seven
+  packed_7_nodes
+--clients, --callers and --bundle change the first two, --large-accounts and --more-nodes the last
+ones. This takes about six minutes with --for 10s, more than half of it for the loads over many
+accounts, whose nodes need 4 GB of memory in all. Loads that the machine has no memory for are left
+out. --large-accounts 0 --more-nodes 0 leaves three loads, which take under a minute. With --json,
+"loads" has the keys below and "load" for each, "left_out" has the "load" and "reason" of those that
+were not measured, and "machine" has:
   fdatasync_us_p50                  a flush of 4 KiB to the disk of --dir, in microseconds: the
   fdatasync_us_p99                  median and the 99th percentile
+  fdatasyncs_per_second             such flushes in one second, one after the other
   verifications_per_second          ed25519 signatures that one processor verifies in one second,
   batched_verifications_per_second  each alone, and in batches of 64
   round_trip_us_p50                 64 bytes there and back over TCP on the loopback interface, in
   round_trip_us_p99                 microseconds
+  loopback_gbit_per_second          one TCP connection there, with writes of 64 KiB
 
 The keys of --json, besides the parameters:
   requests_per_second   transactions acknowledged in one second, all clients together
@@ -57,11 +77,18 @@ The keys of --json, besides the parameters:
   latency_p90_us        the 90th percentile, the 99.9th, and the longest
   latency_p999_us
   latency_max_us
+  latency_histogram     all of them in nanoseconds, as HdrHistogram's tools read them: its compressed
+                        encoding V2 in base64
   cpu_seconds           processor time of all nodes during the measurement; with --fabric memory, of
                         the clients too
   cpu_us_per_request    the same for each acknowledged transaction, in microseconds
   client_cpu_us_per_request  processor time of the clients for each; 0 with --fabric memory
   flushes_per_request   files that all nodes flushed to the disk, for each acknowledged transaction
+  flushes_per_block     the same for each block
+  bytes_on_disk_per_request  how much a node's data grew on the disk for each transaction, with its
+                        indexes: the space that the file system allocated to the files, without
+                        holes, once the nodes had stopped in good order after the load, less the
+                        same before the load; of the average node
   wire_bytes_per_byte   bytes that all nodes put on lanes, for each byte of acknowledged bundles
   seconds               length of the measurement, after a warm-up
   acknowledged          transactions acknowledged since the start
@@ -72,10 +99,13 @@ transaction in them. A difference or a missing transaction is an error.`,
 		Example: `  ledgerd bench ledger --nodes 4 --clients 64 --for 10s
   ledgerd bench ledger --nodes 4 --clients 16 --bundle 100 --ack ordered --for 10s --json
   ledgerd bench ledger --nodes 3 --clients 3 --callers 1000 --accounts 100000 --distribution zipf
-  ledgerd bench ledger --nodes 3 --compare --for 5s`,
+  ledgerd bench ledger --compare --for 5s
+  ledgerd bench ledger --compare --large-accounts 0 --more-nodes 0 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			loads := loadsOf(command, p)
+			loads.LargeAccounts = large
+			loads.MoreNodes = slices.DeleteFunc(more, func(nodes int) bool { return nodes == 0 })
 			validate := p.Validate
 			if compare {
 				validate = loads.Validate
@@ -100,7 +130,12 @@ transaction in them. A difference or a missing transaction is an error.`,
 			environment := bench.LedgerEnvironment{Dir: homes, Command: process,
 				Start: nodeStarter(logger, store.Options{})}
 			if compare {
-				result, err := bench.CompareLedger(command.Context(), loads, environment)
+				result, err := bench.CompareLedger(command.Context(), loads, environment,
+					func(load string) {
+						if !asJSON {
+							_, _ = fmt.Fprintln(command.ErrOrStderr(), "measuring", load)
+						}
+					})
 				if err != nil {
 					return err
 				}
@@ -126,12 +161,16 @@ transaction in them. A difference or a missing transaction is an error.`,
 	flags.IntVar(&p.Bundle, "bundle", 1, "transactions that a client signs and submits together")
 	flags.IntVar(&p.Callers, "callers", 0, "concurrent callers of each client, which submit one "+
 		"transaction a call (default none: the client submits bundles)")
-	flags.IntVar(&p.Accounts, "accounts", 0,
-		"accounts of all clients together (default two for each client)")
+	flags.IntVar(&p.Accounts, "accounts", defaultAccounts,
+		"accounts of all clients together, or 0 for two for each client")
 	flags.StringVar(&p.Distribution, "distribution", bench.DistributionUniform,
-		"how transfers choose accounts: uniform or zipf")
+		"how transfers choose accounts: uniform, zipf or hot")
 	flags.BoolVar(&compare, "compare", false,
-		"measure three loads, and show them beside the machine's limits")
+		"measure several loads, and show them beside the machine's limits")
+	flags.IntVar(&large, "large-accounts", compareLargeAccounts,
+		"accounts of the large loads of --compare, or 0 for no such loads")
+	flags.IntSliceVar(&more, "more-nodes", []int{5, 7},
+		"numbers of nodes with which --compare repeats a load, or 0 for none")
 	flags.StringVar(&p.Ack, "ack", bench.AckDurable,
 		"what a client waits for: ordered, stored or durable")
 	addFabricFlag(command, &p.Fabric, fabric.P2P)
@@ -145,12 +184,17 @@ transaction in them. A difference or a missing transaction is an error.`,
 	return command
 }
 
+// defaultAccounts are enough for two accounts of each of bench.ClientsMax clients.
+const defaultAccounts = 10_000
+
 // The loads of --compare, unless flags change them.
 const (
+	compareNodes          = 3
 	compareCallersClients = 3
 	compareCallers        = 1000
 	comparePackedClients  = 16
 	compareBundle         = 400
+	compareLargeAccounts  = 1_000_000
 )
 
 // loadsOf returns the loads of --compare with the flags of a command.
@@ -158,7 +202,13 @@ func loadsOf(command *cobra.Command, p bench.LedgerParameters) bench.LedgerCompa
 	loads := bench.LedgerComparisonParameters{LedgerParameters: p,
 		CallersClients: compareCallersClients, Callers: compareCallers,
 		PackedClients: comparePackedClients, Bundle: compareBundle}
+	if memory := memoryThere(os.DirFS("/")); memory != math.MaxInt64 {
+		loads.Memory = memory
+	}
 	flags := command.Flags()
+	if !flags.Changed("nodes") {
+		loads.Nodes = compareNodes
+	}
 	if flags.Changed("clients") {
 		loads.CallersClients, loads.PackedClients = p.Clients, p.Clients
 	}
@@ -174,57 +224,76 @@ func loadsOf(command *cobra.Command, p bench.LedgerParameters) bench.LedgerCompa
 // writeLedger writes a result as text.
 func writeLedger(out io.Writer, r bench.LedgerResult) error {
 	_, err := fmt.Fprintf(out,
-		`%d nodes (%s, %s), %d clients, %d transactions a bundle, %s, %.1f s
+		`%d nodes (%s, %s), %s, %s accounts, %s, %.1f s
   acknowledged %14.0f transactions/s  %8.3f Gbit/s
-  latency      %14.0f us median       %8.0f us 99th percentile
-  processors   %14.2f s               %8.2f bytes on lanes per byte
+  latency      %14.0f us median       %8.0f us 90th percentile
+               %14.0f us 99th         %8.0f us 99.9th     %8.0f us longest
+  processors   %14.2f s               %8.1f us a transaction, and %.1f us of the clients
+  disks        %14.1f bytes a transaction and node, %.1f flushes a block
+  lanes        %14.2f bytes per byte
   compared     all nodes have the same blocks up to %d
-`, r.Nodes, r.Engine, r.Fabric, r.Clients, r.Bundle, r.Ack,
+`, r.Nodes, r.Engine, r.Fabric, clientsOf(r), accountsOf(r), r.Ack,
 		r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
-		r.LatencyP50, r.LatencyP99, r.CPUSeconds, r.WireBytesPerByte,
-		r.ComparedHeight)
+		r.LatencyP50, r.LatencyP90, r.LatencyP99, r.LatencyP999, r.LatencyMax,
+		r.CPUSeconds, r.CPUPerRequest, r.ClientCPUPerRequest, r.BytesOnDisk, r.FlushesPerBlock,
+		r.WireBytesPerByte, r.ComparedHeight)
 	return err
 }
 
-// loadName names a load of --compare.
-func loadName(r bench.LedgerLoad) string {
-	switch r.Load {
-	case bench.LoadCallers:
-		return fmt.Sprintf("%d x %d callers", r.Clients, r.Callers)
-	case bench.LoadPacked:
+// clientsOf names the clients of a load.
+func clientsOf(r bench.LedgerResult) string {
+	switch {
+	case r.Callers == 0:
 		return fmt.Sprintf("%d x %d a bundle", r.Clients, r.Bundle)
+	case r.Callers == 1 && r.Clients == 1:
+		return "one caller"
 	}
-	return "one caller"
+	return fmt.Sprintf("%d x %d callers", r.Clients, r.Callers)
+}
+
+// accountsOf names the accounts of a load.
+func accountsOf(r bench.LedgerResult) string {
+	if r.Accounts == 0 {
+		return fmt.Sprintf("%d %s", 2*r.Clients, bench.DistributionHot)
+	}
+	return fmt.Sprintf("%d %s", r.Accounts, r.Distribution)
 }
 
 // writeLedgerComparison writes the results of --compare as text.
 func writeLedgerComparison(out io.Writer, c bench.LedgerComparison) error {
 	m := c.Machine
-	first := c.Loads[0]
-	if _, err := fmt.Fprintf(out, `%d nodes (%s, %s), %s, %.1f s a load
-this machine   fdatasync %.0f us median, %.0f us 99th percentile
-               round trip %.1f us median, %.1f us 99th percentile
+	r := c.Loads[0]
+	if _, err := fmt.Fprintf(out, `%s, %s, %s, %.1f s a load
+this machine   fdatasync %.0f us median, %.0f us 99th percentile, %.0f/s
+               loopback %.1f us median, %.1f us 99th percentile there and back, %.1f Gbit/s
                ed25519 %.0f verifications/s on a processor, %.0f in batches
 
-`, first.Nodes, first.Engine, first.Fabric, first.Ack, first.Seconds, m.FlushP50, m.FlushP99,
-		m.RoundTripP50, m.RoundTripP99, m.Verifications, m.BatchedVerifications); err != nil {
+`, r.Engine, r.Fabric, r.Ack, r.Seconds, m.FlushP50, m.FlushP99, m.Flushes, m.RoundTripP50,
+		m.RoundTripP99, m.Loopback, m.Verifications, m.BatchedVerifications); err != nil {
 		return err
 	}
-	rows := table{header: []string{"LOAD", "TRANSACTIONS/S", "MEDIAN US", "99TH US", "99.9TH US",
-		"NODES US", "CLIENTS US", "FLUSHES"}}
+	rows := table{header: []string{"NODES", "LOAD", "ACCOUNTS", "TRANSACTIONS/S", "MEDIAN US",
+		"99TH US", "99.9TH US", "NODES US", "CLIENTS US", "FLUSHES", "BYTES"}}
 	for _, r := range c.Loads {
-		rows.add(loadName(r), fmt.Sprintf("%.0f", r.RequestsPerSecond),
+		rows.add(fmt.Sprint(r.Nodes), clientsOf(r.LedgerResult), accountsOf(r.LedgerResult),
+			fmt.Sprintf("%.0f", r.RequestsPerSecond),
 			fmt.Sprintf("%.0f", r.LatencyP50), fmt.Sprintf("%.0f", r.LatencyP99),
 			fmt.Sprintf("%.0f", r.LatencyP999), fmt.Sprintf("%.1f", r.CPUPerRequest),
 			fmt.Sprintf("%.1f", r.ClientCPUPerRequest),
-			fmt.Sprintf("%.4f", r.FlushesPerRequest))
+			fmt.Sprintf("%.1f", r.FlushesPerBlock), fmt.Sprintf("%.0f", r.BytesOnDisk))
 	}
 	if err := rows.write(out); err != nil {
 		return err
 	}
+	for _, left := range c.LeftOut {
+		if _, err := fmt.Fprintf(out, "left out %s: %s\n", left.Load, left.Reason); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprint(out, `
-NODES and CLIENTS are processor time of a transaction, FLUSHES the files that all nodes flushed to
-the disk for it.
+NODES US and CLIENTS US are processor time of a transaction, all nodes and all clients together.
+FLUSHES are the files that all nodes flushed to the disk for a block. BYTES are those that a node
+keeps on its disk for a transaction.
 `)
 	return err
 }

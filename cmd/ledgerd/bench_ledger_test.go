@@ -1,55 +1,23 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/ledgerd/ledgerd/internal/bench"
 )
 
-// Callers share a sender, and transfers spread over accounts. The figures of processors and disks
-// are those of the nodes' processes.
-func TestBenchLedgerCallers(t *testing.T) {
-	t.Parallel()
-	for _, distribution := range []string{"uniform", "zipf"} {
-		var result outcome
-		for _, window := range windows {
-			result = ledgerd(t, "bench", "ledger", "--nodes", "3", "--clients", "2", "--callers",
-				"50", "--accounts", "600", "--distribution", distribution, "--for", window, "--dir",
-				t.TempDir(), "--json")
-			if !nothingMeasured(result.errs) {
-				break
-			}
-		}
-		if result.status != exitDone {
-			t.Fatalf("%+v", result)
-		}
-		report := object(t, result.out)
-		for _, key := range append([]string{"latency_p90_us", "latency_p999_us", "latency_max_us",
-			"flushes_per_request", "client_cpu_us_per_request"}, commonBenchKeys...) {
-			if value, ok := report[key].(float64); !ok || value <= 0 && key != "cpu_seconds" {
-				t.Errorf("%s is %v", key, report[key])
-			}
-		}
-		if report["callers"] != 50.0 || report["accounts"] != 600.0 ||
-			report["distribution"] != distribution ||
-			report["flushes_per_request"].(float64) > 4 {
-			t.Errorf("%v", report)
-		}
-	}
-}
-
-// Three loads stand beside what the machine can do.
-func TestBenchLedgerCompare(t *testing.T) {
-	t.Parallel()
-	var result outcome
-	dir := t.TempDir()
+// measured runs a benchmark with windows of growing length until it measures something.
+func measured(t *testing.T, arguments ...string) (result outcome) {
+	t.Helper()
 	for _, window := range windows {
-		result = ledgerd(t, "bench", "ledger", "--nodes", "1", "--compare", "--clients", "2",
-			"--callers", "20", "--bundle", "10", "--fabric", "memory", "--for", window, "--dir",
-			dir)
+		result = ledgerd(t, append([]string{"bench", "ledger", "--for", window}, arguments...)...)
 		if !nothingMeasured(result.errs) {
 			break
 		}
@@ -57,14 +25,157 @@ func TestBenchLedgerCompare(t *testing.T) {
 	if result.status != exitDone {
 		t.Fatalf("%+v", result)
 	}
-	for _, part := range []string{"fdatasync", "verifications/s", "round trip", "2 x 20 callers",
-		"2 x 10 a bundle", "one caller", "99.9TH US", "FLUSHES"} {
-		if !strings.Contains(result.out, part) {
-			t.Errorf("no %q in:\n%s", part, result.out)
+	return result
+}
+
+// ledgerBenchKeys are the keys of a result that are above 0 whatever the load.
+var ledgerBenchKeys = append([]string{"latency_p90_us", "latency_p999_us", "latency_max_us",
+	"cpu_us_per_request", "flushes_per_request", "flushes_per_block", "bytes_on_disk_per_request",
+	"acknowledged", "compared_height"}, commonBenchKeys...)
+
+// checkLedgerBench checks the figures of a result against each other.
+func checkLedgerBench(t *testing.T, report map[string]any) {
+	t.Helper()
+	checkBenchKeys(t, report, ledgerBenchKeys...)
+	if t.Failed() {
+		t.FailNow()
+	}
+	text, _ := report["latency_histogram"].(string)
+	histogram, err := hdrhistogram.Decode([]byte(text))
+	if err != nil {
+		t.Fatalf("latency_histogram %.40q: %v", text, err)
+	}
+	number := func(key string) float64 { return report[key].(float64) }
+	if median := float64(histogram.ValueAtPercentile(50)) / 1e3; median !=
+		number("latency_p50_us") {
+		t.Errorf("the histogram's median is %v us, not %v", median, number("latency_p50_us"))
+	}
+	// A transaction takes some tens to hundreds of bytes, and a short run leaves some files of the
+	// database with little in them.
+	if number("bytes_on_disk_per_request") > 1<<14 {
+		t.Errorf("%v bytes on disk for each transaction", number("bytes_on_disk_per_request"))
+	}
+	// A block has a transaction at least. The two readings of the counters are not of one moment.
+	if number("flushes_per_block") < number("flushes_per_request")/2 {
+		t.Errorf("%v flushes a block, %v a transaction", number("flushes_per_block"),
+			number("flushes_per_request"))
+	}
+}
+
+// Callers share a sender, and transfers spread over accounts. The figures of processors and disks
+// are those of the nodes' processes.
+func TestBenchLedgerCallers(t *testing.T) {
+	t.Parallel()
+	for _, distribution := range []string{"uniform", "zipf", "hot"} {
+		report := object(t, measured(t, "--nodes", "3", "--clients", "2", "--callers", "50",
+			"--accounts", "600", "--distribution", distribution, "--dir", t.TempDir(),
+			"--json").out)
+		checkLedgerBench(t, report)
+		if report["callers"] != 50.0 || report["accounts"] != 600.0 ||
+			report["distribution"] != distribution ||
+			report["flushes_per_request"].(float64) > 4 ||
+			report["client_cpu_us_per_request"].(float64) <= 0 {
+			t.Errorf("%v", report)
 		}
+	}
+}
+
+// Accounts are spread unless a flag says otherwise.
+func TestBenchLedgerDefaults(t *testing.T) {
+	t.Parallel()
+	report := object(t, measured(t, "--nodes", "1", "--clients", "2", "--fabric", "memory", "--dir",
+		t.TempDir(), "--json").out)
+	report["wire_bytes_per_byte"] = 1.0 // a node alone has no peer to send to
+	checkLedgerBench(t, report)
+	if report["accounts"] != 10000.0 || report["distribution"] != "uniform" ||
+		report["bundle"] != 1.0 || report["callers"] != 0.0 ||
+		report["client_cpu_us_per_request"] != 0.0 {
+		t.Errorf("%v", report)
+	}
+	text := measured(t, "--nodes", "1", "--clients", "2", "--bundle", "3", "--accounts", "0",
+		"--fabric", "memory", "--dir", t.TempDir()).out
+	for _, part := range []string{"2 x 3 a bundle", "4 hot accounts", "99.9th", "longest",
+		"bytes a transaction and node", "flushes a block"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in:\n%s", part, text)
+		}
+	}
+}
+
+// The loads stand beside what the machine can do.
+func TestBenchLedgerCompare(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	arguments := []string{"--nodes", "1", "--compare", "--clients", "2", "--callers", "20",
+		"--bundle", "10", "--accounts", "30", "--fabric", "memory", "--dir", dir}
+	out := measured(t, append(arguments, "--large-accounts", "50", "--more-nodes", "0,2",
+		"--json")...).out
+	report := object(t, out)
+	machine := report["machine"].(map[string]any)
+	for _, key := range []string{"fdatasync_us_p50", "fdatasync_us_p99", "fdatasyncs_per_second",
+		"verifications_per_second", "batched_verifications_per_second", "round_trip_us_p50",
+		"round_trip_us_p99", "loopback_gbit_per_second"} {
+		if value, ok := machine[key].(float64); !ok || value <= 0 {
+			t.Errorf("machine: %s is %v", key, machine[key])
+		}
+	}
+	type load struct {
+		name, distribution       string
+		nodes, accounts, callers float64
+	}
+	var loads []load
+	for _, one := range report["loads"].([]any) {
+		result := one.(map[string]any)
+		if result["nodes"] == 1.0 {
+			result["wire_bytes_per_byte"] = 1.0
+		}
+		checkLedgerBench(t, result)
+		loads = append(loads, load{result["load"].(string), result["distribution"].(string),
+			result["nodes"].(float64), result["accounts"].(float64), result["callers"].(float64)})
+	}
+	if want := []load{
+		{"callers", "uniform", 1, 30, 20}, {"packed", "uniform", 1, 30, 0},
+		{"alone", "uniform", 1, 30, 1},
+		{"callers_large_uniform", "uniform", 1, 50, 20},
+		{"packed_large_uniform", "uniform", 1, 50, 0}, {"alone_large_uniform", "uniform", 1, 50, 1},
+		{"callers_large_zipf", "zipf", 1, 50, 20}, {"packed_large_zipf", "zipf", 1, 50, 0},
+		{"alone_large_zipf", "zipf", 1, 50, 1},
+		{"packed_2_nodes", "uniform", 2, 30, 0},
+	}; !slices.Equal(loads, want) {
+		t.Errorf("loads %v, want %v", loads, want)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+	var comparison bench.LedgerComparison
+	if err := json.Unmarshal([]byte(out), &comparison); err != nil {
+		t.Fatal(err)
+	}
+	comparison.LeftOut = []bench.LoadLeftOut{{Load: "packed_large_zipf", Reason: "no memory"}}
+	var text strings.Builder
+	if err := writeLedgerComparison(&text, comparison); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"fdatasync", "verifications/s", "Gbit/s", "2 x 20 callers",
+		"2 x 10 a bundle", "one caller", "30 uniform", "50 zipf", "99.9TH US", "FLUSHES", "BYTES",
+		"left out packed_large_zipf: no memory"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in:\n%s", part, &text)
+		}
+	}
+}
+
+// The first three loads are left if flags say so, and progress goes to standard error.
+func TestBenchLedgerCompareThree(t *testing.T) {
+	t.Parallel()
+	result := measured(t, "--nodes", "1", "--compare", "--clients", "2", "--callers", "20",
+		"--bundle", "10", "--accounts", "30", "--fabric", "memory", "--dir", t.TempDir(),
+		"--large-accounts", "0", "--more-nodes", "0")
+	if want := "measuring callers\nmeasuring packed\nmeasuring alone\n"; result.errs != want {
+		t.Errorf("progress %q, want %q", result.errs, want)
+	}
+	if rows := strings.Count(result.out, "30 uniform"); rows != 3 {
+		t.Errorf("%d loads in:\n%s", rows, result.out)
 	}
 }
 
@@ -72,7 +183,8 @@ func TestBenchLedgerRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{"--callers -1", "--callers 2000 --clients 100",
 		"--callers 2 --bundle 2", "--accounts 3 --clients 2", "--distribution flat",
-		"--compare --callers 0", "--compare --bundle 0"} {
+		"--compare --callers 0", "--compare --bundle 0", "--compare --large-accounts 5",
+		"--compare --large-accounts -1", "--compare --more-nodes 5,65"} {
 		if _, err := runBench(t, append([]string{"ledger"},
 			strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
 			t.Errorf("%s: %v, want ErrParameters", arguments, err)

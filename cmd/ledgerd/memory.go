@@ -38,12 +38,16 @@ func tuneMemory(limit int64) {
 
 // memoryLimit returns the soft limit for a process on the machine with these files.
 func memoryLimit(root fs.FS) int64 {
-	available := min(machineMemory(root), groupMemory(root))
+	available := memoryThere(root)
 	if available == math.MaxInt64 {
 		return memoryLimitUnknown
 	}
 	return available / memoryShare
 }
+
+// memoryThere returns the bytes of memory that processes here may use, or the largest number if it
+// is unknown.
+func memoryThere(root fs.FS) int64 { return min(machineMemory(root), groupMemory(root)) }
 
 // machineMemory returns the machine's memory in bytes, or the largest number if it is unknown.
 func machineMemory(root fs.FS) int64 {

@@ -64,9 +64,16 @@
 //     nodes are in this process.
 //   - The bytes on lanes are those of the engines, as the nodes report them.
 //   - Flushes are those of the stores' files, to make blocks durable, of all nodes together.
+//   - The bytes on disk are the space that the file system allocated to the data of a node and to
+//     its rounds, with all indexes and logs, and without holes in files. The run stops the nodes in
+//     good order after the accounts are open and once more after the load, so that the stores have
+//     written and sorted what they hold, and divides the growth by the transactions of the load.
+//     Segments that a store keeps to write them again count in both sizes. In short runs the store
+//     has few files, and what it leaves free in them counts.
 //
-// [CompareLedger] measures three loads one after the other, beside the limits of the machine: the
-// time of a flush, the signatures that a processor verifies, and a round trip over loopback.
+// [CompareLedger] measures loads one after the other: many callers, bundles and one caller, the
+// same over many accounts, and with more nodes. It measures the limits of the machine beside them:
+// the time of a flush, the signatures that a processor verifies, and loopback.
 //
 // At the end, the run compares the blocks of all nodes, and the chain must contain at least as many
 // transactions as were acknowledged.

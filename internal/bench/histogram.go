@@ -37,10 +37,7 @@ func (h *Histogram) Merge(other Histogram) {
 // Quantile returns the smallest duration, to 1/64, such that the given share of all durations is
 // not above it. It returns 0 for an empty histogram.
 func (h *Histogram) Quantile(share float64) time.Duration {
-	total := uint64(0)
-	for _, count := range h.Counts {
-		total += count
-	}
+	total := h.total()
 	rank := uint64(share * float64(total))
 	seen := uint64(0)
 	for bucket, count := range h.Counts {
@@ -50,6 +47,14 @@ func (h *Histogram) Quantile(share float64) time.Duration {
 		}
 	}
 	return 0
+}
+
+// total returns the number of durations.
+func (h *Histogram) total() (total uint64) {
+	for _, count := range h.Counts {
+		total += count
+	}
+	return total
 }
 
 // bucketOf returns the bucket of a value. Values below subBuckets have a bucket each. From there,

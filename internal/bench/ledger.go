@@ -2,10 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/client"
@@ -43,7 +44,13 @@ const (
 	DistributionUniform = "uniform"
 	// DistributionZipf chooses account k of a client, from 0 on, in proportion to (1+k)^-1.1.
 	DistributionZipf = "zipf"
+	// DistributionHot transfers from the first account of a client to its second, always. The
+	// other accounts are open and idle.
+	DistributionHot = "hot"
 )
+
+// distributions are all of them.
+var distributions = []string{DistributionUniform, DistributionZipf, DistributionHot}
 
 // startOrdering limits the time that the nodes of a run may take until they order.
 const startOrdering = 60 * time.Second
@@ -65,7 +72,8 @@ type LedgerParameters struct {
 	// Accounts is the number of accounts of all clients together, between which transfers go. 0
 	// means that each client has two and transfers from one to the other.
 	Accounts int `json:"accounts"`
-	// Distribution is how transfers choose accounts: DistributionUniform or DistributionZipf.
+	// Distribution is how transfers choose accounts: DistributionUniform, DistributionZipf or
+	// DistributionHot.
 	Distribution string `json:"distribution"`
 	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored or AckDurable.
 	Ack string `json:"ack"`
@@ -97,9 +105,9 @@ func (p LedgerParameters) Validate() error {
 	case p.Accounts != 0 && (p.Accounts < 2*p.Clients || p.Accounts > AccountsMax):
 		return fmt.Errorf("%w: %d accounts, want 0, or two for each of %d clients up to %d in all",
 			ErrParameters, p.Accounts, p.Clients, AccountsMax)
-	case p.Distribution != DistributionUniform && p.Distribution != DistributionZipf:
-		return fmt.Errorf("%w: distribution %q, want %q or %q", ErrParameters, p.Distribution,
-			DistributionUniform, DistributionZipf)
+	case !slices.Contains(distributions, p.Distribution):
+		return fmt.Errorf("%w: distribution %q, want one of %q", ErrParameters, p.Distribution,
+			distributions)
 	case !known:
 		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack,
 			AckOrdered, AckStored, AckDurable)
@@ -123,13 +131,20 @@ type LedgerResult struct {
 	LatencyP90        float64 `json:"latency_p90_us"`
 	LatencyP999       float64 `json:"latency_p999_us"`
 	LatencyMax        float64 `json:"latency_max_us"`
-	CPUSeconds        float64 `json:"cpu_seconds"`
+	// LatencyHistogram is the whole histogram, in nanoseconds: HdrHistogram's compressed encoding
+	// V2 in base64, which its tools read.
+	LatencyHistogram string  `json:"latency_histogram"`
+	CPUSeconds       float64 `json:"cpu_seconds"`
 	// CPUPerRequest is CPUSeconds divided by the requests, in microseconds.
 	CPUPerRequest float64 `json:"cpu_us_per_request"`
 	// ClientCPUPerRequest is the processor time of this process. It is 0 if the nodes are in it.
 	ClientCPUPerRequest float64 `json:"client_cpu_us_per_request"`
 	FlushesPerRequest   float64 `json:"flushes_per_request"`
-	WireBytesPerByte    float64 `json:"wire_bytes_per_byte"`
+	FlushesPerBlock     float64 `json:"flushes_per_block"`
+	// BytesOnDisk is for each transaction and node. It is below 0 if a store is smaller after the
+	// load.
+	BytesOnDisk      float64 `json:"bytes_on_disk_per_request"`
+	WireBytesPerByte float64 `json:"wire_bytes_per_byte"`
 	// Acknowledged is the number of transactions acknowledged since the start. All are in the
 	// chain.
 	Acknowledged uint64 `json:"acknowledged"`
@@ -155,62 +170,88 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	if err := p.Validate(); err != nil {
 		return LedgerResult{}, err
 	}
-	nodes, err := startNodes(ctx, p, environment)
+	load, err := newLoad(p)
 	if err != nil {
 		return LedgerResult{}, err
 	}
-	defer func() { err = errors.Join(err, nodes.stop()) }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel(nil)
-	watching.Go(func() {
-		select {
-		case <-nodes.ended:
-			cancel(fmt.Errorf("%w: a node ended by itself", ErrServer))
-		case <-ctx.Done():
-		}
-	})
-	load, err := newLoad(ctx, p, nodes.urls)
+	nodes, err := newNodes(p, environment)
 	if err != nil {
-		return LedgerResult{}, errors.Join(context.Cause(ctx), err)
+		return LedgerResult{}, err
 	}
+	var prepared, total uint64
+	if err := nodes.during(ctx, func(ctx context.Context, _ context.CancelCauseFunc) error {
+		prepared, err = load.prepare(ctx, nodes.urls)
+		return err
+	}); err != nil {
+		return LedgerResult{}, err
+	}
+	// The nodes have stopped in good order before and after the load, so both sizes are of settled
+	// stores.
+	before, err := nodes.bytesOnDisk()
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	if err := nodes.during(ctx, func(ctx context.Context, fail context.CancelCauseFunc) error {
+		result, total, err = measureLoad(ctx, fail, p, nodes, load)
+		return err
+	}); err != nil {
+		return LedgerResult{}, err
+	}
+	after, err := nodes.bytesOnDisk()
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	result.BytesOnDisk = float64(after-before) / float64(total-prepared) / float64(p.Nodes)
+	return result, nil
+}
+
+// measureLoad measures nodes that run. It returns the number of transactions in the chain, too.
+func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerParameters,
+	nodes *nodes, load *load) (result LedgerResult, total uint64, err error) {
 	defer load.close()
-	load.start(ctx, cancel)
+	if err := load.open(ctx, nodes.urls); err != nil {
+		return LedgerResult{}, 0, err
+	}
+	load.start(ctx, fail)
 	defer load.end()
 	if err := pause(ctx, warmUp(p.For)); err != nil {
-		return LedgerResult{}, err
+		return LedgerResult{}, 0, err
 	}
 	before, err := nodes.figures(ctx)
 	if err != nil {
-		return LedgerResult{}, err
+		return LedgerResult{}, 0, err
 	}
 	load.begin()
 	if err := pause(ctx, p.For); err != nil {
-		return LedgerResult{}, err
+		return LedgerResult{}, 0, err
 	}
 	window, latency := load.window()
 	after, err := nodes.figures(ctx)
 	if err != nil {
-		return LedgerResult{}, err
+		return LedgerResult{}, 0, err
 	}
 	acknowledged := load.end()
 	if ctx.Err() != nil {
-		return LedgerResult{}, context.Cause(ctx)
+		return LedgerResult{}, 0, context.Cause(ctx)
 	}
-	if window.Requests == 0 {
-		return LedgerResult{},
+	if window.Requests == 0 || after.height == before.height {
+		return LedgerResult{}, 0,
 			fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer,
 				window.Seconds)
 	}
-	height, err := compareChains(ctx, nodes.urls, acknowledged)
+	height, total, err := compareChains(ctx, nodes.urls, acknowledged)
 	if err != nil {
-		return LedgerResult{}, err
+		return LedgerResult{}, 0, err
 	}
 	requests := float64(window.Requests)
 	at := func(percentile float64) float64 {
 		return float64(latency.ValueAtPercentile(percentile)) / 1e3
 	}
+	histogram, err := latency.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return LedgerResult{}, 0, fmt.Errorf("bench: %w", err)
+	}
+	flushes := after.flushes - before.flushes
 	result = LedgerResult{
 		LedgerParameters:  p,
 		Seconds:           window.Seconds,
@@ -221,9 +262,11 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 		LatencyP99:        at(99),
 		LatencyP999:       at(99.9),
 		LatencyMax:        float64(latency.Max()) / 1e3,
+		LatencyHistogram:  string(histogram),
 		CPUSeconds:        after.cpuSeconds - before.cpuSeconds,
 		CPUPerRequest:     (after.cpuSeconds - before.cpuSeconds) * 1e6 / requests,
-		FlushesPerRequest: (after.flushes - before.flushes) / requests,
+		FlushesPerRequest: flushes / requests,
+		FlushesPerBlock:   flushes / (after.height - before.height),
 		WireBytesPerByte:  (after.sentBytes - before.sentBytes) / float64(window.Bytes),
 		Acknowledged:      acknowledged,
 		ComparedHeight:    height,
@@ -231,42 +274,43 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	if !nodes.embedded {
 		result.ClientCPUPerRequest = (after.clientSeconds - before.clientSeconds) * 1e6 / requests
 	}
-	return result, nil
+	return result, total, nil
 }
 
 // compareChains checks that all nodes have the same blocks up to the lowest of their heads, and
-// that the chain has at least as many transactions as were acknowledged.
-func compareChains(ctx context.Context, urls []string, acknowledged uint64) (ledger.Height, error) {
+// that the chain has at least as many transactions as were acknowledged. It returns that height and
+// the number of transactions up to it.
+func compareChains(ctx context.Context, urls []string, acknowledged uint64) (common ledger.Height,
+	transactions uint64, err error) {
 	nodes, err := clientsOf(urls)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer closeClients(nodes)
 	settling, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	common, err := settle(settling, nodes)
+	common, err = settle(settling, nodes)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	want := make([]ledger.Hash, 0, common)
-	transactions := uint64(0)
 	for i, node := range nodes {
 		next := ledger.Height(1)
 		for header, err := range node.Blocks(ctx, 1, true) {
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			var hash ledger.Hash
 			copy(hash[:], header.GetHash())
 			switch {
 			case ledger.Height(header.GetHeight()) != next:
-				return 0, fmt.Errorf("%w: %s shows block %d in place of %d", ErrDiverged, urls[i],
-					header.GetHeight(), next)
+				return 0, 0, fmt.Errorf("%w: %s shows block %d in place of %d", ErrDiverged,
+					urls[i], header.GetHeight(), next)
 			case i == 0:
 				want = append(want, hash)
 				transactions += uint64(header.GetTransactionCount())
 			case want[next-1] != hash:
-				return 0, fmt.Errorf("%w: block %d is %v at %s and %v at %s", ErrDiverged, next,
+				return 0, 0, fmt.Errorf("%w: block %d is %v at %s and %v at %s", ErrDiverged, next,
 					hash, urls[i], want[next-1], urls[0])
 			}
 			if next++; next > common {
@@ -274,14 +318,14 @@ func compareChains(ctx context.Context, urls []string, acknowledged uint64) (led
 			}
 		}
 		if next <= common {
-			return 0, fmt.Errorf("%w: %s shows no block %d", ErrDiverged, urls[i], next)
+			return 0, 0, fmt.Errorf("%w: %s shows no block %d", ErrDiverged, urls[i], next)
 		}
 	}
 	if transactions < acknowledged {
-		return 0, fmt.Errorf("%w: %d transactions were acknowledged, and %d are in the chain",
+		return 0, 0, fmt.Errorf("%w: %d transactions were acknowledged, and %d are in the chain",
 			ErrDiverged, acknowledged, transactions)
 	}
-	return common, nil
+	return common, transactions, nil
 }
 
 // settle waits until all nodes have the same head, or ctx ends. It returns the lowest height.

@@ -65,15 +65,10 @@ const (
 	latencyDigits = 3
 )
 
-// newLoad makes the clients and registers their organisations, several at a time.
-func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, err error) {
-	l = &load{level: ackLevels[p.Ack], bundle: p.Bundle, callers: p.Callers,
+// newLoad makes the clients. They know no node yet.
+func newLoad(p LedgerParameters) (*load, error) {
+	l := &load{level: ackLevels[p.Ack], bundle: p.Bundle, callers: p.Callers,
 		distribution: p.Distribution}
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
 	for range min(p.Clients, countsMax) {
 		l.counts = append(l.counts, &counts{
 			latency: hdrhistogram.New(latencyLeast, latencyMost, latencyDigits)})
@@ -84,18 +79,35 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 			return nil, fmt.Errorf("bench: %w", err)
 		}
 		name := ledger.OrganisationName(fmt.Sprintf("client-%d", i))
-		node, err := client.New([]string{urls[i%len(urls)]}, client.Options{})
-		if err != nil {
-			return nil, err
-		}
 		l.clients = append(l.clients, &loadClient{
-			node: node, key: client.NewKey(name, private),
-			accounts: accountsOf(name, i, p), fixed: p.Accounts == 0,
-			counts: l.counts[i%len(l.counts)],
+			key:      client.NewKey(name, private),
+			accounts: accountsOf(name, i, p),
+			fixed:    p.Accounts == 0 || p.Distribution == DistributionHot,
+			counts:   l.counts[i%len(l.counts)],
 		})
 	}
+	return l, nil
+}
+
+// connect spreads the clients over the nodes.
+func (l *load) connect(urls []string) (err error) {
+	for i, c := range l.clients {
+		if c.node, err = client.New([]string{urls[i%len(urls)]}, client.Options{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare registers the clients' organisations and opens their accounts, several clients at a time.
+// It returns the number of transactions in the chain.
+func (l *load) prepare(ctx context.Context, urls []string) (transactions uint64, err error) {
+	defer l.close()
+	if err := l.connect(urls); err != nil {
+		return 0, err
+	}
 	if l.genesis, err = l.clients[0].node.Genesis(ctx); err != nil {
-		return nil, err
+		return 0, err
 	}
 	failures := make([]error, len(l.clients))
 	slots := make(chan struct{}, 16)
@@ -108,7 +120,10 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 		})
 	}
 	registering.Wait()
-	return l, errors.Join(failures...)
+	for _, c := range l.clients {
+		transactions += c.sequence
+	}
+	return transactions, errors.Join(failures...)
 }
 
 // accountsOf returns the accounts of a client: its share of all.
@@ -165,14 +180,27 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 			transactions = nil
 		}
 	}
-	c.bodySize = sizeOfTransfer(l.next(c))
-	if l.callers == 0 {
-		return nil
+	return nil
+}
+
+// open connects the clients for the load, each with its sender if it has callers.
+func (l *load) open(ctx context.Context, urls []string) error {
+	if err := l.connect(urls); err != nil {
+		return err
 	}
-	var err error
-	c.sender, err = c.node.NewSender(ctx, client.SenderOptions{Keys: []client.Key{c.key},
-		Level: l.level})
-	return err
+	for _, c := range l.clients {
+		c.bodySize = sizeOfTransfer(ledger.Transaction{Ledger: l.genesis,
+			Signer: c.key.Organisation, Nonce: ledger.Nonce{Stream: 1, Sequence: c.sequence}})
+		if l.callers == 0 {
+			continue
+		}
+		var err error
+		if c.sender, err = c.node.NewSender(ctx, client.SenderOptions{Keys: []client.Key{c.key},
+			Level: l.level}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sizeOfTransfer returns the bytes of a transfer without the names of its accounts, about.
@@ -384,9 +412,12 @@ func (l *load) drain() {
 	}
 }
 
+// close ends the clients' connections.
 func (l *load) close() {
 	l.drain()
 	for _, c := range l.clients {
-		c.node.Close()
+		if c.node != nil {
+			c.node.Close()
+		}
 	}
 }

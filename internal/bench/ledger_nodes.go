@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/client"
@@ -23,38 +27,70 @@ const (
 	metricSent = "ledgerd_lane_bytes_sent" // frames of engines, in this generation
 	// of stores, to make blocks durable
 	metricFlushes = "ledgerd_disk_flushes_total"
+	metricHeight  = "ledgerd_height_ordered"
 )
 
-// nodes are the nodes of a run, as processes or in this process.
+// nodes are the nodes of a run, as processes or in this process. They may run several times.
 type nodes struct {
-	urls     []string
 	embedded bool
-	ended    <-chan struct{} // closed when a node ends by itself
-	stop     func() error
+	launch   func(context.Context) error // sets the fields below
+
+	urls    []string
+	folders []string        // with the nodes' data
+	ended   <-chan struct{} // closed when a node ends by itself
+	halt    func() error
 }
 
-// startNodes starts the nodes and waits until all of them order.
-func startNodes(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
-	error) {
-	starting, cancel := context.WithTimeoutCause(ctx, startOrdering,
+// newNodes makes the nodes. None of them runs yet.
+func newNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
+	if p.Fabric == fabric.Memory {
+		return embeddedNodes(p, environment), nil
+	}
+	return processNodes(p, environment)
+}
+
+// during starts the nodes, waits until all of them order, and stops them in good order after do.
+// do's context ends early if a node ends by itself, or with the error that do passes to fail.
+func (n *nodes) during(ctx context.Context,
+	do func(ctx context.Context, fail context.CancelCauseFunc) error) (err error) {
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.halt()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
+		select {
+		case <-n.ended:
+			cancel(fmt.Errorf("%w: a node ended by itself", ErrServer))
+		case <-ctx.Done():
+		}
+	})
+	if err := do(ctx, cancel); err != nil {
+		if cause := context.Cause(ctx); !errors.Is(err, cause) {
+			return errors.Join(cause, err)
+		}
+		return err
+	}
+	return nil
+}
+
+func (n *nodes) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startOrdering,
 		fmt.Errorf("%w: the nodes do not order within %v", ErrServer, startOrdering))
 	defer cancel()
-	start := startProcesses
-	if p.Fabric == fabric.Memory {
-		start = startEmbedded
+	if err := n.launch(ctx); err != nil {
+		return err
 	}
-	n, err := start(starting, p, environment)
-	if err != nil {
-		return nil, err
+	if err := awaitOrdering(ctx, n.urls); err != nil {
+		return errors.Join(err, n.halt())
 	}
-	if err := awaitOrdering(starting, n.urls); err != nil {
-		return nil, errors.Join(err, n.stop())
-	}
-	return n, nil
+	return nil
 }
 
-func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
-	error) {
+func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
 	base, err := testnet.FreeBasePort(p.Nodes)
 	if err != nil {
 		return nil, err
@@ -64,46 +100,108 @@ func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerE
 	if err != nil {
 		return nil, err
 	}
-	processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command})
-	stop := func() error {
-		stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
-		defer cancel()
-		processes.Stop(stopping)
-		return processes.Err()
+	n := &nodes{}
+	for _, h := range homes {
+		n.folders = append(n.folders, h.Data(), h.Rounds())
 	}
-	if err := processes.Ready(ctx); err != nil {
-		return nil, errors.Join(err, stop())
+	n.launch = func(ctx context.Context) error {
+		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command})
+		n.ended = processes.Done()
+		n.halt = func() error {
+			stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
+			defer cancel()
+			processes.Stop(stopping)
+			return processes.Err()
+		}
+		if err := processes.Ready(ctx); err != nil {
+			return errors.Join(err, n.halt())
+		}
+		n.urls = processes.URLs()
+		return nil
 	}
-	return &nodes{urls: processes.URLs(), ended: processes.Done(), stop: stop}, nil
+	return n, nil
 }
 
-func startEmbedded(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
-	error) {
-	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{
-		Dir: environment.Dir, Ports: make([]int, p.Nodes), Engine: p.Engine, Chain: "bench",
-		Start: environment.Start,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ended, stopped := make(chan struct{}), make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-cluster.Ended():
-			close(ended)
-		case <-stopped:
+func embeddedNodes(p LedgerParameters, environment LedgerEnvironment) *nodes {
+	n := &nodes{embedded: true}
+	var last *testnet.Embedded
+	n.launch = func(ctx context.Context) (err error) {
+		if last == nil {
+			last, err = testnet.Embed(ctx, testnet.EmbedOptions{
+				Dir: environment.Dir, Ports: make([]int, p.Nodes), Engine: p.Engine,
+				Chain: "bench", Start: environment.Start,
+			})
+		} else {
+			last, err = testnet.EmbedHomes(ctx, last.Homes(), environment.Start)
 		}
-	}()
-	stop := func() error {
-		close(stopped)
-		<-watched
-		stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
-		defer cancel()
-		return cluster.Stop(stopping)
+		if err != nil {
+			return err
+		}
+		cluster := last
+		n.urls, n.folders = cluster.URLs(), nil
+		for _, h := range cluster.Homes() {
+			n.folders = append(n.folders, h.Data(), h.Rounds())
+		}
+		ended, stopped, watched := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			select {
+			case <-cluster.Ended():
+				close(ended)
+			case <-stopped:
+			}
+		}()
+		n.ended = ended
+		n.halt = func() error {
+			close(stopped)
+			<-watched
+			stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
+			defer cancel()
+			return cluster.Stop(stopping)
+		}
+		return nil
 	}
-	return &nodes{urls: cluster.URLs(), embedded: true, ended: ended, stop: stop}, nil
+	return n
+}
+
+// bytesOnDisk returns the bytes that the file system has allocated to the nodes' data.
+func (n *nodes) bytesOnDisk() (total int64, err error) {
+	for _, folder := range n.folders {
+		allocated, err := allocatedBytes(folder)
+		if err != nil {
+			return 0, err
+		}
+		total += allocated
+	}
+	return total, nil
+}
+
+// statBlock is the unit in which the system counts the space that a file takes.
+const statBlock = 512
+
+// allocatedBytes returns the bytes that the file system has allocated to the files in a folder and
+// to the folders themselves. Holes in sparse files do not count. A missing folder has none.
+func allocatedBytes(folder string) (total int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if status, known := info.Sys().(*syscall.Stat_t); known {
+			total += status.Blocks * statBlock
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("bench: %w", err)
+	}
+	return total, nil
 }
 
 // awaitOrdering waits until all nodes order.
@@ -154,6 +252,7 @@ type figures struct {
 	cpuSeconds float64
 	sentBytes  float64 // on lanes
 	flushes    float64
+	height     float64 // of the node that is furthest
 	// clientSeconds is the processor time of this process.
 	clientSeconds float64
 }
@@ -162,13 +261,15 @@ type figures struct {
 func (n *nodes) figures(ctx context.Context) (figures, error) {
 	var sum figures
 	for _, url := range n.urls {
-		values, err := readMetrics(ctx, url, metricCPU, metricSent, metricFlushes)
+		values, err := readMetrics(ctx, url, metricCPU, metricSent, metricFlushes,
+			metricHeight)
 		if err != nil {
 			return figures{}, err
 		}
 		sum.cpuSeconds += values[0]
 		sum.sentBytes += values[1]
 		sum.flushes += values[2]
+		sum.height = max(sum.height, values[3])
 	}
 	used, err := cpuTime()
 	if err != nil {

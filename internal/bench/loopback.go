@@ -60,14 +60,10 @@ func Loopback(ctx context.Context, measured time.Duration) (LoopbackResult, erro
 	if err != nil {
 		return LoopbackResult{}, err
 	}
-	total := uint64(0)
-	for _, count := range trips.Counts {
-		total += count
-	}
 	p50, p99 := float64(trips.Quantile(0.50))/1e3, float64(trips.Quantile(0.99))/1e3
 	return LoopbackResult{
 		Seconds:           time.Since(begun).Seconds(),
-		RequestsPerSecond: float64(total) / part.Seconds(),
+		RequestsPerSecond: float64(trips.total()) / part.Seconds(),
 		GbitPerSecond:     large * 8 / 1e9,
 		LatencyP50:        p50, LatencyP99: p99,
 		CPUSeconds:       (cpuAfter - cpuBefore).Seconds(),
