@@ -28,6 +28,9 @@
 //   - A block's header commits to the previous block, the transactions, their results, the
 //     signatures and the whole state.
 //
+// docs/encoding.md has every encoding, hash and signature byte by byte, with test vectors in
+// testdata/vectors for other languages.
+//
 // # Certificates
 //
 // A member signs what it stored (Statement). The statements of a majority certify a block

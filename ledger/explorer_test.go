@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-var write = flag.Bool("write", false, "write the fixtures of the explorer's tests")
+var write = flag.Bool("write", false,
+	"write the test vectors, and the fixtures of the explorer's tests")
 
 // explorerFixtures is the file with which the explorer's tests compare its own auditor.
 const explorerFixtures = "../explorer/test/fixtures/finality.json"

@@ -3,9 +3,10 @@
 // form, byte strings after their length, lists after their count, and amounts. An amount is a
 // length byte, with the sign in the highest bit, and the magnitude without leading zeros.
 //
-// Each value has one encoding, and Reader refuses all others. Integers of a fixed size and uvarints
-// are appended with encoding/binary. The types of the ledger are above this package: packages
-// ledger and ledger/state embed Reader and add methods that read them.
+// Each value has one encoding, and Reader refuses all others. docs/encoding.md has them byte by
+// byte. Integers of a fixed size and uvarints are appended with encoding/binary. The types of the
+// ledger are above this package: packages ledger and ledger/state embed Reader and add methods that
+// read them.
 package codec
 
 import (
