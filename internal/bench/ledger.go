@@ -192,7 +192,7 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 		return LedgerResult{}, err
 	}
 	if err := nodes.during(ctx, func(ctx context.Context, fail context.CancelCauseFunc) error {
-		result, total, err = measureLoad(ctx, fail, p, nodes, load)
+		result, total, err = measureLoad(ctx, fail, p, nodes, load, prepared)
 		return err
 	}); err != nil {
 		return LedgerResult{}, err
@@ -205,9 +205,10 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	return result, nil
 }
 
-// measureLoad measures nodes that run. It returns the number of transactions in the chain, too.
+// measureLoad measures nodes that run and have a number of transactions in their chain. It returns
+// the number after the load, too.
 func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerParameters,
-	nodes *nodes, load *load) (result LedgerResult, total uint64, err error) {
+	nodes *nodes, load *load, prepared uint64) (result LedgerResult, total uint64, err error) {
 	defer load.close()
 	if err := load.open(ctx, nodes.urls); err != nil {
 		return LedgerResult{}, 0, err
@@ -239,7 +240,7 @@ func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerPara
 			fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer,
 				window.Seconds)
 	}
-	height, total, err := compareChains(ctx, nodes.urls, acknowledged)
+	height, total, err := compareChains(ctx, nodes.urls, prepared+acknowledged)
 	if err != nil {
 		return LedgerResult{}, 0, err
 	}
