@@ -52,8 +52,12 @@ const (
 // distributions are all of them.
 var distributions = []string{DistributionUniform, DistributionZipf, DistributionHot}
 
-// startOrdering limits the time that the nodes of a run may take until they order.
-const startOrdering = 60 * time.Second
+// startOrdering and, for each account that they have to load, startAccount limit the time that the
+// nodes of a run may take until they order.
+const (
+	startOrdering = 60 * time.Second
+	startAccount  = 100 * time.Microsecond
+)
 
 // settleTime limits the time, at the end, until every node has the blocks that any node has.
 const settleTime = 20 * time.Second

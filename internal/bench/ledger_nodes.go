@@ -33,6 +33,7 @@ const (
 // nodes are the nodes of a run, as processes or in this process. They may run several times.
 type nodes struct {
 	embedded bool
+	patience time.Duration               // until they order
 	launch   func(context.Context) error // sets the fields below
 
 	urls    []string
@@ -78,8 +79,8 @@ func (n *nodes) during(ctx context.Context,
 }
 
 func (n *nodes) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startOrdering,
-		fmt.Errorf("%w: the nodes do not order within %v", ErrServer, startOrdering))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.patience,
+		fmt.Errorf("%w: the nodes do not order within %v", ErrServer, n.patience))
 	defer cancel()
 	if err := n.launch(ctx); err != nil {
 		return err
@@ -88,6 +89,10 @@ func (n *nodes) start(ctx context.Context) error {
 		return errors.Join(err, n.halt())
 	}
 	return nil
+}
+
+func startPatience(p LedgerParameters) time.Duration {
+	return startOrdering + time.Duration(p.Accounts)*startAccount
 }
 
 func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
@@ -100,7 +105,7 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{}
+	n := &nodes{patience: startPatience(p)}
 	for _, h := range homes {
 		n.folders = append(n.folders, h.Data(), h.Rounds())
 	}
@@ -123,7 +128,7 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 }
 
 func embeddedNodes(p LedgerParameters, environment LedgerEnvironment) *nodes {
-	n := &nodes{embedded: true}
+	n := &nodes{embedded: true, patience: startPatience(p)}
 	var last *testnet.Embedded
 	n.launch = func(ctx context.Context) (err error) {
 		if last == nil {
