@@ -55,8 +55,9 @@ func fillFrom(s, whole *Store, count int) error {
 }
 
 // rowsOf returns all rows of a store after everything is written. For an entry of the state it has
-// only the value, because a snapshot does not keep the height of the block that set it. For a
-// history row it has the steps, which may lie in fewer or more rows.
+// only the value, because a snapshot does not keep the height of the block that set it. Of a
+// history row it has the steps, and of a run of the index the ids, which may lie in fewer or more
+// rows.
 func rowsOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
@@ -84,6 +85,20 @@ func rowsOf(t testing.TB, s *Store) map[string]string {
 				if value = row.after; len(value) == 0 {
 					continue
 				}
+			}
+			switch key[0] {
+			case rowRuns:
+				continue
+			case rowRun:
+				runs := s.index.list()
+				at := slices.IndexFunc(runs, func(r *run) bool {
+					return r.number == binary.BigEndian.Uint64(key[1:])
+				})
+				for ; at >= 0 && len(value) > 0; value = value[recordSize:] {
+					record := decodeRecord(value, runs[at].first)
+					rows[string(indexKey(record.id))] = string(record.where.append(nil))
+				}
+				continue
 			}
 			if key[0] == rowHistory {
 				first := binary.BigEndian.Uint64(key[1+8:])

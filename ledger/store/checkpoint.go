@@ -101,9 +101,11 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
-	if err := s.rows(sealed, batch.Set); err != nil {
+	added, err := s.rows(sealed, batch.Set)
+	if err != nil {
 		return err
 	}
+	runs, replaced := s.nextRuns(added)
 	s.options.onWrite("flush")
 	if err := batch.Flush(); err != nil {
 		return err
@@ -114,9 +116,13 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	if err := s.fence(false); err != nil {
 		return err
 	}
-	headKey := []byte{rowHead}
+	headKey, runsKey := []byte{rowHead}, []byte{rowRuns}
 	s.options.onWrite("head")
 	err = s.db.Update(func(transaction *badger.Txn) error {
+		row := seal(runsKey, runsRow(s.index.next.Load(), runs))
+		if err := transaction.Set(runsKey, row); err != nil {
+			return err
+		}
 		return transaction.Set(headKey, seal(headKey, headRow(height, last.block.Hash)))
 	})
 	if err != nil {
@@ -125,7 +131,11 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	s.mutex.RLock()
 	group := last.group
 	s.mutex.RUnlock()
-	return s.settle(&last.block.Header, last.block.Hash, group-1)
+	if err := s.settle(&last.block.Header, last.block.Hash, group-1); err != nil {
+		return err
+	}
+	s.adopt(runs, replaced)
+	return nil
 }
 
 // settle makes the database durable up to its head, and records that. The journal's groups up to a
@@ -168,34 +178,51 @@ func (s *Store) fence(active bool) error {
 // chunk returns the size of a body row. It is small enough for the database's transactions.
 func (s *Store) chunk() int { return int(min(maxChunk, s.options.MemTableBytes/32)) }
 
-// rows passes all rows of a layer except the head row to set, with checksums.
-func (s *Store) rows(sealed *layer, set func(key, value []byte) error) error {
+// rows passes all rows of a layer except the head row and the row of runs to set, with checksums.
+// It returns the layer's run of the index.
+func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added *run, err error) {
 	put := func(step string, key, value []byte) error {
 		s.options.onWrite(step)
 		return set(key, seal(key, value))
 	}
 	var arena []byte
 	for _, pending := range sealed.blocks {
-		if err := s.blockRows(pending, &arena, put); err != nil {
-			return err
+		if err := s.blockRows(pending, put); err != nil {
+			return nil, err
 		}
 	}
+	if added, err = s.indexRows(sealed.blocks, put); err != nil {
+		return nil, err
+	}
 	if err := historyRows(historyOf(sealed.blocks), &arena, put); err != nil {
-		return err
+		return nil, err
 	}
 	height := sealed.blocks[len(sealed.blocks)-1].block.Header.Height
 	for _, change := range entriesOf(sealed.blocks) {
 		row := stateRow{height: height, before: change.Before, after: change.After}
 		value := row.append(carve(&arena, 8+10+len(change.Before)+len(change.After)))
 		if err := put("state", stateKey(change.Key), value); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return added, nil
+}
+
+// indexRows passes the rows of a run with the ids of blocks to put.
+func (s *Store) indexRows(blocks []*pendingBlock, put putRow) (*run, error) {
+	records := recordsOf(blocks)
+	writer := newRunWriter(s.index.next.Add(1)-1, 0, blocks[0].block.Header.Height,
+		uint64(len(records)), put)
+	for i := range records {
+		if err := writer.add(&records[i]); err != nil {
+			return nil, err
+		}
+	}
+	return writer.run, writer.flush()
 }
 
 // blockRows passes the rows to put that concern one block alone.
-func (s *Store) blockRows(pending *pendingBlock, arena *[]byte, put putRow) error {
+func (s *Store) blockRows(pending *pendingBlock, put putRow) error {
 	block, height := pending.block, pending.block.Header.Height
 	err := s.eachChunk(pending.encoded, func(chunk int, part []byte) error {
 		return put("body", bodyKey(height, chunk), part)
@@ -203,19 +230,7 @@ func (s *Store) blockRows(pending *pendingBlock, arena *[]byte, put putRow) erro
 	if err != nil {
 		return err
 	}
-	// Write the rows in key order: then the database inserts neighbours close together.
-	for _, i := range byID(block.Entries) {
-		where := position{height: height, index: i, kind: indexKind(block.Entries[i].Result)}
-		if err := put("index", indexKey(block.Entries[i].ID),
-			where.append(carve(arena, positionSize))); err != nil {
-			return err
-		}
-	}
 	if err := shardRows(height, pending.changes, put); err != nil {
-		return err
-	}
-	where := position{height: height, kind: indexBlock}
-	if err := put("index", indexKey(block.Hash), where.append(nil)); err != nil {
 		return err
 	}
 	return put("header", heightKey(rowHeader, height),
@@ -302,18 +317,6 @@ func historyRows(steps []step, arena *[]byte, put putRow) error {
 		steps = steps[count:]
 	}
 	return nil
-}
-
-// byID returns the indexes of the entries, ordered by id.
-func byID(entries []ledger.Entry) []uint32 {
-	order := make([]uint32, len(entries))
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortFunc(order, func(a, b uint32) int {
-		return bytes.Compare(entries[a].ID[:], entries[b].ID[:])
-	})
-	return order
 }
 
 // byAccount returns a copy of a block's history in which the steps of each account are adjacent and

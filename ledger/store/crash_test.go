@@ -121,8 +121,8 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 	random := rand.New(rand.NewPCG(7, 7))
 	partial := 0
 	for run := range runs {
-		// A block of a few hundred transactions takes about a thousand steps.
-		height, hash := runCrashChild(t, dir, 1+random.IntN(1500), run+1, genesis, environment...)
+		// A layer takes some hundred steps.
+		height, hash := runCrashChild(t, dir, 1+random.IntN(400), run+1, genesis, environment...)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20
 		s, err := Open(filepath.Join(dir, "store"), genesis, options)

@@ -87,6 +87,21 @@ func (s *Store) retryDescriptors(attempt func() error) error {
 	}
 }
 
+// retrySpace waits until the disk has space for size more bytes, or until the store is closed.
+func (s *Store) retrySpace(size int) error {
+	const pause = 100 * time.Millisecond
+	for {
+		err := s.requireSpace(size)
+		if !errors.Is(err, ErrDiskFull) {
+			return err
+		}
+		if s.isClosed() {
+			return ErrClosed
+		}
+		time.Sleep(pause)
+	}
+}
+
 // retryPassing repeats an attempt to create a file of the journal as long as the process can open
 // no more files or the disk is full, or until the store is closed.
 func (s *Store) retryPassing(attempt func() error) error {

@@ -25,7 +25,7 @@
 //
 //   - A block and its effects become visible together or not at all. In memory, readers see either
 //     all or nothing of an Apply. On disk, the journal has a block whole, and in the database the
-//     head row is written last. Rows above the head are remains of a crash, and Open undoes them.
+//     head row is written last. Open undoes rows above the head, which a crash left.
 //   - The database never has a block that is not in the journal first, and the journal keeps a
 //     block until the database has it on the disk.
 //   - Every value carries a checksum that also covers its key. Every read from disk checks a block
@@ -41,6 +41,14 @@
 // next group of the journal has that height, without an additional flush, and KnownDurable returns
 // it after the next Open. Perhaps reports whether this disk may have announced blocks and then lost
 // them to damage.
+//
+// # The index
+//
+// A small row in Badger costs as much as executing its transaction many times. So the ids of a
+// layer go into one sorted run, cut into rows of 64 ids (index.go). Runs are merged behind, eight
+// of a level into one of the next (merge.go). The row of runs is written together with the head
+// row, so the index always has the blocks up to the head and no others. Memory has eight bytes for
+// each row of a run, and a Bloom filter for each run of up to four million ids.
 //
 // # Why Badger is not simply trusted
 //
@@ -128,7 +136,12 @@
 //	H                          -> height and hash of the head
 //	h height                   -> encoded header and length of the encoded block
 //	b height chunk             -> a part of the encoded block
-//	i id or block hash         -> height, index, kind
+//	R                          -> the runs of the index: the next number, and of each run its
+//	                              number, level, lowest height and number of entries
+//	r run chunk                -> entries of a run, in the order of the ids: id or block hash,
+//	                              height from the run's lowest, index and kind
+//	i id or block hash         -> height, index, kind: in a store that began with a snapshot, or
+//	                              before there were runs
 //	y account-number ordinal   -> height, indexes: steps of the account's history in one block,
 //	                              starting with number ordinal; or height with the highest bit
 //	                              set, and for each step the distance from that height and the

@@ -49,8 +49,9 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	s.writer.Add(1)
+	s.writer.Add(2)
 	go s.write()
+	go s.merge()
 	return s, nil
 }
 
@@ -360,42 +361,6 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 			s.head.Header.StateDigest)
 	}
 	s.state.SortAccounts()
-	return nil
-}
-
-// loadIndex counts the rows of the index, collects the ids of failed transactions, and voids the
-// rows of blocks above the head.
-func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
-	s.failed = make(map[uint64]struct{})
-	var transactions, blocks uint64
-	err := s.eachRow(rowIndex, func(key, value []byte) error {
-		where, err := decodePosition(value)
-		if err != nil || len(key) != 1+ledger.HashSize {
-			return damaged(height, "index row %x: malformed", key)
-		}
-		switch {
-		case where.kind == indexVoid:
-			return nil
-		case where.height > height:
-			key := bytes.Clone(key)
-			return remains.Set(key, seal(key, position{height: height,
-				kind: indexVoid}.append(nil)))
-		case where.kind == indexBlock:
-			blocks++
-			return nil
-		case where.kind == indexFailed:
-			s.failed[shortID(ledger.Hash(key[1:]))] = struct{}{}
-		}
-		transactions++
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if transactions != s.head.Header.Total || blocks != uint64(height) {
-		return damaged(height, "the index has %d transactions and %d blocks; the chain has %d "+
-			"and %d", transactions, blocks, s.head.Header.Total, height)
-	}
 	return nil
 }
 

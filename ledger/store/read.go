@@ -141,20 +141,9 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool,
 	err error) {
 	defer guard(height, &err)
-	err = s.db.View(func(transaction *badger.Txn) error {
-		value, err := get(transaction, indexKey(id))
-		if errors.Is(err, errMissing) {
-			return nil
-		}
-		if err == nil {
-			where, err = decodePosition(value)
-		}
-		if err != nil {
-			return damaged(height, "index of %s: %v", id, err)
-		}
-		found = where.kind != indexVoid
-		return nil
-	})
+	if where, found, err = s.find(id); err != nil {
+		err = damaged(height, "index of %s: %v", id, err)
+	}
 	return where, found, err
 }
 

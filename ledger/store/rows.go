@@ -25,12 +25,14 @@ const (
 	rowStream  = 'x'
 	rowSettled = 'z'
 	rowOutline = 'o'
+	rowRuns    = 'R'
+	rowRun     = 'r'
 
 	rowCertificate = 'c'
 	rowEvidence    = 'e'
 )
 
-// The kinds of index rows.
+// The kinds of entries of the index.
 const (
 	indexApplied = iota
 	indexFailed

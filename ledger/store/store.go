@@ -43,6 +43,8 @@ type Options struct {
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
 	checkpointBlocks int
+	// fanOut is how many runs of the index are merged into one. Only tests set it.
+	fanOut int
 	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
@@ -70,6 +72,9 @@ func (o Options) withDefaults() Options {
 	set(&o.SegmentBytes, journal.SegmentBytesDefault)
 	if o.checkpointBlocks <= 0 {
 		o.checkpointBlocks = checkpointBlocksDefault
+	}
+	if o.fanOut <= 0 {
+		o.fanOut = fanOutDefault
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -109,6 +114,8 @@ type Store struct {
 	chain  chain
 	failed map[uint64]struct{}
 	head   state.Parent
+	// merging is what the merger of the index has under way.
+	merging merging
 	// unwritten are the blocks after written, which is the database's head. wanted is the height
 	// that a caller wants to be written.
 	unwritten       unwritten
@@ -147,6 +154,8 @@ type Store struct {
 	perhaps ledger.Height
 
 	cache blockCache
+	// index is the index as it is in the database.
+	index index
 
 	// certified is the height of the highest certificate. certifying guards it and is held while a
 	// certificate is put. certifiedMore is closed when it grows, and by Close.

@@ -15,7 +15,7 @@ import (
 // small returns options for tests: little memory, almost no reserve, and frequent checkpoints.
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
-		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7}
+		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {

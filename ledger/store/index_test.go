@@ -1,0 +1,296 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// idsOf returns the ids of all transactions of a store, and the hashes of its blocks.
+func idsOf(t testing.TB, s *Store) map[ledger.Hash]position {
+	t.Helper()
+	ids := make(map[ledger.Hash]position)
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range block.Entries {
+			ids[block.Entries[i].ID] = position{height: height, index: uint32(i)}
+		}
+		ids[block.Hash] = position{height: height, kind: indexBlock}
+	}
+	return ids
+}
+
+// checkIndex checks that a store finds every id at its place, and no other.
+func checkIndex(t testing.TB, s *Store) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 1))
+	for id, want := range idsOf(t, s) {
+		where, found, err := s.locate(id)
+		if err != nil || !found || where.height != want.height || where.index != want.index ||
+			(where.kind == indexBlock) != (want.kind == indexBlock) {
+			t.Fatalf("%s is at %+v, %v, %v; want %+v", id, where, found, err, want)
+		}
+		// Its neighbours, of which some have the same first bytes.
+		for _, i := range []int{0, 7, 8, 31} {
+			other := id
+			other[i] ^= byte(1 + random.IntN(255))
+			if _, found, err := s.locate(other); found || err != nil {
+				t.Fatalf("%s is found: %v", other, err)
+			}
+		}
+	}
+}
+
+// Through any number of checkpoints and merges, while it merges and after it is opened again, a
+// store finds every id.
+func TestIndexFindsEveryID(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	options.checkpointBlocks = 2
+	s := open(t, dir, options)
+	b := newBook(20)
+	var looking sync.WaitGroup
+	for part := range 4 {
+		for range 20 {
+			b.apply(t, s, 1+int(b.round)%30)
+		}
+		if err := s.awaitWritten(s.AppendedHeight() - 1); err != nil {
+			t.Fatal(err)
+		}
+		checkIndex(t, s)
+		ids := idsOf(t, s)
+		looking.Go(func() { // while others are merged
+			for id := range ids {
+				if _, found, err := s.locate(id); !found || err != nil {
+					t.Errorf("%s is not found: %v", id, err)
+				}
+			}
+		})
+		if part == 2 {
+			looking.Wait()
+			closeStore(t, s)
+			s = open(t, dir, options)
+			checkIndex(t, s)
+		}
+	}
+	looking.Wait()
+	runs := s.index.list()
+	// At most 40 layers, of which 3 are merged at each level.
+	if len(runs) > 12 || !slices.ContainsFunc(runs, func(r *run) bool { return r.level >= 1 }) {
+		t.Errorf("%d runs", len(runs))
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ids may have the same first bytes, within a chunk and around its end.
+func TestIndexOfSimilarIDs(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	var records []record
+	for i := range 3*chunkOf + 1 {
+		id := ledger.Hash(bytes.Repeat([]byte{7}, ledger.HashSize))
+		binary.BigEndian.PutUint32(id[20:], uint32(2*i))
+		if i > 2*chunkOf {
+			id[0] = 9
+		}
+		records = append(records, record{id, position{height: ledger.Height(5 + i),
+			index: uint32(i), kind: indexFailed}})
+	}
+	writer := newRunWriter(0, 0, 5, uint64(len(records)),
+		func(_ string, key, value []byte) error {
+			return s.db.Update(func(transaction *badger.Txn) error {
+				return transaction.Set(key, seal(key, value))
+			})
+		})
+	for i := range records {
+		if err := writer.add(&records[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writer.flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.index.runs.Store(&[]*run{writer.run})
+	for _, want := range records {
+		where, found, err := s.find(want.id)
+		if err != nil || !found || where != want.where {
+			t.Fatalf("%s is at %+v, %v, %v; want %+v", want.id, where, found, err, want.where)
+		}
+		want.id[23]++
+		if _, found, err := s.find(want.id); found || err != nil {
+			t.Fatalf("%s is found: %v", want.id, err)
+		}
+	}
+	none := []*run{}
+	s.index.runs.Store(&none)
+}
+
+// A layer may hold ids with the same first bytes, too.
+func TestLayerOfSimilarIDs(t *testing.T) {
+	t.Parallel()
+	block := &ledger.Block{Entries: make([]ledger.Entry, 4)}
+	for i := range block.Entries {
+		block.Entries[i].ID = ledger.Hash{1, 2, 3}
+		block.Entries[i].ID[30] = byte(i)
+	}
+	block.Header.Height = 9
+	l := newLayer()
+	l.blocks = append(l.blocks, &pendingBlock{block: block})
+	for i := range block.Entries {
+		l.put(block.Entries[i].ID, place{0, uint32(i)})
+	}
+	for i := range block.Entries {
+		where, found := l.find(block.Entries[i].ID)
+		if !found || where != (position{height: 9, index: uint32(i)}) {
+			t.Errorf("entry %d is at %+v, %v", i, where, found)
+		}
+	}
+	if _, found := l.find(ledger.Hash{1, 2, 3, 4}); found {
+		t.Error("an id is found that is not there")
+	}
+}
+
+// A store that was written before there were runs has a row for each id. It goes on with runs.
+func TestIndexOfAnOlderStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(10)
+	for range 10 {
+		b.apply(t, s, 9)
+	}
+	if err := s.awaitWritten(10); err != nil {
+		t.Fatal(err)
+	}
+	ids := idsOf(t, s)
+	batch := s.db.NewWriteBatch()
+	for id := range ids {
+		where, _, err := s.find(id)
+		key := indexKey(id)
+		if err = errors.Join(err, batch.Set(key, seal(key, where.append(nil)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range s.index.list() {
+		for chunk := range r.chunks() {
+			if err := batch.Delete(runKey(r.number, chunk)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(batch.Delete([]byte{rowRuns}), batch.Flush(),
+		s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s = open(t, dir, small())
+		checkIndex(t, s)
+		for range 15 {
+			b.apply(t, s, 9)
+		}
+		if err := s.verify(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		checkIndex(t, s)
+		closeStore(t, s)
+	}
+}
+
+// Runs that the row of runs does not name are what a crash left. Open removes their rows.
+func TestUnnamedRunsAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(10)
+	for range 10 {
+		b.apply(t, s, 9)
+	}
+	key := runKey(1<<40, 0)
+	if err := errors.Join(s.awaitWritten(10), s.db.Update(func(transaction *badger.Txn) error {
+		return transaction.Set(key, seal(key, []byte("anything")))
+	}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, small())
+	if err := s.db.View(func(transaction *badger.Txn) error {
+		_, err := get(transaction, key)
+		return err
+	}); !errors.Is(err, errMissing) {
+		t.Errorf("the row is there: %v", err)
+	}
+	checkIndex(t, s)
+}
+
+// FuzzRunsRow checks that each row of runs has one encoding.
+func FuzzRunsRow(f *testing.F) {
+	f.Add(runsRow(7, []*run{{number: 3, level: 1, first: 9, records: 20}}))
+	f.Add(runsRow(0, nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next, runs, err := decodeRunsRow(data)
+		if err == nil && !bytes.Equal(runsRow(next, runs), data) {
+			t.Fatal("a row of runs has two encodings")
+		}
+	})
+}
+
+// BenchmarkLookUp looks up what is in a chain of many blocks, and what is not.
+func BenchmarkLookUp(b *testing.B) {
+	s := open(b, b.TempDir(), Options{})
+	traffic := newBook(1000)
+	for range 200 {
+		traffic.apply(b, s, 1000)
+	}
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+		b.Fatal(err)
+	}
+	var ids []ledger.Hash
+	for id, where := range idsOf(b, s) {
+		if where.kind != indexBlock {
+			ids = append(ids, id)
+		}
+	}
+	account, _ := s.Account(traffic.account(1))
+	for name, look := range map[string]func(k int) error{
+		"known": func(k int) error {
+			if known, err := s.Known(ids[k%len(ids)]); !known || err != nil {
+				return fmt.Errorf("unknown: %w", err)
+			}
+			return nil
+		},
+		"unknown": func(k int) error {
+			id := ids[k%len(ids)]
+			id[9]++
+			if known, err := s.Known(id); known || err != nil {
+				return fmt.Errorf("known: %w", err)
+			}
+			return nil
+		},
+		"history": func(k int) error {
+			_, err := s.readHistory(&account, uint64(k)%account.History)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for k := 0; b.Loop(); k++ {
+				if err := look(k); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
