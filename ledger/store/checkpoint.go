@@ -274,11 +274,11 @@ func historyOf(blocks []*pendingBlock) []step {
 	}
 	steps := make([]step, 0, count)
 	for _, pending := range blocks {
-		for _, change := range pending.history() {
+		for _, change := range pending.changes.History {
 			steps = append(steps, step{change, pending.block.Header.Height})
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int {
+	slices.SortFunc(steps, func(a, b step) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	return steps
