@@ -15,9 +15,30 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// ackDelay is how long an acknowledgement may wait for further frames, unless a large part of the
-// sender's window waits for it.
-const ackDelay = 5 * time.Millisecond
+// An acknowledgement waits for further frames, unless many wait for it already (Inlet.Owe). On a
+// quiet lane it waits for ackDelayMin, since a sender may wait for it. While frames keep coming the
+// wait doubles up to ackDelayMax: each acknowledgement wakes both processes, and frees memory only.
+const (
+	ackDelayMin = 5 * time.Millisecond
+	ackDelayMax = 80 * time.Millisecond
+)
+
+// ackPace decides how long the acknowledgements of a lane wait.
+type ackPace struct {
+	delay time.Duration // the last one
+	max   time.Duration
+	sent  time.Time // when the last acknowledgement left
+}
+
+// next returns how long to wait, if a frame that is not yet acknowledged comes now.
+func (p *ackPace) next(now time.Time) time.Duration {
+	if now.Sub(p.sent) < p.delay {
+		p.delay = min(2*p.delay, p.max)
+	} else {
+		p.delay = min(ackDelayMin, p.max)
+	}
+	return p.delay
+}
 
 // readAhead is the number of bytes read from a direct connection at once if batches are small.
 const readAhead = 16 << 10
@@ -178,13 +199,14 @@ func (s *inboundStream) refuse(reply answer) error {
 func (s *inboundStream) acknowledge() {
 	alive := time.NewTicker(max(s.host.mendTimeout/4, time.Millisecond))
 	defer alive.Stop()
-	delay := time.NewTimer(ackDelay)
+	pace := ackPace{max: min(ackDelayMax, s.host.mendTimeout/8)}
+	delay := time.NewTimer(ackDelayMin)
 	defer delay.Stop()
 	var message [ackSize]byte
 	for {
 		select {
 		case <-s.due:
-			delay.Reset(ackDelay)
+			delay.Reset(pace.next(time.Now()))
 			select {
 			case <-delay.C:
 			case <-s.urgent:
@@ -192,6 +214,7 @@ func (s *inboundStream) acknowledge() {
 			case <-s.stopped.Done():
 				return
 			}
+			pace.sent = time.Now()
 		case <-alive.C:
 		case <-s.host.leaving:
 			// The peer then resets the stream, which also ends the reading from it.

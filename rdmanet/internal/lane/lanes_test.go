@@ -354,6 +354,61 @@ func TestGreetings(t *testing.T) {
 	}
 }
 
+// debtor records when acknowledgements become due and urgent.
+type debtor struct {
+	inlet
+	due, urgent int
+}
+
+func (d *debtor) Owe(first, urgent bool) {
+	if first {
+		d.due++
+	}
+	if urgent {
+		d.urgent++
+	}
+}
+
+// TestUrgency checks that an acknowledgement is urgent once a quarter of the window waits for it, or
+// urgentBytesMax if that is less.
+func TestUrgency(t *testing.T) {
+	t.Parallel()
+	frame := make([]byte, 100<<10)
+	for name, test := range map[string]struct {
+		bytes, frames uint32
+		calm          int // so many frames make nothing urgent
+	}{
+		"a small window": {bytes: 4 << 20, frames: 1 << 16, calm: (1 << 20) / len(frame)},
+		"a large window": {bytes: 1 << 30, frames: 1 << 16, calm: urgentBytesMax / len(frame)},
+		"few frames":     {bytes: 1 << 30, frames: 16, calm: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost("b", 5, window.Limits{}, time.Second)
+			defer h.close()
+			if err := h.lanes.Receive("test", func(rdmanet.Peer, [][]byte) {}, false); err != nil {
+				t.Fatal(err)
+			}
+			owing := &debtor{}
+			inbound, _ := h.lanes.Greet("a", Hello{Name: "test", Sender: 1, Opening: 1,
+				WindowBytes: test.bytes, WindowFrames: test.frames}, owing)
+			defer inbound.End()
+			for i := range uint64(test.calm) + 1 {
+				if owing.urgent > 0 {
+					t.Fatalf("urgent after %d frames, want %d", i, test.calm+1)
+				}
+				if err := feed(inbound, i, frame); !errors.Is(err, io.EOF) {
+					t.Fatal(err)
+				}
+			}
+			if owing.due != 1 || owing.urgent != 1 {
+				t.Errorf("after %d frames it is due %d times and urgent %d times, want 1 and 1",
+					test.calm+1, owing.due, owing.urgent)
+			}
+		})
+	}
+}
+
 // TestSettle checks that a settled host hands no more frames over, and that the frames it has
 // handed over are acknowledged.
 func TestSettle(t *testing.T) {

@@ -152,14 +152,19 @@ type Inbound struct {
 	waitingBytes, waitingFrames atomic.Int64
 }
 
+// urgentBytesMax is how many bytes of frames wait for an acknowledgement at most before it is urgent.
+// The sender keeps them in memory.
+const urgentBytesMax = 2 << 20
+
 // Greet judges a hello from a peer. inlet is the connection that brought it, or that will be made
 // for it. If the connection may feed the lane from now on, Greet returns an Inbound and an answer
 // with StatusWelcome. If not, it returns nil and an answer with the reason.
 func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, Answer) {
 	in := &Inbound{
 		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender},
-		name:        hello.Name,
-		urgentBytes: int64(hello.WindowBytes) / 4, urgentFrames: int64(hello.WindowFrames) / 4,
+		name:         hello.Name,
+		urgentBytes:  min(int64(hello.WindowBytes)/4, urgentBytesMax),
+		urgentFrames: int64(hello.WindowFrames) / 4,
 	}
 	if answer := l.judge(in, hello); answer.Status != StatusWelcome {
 		return nil, answer
