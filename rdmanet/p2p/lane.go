@@ -71,6 +71,9 @@ func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID,
 		return nil, err
 	}
 	o.writer.to = o.conn
+	if o.prompt, err = o.conn.tryWriter(); err != nil {
+		return nil, errors.Join(err, o.conn.Reset())
+	}
 	o.stop = context.AfterFunc(ctx, func() { unblock(o.conn) })
 	return o, nil
 }
@@ -93,8 +96,8 @@ func (h *Host) greet(stream network.Stream, greeting lane.Hello) (lane.Answer, e
 	return answer, nil
 }
 
-// outlet is the sending end of a lane's direct connection; it implements lane.Outlet. While the
-// lane's goroutine writes, another one reads acknowledgements.
+// outlet is the sending end of a lane's direct connection; it implements lane.PromptOutlet. While
+// the lane's goroutine writes, another one reads acknowledgements.
 type outlet struct {
 	host   *Host
 	sender *lane.Sender
@@ -103,6 +106,8 @@ type outlet struct {
 	libp2p network.Conn
 	conn   *directConn
 	writer batchWriter
+	prompt *tryWriter
+	tried  error // of TryWrite
 
 	ended chan struct{} // closed when reading has ended; the fields below are valid then
 	heard time.Time     // the time of the last sign of life
@@ -114,6 +119,22 @@ func (o *outlet) Start() { go o.read() }
 
 // Write implements lane.Outlet.
 func (o *outlet) Write(frames [][]byte, first uint64) error { return o.writer.write(frames, first) }
+
+// TryWrite implements lane.PromptOutlet.
+func (o *outlet) TryWrite(frames [][]byte, first uint64) bool {
+	o.writer.to = o.prompt
+	o.tried = o.writer.write(frames, first)
+	o.writer.to = o.conn
+	return o.tried == nil && len(o.prompt.rest) == 0
+}
+
+// Flush implements lane.PromptOutlet.
+func (o *outlet) Flush() error {
+	if o.tried != nil {
+		return o.tried
+	}
+	return o.prompt.flush()
+}
 
 // Wait implements lane.Outlet.
 func (o *outlet) Wait(ready <-chan struct{}) error {

@@ -100,6 +100,17 @@ func (s *sealer) write(to io.Writer, pieces [][]byte) error {
 	return err
 }
 
+// sealAll returns the sealed pieces, which stay valid until the next call of any method.
+func (s *sealer) sealAll(pieces [][]byte) []byte {
+	s.out = s.out[:0]
+	for _, piece := range pieces {
+		for ; len(piece) > 0; piece = piece[min(len(piece), recordBytesMax):] {
+			s.seal(piece[:min(len(piece), recordBytesMax)])
+		}
+	}
+	return s.out
+}
+
 func (s *sealer) seal(text []byte) {
 	at := len(s.out)
 	s.out = binary.BigEndian.AppendUint32(s.out, uint32(len(text)))

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -123,7 +124,14 @@ func (p *pipe) Write(frames [][]byte, first uint64) error {
 	if p.tamper != nil {
 		frames = p.tamper(frames, first)
 	}
-	b := encode(frames, first)
+	return p.write(encode(frames, first))
+}
+
+// write writes bytes as long as the budget lasts.
+func (p *pipe) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
 	broken := len(b) > p.budget
 	b = b[:min(len(b), p.budget)]
 	p.budget -= len(b)
@@ -152,6 +160,48 @@ func (p *pipe) Close(err error) (time.Time, error) {
 	return time.Now(), err
 }
 
+// promptPipe is a pipe that at times takes only a part of a batch at once.
+type promptPipe struct {
+	*pipe
+	taken int // batches that TryWrite was given
+	rest  []byte
+	err   error
+}
+
+func (p *promptPipe) Write(frames [][]byte, first uint64) error {
+	if len(p.rest) > 0 {
+		panic("a batch before the rest of the last one is flushed")
+	}
+	return p.pipe.Write(frames, first)
+}
+
+func (p *promptPipe) TryWrite(frames [][]byte, first uint64) bool {
+	if len(p.rest) > 0 {
+		panic("a batch before the rest of the last one is flushed")
+	}
+	b := encode(frames, first)
+	if len(b) > 2*promptBytesMax {
+		panic("a batch that is not small")
+	}
+	p.taken++
+	n := len(b)
+	if p.taken%3 == 0 {
+		n = rand.IntN(len(b))
+	}
+	p.err = p.write(b[:n])
+	p.rest = b[n:]
+	return p.err == nil && len(p.rest) == 0
+}
+
+func (p *promptPipe) Flush() error {
+	if p.err != nil {
+		return p.err
+	}
+	rest := p.rest
+	p.rest = nil
+	return p.write(rest)
+}
+
 // frameOf makes a frame that contains its number, with a size derived from the number.
 func frameOf(i uint64) []byte {
 	frame := make([]byte, 8+i*37%300)
@@ -159,9 +209,30 @@ func frameOf(i uint64) []byte {
 	return frame
 }
 
+// prompt makes a dialler's pipes prompt.
+func prompt(dial func(context.Context, *host, *Sender) (Outlet, error)) func(context.Context, *host,
+	*Sender) (Outlet, error) {
+	return func(ctx context.Context, from *host, s *Sender) (Outlet, error) {
+		outlet, err := dial(ctx, from, s)
+		if err != nil {
+			return nil, err
+		}
+		return &promptPipe{pipe: outlet.(*pipe)}, nil
+	}
+}
+
 // story sends frames over connections that break all the time, and returns an error if the received
 // frames are wrong.
 func story(tamper func([][]byte, uint64) [][]byte) error {
+	return storyOf(connectTo, tamper, func(ctx context.Context, lane rdmanet.Lane, i uint64) error {
+		return lane.Send(ctx, frameOf(i))
+	})
+}
+
+// storyOf is a story over the connections of a dialler, with a way to send.
+func storyOf(connect func(*host, func() int, func([][]byte, uint64) [][]byte) func(context.Context,
+	*host, *Sender) (Outlet, error), tamper func([][]byte, uint64) [][]byte,
+	send func(context.Context, rdmanet.Lane, uint64) error) error {
 	const count = 3_000
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -169,7 +240,7 @@ func story(tamper func([][]byte, uint64) [][]byte) error {
 	a, b := newHost("a", 1, limits, 2*time.Second), newHost("b", 1, limits, 2*time.Second)
 	defer b.close()
 	defer a.close()
-	a.dial = connectTo(b, func() int { return rand.IntN(64 << 10) }, tamper)
+	a.dial = connect(b, func() int { return rand.IntN(64 << 10) }, tamper)
 	var mu sync.Mutex
 	var next uint64
 	var wrong error
@@ -192,7 +263,7 @@ func story(tamper func([][]byte, uint64) [][]byte) error {
 		return err
 	}
 	for i := range uint64(count) {
-		if err := lane.Send(ctx, frameOf(i)); err != nil {
+		if err := send(ctx, lane, i); err != nil {
 			return err
 		}
 	}
@@ -240,6 +311,128 @@ func TestConnectionsThatBreak(t *testing.T) {
 				t.Error("nobody noticed")
 			}
 		})
+	}
+}
+
+// TestSendersThatWrite checks the same if senders write small batches by themselves, and the
+// connection takes all of a batch, a part of it, or breaks.
+func TestSendersThatWrite(t *testing.T) {
+	t.Parallel()
+	connect := func(to *host, budget func() int, tamper func([][]byte,
+		uint64) [][]byte) func(context.Context, *host, *Sender) (Outlet, error) {
+		return prompt(connectTo(to, budget, tamper))
+	}
+	for range 3 {
+		err := storyOf(connect, nil, func(ctx context.Context, lane rdmanet.Lane, i uint64) error {
+			if i%7 == 0 {
+				return lane.Send(ctx, frameOf(i))
+			}
+			if sent, err := lane.TrySend(frameOf(i)); sent || err != nil {
+				return err
+			}
+			return lane.Send(ctx, frameOf(i))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestIdleLane checks that a small frame on an idle lane leaves from the goroutine of its sender,
+// that a large one does not, and that a frame which comes meanwhile leaves, too.
+func TestIdleLane(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	limits := window.Limits{Frames: 64, Bytes: 1 << 20, FrameBytes: 1 << 16}
+	a, b := newHost("a", 1, limits, 5*time.Second), newHost("b", 5, limits, 5*time.Second)
+	defer b.close()
+	defer a.close()
+	var connected *promptPipe
+	dial := prompt(connectTo(b, func() int { return 1 << 30 }, nil))
+	a.dial = func(ctx context.Context, from *host, s *Sender) (Outlet, error) {
+		outlet, err := dial(ctx, from, s)
+		if err == nil {
+			connected = outlet.(*promptPipe)
+		}
+		return outlet, err
+	}
+	if err := b.lanes.Receive("test", func(rdmanet.Peer, [][]byte) {}, false); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := a.lanes.Open("b", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := opened.(*Sender)
+	if err := errors.Join(lane.Send(ctx, frameOf(0)), lane.Flushed(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() (waits bool) {
+		lane.writing.Lock()
+		defer lane.writing.Unlock()
+		return lane.prompt != nil
+	}
+	wait := func() {
+		for !waits() {
+			if ctx.Err() != nil {
+				t.Fatal("the lane's goroutine does not wait")
+			}
+			runtime.Gosched()
+		}
+	}
+	wait()
+	if sent, err := lane.TrySend(make([]byte, 100)); !sent || err != nil {
+		t.Fatal(sent, err)
+	}
+	lane.writing.Lock()
+	if connected.taken != 1 {
+		t.Errorf("%d batches left from their sender, want 1", connected.taken)
+	}
+	// As if another sender was writing.
+	if sent, err := lane.TrySend(make([]byte, 100)); !sent || err != nil {
+		t.Fatal(sent, err)
+	}
+	lane.writing.Unlock()
+	if err := lane.Flushed(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if sent, err := lane.TrySend(make([]byte, promptBytesMax+1)); !sent || err != nil {
+		t.Fatal(sent, err)
+	}
+	if err := lane.Flushed(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lane.writing.Lock()
+	if connected.taken != 1 {
+		t.Errorf("%d batches left from their sender, want 1", connected.taken)
+	}
+	lane.writing.Unlock()
+	wait()
+	lane.writing.Lock()
+	connected.taken = 2 // the next one is taken in part
+	lane.writing.Unlock()
+	if sent, err := lane.TrySend(make([]byte, 100)); !sent || err != nil {
+		t.Fatal(sent, err)
+	}
+	if err := lane.Flushed(ctx); err != nil {
+		t.Errorf("the rest of a batch: %v", err)
+	}
+	for _, sizes := range [][]int{{promptBytesMax - 1, 2}, {3 * promptBytesMax}} {
+		wait()
+		for _, size := range sizes { // as if another sender had come in between
+			sent, _, err := lane.window.Offer([][]byte{make([]byte, size)})
+			if !sent || err != nil {
+				t.Fatal(sent, err)
+			}
+		}
+		if lane.writeNow() {
+			t.Errorf("frames of %d bytes: nothing is left", sizes)
+		}
+		lane.window.Wake()
+		if err := lane.Flushed(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -369,8 +562,8 @@ func (d *debtor) Owe(first, urgent bool) {
 	}
 }
 
-// TestUrgency checks that an acknowledgement is urgent once a quarter of the window waits for it, or
-// urgentBytesMax if that is less.
+// TestUrgency checks that an acknowledgement is urgent once a quarter of the window waits for it,
+// or urgentBytesMax if that is less.
 func TestUrgency(t *testing.T) {
 	t.Parallel()
 	frame := make([]byte, 100<<10)

@@ -152,8 +152,8 @@ type Inbound struct {
 	waitingBytes, waitingFrames atomic.Int64
 }
 
-// urgentBytesMax is how many bytes of frames wait for an acknowledgement at most before it is urgent.
-// The sender keeps them in memory.
+// urgentBytesMax is how many bytes of frames wait for an acknowledgement at most before it is
+// urgent. The sender keeps them in memory.
 const urgentBytesMax = 2 << 20
 
 // Greet judges a hello from a peer. inlet is the connection that brought it, or that will be made

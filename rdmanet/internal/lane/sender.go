@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,10 @@ const (
 	PauseMin = 10 * time.Millisecond
 	PauseMax = time.Second
 )
+
+// A batch of at most promptBytesMax bytes may leave from its sender's goroutine (PromptOutlet). It
+// is so small that the sender loses less time than a switch of goroutines takes.
+const promptBytesMax = 4 << 10
 
 // Sender is the sending end of a lane; it implements rdmanet.Lane. One goroutine, run, connects,
 // writes and mends. The window keeps the frames until the receiver has taken them.
@@ -40,6 +45,11 @@ type Sender struct {
 	gone atomic.Pointer[error]              // why the peer was declared unreachable from outside
 
 	progress bool // the current answer acknowledged frames; used only by the lane's goroutine
+
+	// writing is held while frames are taken and written, and guards what follows.
+	writing sync.Mutex
+	prompt  PromptOutlet // set while the lane's goroutine waits and nothing is left to flush
+	batch   [][]byte     // reused
 }
 
 func newSender(l *Lanes, k key, opening uint64, lost lostFrames) *Sender {
@@ -63,8 +73,38 @@ func (s *Sender) Send(ctx context.Context, frames ...[]byte) error {
 	return s.window.Push(ctx, frames)
 }
 
-// TrySend implements rdmanet.Lane.
-func (s *Sender) TrySend(frames ...[]byte) (bool, error) { return s.window.TryPush(frames) }
+// TrySend implements rdmanet.Lane. If the lane is idle and its connection takes the frames at once,
+// the caller writes them. Otherwise the lane's goroutine does.
+func (s *Sender) TrySend(frames ...[]byte) (bool, error) {
+	pushed, idle, err := s.window.Offer(frames)
+	if idle && !s.writeNow() {
+		s.window.Wake()
+	}
+	return pushed, err
+}
+
+// writeNow writes what the window has without waiting, if that is little. It reports whether
+// nothing is left to do for the lane's goroutine.
+func (s *Sender) writeNow() bool {
+	if !s.writing.TryLock() {
+		return false
+	}
+	defer s.writing.Unlock()
+	if s.prompt == nil {
+		return false
+	}
+	batch, first, all := s.window.TakeAll(s.batch[:0], BatchFramesMax, promptBytesMax)
+	if len(batch) == 0 {
+		return all // if so, the lane's goroutine was faster
+	}
+	whole := s.prompt.TryWrite(batch, first)
+	clear(batch)
+	s.batch = batch
+	if !whole {
+		s.prompt = nil
+	}
+	return whole
+}
 
 // Flushed implements rdmanet.Lane.
 func (s *Sender) Flushed(ctx context.Context) error { return s.window.Flushed(ctx) }
@@ -220,16 +260,31 @@ func (s *Sender) connect(patience time.Duration) (heard time.Time, err error) {
 
 // carry writes batches until the connection breaks.
 func (s *Sender) carry(outlet Outlet) (err error) {
-	var frames [][]byte
+	prompt, _ := outlet.(PromptOutlet)
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for err == nil {
-		var first uint64
-		frames, first = s.window.Take(frames[:0], BatchFramesMax, BatchBytesMax)
+		frames, first := s.window.Take(s.batch[:0], BatchFramesMax, BatchBytesMax)
+		s.batch = frames
 		if len(frames) == 0 {
-			err = outlet.Wait(s.window.Ready())
+			err = s.waitForFrames(outlet, prompt)
 			continue
 		}
 		err = outlet.Write(frames, first)
 		clear(frames)
+	}
+	return err
+}
+
+// waitForFrames waits while senders may write by themselves. The caller holds writing.
+func (s *Sender) waitForFrames(outlet Outlet, prompt PromptOutlet) error {
+	s.prompt = prompt
+	s.writing.Unlock()
+	err := outlet.Wait(s.window.Ready())
+	s.writing.Lock()
+	s.prompt = nil
+	if prompt != nil && err == nil {
+		err = prompt.Flush()
 	}
 	return err
 }

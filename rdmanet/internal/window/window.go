@@ -67,8 +67,8 @@ func (l Limits) Check() error {
 // ringSizeMin is the size of a queue's ring at the first frame. The ring doubles as needed.
 const ringSizeMin = 64
 
-// Window is one lane's queue. All methods may be called from several goroutines, except Take and
-// Rewind, which only the lane's own goroutine may call.
+// Window is one lane's queue. All methods may be called from several goroutines, except Take,
+// TakeAll and Rewind, which one goroutine at a time may call.
 type Window struct {
 	limits Limits
 
@@ -178,27 +178,34 @@ func (w *Window) pushWaiting(ctx context.Context, frames [][]byte, size int) err
 // TryPush is like Push but does not wait. It returns false if there is no room or other senders
 // wait for it.
 func (w *Window) TryPush(frames [][]byte) (bool, error) {
+	pushed, idle, err := w.Offer(frames)
+	if idle {
+		w.Wake()
+	}
+	return pushed, err
+}
+
+// Offer is TryPush for a caller that may put the frames on the wire itself. It reports whether
+// there was nothing to take before. Then the caller must see to it that the frames are taken: with
+// the lane's own goroutine held off, or by Wake.
+func (w *Window) Offer(frames [][]byte) (pushed, idle bool, err error) {
 	size, err := w.size(frames)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.refusal != nil {
-		err := w.refusal
-		w.mu.Unlock()
-		return false, err
+		return false, false, w.refusal
 	}
 	if w.waiting > 0 || !w.fits(len(frames), size) {
-		w.mu.Unlock()
-		return false, nil
+		return false, false, nil
 	}
-	idle := w.put(frames, size)
-	w.mu.Unlock()
-	if idle {
-		notify(w.ready)
-	}
-	return true, nil
+	return true, w.put(frames, size), nil
 }
+
+// Wake leaves a token on Ready.
+func (w *Window) Wake() { notify(w.ready) }
 
 // size checks the frames of a call against the limits and returns their total size in bytes.
 func (w *Window) size(frames [][]byte) (int, error) {
@@ -262,6 +269,29 @@ func (w *Window) Ready() <-chan struct{} { return w.ready }
 func (w *Window) Take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte, first uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.take(frames, framesMax, bytesMax)
+}
+
+// TakeAll is like Take, but takes either all frames or, if they exceed a bound, none. It reports
+// whether no frame is left to take.
+func (w *Window) TakeAll(frames [][]byte, framesMax, bytesMax int) (taken [][]byte, first uint64,
+	all bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken {
+		return frames, w.taken, true
+	}
+	mask, size := uint64(len(w.ring)-1), 0
+	for i := w.taken; i < w.next; i++ {
+		if size += len(w.ring[i&mask]); size > bytesMax || int(i-w.taken) >= framesMax {
+			return frames, w.taken, false
+		}
+	}
+	taken, first = w.take(frames, framesMax, bytesMax)
+	return taken, first, true
+}
+
+func (w *Window) take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte, first uint64) {
 	first = w.taken
 	if w.broken {
 		return frames, first
