@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -107,13 +108,19 @@ type Certifier struct {
 	mu       sync.Mutex
 	limiters map[ledger.MemberIndex]*rate.Limiter
 
+	// began is when the certifier was made, and progressed how long after that the chain last
+	// progressed, in nanoseconds. calm is nil unless the goroutine looks at the chain soon anyway.
+	began      time.Time
+	progressed atomic.Int64
+	calm       atomic.Pointer[calm]
+
 	// The goroutine owns what follows.
 	chain     Chain
 	collector *collector
 	// signed is the height of the highest block that this process signed, mine its statement.
 	signed ledger.Height
 	mine   []byte
-	// head is the height at the last look, and moved the time at which it was reached. Statements
+	// head is the height at the last look, and moved when the chain had progressed last. Statements
 	// up to judged were compared with durable blocks.
 	head, judged ledger.Height
 	moved        time.Time
@@ -132,6 +139,22 @@ type Certifier struct {
 	gap      gap
 }
 
+// calm describes progress of a chain that can wait until the goroutine's timer expires. While
+// blocks follow each other, the goroutine then wakes for few of them.
+type calm struct {
+	chain Chain
+	// below is the lowest height at which there is something to do once it is durable.
+	below ledger.Height
+	// changedAt is the height of the last change of the members.
+	changedAt ledger.Height
+}
+
+// holds reports whether the progress of the present chain can wait.
+func (c *calm) holds(present Chain) bool {
+	return c != nil && present == c.chain && present.MembershipHeight() == c.changedAt &&
+		min(present.DurableHeight(), present.KnownDurable()) < c.below
+}
+
 // gap are two certified blocks, or the genesis and one, so far apart that blocks between them
 // cannot be proven final.
 type gap struct {
@@ -143,7 +166,8 @@ type gap struct {
 func New(config Config) *Certifier {
 	c := &Certifier{config: config, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		queue: make(chan heard, queueMax), answers: make(chan []*ledger.Certificate, 1),
-		limiters: make(map[ledger.MemberIndex]*rate.Limiter), collector: newCollector()}
+		limiters: make(map[ledger.MemberIndex]*rate.Limiter), collector: newCollector(),
+		began: time.Now()}
 	c.context, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -160,6 +184,10 @@ func (c *Certifier) Close() {
 
 // Progressed says that the chain grew, or that more of it is stored or durable.
 func (c *Certifier) Progressed() {
+	c.progressed.Store(int64(time.Since(c.began)))
+	if c.calm.Load().holds(c.config.Chain()) {
+		return
+	}
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -198,9 +226,6 @@ func (c *Certifier) run() {
 			c.hear(h)
 		case <-c.wake:
 			c.look()
-			if time.Since(c.moved) < restAfter {
-				rest.Reset(restAfter)
-			}
 		case <-rest.C:
 			c.look()
 		case certificates := <-c.answers:
@@ -210,11 +235,28 @@ func (c *Certifier) run() {
 			c.look()
 			c.repeat()
 		}
+		if left := restAfter - time.Since(c.moved); left > 0 {
+			rest.Reset(left)
+			c.calmDown()
+		}
 	}
+}
+
+// calmDown lets progress wait until the chain's rest is due, but for the next checkpoint, for
+// changes of the members that are not durable yet, and for blocks of which statements are held.
+func (c *Certifier) calmDown() {
+	below := c.judged + CheckpointEvery - c.judged%CheckpointEvery
+	for _, height := range slices.Concat(c.collector.heights(c.judged+1), c.unstated()) {
+		if height > c.judged {
+			below = min(below, height)
+		}
+	}
+	c.calm.Store(&calm{chain: c.chain, below: below, changedAt: c.changedAt})
 }
 
 // look signs what is due, and certifies held statements of blocks that are here now.
 func (c *Certifier) look() {
+	c.calm.Store(nil) // progress that this look does not see has to wake the goroutine
 	chain := c.config.Chain()
 	if chain != c.chain {
 		c.chain, c.signed = chain, chain.CertifiedHeight()
@@ -226,7 +268,7 @@ func (c *Certifier) look() {
 	}
 	head, before := chain.AppendedHeight(), c.head
 	if head != c.head {
-		c.head, c.moved = head, time.Now()
+		c.head, c.moved = head, c.began.Add(time.Duration(c.progressed.Load()))
 	}
 	durable := c.durable()
 	rests := durable == head && time.Since(c.moved) >= restAfter

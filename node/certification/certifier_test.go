@@ -26,6 +26,7 @@ type group struct {
 	client  *ledgertest.Client
 	nodes   []*testNode
 	round   ledger.Round
+	late    bool // blocks are not yet known to be durable
 }
 
 type testNode struct {
@@ -125,7 +126,9 @@ func (g *group) apply(bundles []*ledger.Bundle, at ...*testNode) *ledger.Block {
 		if err := n.store.Sync(); err != nil {
 			g.t.Fatal(err)
 		}
-		n.store.RecordDurable(block.Header.Height)
+		if !g.late {
+			n.store.RecordDurable(block.Header.Height)
+		}
 		n.certifier.Progressed()
 	}
 	return block
@@ -175,6 +178,104 @@ func TestRestIsCertified(t *testing.T) {
 		g.await("a certificate", func() bool { return n.store.CertifiedHeight() == last })
 		n.final(1)
 		n.final(last)
+	}
+}
+
+// TestCalm checks which progress of a moving chain wakes the certifier: a checkpoint that is
+// durable, a change of the members, a block of which another member made a statement, and another
+// chain.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before func(g *group, other *testNode) // the certifier looks after this
+		wakes  func(g *group, both ...*testNode)
+	}{
+		"a checkpoint": {wakes: func(g *group, both ...*testNode) {
+			for g.transfer(both...).Header.Height < CheckpointEvery {
+				g.calm(true)
+			}
+		}},
+		"a change": {wakes: func(g *group, both ...*testNode) {
+			operator := ledgertest.NewOperator(g.genesis)
+			g.apply([]*ledger.Bundle{operator.Join(ledgertest.Member(3))}, both...)
+		}},
+		"a change becomes durable": {
+			before: func(g *group, _ *testNode) {
+				operator := ledgertest.NewOperator(g.genesis)
+				g.late = true
+				g.apply([]*ledger.Bundle{operator.Join(ledgertest.Member(3))}, g.nodes...)
+				g.late = false
+			},
+			wakes: func(g *group, both ...*testNode) {
+				for _, n := range both {
+					n.store.RecordDurable(n.store.AppendedHeight())
+					n.certifier.Progressed()
+				}
+			},
+		},
+		"a statement": {
+			before: func(g *group, other *testNode) {
+				last := g.transfer(other).Header.Height // the other one is ahead by two blocks
+				_, hash, err := other.store.Header(last)
+				if err != nil {
+					g.t.Fatal(err)
+				}
+				members := other.store.MembersAt(last)
+				s := ledger.SignStatement(other.certifier.config.Key, members.Chain, other.index,
+					members.Epoch, last, hash)
+				g.nodes[0].certifier.hear(heard{other.index, s.Encode()})
+			},
+			wakes: func(g *group, both ...*testNode) {
+				g.client.Sequence, g.round = 0, 0
+				g.transfer(both[0])
+			},
+		},
+		"another chain": {wakes: func(g *group, both ...*testNode) {
+			both[0].certifier.config.Chain = func() Chain { return both[1].store }
+			both[0].certifier.Progressed()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &group{t: t, genesis: ledgertest.OperatedGenesis(3)}
+			g.client = ledgertest.NewClient(g.genesis, "acme")
+			first, other := g.add(0), g.add(1) // none is started
+			first.certifier.look()
+			if test.before != nil {
+				test.before(g, other)
+			}
+			c := first.certifier
+			for g.woken() {
+			}
+			c.look()
+			c.calmDown()
+			c.Progressed()
+			g.calm(true)
+			test.wakes(g, first, other)
+			g.calm(false)
+			if c.look(); c.calm.Load() != nil {
+				t.Error("progress after a look does not wake the certifier")
+			}
+		})
+	}
+}
+
+// woken reports whether the first node's certifier was woken, and takes the token.
+func (g *group) woken() bool {
+	select {
+	case <-g.nodes[0].certifier.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// calm checks whether progress woke the first node's certifier.
+func (g *group) calm(want bool) {
+	g.t.Helper()
+	if g.woken() == want {
+		g.t.Fatalf("at block %d the certifier was woken: %v", g.nodes[0].store.AppendedHeight(),
+			want)
 	}
 }
 
