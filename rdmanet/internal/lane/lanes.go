@@ -164,17 +164,18 @@ func (l *Lanes) Open(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	k := key{to, name}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	known := l.out[k]
+	if known != nil && !l.closing && !known.window.Broken() {
+		return known, nil // its peer is a member: Expel breaks the lanes of others
+	}
 	switch {
 	case to == l.config.Self.ID || !l.config.Member(to):
 		return nil, fmt.Errorf("lane %q to %q: %w", name, to, rdmanet.ErrNotMember)
 	case l.closing:
 		return nil, l.errClosed()
 	}
-	if s := l.out[k]; s != nil {
-		if !s.window.Broken() {
-			return s, nil
-		}
-		l.retireLocked(s)
+	if known != nil {
+		l.retireLocked(known)
 	}
 	l.openings[k]++
 	s := newSender(l, k, l.openings[k], l.lost[k])
