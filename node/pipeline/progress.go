@@ -16,8 +16,8 @@ type progress struct {
 	// era counts the chains that this node has held. Results from an earlier era may no longer be
 	// in the chain.
 	era uint64
-	// gates are closed when a height reaches a level.
-	gates map[gate]chan struct{}
+	// gates hold the waiters that know their outcomes, until a height reaches their level.
+	gates map[gate]map[*waiter]struct{}
 	// waiters are the callers that wait for single transactions.
 	waiters map[ledger.Hash][]*waiter
 }
@@ -29,14 +29,18 @@ type gate struct {
 
 // waiter collects the outcomes of the transactions that one caller waits for.
 type waiter struct {
-	mu    sync.Mutex
-	found map[ledger.Hash]report.Status // those without an outcome are unknown yet
-	left  int                           // how many are unknown yet
-	more  chan struct{}                 // one buffered value: left fell
+	level report.Level  // the caller waits until all have it
+	more  chan struct{} // one buffered value: look again
+	gated ledger.Height // the height of the gate that holds it, if any; guarded by progress.mu
+
+	mu      sync.Mutex
+	found   map[ledger.Hash]report.Status // those without an outcome are unknown yet
+	left    int                           // how many are unknown yet
+	highest ledger.Height                 // the last block that decides one of them
 }
 
 func newProgress(heights report.Heights) *progress {
-	return &progress{heights: heights, gates: map[gate]chan struct{}{},
+	return &progress{heights: heights, gates: map[gate]map[*waiter]struct{}{},
 		waiters: map[ledger.Hash][]*waiter{}}
 }
 
@@ -69,12 +73,20 @@ func (p *progress) update(change func(*report.Heights)) {
 		close(p.changed)
 		p.changed = nil
 	}
-	for g, open := range p.gates {
+	for g, held := range p.gates {
 		if p.heights.Level(g.height) >= g.level {
-			close(open)
-			delete(p.gates, g)
+			p.open(g, held)
 		}
 	}
+}
+
+// open wakes the waiters that a gate holds. The caller must hold the mutex.
+func (p *progress) open(g gate, held map[*waiter]struct{}) {
+	for w := range held {
+		w.gated = 0
+		w.wake()
+	}
+	delete(p.gates, g)
 }
 
 // renew begins an era. All waiting callers look again.
@@ -82,9 +94,8 @@ func (p *progress) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.era++
-	for g, open := range p.gates {
-		close(open)
-		delete(p.gates, g)
+	for g, held := range p.gates {
+		p.open(g, held)
 	}
 	for _, watching := range p.waiters {
 		for _, w := range watching {
@@ -99,31 +110,52 @@ func (p *progress) inEra() uint64 {
 	return p.era
 }
 
-// reached returns a channel that is closed once the height has the level, or when the era ends.
-// current reports whether the given era still lasts.
-func (p *progress) reached(level report.Level, height ledger.Height,
-	era uint64) (reached <-chan struct{}, current bool) {
+// done reports whether all of a waiter's transactions have an outcome and its level. If only the
+// level is missing, a gate holds the waiter until that is reached.
+func (p *progress) done(w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.era != era {
-		return nil, false
-	}
-	g := gate{level, height}
-	open := p.gates[g]
-	if open == nil {
-		open = make(chan struct{})
-		if p.heights.Level(height) >= level {
-			close(open)
-			return open, true
-		}
-		p.gates[g] = open
-	}
-	return open, true
+	return p.isDone(w)
 }
 
-// watch registers a caller for transactions. The caller must call unwatch later.
-func (p *progress) watch(ids []ledger.Hash) *waiter {
-	w := &waiter{found: make(map[ledger.Hash]report.Status, len(ids)), more: make(chan struct{}, 1)}
+// isDone is done for a caller that holds the mutex.
+func (p *progress) isDone(w *waiter) bool {
+	left, highest := w.state()
+	if left > 0 {
+		return false
+	}
+	if highest == 0 || p.heights.Level(highest) >= w.level {
+		return true
+	}
+	if w.gated != highest {
+		p.release(w)
+		g := gate{w.level, highest}
+		if p.gates[g] == nil {
+			p.gates[g] = map[*waiter]struct{}{}
+		}
+		p.gates[g][w] = struct{}{}
+		w.gated = highest
+	}
+	return false
+}
+
+// release takes a waiter out of the gate that holds it, if any. The caller must hold the mutex.
+func (p *progress) release(w *waiter) {
+	if w.gated == 0 {
+		return
+	}
+	g := gate{w.level, w.gated}
+	w.gated = 0
+	if delete(p.gates[g], w); len(p.gates[g]) == 0 {
+		delete(p.gates, g)
+	}
+}
+
+// watch registers a caller that waits until transactions have a level. The caller must call unwatch
+// later.
+func (p *progress) watch(ids []ledger.Hash, level report.Level) *waiter {
+	w := &waiter{level: level, found: make(map[ledger.Hash]report.Status, len(ids)),
+		more: make(chan struct{}, 1)}
 	for _, id := range ids {
 		w.found[id] = report.Status{}
 	}
@@ -144,6 +176,7 @@ func (p *progress) watch(ids []ledger.Hash) *waiter {
 func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.release(w)
 	for _, id := range ids {
 		kept := p.waiters[id][:0]
 		for _, other := range p.waiters[id] {
@@ -174,25 +207,19 @@ func (p *progress) settleBlock(block *ledger.Block) {
 }
 
 // tell tells the waiters of count transactions their outcomes. It asks only for the status of a
-// transaction that a caller waits for, and wakes the waiter of several adjacent ones once.
+// transaction that a caller waits for, and wakes those waiters that have nothing left to wait for.
 func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiters) == 0 {
 		return
 	}
-	var told *waiter // and not awake yet
 	for i := range count {
 		for _, w := range p.waiters[id(i)] {
-			if told != nil && told != w {
-				told.wake()
+			if w.put(status(i)) && p.isDone(w) {
+				w.wake()
 			}
-			w.put(status(i))
-			told = w
 		}
-	}
-	if told != nil {
-		told.wake()
 	}
 }
 
@@ -216,14 +243,16 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	return ids
 }
 
-// put keeps an outcome. The caller must wake the waiter afterwards.
-func (w *waiter) put(status report.Status) {
+// put keeps an outcome, and reports whether all are known. Then the waiter may be done.
+func (w *waiter) put(status report.Status) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.found[status.ID].Outcome == report.OutcomeUnknown {
 		w.left--
 	}
 	w.found[status.ID] = status
+	w.highest = max(w.highest, status.Decisive())
+	return w.left == 0
 }
 
 func (w *waiter) wake() {
@@ -239,20 +268,20 @@ func (w *waiter) forget() {
 	for id := range w.found {
 		w.found[id] = report.Status{}
 	}
-	w.left = len(w.found)
+	w.left, w.highest = len(w.found), 0
 }
 
-// unknown returns how many outcomes are unknown yet.
-func (w *waiter) unknown() int {
+// state returns how many outcomes are unknown yet, and the last block that decides a transaction.
+func (w *waiter) state() (unknown int, highest ledger.Height) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.left
+	return w.left, w.highest
 }
 
 // Wait implements the API's Wait.
 func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 	level report.Level) ([]report.Status, error) {
-	w := p.progress.watch(ids)
+	w := p.progress.watch(ids, level)
 	defer p.progress.unwatch(w, ids)
 	for {
 		era := p.progress.inEra()
@@ -267,7 +296,7 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 		}
 		var ended error
 		if level > report.LevelAdmitted {
-			ended = p.gather(ctx, w, level, era)
+			ended = p.gather(ctx, w, era)
 		}
 		statuses, err := p.gathered(w, ids)
 		if err != nil {
@@ -281,10 +310,9 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 	}
 }
 
-// gather waits until all of the waiter's transactions have an outcome, and the level. It returns
-// early if the era ends.
-func (p *Pipeline) gather(ctx context.Context, w *waiter, level report.Level, era uint64) error {
-	for w.unknown() > 0 && p.progress.inEra() == era {
+// gather waits until the waiter is done. It returns early if the era ends.
+func (p *Pipeline) gather(ctx context.Context, w *waiter, era uint64) error {
+	for !p.progress.done(w) && p.progress.inEra() == era {
 		select {
 		case <-w.more:
 		case <-ctx.Done():
@@ -293,27 +321,7 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, level report.Level, er
 			return ErrStopping
 		}
 	}
-	w.mu.Lock()
-	var highest ledger.Height
-	for _, status := range w.found {
-		highest = max(highest, status.Decisive())
-	}
-	w.mu.Unlock()
-	if highest == 0 {
-		return nil
-	}
-	reached, current := p.progress.reached(level, highest, era)
-	if !current {
-		return nil
-	}
-	select {
-	case <-reached:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.stopping:
-		return ErrStopping
-	}
+	return nil
 }
 
 // gathered returns the current statuses of the transactions, in the order of ids.

@@ -7,30 +7,47 @@ import (
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
-// Several callers may wait for the same transactions, and a caller twice for one. A block wakes all
-// of them, and each learns exactly what it waits for.
+// unknown returns how many outcomes a waiter does not know yet.
+func (w *waiter) unknown() int {
+	unknown, _ := w.state()
+	return unknown
+}
+
+// awake reports whether a waiter was woken, and takes the token.
+func (w *waiter) awake() bool {
+	select {
+	case <-w.more:
+		return true
+	default:
+		return false
+	}
+}
+
+// Several callers may wait for the same transactions, and a caller twice for one. Each learns
+// exactly what it waits for, and wakes with the block that tells it the last of it.
 func TestBlockTellsAllWaiters(t *testing.T) {
 	t.Parallel()
 	id := func(number byte) ledger.Hash { return ledger.Hash{number} }
 	p := newProgress(report.Heights{})
 	idsA := []ledger.Hash{id(1), id(2), id(3), id(2)}
 	idsB := []ledger.Hash{id(2), id(3), id(4)}
-	a, b := p.watch(idsA), p.watch(idsB)
-	other := p.watch([]ledger.Hash{id(9)})
+	a, b := p.watch(idsA, report.LevelOrdered), p.watch(idsB, report.LevelOrdered)
+	other := p.watch([]ledger.Hash{id(9)}, report.LevelOrdered)
 	for height, block := range []struct {
 		numbers            []byte
 		unknownA, unknownB int
 		awakeA, awakeB     bool
 	}{
 		{[]byte{7, 8}, 3, 3, false, false},
-		{[]byte{1, 7}, 2, 3, true, false},
-		{[]byte{2, 7, 4, 2}, 1, 1, true, true},
+		{[]byte{1, 7}, 2, 3, false, false},
+		{[]byte{2, 7, 4, 2}, 1, 1, false, false},
 		{[]byte{7, 3, 1}, 0, 0, true, true},
 	} {
 		var entries []ledger.Entry
 		for _, number := range block.numbers {
 			entries = append(entries, ledger.Entry{ID: id(number)})
 		}
+		p.update(func(h *report.Heights) { h.Ordered = ledger.Height(height + 1) })
 		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: ledger.Height(height + 1)},
 			Entries: entries})
 		awakeA, awakeB := len(a.more) > 0, len(b.more) > 0
@@ -53,14 +70,74 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 		t.Error("a caller learnt what it does not wait for")
 	}
 	a.forget()
-	if a.unknown() != 3 {
-		t.Errorf("%d are unknown after another chain replaced this one", a.unknown())
+	if unknown, highest := a.state(); unknown != 3 || highest != 0 {
+		t.Errorf("%d are unknown after another chain replaced this one, and block %d is awaited",
+			unknown, highest)
 	}
 	p.unwatch(a, idsA)
 	p.unwatch(b, idsB)
 	p.unwatch(other, []ledger.Hash{id(9)})
 	if p.anyone() {
 		t.Errorf("%d transactions are still watched", len(p.waiters))
+	}
+}
+
+// A caller that waits for a level wakes once, when its last transaction has that level, whether the
+// outcome or the level comes last. A caller that gave up leaves nothing behind.
+func TestWaitersWakeAtTheirLevel(t *testing.T) {
+	t.Parallel()
+	ids := []ledger.Hash{{1}, {2}}
+	p := newProgress(report.Heights{})
+	apply := func(height ledger.Height, id ledger.Hash) {
+		p.update(func(h *report.Heights) { h.Ordered = height })
+		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: height},
+			Entries: []ledger.Entry{{ID: id}}})
+	}
+	stored := func(height ledger.Height) {
+		p.update(func(h *report.Heights) { h.Stored = height })
+	}
+	durable := func(height ledger.Height) {
+		p.update(func(h *report.Heights) { h.Durable = height })
+	}
+	waiters := map[report.Level]*waiter{}
+	for _, level := range []report.Level{report.LevelOrdered, report.LevelStored,
+		report.LevelDurable} {
+		waiters[level] = p.watch(ids, level)
+	}
+	gone := p.watch(ids, report.LevelDurable)
+	for i, step := range []struct {
+		do   func()
+		wake report.Level // whose waiter wakes, if any
+	}{
+		{func() { apply(1, ids[0]) }, 0},
+		{func() { stored(1) }, 0},
+		{func() { durable(1) }, 0},
+		{func() { apply(2, ids[1]) }, report.LevelOrdered},
+		{func() { p.unwatch(gone, ids) }, 0},
+		{func() { apply(3, ledger.Hash{3}) }, 0},
+		{func() { stored(2) }, report.LevelStored},
+		{func() { stored(3) }, 0},
+		{func() { durable(3) }, report.LevelDurable},
+	} {
+		step.do()
+		for level, w := range waiters {
+			if awake := w.awake(); awake != (level == step.wake) {
+				t.Errorf("step %d: the caller that waits for level %v is awake: %v", i, level,
+					awake)
+			}
+			if done := p.done(w); done != (level <= step.wake) && step.wake != 0 {
+				t.Errorf("step %d: the caller that waits for level %v is done: %v", i, level, done)
+			}
+		}
+	}
+	if gone.awake() || len(p.gates) > 0 {
+		t.Errorf("a caller that gave up is woken, or one of %d gates holds it", len(p.gates))
+	}
+	late := p.watch([]ledger.Hash{{4}}, report.LevelDurable)
+	apply(4, ledger.Hash{4})
+	p.renew()
+	if !late.awake() || len(p.gates) > 0 {
+		t.Error("another chain does not wake a caller that waits for a level")
 	}
 }
 
@@ -78,7 +155,7 @@ func BenchmarkWaiters(b *testing.B) {
 	for b.Loop() {
 		var waiters [bundles]*waiter
 		for i := range waiters {
-			waiters[i] = p.watch(ids[i*perBundle:][:perBundle])
+			waiters[i] = p.watch(ids[i*perBundle:][:perBundle], report.LevelOrdered)
 		}
 		p.settleBlock(block)
 		for i, w := range waiters {
