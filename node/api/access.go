@@ -32,6 +32,8 @@ type rule struct {
 	answers func(organisation string, answer any) error
 	// shared: the answer is about the ledger as a whole, and no organisation's own.
 	shared bool
+	// each: the call is a stream of requests, and its handler decides about each of them.
+	each bool
 }
 
 // errOthers is the reason for which an organisation does not get something.
@@ -50,7 +52,8 @@ var rules = map[string]rule{
 		}
 		return nil
 	}},
-	"Prepare": {shared: true}, // it encodes what the caller sent
+	"SubmitStream": {writes: true, each: true},
+	"Prepare":      {shared: true}, // it encodes what the caller sent
 	"GetTransaction": {answers: func(organisation string, answer any) error {
 		return concerns(organisation, answer.(*ledgerdv1.GetTransactionResponse).GetTransaction())
 	}},
@@ -137,7 +140,8 @@ func allow(caller *doors.Caller, method string, request any) error {
 		return nil
 	case known && caller.Role == doors.RoleOrganisation && rule.asks != nil:
 		return denied(caller, rule.asks(caller.Organisation, request))
-	case known && caller.Role == doors.RoleOrganisation && (rule.shared || rule.answers != nil):
+	case known && caller.Role == doors.RoleOrganisation &&
+		(rule.shared || rule.each || rule.answers != nil):
 		return nil
 	}
 	return denied(caller, fmt.Errorf("the role %s does not make the call %s", caller.Role, method))
@@ -174,6 +178,20 @@ func signs(organisation string, bundle *ledgerdv1.Bundle) error {
 			return nil
 		}
 	}
+	return signedNothing(organisation)
+}
+
+// signsAmong is signs for a bundle that is decoded.
+func signsAmong(organisation string, bundle *ledger.Bundle) error {
+	for _, signature := range bundle.Signatures() {
+		if string(signature.Organisation) == organisation {
+			return nil
+		}
+	}
+	return signedNothing(organisation)
+}
+
+func signedNothing(organisation string) error {
 	return fmt.Errorf("an organisation submits what it signs: %s signed nothing here", organisation)
 }
 
@@ -239,13 +257,19 @@ func (access) WrapStreamingClient(next connect.StreamingClientFunc) connect.Stre
 	return next
 }
 
-// WrapStreamingHandler implements connect.Interceptor. All streams have one request, which the
-// handler receives first.
+// WrapStreamingHandler implements connect.Interceptor. A stream has one request, which the handler
+// receives first, unless its client streams requests.
 func (access) WrapStreamingHandler(
 	next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, connection connect.StreamingHandlerConn) error {
-		return next(ctx, &askedConnection{StreamingHandlerConn: connection,
-			caller: doors.CallerOf(ctx)})
+		caller, method := doors.CallerOf(ctx), path.Base(connection.Spec().Procedure)
+		if rules[method].each {
+			if err := allow(caller, method, nil); err != nil {
+				return err
+			}
+			return next(ctx, connection)
+		}
+		return next(ctx, &askedConnection{StreamingHandlerConn: connection, caller: caller})
 	}
 }
 

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -21,14 +22,17 @@ import (
 )
 
 // bearer shows a token with every call.
-type bearer string
+type bearer struct {
+	http.RoundTripper
+	token string
+}
 
 func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	if b != "" {
+	if b.token != "" {
 		request = request.Clone(request.Context())
-		request.Header.Set("Authorization", "Bearer "+string(b))
+		request.Header.Set("Authorization", "Bearer "+b.token)
 	}
-	return http.DefaultTransport.RoundTrip(request)
+	return b.RoundTripper.RoundTrip(request)
 }
 
 // guarded returns a node of the bank's chain that serves identified callers only, and a client for
@@ -38,9 +42,10 @@ func guarded(t *testing.T, b *bank) (url string,
 	t.Helper()
 	url, tokens := guardedTokens(t, b)
 	as = map[string]ledgerdv1connect.LedgerServiceClient{}
+	over := overHTTP2(t).Transport
 	for name, token := range tokens {
 		as[name] = ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: bearer(token)}, url)
+			&http.Client{Transport: bearer{over, token}}, url)
 	}
 	return url, as
 }
@@ -76,7 +81,8 @@ func TestAccess(t *testing.T) {
 	b := newBank(t, apitest.Options{}, api.Options{})
 	id := b.done(transfer("bank:mint", "bank:a", 12))[0]
 	url, as := guarded(t, b)
-	bundle := api.BundleToProto(b.sign(transfer("bank:a", "bank:b", 1)))
+	signed := b.sign(transfer("bank:a", "bank:b", 1))
+	bundle, encoded := api.BundleToProto(signed), signed.Encode()
 	all := "bank other auditor operator"
 	type client = ledgerdv1connect.LedgerServiceClient
 	calls := map[string]struct {
@@ -91,6 +97,22 @@ func TestAccess(t *testing.T) {
 		"SubmitMany": {func(c client) error {
 			_, err := c.SubmitMany(b.context(), connect.NewRequest(
 				&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{bundle}}))
+			return err
+		}, "bank operator"},
+		"SubmitStream": {func(c client) error {
+			stream, err := opened(c.SubmitStream(b.context()))
+			if err != nil {
+				return err
+			}
+			defer stream.CloseResponse()
+			if err := stream.Send(&ledgerdv1.SubmitStreamRequest{Bundle: encoded}); err != nil {
+				return err
+			}
+			answers, err := stream.Receive()
+			if refusal := answers.GetAnswers()[0].GetRefusal(); err == nil && refusal != nil {
+				return connect.NewError(connect.Code(refusal.GetCode()),
+					errors.New(refusal.GetReason()))
+			}
 			return err
 		}, "bank operator"},
 		"Prepare": {func(c client) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,13 +22,15 @@ type requests struct {
 	budget *intake.Budget
 
 	offences *offences
+	idleTime time.Duration // of a stream of requests
 }
 
 var _ connect.Interceptor = (*requests)(nil)
 
 func newRequests(options Options, offences *offences) (*requests, error) {
 	r := &requests{table: intake.NewTable(options.MaxMessageBytes, options.MaxBundles),
-		budget: intake.NewBudget(options.MaxRequestMemory), offences: offences}
+		budget: intake.NewBudget(options.MaxRequestMemory), offences: offences,
+		idleTime: options.MaxIdleTime}
 	for _, collector := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ledgerd_api_request_bytes",
@@ -61,11 +64,16 @@ type bodyKey struct{}
 // body arrives.
 func (r *requests) within(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		limits := r.table.Of(intake.MethodOf(request.URL.Path))
+		if limits.Each {
+			r.withinEach(next, limits, w, request)
+			return
+		}
 		var body *budgetedBody
 		if reservation := r.budget.Open(hostOf(request.RemoteAddr)); reservation != nil {
 			defer reservation.Close()
 			body = &budgetedBody{ReadCloser: request.Body, reservation: reservation,
-				limits: r.table.Of(intake.MethodOf(request.URL.Path))}
+				limits: limits}
 			if !body.reserve(len(request.URL.RawQuery)) { // has the message of a GET
 				body = nil
 			}
@@ -91,7 +99,7 @@ func overBudget() *connect.Error {
 // refuseOverBudget refuses a call that got no reservation, before its body is read.
 func refuseOverBudget(ctx context.Context, _ connect.Spec, _ connect.Peer,
 	_ http.Header) (context.Context, error) {
-	if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body == nil {
+	if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body == nil && streamedBodyOf(ctx) == nil {
 		return nil, overBudget()
 	}
 	return ctx, nil

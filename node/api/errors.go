@@ -34,6 +34,14 @@ func Retryable(code connect.Code, err error, writers []string) *connect.Error {
 	return refused
 }
 
+// writersIn returns the addresses that Retryable was given.
+func writersIn(refused *connect.Error) []string {
+	if writers := refused.Meta().Get(HeaderWriters); writers != "" {
+		return strings.Split(writers, ",")
+	}
+	return nil
+}
+
 func invalid(format string, arguments ...any) *connect.Error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, arguments...))
 }

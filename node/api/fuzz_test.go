@@ -78,6 +78,8 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 		"Subscribe":         &ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true},
 		"WaitTransactions": &ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{id[:], id[:]},
 			Wait: ledgerdv1.Level_LEVEL_ORDERED},
+		"SubmitStream": &ledgerdv1.SubmitStreamRequest{Number: 300, Bundle: bundle.Encode(),
+			Wait: ledgerdv1.Level_LEVEL_ORDERED, WaitMs: 1},
 		"GetGenesis": &ledgerdv1.GetGenesisRequest{Shard: new(uint32)},
 		"GetTree":    &ledgerdv1.GetTreeRequest{}, "WatchTree": &ledgerdv1.WatchTreeRequest{},
 	}
@@ -134,7 +136,7 @@ func FuzzHandlers(f *testing.F) {
 		}
 		request.Host = "localhost"
 		answer := httptest.NewRecorder()
-		server.Handler().ServeHTTP(answer, request)
+		server.Handler().ServeHTTP(deadlines{answer}, request)
 		if complaint := complaints.Swap(nil); complaint != nil {
 			t.Fatalf("%s as %s: the node complains: %s", method, contentType, *complaint)
 		}
@@ -143,6 +145,12 @@ func FuzzHandlers(f *testing.F) {
 		}
 	})
 }
+
+// deadlines is a recorder as a server's connection, whose deadlines never pass.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+func (deadlines) SetReadDeadline(time.Time) error  { return nil }
+func (deadlines) SetWriteDeadline(time.Time) error { return nil }
 
 // errorLog keeps the last error that the node logged: a panic, or a failure of its own.
 type errorLog struct {

@@ -92,18 +92,26 @@ func (l *limits) forgetOldest() {
 // gate refuses a call from an address that calls too often, before its body is read.
 func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer,
 	_ http.Header) (context.Context, error) {
+	if refused := l.count(peer.Addr); refused != nil {
+		return nil, refused
+	}
+	return ctx, nil
+}
+
+// count counts a call, or a bundle of a stream. It returns an error if the address calls too often.
+func (l *limits) count(address string) *connect.Error {
 	if l.callsPerSecond == rate.Inf {
-		return ctx, nil
+		return nil
 	}
 	now := time.Now()
 	l.mutex.Lock()
-	allowed := l.of(hostOf(peer.Addr), now).calls.AllowN(now, 1)
+	allowed := l.of(hostOf(address), now).calls.AllowN(now, 1)
 	l.mutex.Unlock()
 	if !allowed {
-		return nil, Retryable(connect.CodeResourceExhausted,
+		return Retryable(connect.CodeResourceExhausted,
 			errors.New("too many calls from this address: wait a moment and try again"), nil)
 	}
-	return ctx, nil
+	return nil
 }
 
 // openStream reserves a place for a stream. The caller releases it with the returned function.

@@ -30,7 +30,9 @@ var _ connect.Interceptor = (*metrics)(nil)
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ledgerd_api_calls_total", Help: "Calls of the API by method and code.",
+			Name: "ledgerd_api_calls_total",
+			Help: "Calls of the API by method and code. A bundle of a SubmitStream counts as a " +
+				"Submit.",
 		}, []string{"method", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ledgerd_api_call_seconds",
@@ -78,6 +80,13 @@ func (m *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		m.calls.WithLabelValues(method, codeName(err)).Inc()
 		return response, err
 	}
+}
+
+// submitted counts a bundle of a stream as a Submit.
+func (m *metrics) submitted(begun time.Time, err error) {
+	const method = "Submit"
+	m.seconds.WithLabelValues(method).Observe(time.Since(begun).Seconds())
+	m.calls.WithLabelValues(method, codeName(err)).Inc()
 }
 
 // WrapStreamingClient implements connect.Interceptor.

@@ -45,7 +45,7 @@ type Options struct {
 	// put off if there is no limit of calls.
 	PutOffTime time.Duration
 
-	MaxStreams           int    // subscriptions in all; default 1,024
+	MaxStreams           int    // in all; default 1,024
 	MaxStreamsPerAddress int    // default 64
 	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
 
@@ -58,7 +58,8 @@ type Options struct {
 	// MaxBodyPatience bounds how far a request's body may fall behind the least rate of 32 KiB a
 	// second; default 10 s.
 	MaxBodyPatience time.Duration
-	// MaxIdleTime bounds how long a connection may carry no call; default 2 min.
+	// MaxIdleTime bounds how long a connection may carry no call, and a stream of bundles no
+	// bundle; default 2 min.
 	MaxIdleTime time.Duration
 
 	MaxReadTime time.Duration // of a call that only reads; default 30 s

@@ -159,12 +159,16 @@ func apiPage(file protoreflect.FileDescriptor, comments map[string]string) strin
 	for i := range service.Methods().Len() {
 		method := service.Methods().Get(i)
 		name := string(method.Name())
-		stream := ""
+		taken, stream := "", ""
+		if method.IsStreamingClient() {
+			taken = "a stream of "
+		}
 		if method.IsStreamingServer() {
 			stream = "a stream of "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s%s | %s |\n", name, typeLink(method.Input()), stream,
-			typeLink(method.Output()), pagetest.Cell(comments[string(service.Name())+"."+name]))
+		fmt.Fprintf(&b, "| `%s` | %s%s | %s%s | %s |\n", name, taken, typeLink(method.Input()),
+			stream, typeLink(method.Output()),
+			pagetest.Cell(comments[string(service.Name())+"."+name]))
 	}
 	b.WriteString("\n## Messages\n")
 	for _, message := range byName(file.Messages()) {

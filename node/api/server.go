@@ -40,6 +40,10 @@ type Service struct {
 	stop     context.CancelFunc
 	// snapshots counts the snapshots that are being streamed.
 	snapshots atomic.Int32
+
+	// Of the server, for what a stream does beside the goroutine of its call.
+	metrics   *metrics
+	recovered func(ctx context.Context, spec connect.Spec, _ http.Header, panicked any) error
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*Service)(nil)
@@ -77,6 +81,7 @@ func NewServer(service *Service, front ledgerdv1connect.LedgerServiceHandler) (*
 	}
 	s := &Server{options: options, service: service, metrics: metrics, offences: offences,
 		open: newConnections(options, offences)}
+	service.metrics, service.recovered = metrics, s.recovered
 	if err := s.open.register(options.Registry); err != nil {
 		return nil, err
 	}

@@ -21,9 +21,6 @@ import (
 // A subscription sends the blocks in the store, then new ones, over each of the protocols.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	plainHTTP2 := new(http.Protocols)
-	plainHTTP2.SetUnencryptedHTTP2(true)
-	overHTTP2 := &http.Client{Transport: &http.Transport{Protocols: plainHTTP2}}
 	carriers := []struct {
 		name    string
 		client  *http.Client
@@ -32,7 +29,7 @@ func TestSubscribe(t *testing.T) {
 		{"connect", http.DefaultClient, nil},
 		{"connect with JSON", http.DefaultClient, []connect.ClientOption{connect.WithProtoJSON()}},
 		{"grpc-web", http.DefaultClient, []connect.ClientOption{connect.WithGRPCWeb()}},
-		{"grpc without TLS", overHTTP2, []connect.ClientOption{connect.WithGRPC()}},
+		{"grpc without TLS", overHTTP2(t), []connect.ClientOption{connect.WithGRPC()}},
 	}
 	for _, carrier := range carriers {
 		t.Run(carrier.name, func(t *testing.T) {

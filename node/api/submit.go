@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,15 +22,21 @@ func (s *Service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	}
 	ctx, cancel := s.Waiting(ctx)
 	defer cancel()
-	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-		return nil, RefusalError(refusal)
-	}
-	statuses, err := s.wait(ctx, bundle.IDs(), level)
+	statuses, err := s.submit(ctx, bundle, level)
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: s.bundleStatuses(bundle,
 		statuses)}), nil
+}
+
+// submit admits a bundle and waits for the level.
+func (s *Service) submit(ctx context.Context, bundle *ledger.Bundle,
+	level report.Level) ([]report.Status, error) {
+	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+		return nil, RefusalError(refusal)
+	}
+	return s.wait(ctx, bundle.IDs(), level)
 }
 
 func (s *Service) bundleStatuses(bundle *ledger.Bundle,
@@ -167,12 +174,18 @@ func RefuseAll(count int, refusal *report.Refusal) *ledgerdv1.SubmitManyResponse
 // caller's own deadline, so the answer with the statuses of that moment still reaches the caller.
 // It also ends when the server stops.
 func (s *Service) Waiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := s.options.MaxWaitTime
+	left := time.Duration(math.MaxInt64)
 	if deadline, set := ctx.Deadline(); set {
-		left := time.Until(deadline)
-		limit = min(limit, left-min(left/5, 200*time.Millisecond))
+		left = time.Until(deadline)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	return s.waitingFor(ctx, left)
+}
+
+// waitingFor is Waiting for a caller that waits for so long.
+func (s *Service) waitingFor(ctx context.Context, left time.Duration) (context.Context,
+	context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, min(s.options.MaxWaitTime,
+		left-min(left/5, 200*time.Millisecond)))
 	release := context.AfterFunc(s.stopping, cancel)
 	return ctx, func() { release(); cancel() }
 }

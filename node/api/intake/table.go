@@ -23,6 +23,8 @@ type Limits struct {
 	Growth int
 	// Memory bounds the decoded form's bytes.
 	Memory int
+	// Each says that the client streams requests, and that the bounds are those of each of them.
+	Each bool
 }
 
 // Needs returns what a request of so many bytes takes at most, beside base: its bytes, in a buffer
@@ -44,6 +46,7 @@ var ordinary = Limits{Bytes: 64 << 10, Growth: 8, Memory: 256 << 10}
 // base64. The parts of a bundle for Prepare are longer than its canonical bytes, and grow more.
 var calls = map[string]Limits{
 	"Submit":           {Bytes: 2 * ledger.MaxBundleBytes, Growth: 4, Memory: 8 << 20},
+	"SubmitStream":     {Bytes: 2 * ledger.MaxBundleBytes, Growth: 4, Memory: 8 << 20},
 	"SubmitMany":       {Bytes: 16 << 20, Growth: 4, Memory: 64 << 20},
 	"Prepare":          {Bytes: 4 * ledger.MaxBundleBytes, Growth: 32, Memory: 32 << 20},
 	"WaitTransactions": {Bytes: 2 << 20, Growth: 4, Memory: 4 << 20},
@@ -110,6 +113,7 @@ func NewTable(maxBytes, maxBundles int) *Table {
 			limits = ordinary
 		}
 		limits.Bytes = min(limits.Bytes, maxBytes)
+		limits.Each = method.IsStreamingClient()
 		entry := &call{limits: limits, shape: shapeOf(method.Input(), maxBundles, shapes)}
 		entry.measure(entry.shape, map[*shape]bool{})
 		t.calls[string(method.Name())] = entry

@@ -28,11 +28,20 @@ func (r *router) Submit(ctx context.Context, request *connect.Request[ledgerdv1.
 	}
 	ctx, cancel := r.Waiting(ctx)
 	defer cancel()
-	statuses, err := r.submit(ctx, bundle, request.Msg.GetBundle(), level)
+	statuses, err := r.submit(ctx, bundle, level)
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: statuses}), nil
+}
+
+// SubmitStream takes bundle after bundle, each as Submit does.
+func (r *router) SubmitStream(ctx context.Context, stream *api.Stream) error {
+	return r.ServeStream(ctx, stream, func(ctx context.Context, bundle *ledger.Bundle,
+		level report.Level) ([]*ledgerdv1.StatusRun, error) {
+		statuses, err := r.submit(ctx, bundle, level)
+		return api.RunsOf(statuses), err
+	})
 }
 
 // SubmitMany takes many bundles, one by one in their order.
@@ -180,7 +189,7 @@ func (w *waited) wait(ctx context.Context, r *router,
 }
 
 // submit submits one bundle to the shard where it enters.
-func (r *router) submit(ctx context.Context, bundle *ledger.Bundle, message *ledgerdv1.Bundle,
+func (r *router) submit(ctx context.Context, bundle *ledger.Bundle,
 	level report.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	nobody := r.learn(ctx, []*ledger.Bundle{bundle})
 	if refusal := unregistered(bundle, nobody); refusal != nil {
@@ -197,7 +206,7 @@ func (r *router) submit(ctx context.Context, bundle *ledger.Bundle, message *led
 		}
 	} else {
 		answer, err := r.shards.Client(entry).Submit(ctx,
-			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: message,
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
 				Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
 		if err != nil {
 			return nil, submissionError(ctx, entry, err)

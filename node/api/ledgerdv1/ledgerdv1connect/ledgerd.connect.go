@@ -51,6 +51,9 @@ const (
 	// LedgerServiceSubmitManyProcedure is the fully-qualified name of the LedgerService's SubmitMany
 	// RPC.
 	LedgerServiceSubmitManyProcedure = "/ledgerd.v1.LedgerService/SubmitMany"
+	// LedgerServiceSubmitStreamProcedure is the fully-qualified name of the LedgerService's
+	// SubmitStream RPC.
+	LedgerServiceSubmitStreamProcedure = "/ledgerd.v1.LedgerService/SubmitStream"
 	// LedgerServicePrepareProcedure is the fully-qualified name of the LedgerService's Prepare RPC.
 	LedgerServicePrepareProcedure = "/ledgerd.v1.LedgerService/Prepare"
 	// LedgerServiceGetTransactionProcedure is the fully-qualified name of the LedgerService's
@@ -129,6 +132,14 @@ type LedgerServiceClient interface {
 	// SubmitMany takes many signed bundles at once and admits them one by one, in order. A refused
 	// bundle does not stop the others.
 	SubmitMany(context.Context, *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error)
+	// SubmitStream takes bundle after bundle on one stream, each as Submit does, and answers each by
+	// its number once it is refused or has reached its level. The node's first message is empty: the
+	// node takes bundles now. Answers come in any order; all that are ready come in one message. A
+	// refused bundle does not end the stream. While 64 bundles, or 4 MiB of them, are unanswered, the
+	// node reads nothing more. A node that ends the stream has answered every bundle that it took, so
+	// the others may be submitted again. If the connection breaks, ask for the transactions first. A
+	// stream without bundles ends after a while, without an error. SubmitStream needs HTTP/2.
+	SubmitStream(context.Context) *connect.BidiStreamForClient[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]
 	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
 	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
@@ -218,6 +229,12 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+LedgerServiceSubmitManyProcedure,
 			connect.WithSchema(ledgerServiceMethods.ByName("SubmitMany")),
+			connect.WithClientOptions(opts...),
+		),
+		submitStream: connect.NewClient[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse](
+			httpClient,
+			baseURL+LedgerServiceSubmitStreamProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("SubmitStream")),
 			connect.WithClientOptions(opts...),
 		),
 		prepare: connect.NewClient[ledgerdv1.PrepareRequest, ledgerdv1.PrepareResponse](
@@ -404,6 +421,7 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 type ledgerServiceClient struct {
 	submit            *connect.Client[ledgerdv1.SubmitRequest, ledgerdv1.SubmitResponse]
 	submitMany        *connect.Client[ledgerdv1.SubmitManyRequest, ledgerdv1.SubmitManyResponse]
+	submitStream      *connect.Client[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]
 	prepare           *connect.Client[ledgerdv1.PrepareRequest, ledgerdv1.PrepareResponse]
 	getTransaction    *connect.Client[ledgerdv1.GetTransactionRequest, ledgerdv1.GetTransactionResponse]
 	waitTransaction   *connect.Client[ledgerdv1.WaitTransactionRequest, ledgerdv1.GetTransactionResponse]
@@ -440,6 +458,11 @@ func (c *ledgerServiceClient) Submit(ctx context.Context, req *connect.Request[l
 // SubmitMany calls ledgerd.v1.LedgerService.SubmitMany.
 func (c *ledgerServiceClient) SubmitMany(ctx context.Context, req *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error) {
 	return c.submitMany.CallUnary(ctx, req)
+}
+
+// SubmitStream calls ledgerd.v1.LedgerService.SubmitStream.
+func (c *ledgerServiceClient) SubmitStream(ctx context.Context) *connect.BidiStreamForClient[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse] {
+	return c.submitStream.CallBidiStream(ctx)
 }
 
 // Prepare calls ledgerd.v1.LedgerService.Prepare.
@@ -581,6 +604,14 @@ type LedgerServiceHandler interface {
 	// SubmitMany takes many signed bundles at once and admits them one by one, in order. A refused
 	// bundle does not stop the others.
 	SubmitMany(context.Context, *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error)
+	// SubmitStream takes bundle after bundle on one stream, each as Submit does, and answers each by
+	// its number once it is refused or has reached its level. The node's first message is empty: the
+	// node takes bundles now. Answers come in any order; all that are ready come in one message. A
+	// refused bundle does not end the stream. While 64 bundles, or 4 MiB of them, are unanswered, the
+	// node reads nothing more. A node that ends the stream has answered every bundle that it took, so
+	// the others may be submitted again. If the connection breaks, ask for the transactions first. A
+	// stream without bundles ends after a while, without an error. SubmitStream needs HTTP/2.
+	SubmitStream(context.Context, *connect.BidiStream[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]) error
 	// Prepare builds the canonical bytes of transactions from their parts, for clients without the
 	// encoder. Sign `to_sign` with ed25519 and submit.
 	Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error)
@@ -666,6 +697,12 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		LedgerServiceSubmitManyProcedure,
 		svc.SubmitMany,
 		connect.WithSchema(ledgerServiceMethods.ByName("SubmitMany")),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceSubmitStreamHandler := connect.NewBidiStreamHandler(
+		LedgerServiceSubmitStreamProcedure,
+		svc.SubmitStream,
+		connect.WithSchema(ledgerServiceMethods.ByName("SubmitStream")),
 		connect.WithHandlerOptions(opts...),
 	)
 	ledgerServicePrepareHandler := connect.NewUnaryHandler(
@@ -851,6 +888,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceSubmitHandler.ServeHTTP(w, r)
 		case LedgerServiceSubmitManyProcedure:
 			ledgerServiceSubmitManyHandler.ServeHTTP(w, r)
+		case LedgerServiceSubmitStreamProcedure:
+			ledgerServiceSubmitStreamHandler.ServeHTTP(w, r)
 		case LedgerServicePrepareProcedure:
 			ledgerServicePrepareHandler.ServeHTTP(w, r)
 		case LedgerServiceGetTransactionProcedure:
@@ -918,6 +957,10 @@ func (UnimplementedLedgerServiceHandler) Submit(context.Context, *connect.Reques
 
 func (UnimplementedLedgerServiceHandler) SubmitMany(context.Context, *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.SubmitMany is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) SubmitStream(context.Context, *connect.BidiStream[ledgerdv1.SubmitStreamRequest, ledgerdv1.SubmitStreamResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.SubmitStream is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Prepare(context.Context, *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error) {
