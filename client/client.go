@@ -51,7 +51,9 @@ type Client struct {
 	options   Options
 	urls      []string
 	services  []ledgerdv1connect.LedgerServiceClient
+	streaming []ledgerdv1connect.LedgerServiceClient // the same nodes, over HTTP/2 only
 	transport *http.Transport
+	overHTTP2 *http.Transport
 	stream    uint64        // of the nonces of Post
 	current   atomic.Uint32 // the node that answered last
 
@@ -87,20 +89,18 @@ func New(urls []string, options Options) (*Client, error) {
 		options.MaxAnswerBytes = 64 << 20
 	}
 	c := &Client{
-		options: options,
-		transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: 5 * time.Second,
-				KeepAlive: 15 * time.Second}).DialContext,
-			TLSClientConfig:     options.TLS,
-			TLSHandshakeTimeout: 10 * time.Second,
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-			ForceAttemptHTTP2:   true,
-			DisableCompression:  true,
-		},
-		stream: 1 + rand.Uint64N(nonceStreams),
-		nonces: make(map[nonceStream]uint64),
+		options:   options,
+		transport: newTransport(options.TLS),
+		overHTTP2: newTransport(options.TLS),
+		stream:    1 + rand.Uint64N(nonceStreams),
+		nonces:    make(map[nonceStream]uint64),
 	}
+	// A stream in both directions needs HTTP/2, also without TLS.
+	c.overHTTP2.Protocols = new(http.Protocols)
+	c.overHTTP2.Protocols.SetHTTP2(true)
+	c.overHTTP2.Protocols.SetUnencryptedHTTP2(true)
+	c.overHTTP2.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second,
+		PingTimeout: 15 * time.Second}
 	for _, address := range urls {
 		normal, err := normalURL(address)
 		if err != nil {
@@ -111,11 +111,28 @@ func New(urls []string, options Options) (*Client, error) {
 				"https:// address", normal)
 		}
 		c.urls = append(c.urls, normal)
-		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(
-			&http.Client{Transport: &door{c.transport, options.Token}}, normal,
-			connect.WithReadMaxBytes(options.MaxAnswerBytes), withoutCompression))
+		service := func(over *http.Transport) ledgerdv1connect.LedgerServiceClient {
+			return ledgerdv1connect.NewLedgerServiceClient(
+				&http.Client{Transport: &door{over, options.Token}}, normal,
+				connect.WithReadMaxBytes(options.MaxAnswerBytes), withoutCompression)
+		}
+		c.services = append(c.services, service(c.transport))
+		c.streaming = append(c.streaming, service(c.overHTTP2))
 	}
 	return c, nil
+}
+
+func newTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second,
+			KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:     config.Clone(), // each transport adds its protocols
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  true,
+	}
 }
 
 func normalURL(address string) (string, error) {
@@ -144,7 +161,10 @@ func (c *Client) Beside(urls []string, options Options) (*Client, error) {
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.overHTTP2.CloseIdleConnections()
+}
 
 // URLs returns the nodes' addresses.
 func (c *Client) URLs() []string { return c.urls }
@@ -159,7 +179,7 @@ func (c *Client) Rotate() { c.turn(c.current.Load()) }
 // a node of its own that it asks next.
 func (c *Client) view(first, end int) *Client {
 	return &Client{options: c.options, urls: c.urls[first:end], services: c.services[first:end],
-		transport: c.transport}
+		streaming: c.streaming[first:end], transport: c.transport, overHTTP2: c.overHTTP2}
 }
 
 // turn moves on from a node, unless another goroutine already did.
@@ -344,17 +364,29 @@ func once[Request, Answer any](ctx context.Context, c *Client, limit time.Durati
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
 		*connect.Request[Request]) (*connect.Response[Answer], error),
 ) (*Answer, verdict, error) {
+	return onceAt(ctx, c, limit, func(ctx context.Context, at uint32) (*Answer, error) {
+		response, err := method(c.services[at], ctx, connect.NewRequest(message))
+		if err != nil {
+			return nil, err
+		}
+		return response.Msg, nil
+	})
+}
+
+// onceAt is once with a function that asks the node at a place in the list.
+func onceAt[Answer any](ctx context.Context, c *Client, limit time.Duration,
+	ask func(ctx context.Context, at uint32) (Answer, error)) (Answer, verdict, error) {
 	turn := c.current.Load()
 	at := turn % uint32(len(c.urls))
 	bounded, cancel := context.WithTimeout(ctx, limit)
-	response, err := method(c.services[at], bounded, connect.NewRequest(message))
+	answer, err := ask(bounded, at)
 	cancel()
 	if err == nil {
-		return response.Msg, final, nil
+		return answer, final, nil
 	}
 	verdict := judge(err)
 	if ctx.Err() == nil && verdict != final {
 		c.turn(turn)
 	}
-	return nil, verdict, c.explain(ctx, c.urls[at], err)
+	return answer, verdict, c.explain(ctx, c.urls[at], err)
 }

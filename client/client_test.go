@@ -40,7 +40,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-func testKey(t *testing.T, name ledger.OrganisationName) Key {
+func testKey(t testing.TB, name ledger.OrganisationName) Key {
 	t.Helper()
 	ring, err := OpenKeyring(t.TempDir())
 	if err != nil {

@@ -132,6 +132,9 @@ func (a Answer) Applied() bool {
 //   - Transactions of one Caller take effect in the order of their submission. The order of all
 //     others is open.
 //   - What the Sender holds is bounded (SenderOptions.MaxBytes).
+//   - Its bundles share one stream to a node (SubmitStream). Where none can be opened, because the
+//     node is older or the way to it is not HTTP/2, it makes a call for each bundle, and tries again
+//     after a minute.
 //   - All callers of a bundle get their answers together. In a book of several shards a bundle
 //     waits for all shards that its transactions concern.
 //
@@ -142,7 +145,9 @@ type Sender struct {
 	genesis ledger.Hash
 	ctx     context.Context // ends when Close gives up
 	cancel  context.CancelFunc
+	at      []node // as the lanes submit to them
 	working sync.WaitGroup
+	reading sync.WaitGroup // the streams
 
 	mutex     sync.Mutex
 	wake      sync.Cond // a lane may take a bundle, or the Sender is closed
@@ -206,6 +211,10 @@ func (c *Client) NewSender(ctx context.Context, options SenderOptions) (*Sender,
 	}
 	s := &Sender{nodes: c, options: options, genesis: genesis}
 	s.wake.L = &s.mutex
+	s.at = make([]node, len(c.urls))
+	for i := range s.at {
+		s.at[i].sender, s.at[i].at = s, uint32(i)
+	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for range options.InFlight {
 		s.working.Go((&lane{sender: s}).run)
@@ -388,6 +397,10 @@ func (s *Sender) Close(ctx context.Context) error {
 	go func() {
 		defer close(drained)
 		s.working.Wait()
+		for i := range s.at {
+			s.at[i].close()
+		}
+		s.reading.Wait()
 	}()
 	defer s.cancel()
 	select {

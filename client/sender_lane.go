@@ -232,18 +232,17 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 	nodes, level := l.sender.nodes, l.sender.options.Level
 	ctx, cancel := context.WithTimeout(l.sender.ctx, l.sender.options.Patience)
 	defer cancel()
-	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
 	taken := false                          // a node may have it
 	var told []*ledgerdv1.TransactionStatus // last, by a node that has it
 	for failed, next := 0, stepSend; ; {
 		statuses, err = nil, nil
 		switch next {
 		case stepSend:
-			var answer *ledgerdv1.SubmitResponse
 			var verdict verdict
-			answer, verdict, err = once(ctx, nodes, nodes.options.WaitTime, request,
-				service.Submit)
-			statuses = answer.GetTransactions()
+			statuses, verdict, err = onceAt(ctx, nodes, nodes.options.WaitTime,
+				func(ctx context.Context, at uint32) ([]*ledgerdv1.TransactionStatus, error) {
+					return l.sender.at[at].submit(ctx, bundle)
+				})
 			if !taken && verdict == final && untouched(err, verdict) {
 				return nil, refuses(err), err
 			}
