@@ -451,27 +451,38 @@ func TestStatusesPassThroughRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		few := rapid.Uint32Range(0, 2)
 		shards := rapid.SliceOfN(few, 0, 2)
+		words := rapid.SampledFrom([]string{"", "a", "b"})
 		statuses := make([]*ledgerdv1.TransactionStatus, bundle.Len())
 		for i, id := range bundle.IDs() {
-			if i > 0 && rapid.IntRange(0, 3).Draw(t, "like the one before") > 0 {
-				statuses[i] = proto.Clone(statuses[i-1]).(*ledgerdv1.TransactionStatus)
-				if statuses[i].Height != 0 {
-					statuses[i].Index++
-				}
-			} else {
-				statuses[i] = &ledgerdv1.TransactionStatus{
-					State:      ledgerdv1.TransactionState(few.Draw(t, "state")),
-					Height:     uint64(few.Draw(t, "height")),
-					ReasonCode: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "code"),
-					Reason:     rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "reason"),
-					Shard:      few.Draw(t, "shard"), SettledHeight: uint64(few.Draw(t, "settled")),
-					Destinations: shards.Draw(t, "destinations"),
-					WaitsFor:     shards.Draw(t, "waits for"),
-				}
-				if statuses[i].Height != 0 {
-					statuses[i].Index = few.Draw(t, "index")
-				}
+			status := new(ledgerdv1.TransactionStatus)
+			if i > 0 {
+				status = proto.Clone(statuses[i-1]).(*ledgerdv1.TransactionStatus)
+				status.Index++
 			}
+			switch rapid.IntRange(0, 14).Draw(t, "what differs from the one before") {
+			case 0:
+				status.State = ledgerdv1.TransactionState(few.Draw(t, "state"))
+			case 1:
+				status.Height = uint64(few.Draw(t, "height"))
+			case 2:
+				status.Index = few.Draw(t, "index")
+			case 3:
+				status.ReasonCode = words.Draw(t, "code")
+			case 4:
+				status.Reason = words.Draw(t, "reason")
+			case 5:
+				status.Destinations = shards.Draw(t, "destinations")
+			case 6:
+				status.WaitsFor = shards.Draw(t, "waits for")
+			case 7:
+				status.Shard = few.Draw(t, "shard")
+			case 8:
+				status.SettledHeight = uint64(few.Draw(t, "settled"))
+			}
+			if status.Height == 0 {
+				status.Index = 0
+			}
+			statuses[i] = status
 			statuses[i].Id, statuses[i].IdHex = id[:], id.String()
 		}
 		sent := make([]*ledgerdv1.TransactionStatus, len(statuses))

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,26 +132,20 @@ func TestSubmitStream(t *testing.T) {
 			s := b.submissions("", options...)
 			durable := ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
 			s.send(7, b.sign(transfer("bank:mint", "bank:a", 2), transfer("bank:a", "bank:b", 1),
-				transfer("bank:a", "bank:b", 9), transfer("bank:a", "bank:b", 1)).Encode(), 0)
-			failed := "insufficient funds"
-			got := s.next()
-			if got.GetNumber() != 7 || len(got.GetRuns()) != 3 ||
-				!strings.Contains(got.GetRuns()[1].GetStatus().GetReason(), failed) {
-				t.Fatal(got)
+				transfer("bank:a", "bank:b", 9), transfer("bank:b", "bank:a", 8),
+				transfer("bank:a", "bank:b", 1)).Encode(), 0)
+			failed := func(index uint32, reason string) *ledgerdv1.StatusRun {
+				return &ledgerdv1.StatusRun{Count: 1, Status: &ledgerdv1.TransactionStatus{
+					State:  ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
+					Height: 2, Index: index, ReasonCode: "insufficient_funds", Reason: reason}}
 			}
-			got.Runs[1].Status.Reason = ""
-			for i, want := range []*ledgerdv1.StatusRun{
+			s.is(&ledgerdv1.BundleAnswer{Number: 7, Runs: []*ledgerdv1.StatusRun{
 				{Count: 2, Status: &ledgerdv1.TransactionStatus{State: durable, Height: 2}},
-				{Count: 1, Status: &ledgerdv1.TransactionStatus{Height: 2, Index: 2,
-					State:      ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
-					ReasonCode: "insufficient_funds"}},
+				failed(2, "insufficient funds (posting 1): -9 unit for bank:a"),
+				failed(3, "insufficient funds (posting 1): -8 unit for bank:b"),
 				{Count: 1, Status: &ledgerdv1.TransactionStatus{State: durable, Height: 2,
-					Index: 3}},
-			} {
-				if !proto.Equal(got.GetRuns()[i], want) {
-					t.Errorf("run %v, want %v", got.GetRuns()[i], want)
-				}
-			}
+					Index: 4}},
+			}})
 			s.send(8, nil, 0)
 			s.refused(8, connect.CodeInvalidArgument, false, "bundle: ")
 			forged := b.sign(transfer("bank:mint", "bank:a", 1)).Encode()
@@ -158,13 +154,22 @@ func TestSubmitStream(t *testing.T) {
 			s.refused(9, connect.CodePermissionDenied, false, "signature")
 			s.send(10, b.sign(transfer("bank:mint", "bank:a", 1)).Encode(), 5)
 			s.refused(10, connect.CodeInvalidArgument, false, "level 5")
-			bundle := b.sign(transfer("bank:mint", "bank:a", 1)).Encode()
-			s.send(11, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+			bundle := b.sign(transfer("bank:mint", "bank:a", 1),
+				transfer("bank:mint", "bank:a", 1))
+			s.send(11, bundle.Encode(), ledgerdv1.Level_LEVEL_DURABLE)
 			third := &ledgerdv1.TransactionStatus{State: durable, Height: 3}
-			s.is(&ledgerdv1.BundleAnswer{Number: 11, Runs: run(1, third)})
+			s.is(&ledgerdv1.BundleAnswer{Number: 11, Runs: run(2, third)})
 			// The same again gets the same outcome. A number may come again, too.
-			s.send(11, bundle, ledgerdv1.Level_LEVEL_ORDERED)
-			s.is(&ledgerdv1.BundleAnswer{Number: 11, Runs: run(1, third)})
+			s.send(11, bundle.Encode(), ledgerdv1.Level_LEVEL_ORDERED)
+			s.is(&ledgerdv1.BundleAnswer{Number: 11, Runs: run(2, third)})
+			// Their order in the block is not that of this bundle.
+			turned, err := ledger.NewBundle(*bundle.Transaction(1), *bundle.Transaction(0))
+			must(t, err)
+			must(t, turned.Sign("bank", b.key))
+			s.send(12, turned.Encode(), ledgerdv1.Level_LEVEL_DURABLE)
+			s.is(&ledgerdv1.BundleAnswer{Number: 12, Runs: append(run(1,
+				&ledgerdv1.TransactionStatus{State: durable, Height: 3, Index: 1}),
+				run(1, third)...)})
 			must(t, s.CloseRequest())
 			s.ends(0)
 		})
@@ -459,6 +464,78 @@ func TestSubmitStreamOfNothing(t *testing.T) {
 		}
 	}
 	b.nothingReserved()
+}
+
+// crowded counts the calls of Wait under way.
+type crowded struct {
+	api.Backend
+	arrived   chan struct{}
+	now, most *atomic.Int32
+}
+
+func (c crowded) Wait(ctx context.Context, ids []ledger.Hash,
+	level report.Level) ([]report.Status, error) {
+	now := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); {
+		most = c.most.Load()
+	}
+	c.arrived <- struct{}{}
+	return c.Backend.Wait(ctx, ids, level)
+}
+
+// The node takes no more bundles than it may until it has answered some, by their number and by
+// their bytes.
+func TestSubmitStreamIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ count, transactions int }{
+		"bundles": {100, 1}, "bytes": {30, 200}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, apitest.Options{Manual: true}, api.Options{})
+			backend := crowded{Backend: b.cluster.Node(0),
+				arrived: make(chan struct{}, test.count),
+				now:     new(atomic.Int32), most: new(atomic.Int32)}
+			s := b.submissions(apitest.Serve(t, backend, api.Options{}).URL)
+			var bundles [][]byte
+			for range test.count {
+				made := make([]ledger.Transaction, test.transactions)
+				for i := range made {
+					made[i] = transfer("bank:mint", "bank:a", 1)
+					made[i].Note = bytes.Repeat([]byte("n"), 1<<10)
+				}
+				bundles = append(bundles, b.sign(made...).Encode())
+			}
+			// The last one that is taken may go beyond the bound of bytes.
+			bound := min(64, (4<<20+len(bundles[0])-1)/len(bundles[0]))
+			var sending sync.WaitGroup
+			sending.Go(func() {
+				for number, bundle := range bundles {
+					if err := s.Send(&ledgerdv1.SubmitStreamRequest{Number: uint64(number),
+						Bundle: bundle}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			for range bound {
+				<-backend.arrived
+			}
+			for range 50 { // time in which the node might take more
+				b.metric("ledgerd_api_request_bytes")
+			}
+			for answered := 0; answered < test.count; {
+				b.advance()
+				message, err := s.Receive()
+				must(t, err)
+				answered += len(message.GetAnswers())
+			}
+			sending.Wait()
+			if most := backend.most.Load(); int(most) != bound {
+				t.Errorf("%d bundles were under way, want %d", most, bound)
+			}
+		})
+	}
 }
 
 // The node holds a bounded number of bundles for a client that does not read its answers, and cuts
