@@ -33,9 +33,9 @@
 //
 // # Streams of bundles
 //
-// SubmitStream is Submit for clients with many bundles, over one stream of HTTP/2. Both share checks,
-// limits and refusals: each bundle counts as a call, has a share of the memory for requests, and is
-// refused alone. Each arrives in its canonical encoding. An answer has one status for all
+// SubmitStream is Submit for clients with many bundles, over one stream of HTTP/2. Both share
+// checks, limits and refusals: each bundle counts as a call, has a share of the memory for requests,
+// and is refused alone. Each arrives in its canonical encoding. An answer has one status for all
 // transactions that share it:
 //
 //	stream := service.SubmitStream(ctx)
@@ -46,8 +46,9 @@
 //
 // A bundle keeps its place among those under way until its answer is sent. At the bound the node
 // reads no further, and HTTP/2 slows the client down. So a client that reads no answers holds a
-// bounded amount, and is cut off as other stuck readers are. No timer delays an answer: the goroutine
-// of a bundle sends what is ready, unless another one sends already, which then sends this too.
+// bounded amount, and is cut off as other stuck readers are. No timer delays an answer: the
+// goroutine of a bundle sends what is ready, unless another one sends already, which then sends this
+// too.
 //
 // A request that is malformed ends the stream, since it has no number. So does a node that stops,
 // with the statuses of the moment for what it took and an error that may be retried. A client's
