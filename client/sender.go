@@ -133,8 +133,8 @@ func (a Answer) Applied() bool {
 //     others is open.
 //   - What the Sender holds is bounded (SenderOptions.MaxBytes).
 //   - Its bundles share one stream to a node (SubmitStream). Where none can be opened, because the
-//     node is older or the way to it is not HTTP/2, it makes a call for each bundle, and tries again
-//     after a minute.
+//     node is older or the way to it is not HTTP/2, it makes a call for each bundle, and tries
+//     again after a minute.
 //   - All callers of a bundle get their answers together. In a book of several shards a bundle
 //     waits for all shards that its transactions concern.
 //

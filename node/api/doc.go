@@ -26,17 +26,18 @@
 //   - Connections are bounded, in all and by address; idle ones give way. Slow headers and bodies
 //     are cut off. An address that costs work in masses and asks for nothing is put off.
 //   - Everything is bounded: the size of messages, the bundles of a request, the entries of a page,
-//     calls per second and streams by remote address, streams in all. A stream of blocks or states
-//     keeps one height and no queue. It reads each block from the store when its reader is ready for
-//     it. A slow reader therefore costs a goroutine and nothing else, and a stuck reader is cut off.
+//     calls per second and streams by remote address, streams in all. A stream of blocks or
+//     states keeps one height and no queue. It reads each block from the store when its reader is
+//     ready for it. A slow reader therefore costs a goroutine and nothing else, and a stuck reader
+//     is cut off.
 //   - Browsers of other origins get nothing, unless Options.AllowedOrigins names them.
 //
 // # Streams of bundles
 //
 // SubmitStream is Submit for clients with many bundles, over one stream of HTTP/2. Both share
-// checks, limits and refusals: each bundle counts as a call, has a share of the memory for requests,
-// and is refused alone. Each arrives in its canonical encoding. An answer has one status for all
-// transactions that share it:
+// checks, limits and refusals: each bundle counts as a call, has a share of the memory for
+// requests, and is refused alone. Each arrives in its canonical encoding. An answer has one status
+// for all transactions that share it:
 //
 //	stream := service.SubmitStream(ctx)
 //	stream.Send(nil)
@@ -47,8 +48,8 @@
 // A bundle keeps its place among those under way until its answer is sent. At the bound the node
 // reads no further, and HTTP/2 slows the client down. So a client that reads no answers holds a
 // bounded amount, and is cut off as other stuck readers are. No timer delays an answer: the
-// goroutine of a bundle sends what is ready, unless another one sends already, which then sends this
-// too.
+// goroutine of a bundle sends what is ready, unless another one sends already, which then sends
+// this too.
 //
 // A request that is malformed ends the stream, since it has no number. So does a node that stops,
 // with the statuses of the moment for what it took and an error that may be retried. A client's
