@@ -106,7 +106,15 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 // ready waits until there are not too many blocks that the database does not have, and checks that
 // the disk has space for size more bytes.
 func (s *Store) ready(size int) error {
-	if err := errors.Join(s.requireSpace(size), s.requireDescriptors()); err != nil {
+	s.mutex.RLock()
+	begins := len(s.unwritten.newest().blocks) == 0
+	s.mutex.RUnlock()
+	err := s.requireSpace(size)
+	// To ask for descriptors takes many system calls, so the first block of a layer asks for all.
+	if begins || s.starved.Load() {
+		err = errors.Join(err, s.requireDescriptors())
+	}
+	if err != nil {
 		return fmt.Errorf("%w; the node then resumes by itself", err)
 	}
 	s.mutex.Lock()

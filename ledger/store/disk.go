@@ -80,6 +80,7 @@ func (s *Store) retryDescriptors(attempt func() error) error {
 	const pause = 100 * time.Millisecond
 	for {
 		err := attempt()
+		s.starved.Store(outOfDescriptors(err))
 		if !outOfDescriptors(err) || s.isClosed() {
 			return err
 		}

@@ -145,6 +145,8 @@ type Store struct {
 	// marking serialises writes of the marker.
 	marking sync.Mutex
 	marker  *marker
+	// starved says that the last attempt to write found the process out of descriptors.
+	starved atomic.Bool
 	// flushes counts those of the database and the marker; see Flushes.
 	flushes atomic.Uint64
 
