@@ -59,13 +59,16 @@ func (s *Store) write() {
 func (s *Store) nextLayer() *layer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for s.failure == nil && !s.closed && !s.full() && s.wanted <= s.written {
+	for {
+		some := len(s.unwritten.newest().blocks) > 0
+		switch {
+		case s.failure != nil || s.closed && !some:
+			return nil
+		case some && (s.closed || s.full() || s.wanted > s.written):
+			return s.unwritten.seal()
+		}
 		s.changed.Wait()
 	}
-	if s.failure != nil || len(s.unwritten.newest().blocks) == 0 {
-		return nil
-	}
-	return s.unwritten.seal()
 }
 
 // awaitWritten waits until the database has the block at a height.
