@@ -90,6 +90,11 @@ func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 			}
 			s = open(t, dir, small())
 		}
+		if b.round == 50 { // the database has something to lose
+			if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
