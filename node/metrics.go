@@ -102,6 +102,15 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			"make blocks durable.", func() float64 {
 			return float64(n.Store().Flushes())
 		}),
+		gauge("journal_blocks", "Blocks that the store's database does not have yet. The journal "+
+			"has those that are stored.", func() float64 {
+			blocks, _ := n.Store().Unwritten()
+			return float64(blocks)
+		}),
+		gauge("journal_bytes", "Bytes of these blocks.", func() float64 {
+			_, bytes := n.Store().Unwritten()
+			return float64(bytes)
+		}),
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
 			return float64(n.disk.bytes())
 		}),

@@ -210,6 +210,9 @@ func TestFlushes(t *testing.T) {
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}
+		if blocks, bytes := s.Unwritten(); blocks != int(b.round) || bytes == 0 {
+			t.Errorf("%d blocks of %d bytes are unwritten after %d", blocks, bytes, b.round)
+		}
 		if some != before+1 || s.Flushes() != some {
 			t.Errorf("flushes %d, then %d, then %d", before, some, s.Flushes())
 		}

@@ -250,6 +250,14 @@ func (s *Store) mark(change func(next *tip)) error {
 	return nil
 }
 
+// Unwritten returns how many blocks the database does not have yet, and the bytes of their
+// encodings. The journal has those of them that are durable. Both are bounded.
+func (s *Store) Unwritten() (blocks, bytes int) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return len(s.unwritten.blocks), s.unwritten.bytes
+}
+
 // Flushes returns how often the store has flushed a file or a folder to the disk since it was
 // opened. What the database flushes by itself does not count.
 func (s *Store) Flushes() uint64 {
