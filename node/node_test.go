@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ type shard struct {
 	clocks  []func() time.Time // by node; nil if all are right
 	gone    map[int]bool       // departed members
 	loads   int                // number of loads started
+	// durable is the highest block that a call of submit waited for until it was durable.
+	durable atomic.Uint64
 	// hosts, if set, wraps the hosts of nodes.
 	hosts func(i int, host rdmanet.Host) rdmanet.Host
 	// beside, by node, replaces its input from other shards.
@@ -178,13 +181,17 @@ func (s *shard) ordering(which ...int) {
 	})
 }
 
-// submit submits a bundle to a node and waits for a level.
+// submit submits a bundle to a node and waits for a level. The node first executes what was durable
+// before: a minority of the nodes may be behind, and not know the client yet.
 func (s *shard) submit(i int, level report.Level,
 	transactions ...ledger.Transaction) []report.Status {
 	s.t.Helper()
 	bundle := s.client.Bundle(transactions...)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
 	defer cancel()
+	s.eventually("the node has what was durable before", func() bool {
+		return uint64(s.nodes[i].Store().AppendedHeight()) >= s.durable.Load()
+	})
 	for {
 		refusal := s.nodes[i].Admit(ctx, []*ledger.Bundle{bundle}, false)[0]
 		if refusal == nil {
@@ -202,6 +209,12 @@ func (s *shard) submit(i int, level report.Level,
 	for _, status := range statuses {
 		if status.Outcome != report.OutcomeExecuted {
 			s.t.Fatalf("%+v", status)
+		}
+		for known := s.durable.Load(); level == report.LevelDurable &&
+			uint64(status.Height) > known; known = s.durable.Load() {
+			if s.durable.CompareAndSwap(known, uint64(status.Height)) {
+				break
+			}
 		}
 	}
 	return statuses
