@@ -104,12 +104,12 @@ func (s *Store) retrySpace(size int) error {
 }
 
 // retryPassing repeats an attempt to create a file of the journal as long as the process can open
-// no more files or the disk is full, or until the store is closed.
+// no more files or the disk is full, or until Close begins.
 func (s *Store) retryPassing(attempt func() error) error {
 	const pause = 100 * time.Millisecond
 	for {
 		err := attempt()
-		if !outOfDescriptors(err) && !errors.Is(err, unix.ENOSPC) || s.isClosed() {
+		if !outOfDescriptors(err) && !errors.Is(err, unix.ENOSPC) || s.closing.Load() {
 			return err
 		}
 		time.Sleep(pause)

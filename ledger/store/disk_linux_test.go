@@ -56,3 +56,42 @@ func TestRealDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A Sync that waits for space for the journal's next file does not keep the store from closing.
+func TestCloseWhileSyncWaitsForSpace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(20)
+	b.apply(t, s, 0)
+	closeStore(t, s)
+	// The journal gets a small file system of its own: the database fails badly without space.
+	folder := filepath.Join(dir, journalFolder)
+	kept := readFolder(t, folder)
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=100k"); err != nil {
+		t.Skipf("needs the right to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+	kept.write(t, folder)
+	options := small()
+	options.MemTableBytes, options.checkpointBlocks = 16<<20, 1000 // nothing goes to the database
+	s = open(t, dir, options)
+	b.apply(t, s, 2000)
+	synced := make(chan error)
+	go func() { synced <- s.Sync() }()
+	for waits := false; !waits; { // until the journal tries to make a file
+		select {
+		case err := <-synced:
+			t.Fatalf("Sync returned %v", err)
+		default:
+			_, err := os.Stat(filepath.Join(folder, "draft"))
+			waits = err == nil
+		}
+	}
+	if err := s.Close(); !errors.Is(err, ErrFailed) || !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
+	}
+	if err := <-synced; !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
+	}
+}

@@ -145,6 +145,8 @@ type Store struct {
 	// marking serialises writes of the marker.
 	marking sync.Mutex
 	marker  *marker
+	// closing is set when Close begins. A Sync that waits for space then ends.
+	closing atomic.Bool
 	// starved says that the last attempt to write found the process out of descriptors.
 	starved atomic.Bool
 	// flushes counts those of the database and the marker; see Flushes.
@@ -290,6 +292,7 @@ func (s *Store) AdoptKnowledge(from *Store) {
 // Close makes everything durable, unless a write has failed, and closes the store. Later calls
 // return ErrClosed.
 func (s *Store) Close() (err error) {
+	s.closing.Store(true)
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	s.mutex.RLock()
