@@ -275,7 +275,7 @@ func lastGroup(t *testing.T) (killed folder, name string, offset int) {
 	t.Helper()
 	dir := t.TempDir()
 	options := small()
-	options.SegmentBytes, options.checkpointBlocks = 1<<20, 4
+	options.SegmentBytes = 1 << 20
 	s := open(t, dir, options)
 	b := newBook(5)
 	for range 6 {
@@ -285,9 +285,11 @@ func lastGroup(t *testing.T) (killed folder, name string, offset int) {
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := s.awaitWritten(4); err != nil {
-		t.Fatal(err)
+		if b.round == 4 { // the database has these
+			if err := s.awaitWritten(4); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return readFolder(t, dir), name, (offset + slotSize - 1) / slotSize * slotSize
 }
