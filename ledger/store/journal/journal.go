@@ -61,6 +61,9 @@ type Journal struct {
 	at     int64
 	buffer []byte
 	flush  atomic.Uint64
+	// folder is the journal's folder. It stays open, so that a process without descriptors can
+	// go on with the segments that it has. Start opens it.
+	folder *os.File
 
 	// mutex guards the fields below. changed is signalled when they change.
 	mutex   sync.Mutex
@@ -209,6 +212,10 @@ func (j *Journal) Close() error {
 		err = errors.Join(err, s.file.Close())
 	}
 	j.segments = nil
+	if j.folder != nil {
+		err = errors.Join(err, j.folder.Close())
+		j.folder = nil
+	}
 	return err
 }
 

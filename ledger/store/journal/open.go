@@ -18,6 +18,8 @@ type found struct {
 	groups []place
 	// remains are the sectors after the last whole group that are not unwritten.
 	remains []location
+	// claimed is the highest segment that the caller has recorded.
+	claimed uint64
 }
 
 // location is a sector: the index of its segment, and its offset there.
@@ -57,7 +59,7 @@ func Open(dir string, known Known, options Options) (j *Journal, err error) {
 		options.Before = func(string) {}
 	}
 	j = &Journal{dir: dir, options: options, last: known.Group, released: known.Group,
-		found: &found{}}
+		found: &found{claimed: known.Segment}}
 	j.changed = sync.NewCond(&j.mutex)
 	if known.Segment == 0 {
 		if err := os.RemoveAll(dir); err != nil {
@@ -86,11 +88,12 @@ func (j *Journal) openSegments(claimed uint64) error {
 		if number != numbers[0]+uint64(i) {
 			return fmt.Errorf("%w: segment %d is missing", ErrDamaged, numbers[0]+uint64(i))
 		}
-		file, err := os.OpenFile(filepath.Join(j.dir, segmentName(number)), os.O_RDWR, 0)
+		path := filepath.Join(j.dir, segmentName(number))
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
-		j.segments = append(j.segments, &segment{number: number, file: file})
+		j.segments = append(j.segments, &segment{number: number, path: path, file: file})
 		status, err := file.Stat()
 		if err != nil {
 			return fmt.Errorf("journal: %w", err)
@@ -285,21 +288,59 @@ func (j *Journal) Start() error {
 		return ErrClosed
 	}
 	if len(j.segments) == 0 {
-		j.options.Before("journal folder")
-		if err := os.MkdirAll(j.dir, 0o700); err != nil {
-			return fmt.Errorf("journal: %w", err)
-		}
-		first, err := j.provide(1, nil)
-		if err != nil {
+		if err := j.begin(); err != nil {
 			return err
 		}
-		j.segments = append(j.segments, first)
-	} else if err := j.erase(); err != nil {
+	} else if err := j.resume(); err != nil {
 		return err
 	}
 	j.found = nil
 	j.worker.Add(1)
 	go j.prepare()
+	return nil
+}
+
+// begin makes the folder and the first segment.
+func (j *Journal) begin() (err error) {
+	j.options.Before("journal folder")
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	parent, err := os.Open(filepath.Dir(j.dir))
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := errors.Join(j.flushFolder(parent), parent.Close()); err != nil {
+		return err
+	}
+	if j.folder, err = os.Open(j.dir); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	first, err := j.provide(1, nil)
+	if err != nil {
+		return err
+	}
+	j.segments = append(j.segments, first)
+	return nil
+}
+
+// resume makes the segments that are there usable. An earlier process may have been killed before
+// it had made the name of the last one durable, or before it had claimed it.
+func (j *Journal) resume() (err error) {
+	if err := j.erase(); err != nil {
+		return err
+	}
+	if j.folder, err = os.Open(j.dir); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.options.Before("segment folder")
+	if err := j.flushFolder(j.folder); err != nil {
+		return err
+	}
+	if last := j.segments[len(j.segments)-1].number; last > j.found.claimed {
+		j.options.Before("segment claim")
+		return j.options.Claim(last)
+	}
 	return nil
 }
 

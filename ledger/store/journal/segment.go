@@ -13,6 +13,7 @@ import (
 // segment is a file of the journal.
 type segment struct {
 	number uint64
+	path   string // file keeps the name that it was opened by
 	file   *os.File
 	size   int64
 	// last is the last group of which the segment has a part.
@@ -110,12 +111,15 @@ func (j *Journal) takeFree() (free *segment, surplus []*segment) {
 	return free, surplus
 }
 
-// discard removes segments, the lowest first, so that those that are left stay a row.
+// discard removes segments, the lowest first, each durably, so that those that are left stay a row.
 func (j *Journal) discard(surplus []*segment) error {
 	for _, s := range surplus {
 		j.options.Before("segment remove")
-		if err := errors.Join(s.file.Close(), os.Remove(s.file.Name())); err != nil {
+		if err := errors.Join(s.file.Close(), os.Remove(s.path)); err != nil {
 			return fmt.Errorf("journal: %w", err)
+		}
+		if err := j.flushFolder(j.folder); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -126,30 +130,21 @@ func (j *Journal) provide(number uint64, free *segment) (next *segment, err erro
 	path := filepath.Join(j.dir, segmentName(number))
 	if free == nil {
 		err = j.options.Retry(func() error {
-			next, err = j.create(number)
+			next, err = j.create(number, path)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	} else {
-		next = free
+		next = &segment{number: number, path: path, file: free.file, size: free.size}
 		j.options.Before("segment reuse")
-		if err := os.Rename(next.file.Name(), path); err != nil {
-			return nil, errors.Join(fmt.Errorf("journal: %w", err), next.file.Close())
+		if err := os.Rename(free.path, path); err != nil {
+			return nil, errors.Join(fmt.Errorf("journal: %w", err), free.file.Close())
 		}
-		// The file must know its new name.
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err = errors.Join(err, next.file.Close()); err != nil {
-			if file != nil {
-				_ = file.Close()
-			}
-			return nil, fmt.Errorf("journal: %w", err)
-		}
-		next = &segment{number: number, file: file, size: next.size}
 	}
 	j.options.Before("segment folder")
-	if err = j.flushFolder(); err == nil {
+	if err = j.flushFolder(j.folder); err == nil {
 		j.options.Before("segment claim")
 		err = j.options.Claim(number)
 	}
@@ -160,7 +155,7 @@ func (j *Journal) provide(number uint64, free *segment) (next *segment, err erro
 }
 
 // create writes a new file with zeros, and gives it the name of a segment once it is on the disk.
-func (j *Journal) create(number uint64) (*segment, error) {
+func (j *Journal) create(number uint64, path string) (*segment, error) {
 	temporary := filepath.Join(j.dir, draft)
 	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -175,25 +170,18 @@ func (j *Journal) create(number uint64) (*segment, error) {
 	if err == nil {
 		err = j.flushFile(file)
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		j.options.Before("segment name")
-		err = os.Rename(temporary, filepath.Join(j.dir, segmentName(number)))
-	}
 	if err == nil {
-		file, err = os.OpenFile(filepath.Join(j.dir, segmentName(number)), os.O_RDWR, 0)
+		j.options.Before("segment name")
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+		return nil, errors.Join(fmt.Errorf("journal: %w", err), file.Close())
 	}
-	return &segment{number: number, file: file, size: j.options.SegmentBytes}, nil
+	return &segment{number: number, path: path, file: file, size: j.options.SegmentBytes}, nil
 }
 
-func (j *Journal) flushFolder() error {
-	folder, err := os.Open(j.dir)
-	if err == nil {
-		err = errors.Join(folder.Sync(), folder.Close())
-	}
-	if err != nil {
+func (j *Journal) flushFolder(folder *os.File) error {
+	if err := folder.Sync(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	j.flush.Add(1)
