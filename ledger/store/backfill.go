@@ -213,7 +213,7 @@ func (s *Store) failFilling(err error) error { return s.fail(fmt.Errorf("filling
 // longer needed.
 func (s *Store) move(m missing) error {
 	s.options.onWrite("fill fence")
-	if err := s.fence(true); err != nil {
+	if err := s.fence(); err != nil {
 		return s.failFilling(err)
 	}
 	s.options.onWrite("fill absent")
@@ -230,7 +230,7 @@ func (s *Store) move(m missing) error {
 	s.options.onWrite("fill absent fence")
 	// Report a block as present only once a crash cannot undo that, because other nodes delete
 	// their copies when they learn that it is here.
-	if err := s.fence(true); err != nil {
+	if err := s.fence(); err != nil {
 		return s.failFilling(err)
 	}
 	before := s.Absent()

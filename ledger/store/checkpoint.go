@@ -113,10 +113,10 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	if err := batch.Flush(); err != nil {
 		return err
 	}
-	// The database may have split the batch, so the head row waits until the full logs are durable.
-	// The log that is being written loses its head row first.
+	// The database may have split the batch, and may begin a new log with the head row. So the head
+	// row waits until all logs are durable.
 	s.options.onWrite("fence")
-	if err := s.fence(false); err != nil {
+	if err := s.fence(); err != nil {
 		return err
 	}
 	headKey, runsKey := []byte{rowHead}, []byte{rowRuns}
@@ -150,7 +150,7 @@ func (s *Store) settle(head *ledger.Header, hash ledger.Hash, group uint64) erro
 	}
 	s.flushes.Add(databaseFlushes)
 	s.options.onWrite("sync logs")
-	if err := s.fence(true); err != nil {
+	if err := s.fence(); err != nil {
 		return err
 	}
 	err := s.mark(func(next *tip) {
@@ -170,12 +170,11 @@ func (s *Store) settle(head *ledger.Header, hash ledger.Hash, group uint64) erro
 // log of large values.
 const databaseFlushes = 2
 
-// fence syncs the logs that must be durable before the next write: the full ones, and if active is
-// set also the log that is being written.
-func (s *Store) fence(active bool) error {
+// fence syncs the database's logs, which must be durable before the next write.
+func (s *Store) fence() error {
 	s.logsMu.Lock()
 	defer s.logsMu.Unlock()
-	return s.retryDescriptors(func() error { return s.logs.sync(active) })
+	return s.retryDescriptors(s.logs.sync)
 }
 
 // chunk returns the size of a body row. It is small enough for the database's transactions.

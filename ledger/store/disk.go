@@ -104,12 +104,14 @@ func (s *Store) retrySpace(size int) error {
 }
 
 // retryPassing repeats an attempt to create a file of the journal as long as the process can open
-// no more files or the disk is full, or until Close begins.
+// no more files or the disk or the quota is full, or until Close begins.
 func (s *Store) retryPassing(attempt func() error) error {
 	const pause = 100 * time.Millisecond
 	for {
 		err := attempt()
-		if !outOfDescriptors(err) && !errors.Is(err, unix.ENOSPC) || s.closing.Load() {
+		passes := outOfDescriptors(err) || errors.Is(err, unix.ENOSPC) ||
+			errors.Is(err, unix.EDQUOT)
+		if !passes || s.closing.Load() {
 			return err
 		}
 		time.Sleep(pause)
@@ -188,8 +190,8 @@ func (l *logSyncer) look() (isNew bool, err error) {
 		before[len(before)-1] != l.names[len(l.names)-1]), nil
 }
 
-// sync syncs the full logs, and if active is set also the log that is being written.
-func (l *logSyncer) sync(active bool) error {
+// sync syncs the logs that it has not synced since they were full.
+func (l *logSyncer) sync() error {
 	isNew, err := l.look()
 	if err != nil {
 		return err
@@ -197,7 +199,7 @@ func (l *logSyncer) sync(active bool) error {
 	done := make(map[string]bool, len(l.names))
 	for i, name := range l.names {
 		isActive := i == len(l.names)-1
-		if done[name] = l.done[name]; done[name] || (isActive && !active) {
+		if done[name] = l.done[name]; done[name] {
 			continue
 		}
 		if err := syncFile(filepath.Join(l.dir, name)); err != nil {

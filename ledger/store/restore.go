@@ -147,7 +147,7 @@ func (r *restoring) finish() error {
 	if err := s.db.Sync(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
 	}
-	if err := s.fence(true); err != nil {
+	if err := s.fence(); err != nil {
 		return err
 	}
 	header := &r.head.Header
