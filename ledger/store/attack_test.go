@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -110,3 +111,143 @@ func TestHeadRowInANewLog(t *testing.T) {
 	mustReadAll(t, opened)
 }
 
+// Both copies of the newest marker are damaged, and the database is ahead of the one before. Open
+// is killed after its first marker: the doubt must have been in it.
+func TestDoubtOutlivesACrashOfOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	var killed folder
+	options.checkpointBlocks = 3
+	options.onWrite = func(step string) {
+		if step == "sync database" {
+			killed = readFolder(t, dir)
+		}
+	}
+	s := open(t, dir, options)
+	b := newBook(5)
+	for range 6 {
+		b.apply(t, s, 3)
+	}
+	if err := s.awaitWritten(6); err != nil {
+		t.Fatal(err)
+	}
+	harmed := t.TempDir()
+	killed.write(t, harmed)
+	m, _, err := openMarker(harmed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := slotsOf(m.last.generation + 1)
+	if err := m.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeSlots(t, harmed, nil, one, two)
+	markers := 0
+	var again []folder
+	options = small()
+	options.onWrite = func(step string) {
+		if step == "marker" {
+			markers++
+		}
+		if markers > 0 && len(again) < 8 {
+			again = append(again, readFolder(t, harmed))
+		}
+	}
+	s = open(t, harmed, options)
+	if perhaps, _, _ := s.Perhaps(); !perhaps {
+		t.Fatal("no doubt")
+	}
+	for i, killed := range again {
+		dir := t.TempDir()
+		killed.write(t, dir)
+		s = open(t, dir, small())
+		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 {
+			t.Errorf("killed at step %d: perhaps %v from %d", i, perhaps, from)
+		}
+	}
+}
+
+// The markers that named the journal are damaged. What was acknowledged since must survive a kill:
+// the journal must not be taken for a leftover of its creation.
+func TestJournalIsNamedAgain(t *testing.T) {
+	t.Parallel()
+	killed, _, _ := lastGroup(t)
+	dir := t.TempDir()
+	killed.write(t, dir)
+	m, _, err := openMarker(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tip{generation: m.last.generation - 1, genesis: m.last.genesis, hash: m.last.genesis}
+	one, two := slotsOf(m.last.generation)
+	three, four := slotsOf(first.generation)
+	if err := m.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeSlots(t, dir, nil, one, two)
+	writeSlots(t, dir, first.encode(), three, four)
+	options := small()
+	options.checkpointBlocks = 1000
+	var again []folder
+	options.onWrite = func(string) { again = append(again, readFolder(t, dir)) }
+	s := open(t, dir, options)
+	options.onWrite = nil
+	opening := len(again)
+	b := newBook(5)
+	b.next(0)
+	b.round = 6
+	b.client.Stream, b.operator.Stream = 9, 9
+	b.apply(t, s, 3)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	again = append(again, readFolder(t, dir))
+	for i, killed := range again {
+		dir := t.TempDir()
+		killed.write(t, dir)
+		s := open(t, dir, small())
+		want := 6
+		if i == len(again)-1 {
+			want = 7
+		}
+		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || int(s.AppendedHeight()) < want {
+			t.Errorf("killed at step %d of %d: perhaps %v from %d, height %d, want %d", i, opening,
+				perhaps, from, s.AppendedHeight(), want)
+		}
+	}
+}
+
+// Once a store has a journal, a program that knows of none must find no marker that it can read.
+func TestNoMarkerOfAnOlderVersionIsLeft(t *testing.T) {
+	t.Parallel()
+	dir, _, last := grown(t, 3, 3)
+	before := last
+	before.generation--
+	one, two := slotsOf(last.generation)
+	three, four := slotsOf(before.generation)
+	writeSlots(t, dir, encodeV1(&last), one, two)
+	writeSlots(t, dir, encodeV1(&before), three, four)
+	if err := os.RemoveAll(filepath.Join(dir, journalFolder)); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir, small())
+	data := readFolder(t, dir)[markerFile].data
+	for slot := range markerSlots {
+		if at := data[slot*slotSize:]; !bytes.HasPrefix(at, markerMagic[:]) {
+			t.Errorf("slot %d begins with %q", slot, at[:8])
+		}
+	}
+	closeStore(t, s)
+	closeStore(t, open(t, dir, small()))
+}
+
+// A layer must become full before Apply waits for room.
+func TestCheckpointBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	options := Options{MemTableBytes: 4 << 30, CheckpointBytes: 1 << 30}.withDefaults()
+	if options.CheckpointBytes > maxPendingBytes/2 {
+		t.Errorf("a layer is full with %d MiB, and Apply waits at %d MiB",
+			options.CheckpointBytes>>20, maxPendingBytes>>20)
+	}
+}

@@ -116,6 +116,8 @@ type marker struct {
 	last tip
 	// hides is set if a newer marker than last may have existed and be damaged; see mayHide.
 	hides bool
+	// older is set if a slot holds a marker of an older version.
+	older bool
 }
 
 // openMarker reads the newest marker of the folder. found is false if there is no marker file.
@@ -140,6 +142,7 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 			continue
 		}
 		slots[slot] = decoded
+		m.older = m.older || [8]byte(data[:]) != markerMagic
 		if valid++; decoded.generation >= m.last.generation {
 			m.last = decoded
 		}
@@ -217,8 +220,17 @@ func createMarker(dir string, genesis ledger.Hash) (*marker, error) {
 	return m, nil
 }
 
-// write makes next the current marker under a new generation. It is durable when write returns.
+// write makes next the current marker under a new generation. It is durable when write returns, and
+// no marker of an older version is left, which an older program could go on from.
 func (m *marker) write(next tip) error {
+	if err := m.put(next); err != nil || !m.older {
+		return err
+	}
+	m.older = false
+	return m.put(next)
+}
+
+func (m *marker) put(next tip) error {
 	next.generation = m.last.generation + 1
 	var slot [slotSize]byte
 	copy(slot[:], next.encode())

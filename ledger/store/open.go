@@ -217,14 +217,18 @@ func (s *Store) load(must tip) (err error) {
 		return fmt.Errorf("store: database: %w", err)
 	}
 	s.unwritten, s.written, s.wanted = newUnwritten(), height, height
-	// What a process that was killed left in the database's logs may not be on the disk yet.
 	s.known, s.perhaps = min(must.known, height), must.perhaps
+	written := s.head
+	if err := s.openJournal(); err != nil {
+		return err
+	}
 	if height > must.height {
-		if err := s.settle(&s.head.Header, s.head.Hash, 0); err != nil {
+		// What a process that was killed left in the database's logs may not be on the disk yet.
+		if err := s.settle(&written.Header, written.Hash, 0); err != nil {
 			return err
 		}
 	}
-	if err := s.openJournal(); err != nil {
+	if err := s.startJournal(); err != nil {
 		return err
 	}
 	return s.loadCertified(s.head.Header.Height)

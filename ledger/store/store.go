@@ -31,7 +31,7 @@ type Options struct {
 	FreeSpace func(dir string) (uint64, error)
 
 	// CheckpointBytes is the size of the blocks that wait before they go from the journal to the
-	// database. Default 4 MiB, at most an eighth of MemTableBytes.
+	// database. Default 4 MiB, at most 16 MiB and an eighth of MemTableBytes.
 	CheckpointBytes int64
 	// SegmentBytes is the size of a new segment of the journal. Default 4 MiB.
 	SegmentBytes int64
@@ -68,7 +68,7 @@ func (o Options) withDefaults() Options {
 	set(&o.ReserveBytes, ReserveBytesDefault)
 	o.MemTableBytes = max(o.MemTableBytes, 1<<20)
 	set(&o.CheckpointBytes, 4<<20)
-	o.CheckpointBytes = min(o.CheckpointBytes, o.MemTableBytes/8)
+	o.CheckpointBytes = min(o.CheckpointBytes, o.MemTableBytes/8, maxPendingBytes/4)
 	set(&o.SegmentBytes, journal.SegmentBytesDefault)
 	if o.checkpointBlocks <= 0 {
 		o.checkpointBlocks = checkpointBlocksDefault

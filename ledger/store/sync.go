@@ -133,8 +133,8 @@ func eachInGroup(payload []byte, visit func(height ledger.Height, encoded []byte
 	return known, nil
 }
 
-// openJournal opens the journal and appends its blocks after the database's head. When it returns,
-// all blocks are on the disk.
+// openJournal opens the journal and appends its blocks after the database's head. It records the
+// doubt, and which segments there are, before any other marker or Start erases what that rests on.
 func (s *Store) openJournal() (err error) {
 	must, dir := s.marker.last, filepath.Join(s.dir, journalFolder)
 	exists := must.segment
@@ -173,11 +173,14 @@ func (s *Store) openJournal() (err error) {
 	}
 	s.known = min(known, s.head.Header.Height)
 	s.doubt(must)
-	if s.perhaps != must.perhaps {
-		if err := s.mark(nil); err != nil { // before Start erases what the doubt rests on
-			return err
-		}
+	if s.perhaps == must.perhaps && exists == must.segment {
+		return nil
 	}
+	return s.mark(func(next *tip) { next.segment = max(next.segment, exists) })
+}
+
+// startJournal lets the journal take groups. When it returns, all blocks are on the disk.
+func (s *Store) startJournal() error {
 	if err := s.journal.Start(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
