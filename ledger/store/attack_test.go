@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"golang.org/x/sys/unix"
 )
 
 // The database may begin a new log between the fence and the head row, because the merger, Fill and
@@ -249,5 +254,97 @@ func TestCheckpointBytesAreBounded(t *testing.T) {
 	if options.CheckpointBytes > maxPendingBytes/2 {
 		t.Errorf("a layer is full with %d MiB, and Apply waits at %d MiB",
 			options.CheckpointBytes>>20, maxPendingBytes>>20)
+	}
+}
+
+// mergeFolder is in the environment of a child that runs TestMergeChild.
+const mergeFolder = "LEDGER_MERGE_FOLDER"
+
+// A process may run out of descriptors while it merges runs. The merge waits then: the database
+// cannot go on after it failed to open its next log.
+func TestMergeWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMergeChild$", "-test.v")
+	child.Env = append(os.Environ(), mergeFolder+"="+t.TempDir())
+	if output, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+}
+
+func TestMergeChild(t *testing.T) {
+	dir := os.Getenv(mergeFolder)
+	if dir == "" {
+		t.Skip("runs as a child of TestMergeWithoutDescriptors only")
+	}
+	options := small()
+	options.checkpointBlocks = 2
+	var s *Store
+	rows := 0
+	put := func() {
+		rows++
+		if err := s.db.Update(func(transaction *badger.Txn) error {
+			key := fmt.Appendf(nil, "%cfiller %d", rowEvidence, rows)
+			return transaction.Set(key, seal(key, make([]byte, 60<<10)))
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	newest := func() string {
+		names := (&platter{t: t, dir: dir}).glob(databaseFolder, ".mem")
+		return names[len(names)-1]
+	}
+	fill := func() (count int) {
+		for before := newest(); newest() == before; count++ {
+			put()
+		}
+		return count
+	}
+	var taken []int
+	exhausted := make(chan struct{})
+	options.onWrite = func(step string) {
+		if step != "run" || taken != nil ||
+			!strings.Contains(string(debug.Stack()), "mergeRuns") {
+			return
+		}
+		// The next row begins a new log.
+		fill()
+		for range fill() - 1 {
+			put()
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: 128}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(200 * time.Millisecond) // the database closes what it has moved to tables
+		for {
+			descriptor, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				break
+			}
+			taken = append(taken, descriptor)
+		}
+		close(exhausted)
+	}
+	s = open(t, dir, options)
+	b := newBook(20)
+	for range options.fanOut {
+		b.apply(t, s, 5)
+		b.apply(t, s, 5)
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-exhausted
+	time.Sleep(300 * time.Millisecond)
+	for _, descriptor := range taken {
+		_ = unix.Close(descriptor)
+	}
+	for range 20 {
+		b.apply(t, s, 5)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -121,7 +121,7 @@ func (s *Store) checkRunning(ctx context.Context) error {
 // were added, they are durable, and Absent is first-1. Otherwise nothing changes, and Fill may be
 // called again. Each block is checked against the hash in the chain (ErrMismatch), so its source
 // need not be trusted. Blocks can be appended and read meanwhile. Fill returns ErrNotFound if first
-// is not between 1 and Absent, ErrDiskFull, ErrClosed, or the error of fetch.
+// is not between 1 and Absent, ErrDiskFull, ErrNoDescriptors, ErrClosed, or the error of fetch.
 func (s *Store) Fill(first ledger.Height,
 	fetch func(add func(*ledger.Block) (bytes int, err error)) error) (err error) {
 	defer guard(first, &err)
@@ -178,7 +178,7 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 		return 0, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch, height,
 			checked.Hash, hash)
 	}
-	if err := s.requireSpace(len(encoded)); err != nil {
+	if err := errors.Join(s.requireSpace(len(encoded)), s.requireDescriptors()); err != nil {
 		return 0, err
 	}
 	batch := s.db.NewWriteBatch()
@@ -322,7 +322,7 @@ func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
 			return err
 		}
 	}
-	if err := s.requireSpace(0); err != nil {
+	if err := errors.Join(s.requireSpace(0), s.requireDescriptors()); err != nil {
 		return err
 	}
 	block, err := ledger.DecodeBlock(encoded)

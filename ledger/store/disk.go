@@ -88,6 +88,16 @@ func (s *Store) retryDescriptors(attempt func() error) error {
 	}
 }
 
+// awaitDescriptors waits until the process can open some more files. It returns ErrClosed if the
+// store is closed meanwhile.
+func (s *Store) awaitDescriptors() error {
+	err := s.retryDescriptors(s.requireDescriptors)
+	if outOfDescriptors(err) {
+		return ErrClosed
+	}
+	return err
+}
+
 // retrySpace waits until the disk has space for size more bytes, or until the store is closed.
 func (s *Store) retrySpace(size int) error {
 	const pause = 100 * time.Millisecond

@@ -78,6 +78,10 @@ func mergeable(runs []*run, fanOut int) []*run {
 	return nil
 }
 
+// rowsPerCheck is how many rows the merger writes between two looks at the descriptors that are
+// left. The database cannot go on after it failed to open its next log.
+const rowsPerCheck = 64
+
 // mergeRuns writes the records of runs as one run, which the next checkpoint puts in their place.
 func (s *Store) mergeRuns(from []*run) (err error) {
 	defer guard(s.AppendedHeight(), &err)
@@ -96,12 +100,18 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
+	rows := 0
 	writer := newRunWriter(s.index.next.Add(1)-1, from[0].level+1, first, records,
 		func(step string, key, value []byte) error {
 			if s.isClosed() {
 				return ErrClosed
 			}
 			s.options.onWrite(step)
+			if rows++; rows%rowsPerCheck == 0 {
+				if err := s.awaitDescriptors(); err != nil {
+					return err
+				}
+			}
 			return batch.Set(key, seal(key, value))
 		})
 	for len(sources) > 0 {
@@ -124,6 +134,9 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 		return err
 	}
 	s.options.onWrite("merge flush")
+	if err := s.awaitDescriptors(); err != nil {
+		return err
+	}
 	if err := batch.Flush(); err != nil {
 		return err
 	}
@@ -205,6 +218,11 @@ func (s *Store) removeRuns(gone []*run) (err error) {
 				return ErrClosed
 			}
 			s.options.onWrite("remove")
+			if chunk%rowsPerCheck == 0 {
+				if err := s.awaitDescriptors(); err != nil {
+					return err
+				}
+			}
 			if err := batch.Delete(runKey(r.number, chunk)); err != nil {
 				return err
 			}

@@ -97,6 +97,24 @@ func TestFolderChangesAreDurableOneByOne(t *testing.T) {
 	}
 }
 
+// Start does not wait for space: opening a store must not hang.
+func TestStartDoesNotWait(t *testing.T) {
+	t.Parallel()
+	o := newOwner(t.TempDir(), pageSize)
+	options := o.options()
+	options.Retry = func(attempt func() error) error {
+		t.Error("Start retries")
+		return attempt()
+	}
+	j, err := Open(o.dir, Known{}, options)
+	if err = errors.Join(err, j.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const fewDescriptors = "LEDGER_JOURNAL_DESCRIPTORS"
 
 // A process without descriptors goes on with the segments that the journal has.

@@ -32,7 +32,8 @@ type Options struct {
 	// journal while Append waits, and never twice at a time.
 	Claim func(segment uint64) error
 	// Retry calls an attempt to create a file, again and again as long as its failure is one that
-	// passes, such as a full disk. It returns the last error. Default: one attempt.
+	// passes, such as a full disk. It returns the last error. Default: one attempt. Start makes
+	// one attempt.
 	Retry func(attempt func() error) error
 	// Before is called before each step of writing. Only tests set it.
 	Before func(step string)

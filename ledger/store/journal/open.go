@@ -316,7 +316,11 @@ func (j *Journal) begin() (err error) {
 	if j.folder, err = os.Open(j.dir); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	first, err := j.provide(1, nil)
+	// Nothing waits for space here: the caller can try again.
+	first, err := j.create(1, filepath.Join(j.dir, segmentName(1)))
+	if err == nil {
+		first, err = j.claim(first)
+	}
 	if err != nil {
 		return err
 	}

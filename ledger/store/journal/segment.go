@@ -143,10 +143,16 @@ func (j *Journal) provide(number uint64, free *segment) (next *segment, err erro
 			return nil, errors.Join(fmt.Errorf("journal: %w", err), free.file.Close())
 		}
 	}
+	return j.claim(next)
+}
+
+// claim claims a segment that has its name, and closes it after a failure.
+func (j *Journal) claim(next *segment) (*segment, error) {
 	j.options.Before("segment folder")
-	if err = j.flushFolder(j.folder); err == nil {
+	err := j.flushFolder(j.folder)
+	if err == nil {
 		j.options.Before("segment claim")
-		err = j.options.Claim(number)
+		err = j.options.Claim(next.number)
 	}
 	if err != nil {
 		return nil, errors.Join(err, next.file.Close())
