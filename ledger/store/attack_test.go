@@ -216,9 +216,10 @@ func TestJournalIsNamedAgain(t *testing.T) {
 		if i == len(again)-1 {
 			want = 7
 		}
-		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || int(s.AppendedHeight()) < want {
+		height := int(s.AppendedHeight())
+		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || height < want {
 			t.Errorf("killed at step %d of %d: perhaps %v from %d, height %d, want %d", i, opening,
-				perhaps, from, s.AppendedHeight(), want)
+				perhaps, from, height, want)
 		}
 	}
 }

@@ -65,8 +65,8 @@
 // layer (open.go).
 //
 // Badger's Sync skips memtables that were full before the call and are not yet written to tables.
-// Therefore a checkpoint also fsyncs every write-ahead log file and the directory (disk.go). It does
-// so before the head row too, which may be in a newer log than the rest of the layer.
+// Therefore a checkpoint also fsyncs every write-ahead log file and the directory (disk.go). It
+// does so before the head row too, which may be in a newer log than the rest of the layer.
 //
 // Badger writes through memory maps, so a full disk kills the process (SIGBUS). Therefore Apply
 // returns ErrDiskFull while the free space is below a reserve, and works again when there is enough
