@@ -294,6 +294,22 @@ func lastGroup(t *testing.T) (killed folder, name string, offset int) {
 	return readFolder(t, dir), name, (offset + slotSize - 1) / slotSize * slotSize
 }
 
+// killed returns the folder of a store that was opened from f and then killed before it wrote
+// anything to the database.
+func (f folder) killed(t *testing.T, s *Store) folder {
+	t.Helper()
+	mixed := maps.Clone(f)
+	maps.DeleteFunc(mixed, func(name string, _ file) bool {
+		return filepath.Dir(name) != databaseFolder
+	})
+	for name, content := range readFolder(t, s.dir) {
+		if filepath.Dir(name) != databaseFolder {
+			mixed[name] = content
+		}
+	}
+	return mixed
+}
+
 // The last group of the journal is whole, or torn and was never announced, or harmed: then it may
 // have been announced.
 func TestLastGroup(t *testing.T) {
@@ -310,6 +326,7 @@ func TestLastGroup(t *testing.T) {
 		"a harmed sector":     {func(data []byte) { data[offset+100] ^= 1 }, 5, true},
 		"a harmed one after":  {func(data []byte) { data[len(data)-1] ^= 1 }, 5, true},
 		"the group before it": {func(data []byte) { data[offset-slotSize+100] ^= 1 }, 0, false},
+		"a released group":    {func(data []byte) { data[100] ^= 1 }, 6, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -338,8 +355,11 @@ func TestLastGroup(t *testing.T) {
 					t.Errorf("perhaps %v from %d (%q), height %d, durable %d", perhaps, from, why,
 						s.AppendedHeight(), s.DurableHeight())
 				}
+				// The doubt stays though its reason was erased, also if nothing more is written.
+				again := t.TempDir()
+				changed.killed(t, s).write(t, again)
 				closeStore(t, s)
-				s = open(t, dir, small()) // the doubt stays, though its reason was erased
+				s = open(t, again, small())
 			}
 		})
 	}
@@ -364,13 +384,15 @@ func TestMarkersBeforeTheJournal(t *testing.T) {
 	}
 	writeSlots(t, dir, nil, one, two)
 	writeSlots(t, dir, first.encode(), three, four)
-	s := open(t, dir, small())
-	if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || s.AppendedHeight() != 6 {
-		t.Fatalf("perhaps %v from %d, height %d", perhaps, from, s.AppendedHeight())
-	}
-	closeStore(t, s)
-	if s = open(t, dir, small()); s.AppendedHeight() != 6 {
-		t.Fatalf("height %d", s.AppendedHeight())
+	for range 3 { // killed each time, with blocks that only the journal has
+		s := open(t, dir, small())
+		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || s.AppendedHeight() != 6 ||
+			s.written != 4 {
+			t.Fatalf("perhaps %v from %d, height %d, written %d", perhaps, from,
+				s.AppendedHeight(), s.written)
+		}
+		dir = t.TempDir()
+		killed.killed(t, s).write(t, dir)
 	}
 }
 
@@ -395,26 +417,38 @@ func TestHeadAboveTheMarkerIsNoDoubt(t *testing.T) {
 	dir := t.TempDir()
 	options := small()
 	var killed folder
+	var marked tip
 	options.checkpointBlocks = 3
+	var s *Store
 	options.onWrite = func(step string) {
-		if step == "sync database" && killed == nil {
-			killed = readFolder(t, dir)
+		if step == "sync database" && s.unwritten.at(6) != nil && killed == nil {
+			killed, marked = readFolder(t, dir), s.marker.last
 		}
 	}
-	s := open(t, dir, options)
+	s = open(t, dir, options)
 	b := newBook(5)
-	for range 3 {
+	for height := range ledger.Height(6) {
 		b.apply(t, s, 3)
-	}
-	if err := s.awaitWritten(3); err != nil {
-		t.Fatal(err)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if height%3 == 2 {
+			if err := s.awaitWritten(height + 1); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	again := t.TempDir()
 	killed.write(t, again)
 	s = open(t, again, small())
-	if perhaps, _, _ := s.Perhaps(); perhaps || s.AppendedHeight() != 3 || s.written != 3 ||
-		s.DurableHeight() != 3 {
+	if perhaps, _, _ := s.Perhaps(); perhaps || s.AppendedHeight() != 6 || s.written != 6 ||
+		s.DurableHeight() != 6 {
 		t.Fatalf("perhaps %v at %d, durable %d", perhaps, s.AppendedHeight(), s.DurableHeight())
+	}
+	// The marker follows, and does not forget what was released.
+	if last := s.marker.last; marked.height != 3 || marked.group != 2 || last.height != 6 ||
+		last.group != 2 {
+		t.Errorf("the marker was %+v, is %+v", marked, last)
 	}
 }
 

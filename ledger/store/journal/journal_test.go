@@ -2,8 +2,10 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -76,6 +78,14 @@ func readFiles(t testing.TB, dir string) files {
 	return kept
 }
 
+func (f files) clone() files {
+	cloned := files{}
+	for name, content := range f {
+		cloned[name] = bytes.Clone(content)
+	}
+	return cloned
+}
+
 func (f files) write(t testing.TB, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -138,7 +148,10 @@ func TestGroupsComeBack(t *testing.T) {
 					o.j.Release(o.known.Group)
 				}
 			},
-			"reopen": func(*rapid.T) { reopen() },
+			"reopen": func(t *rapid.T) {
+				o.size = pageSize * rapid.Int64Range(1, 6).Draw(t, "pages of new segments")
+				reopen()
+			},
 		})
 		if err := o.j.Close(); err != nil {
 			t.Fatal(err)
@@ -167,6 +180,38 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	numbers, err := list(o.dir)
 	if err != nil || len(numbers) > keepFree+3 || numbers[len(numbers)-1] < 40 {
 		t.Errorf("segments %v: %v", numbers, err)
+	}
+	var many []*os.File
+	// Many groups that were not released need many segments, but only until they are.
+	if _, _, err := o.open(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		group, err := o.j.Append(make([]byte, 3000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 150 {
+			o.j.mutex.Lock()
+			for _, segment := range o.j.segments {
+				many = append(many, segment.file)
+			}
+			o.j.mutex.Unlock()
+		}
+		if i >= 150 {
+			o.j.Release(group)
+		}
+	}
+	if err := o.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if numbers, err = list(o.dir); err != nil || len(numbers) > keepFree+3 {
+		t.Errorf("segments %v after many: %v", numbers, err)
+	}
+	for _, file := range many {
+		if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s is left open: %v", file.Name(), err)
+		}
 	}
 }
 
@@ -237,10 +282,7 @@ func tornJournal(t testing.TB, random *rand.Rand, size int) torn {
 // mixed returns the journal as a power cut may leave it: of the last group, only the chosen sectors
 // are written.
 func (k *torn) mixed(written func(i int) bool) files {
-	mixed := files{}
-	for name, content := range k.before {
-		mixed[name] = bytes.Clone(content)
-	}
+	mixed := k.before.clone()
 	for i, place := range k.differ {
 		if written(i) {
 			copy(mixed[place.name][place.at:][:sectorSize],
@@ -269,9 +311,10 @@ func (k *torn) judge(t *testing.T, content files) (groups uint64, doubt string, 
 	if err := o.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, _, err := o.open()
-	if err != nil || len(again) != len(found)+3 {
-		t.Fatalf("opened again: %d groups after %d: %v", len(again), len(found), err)
+	again, left, err := o.open()
+	if err != nil || len(again) != len(found)+3 || doubt != "" && left != "" {
+		t.Fatalf("opened again: %d groups after %d, doubt %q: %v", len(again), len(found), left,
+			err)
 	}
 	return groups, doubt, o.j.Close()
 }
@@ -352,9 +395,10 @@ func TestMissingSegment(t *testing.T) {
 		k := tornJournal(t, rand.New(rand.NewPCG(seed, 3)), 5000)
 		for name := range k.after {
 			for how, harm := range map[string]func(files){
-				"missing": func(f files) { delete(f, name) },
-				"cut":     func(f files) { f[name] = f[name][:len(f[name])-100] },
-				"empty":   func(f files) { f[name] = nil },
+				"missing":      func(f files) { delete(f, name) },
+				"cut":          func(f files) { f[name] = f[name][:len(f[name])-100] },
+				"a cut sector": func(f files) { f[name] = f[name][:len(f[name])-sectorSize] },
+				"empty":        func(f files) { f[name] = nil },
 			} {
 				content := k.mixed(func(int) bool { return true })
 				harm(content)
@@ -485,18 +529,29 @@ func FuzzSector(f *testing.F) {
 	sector := make([]byte, sectorSize)
 	head{segment: 3, group: 9, place: 1, count: 2}.put(sector)
 	f.Add(sector, uint64(3))
+	f.Add(sector, uint64(2))
+	f.Add(sector, uint64(4))
+	beyond := make([]byte, sectorSize)
+	head{segment: 3, group: 9, place: 2, count: 2}.put(beyond)
+	f.Add(beyond, uint64(3))
 	f.Add(make([]byte, sectorSize), uint64(1))
+	f.Add(append(make([]byte, sectorSize-1), 1), uint64(1))
 	f.Fuzz(func(t *testing.T, data []byte, segment uint64) {
 		sector := make([]byte, sectorSize)
 		copy(sector, data)
-		condition, h := read(sector, segment)
-		if condition != whole {
-			return
-		}
-		written := bytes.Clone(sector)
-		h.put(written)
-		if !bytes.Equal(written, sector) || h.segment != segment || h.place >= h.count {
-			t.Errorf("%+v", h)
+		switch condition, h := read(sector, segment); condition {
+		case unwritten:
+			sum := crc32.Checksum(sector[4:], castagnoli)
+			if [sectorSize]byte(sector) != zeros && (binary.BigEndian.Uint32(sector) != sum ||
+				binary.BigEndian.Uint64(sector[4:]) >= segment) {
+				t.Error("a sector that was not written in an earlier use counts as that")
+			}
+		case whole:
+			written := bytes.Clone(sector)
+			h.put(written)
+			if !bytes.Equal(written, sector) || h.segment != segment || h.place >= h.count {
+				t.Errorf("%+v", h)
+			}
 		}
 	})
 }

@@ -14,6 +14,8 @@ import (
 
 // found is what Open found in the segments.
 type found struct {
+	// claimed is Known.Segment.
+	claimed uint64
 	// groups are the whole groups after Known.Group, in order.
 	groups []place
 	// remains are the sectors after the last whole group that are not unwritten.
