@@ -30,7 +30,23 @@ type file struct {
 	size int64
 }
 
+// readFolder reads a store's folder. The database may have it open: it is read again when a table
+// or a log came or went meanwhile.
 func readFolder(t testing.TB, dir string) folder {
+	t.Helper()
+	files := readFiles(t, dir)
+	for {
+		again := readFiles(t, dir)
+		manifest := filepath.Join(databaseFolder, "MANIFEST")
+		if slices.Equal(files.names(), again.names()) &&
+			bytes.Equal(files[manifest].data, again[manifest].data) {
+			return files
+		}
+		files = again
+	}
+}
+
+func readFiles(t testing.TB, dir string) folder {
 	t.Helper()
 	files := folder{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -108,7 +108,7 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 		if i > 2*chunkOf {
 			id[0] = 9
 		}
-		records = append(records, record{id, position{height: ledger.Height(5 + i),
+		records = append(records, record{id, position{height: ledger.Height(5 + 1000*i),
 			index: uint32(i), kind: indexFailed}})
 	}
 	writer := newRunWriter(0, 0, 5, uint64(len(records)),
@@ -135,6 +135,16 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 		if _, found, err := s.find(want.id); found || err != nil {
 			t.Fatalf("%s is found: %v", want.id, err)
 		}
+	}
+	// An id whose chunk is missing is not unknown.
+	key := runKey(0, 1)
+	if err := s.db.Update(func(transaction *badger.Txn) error {
+		return transaction.Delete(key)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.find(records[chunkOf+9].id); !errors.Is(err, errMissing) {
+		t.Errorf("an id in a missing chunk: %v", err)
 	}
 	none := []*run{}
 	s.index.runs.Store(&none)
@@ -234,6 +244,85 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 		t.Errorf("the row is there: %v", err)
 	}
 	checkIndex(t, s)
+}
+
+// The rows of runs that were merged are removed while the store is open.
+func TestReplacedRunsAreRemoved(t *testing.T) {
+	t.Parallel()
+	removed, once := make(chan struct{}), sync.Once{}
+	options := small()
+	options.checkpointBlocks = 1
+	options.onWrite = func(step string) {
+		if step == "remove" {
+			once.Do(func() { close(removed) })
+		}
+	}
+	s := open(t, t.TempDir(), options)
+	b := newBook(10)
+	for done := false; !done; {
+		if b.apply(t, s, 80); b.round == 100 {
+			t.Fatal("no run was removed")
+		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-removed:
+			done = true
+		default:
+		}
+	}
+	gone := s.index.list()[:1]
+	if err := s.removeRuns(gone); err != nil || gone[0].chunks() < 2 {
+		t.Fatalf("%d chunks: %v", gone[0].chunks(), err)
+	}
+	if err := s.eachRow(rowRun, func(key, _ []byte) error {
+		if binary.BigEndian.Uint64(key[1:]) == gone[0].number {
+			t.Errorf("row %x is left", key)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was in a block is known after the store was opened again, whatever its result: from the
+// journal, from small runs and from merged ones. Otherwise it would be executed twice.
+func TestKnownAfterOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	options.checkpointBlocks, options.fanOut = 3, 2
+	s := open(t, dir, options)
+	b := newBook(10)
+	var payloads [][]byte
+	failed := 0
+	for range 40 {
+		payloads = append(payloads, b.next(20))
+		block, err := s.Apply(1, b.round, payloads[len(payloads)-1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range block.Entries {
+			if indexKind(block.Entries[i].Result) == indexFailed {
+				failed++
+			}
+		}
+	}
+	if err := errors.Join(s.awaitWritten(36), s.Sync()); err != nil || failed < 10 {
+		t.Fatalf("%d failed: %v", failed, err)
+	}
+	killed := t.TempDir()
+	readFolder(t, dir).write(t, killed)
+	closeStore(t, s)
+	for _, dir := range []string{killed, dir} {
+		s = open(t, dir, options)
+		for i, payload := range payloads {
+			if block, err := s.Apply(1, b.round+1, [][]byte{payload}); block != nil || err != nil {
+				t.Fatalf("round %d is executed again, as %v: %v", i+1, block, err)
+			}
+		}
+	}
 }
 
 // FuzzRunsRow checks that each row of runs has one encoding.
