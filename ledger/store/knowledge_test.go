@@ -450,6 +450,22 @@ func TestHeadAboveTheMarkerIsNoDoubt(t *testing.T) {
 		last.group != 2 {
 		t.Errorf("the marker was %+v, is %+v", marked, last)
 	}
+	// A doubt that the marker has stays.
+	doubtful := t.TempDir()
+	killed.write(t, doubtful)
+	m, _, err := openMarker(doubtful)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked.perhaps = 5
+	if err := errors.Join(m.write(marked), m.file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, doubtful, small())
+	if perhaps, from, _ := s.Perhaps(); !perhaps || from != 5 || s.marker.last.height != 6 ||
+		s.marker.last.perhaps != 5 {
+		t.Errorf("perhaps %v from %d, the marker is %+v", perhaps, from, s.marker.last)
+	}
 }
 
 // A store that replaces another one has that store's knowledge.

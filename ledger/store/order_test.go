@@ -441,3 +441,36 @@ func TestSyncWritesTheDoubt(t *testing.T) {
 		fresh.SettleDoubt()
 	}
 }
+
+// The hash of a block below a checkpoint of the chain is that of its header, also if some or all
+// blocks around it are not in the database yet.
+func TestHashesOfPendingBlocks(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.checkpointBlocks = 300
+	s := open(t, t.TempDir(), options)
+	b := newBook(5)
+	var hashes []ledger.Hash
+	grow := func(count int) {
+		for range count {
+			hashes = append(hashes, b.apply(t, s, 1).Hash)
+		}
+	}
+	check := func() {
+		s.mutex.Lock()
+		clear(s.chain.segments)
+		s.mutex.Unlock()
+		for i, want := range hashes {
+			if hash, err := s.hash(ledger.Height(i + 1)); hash != want || err != nil {
+				t.Fatalf("block %d is %s, was %s: %v", i+1, hash, want, err)
+			}
+		}
+	}
+	grow(100)
+	check()
+	if err := s.awaitWritten(100); err != nil {
+		t.Fatal(err)
+	}
+	grow(100)
+	check()
+}
