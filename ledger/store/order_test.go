@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -473,4 +474,64 @@ func TestHashesOfPendingBlocks(t *testing.T) {
 	}
 	grow(100)
 	check()
+}
+
+// A process may be killed after the rows of a layer are in the database, and before the head row
+// is. Open undoes them, also if the journal has lost the blocks since and others follow.
+func TestRowsAboveTheHeadAreUndone(t *testing.T) {
+	t.Parallel()
+	for _, layer := range []int{1, 3} {
+		dir := t.TempDir()
+		options := small()
+		options.checkpointBlocks, options.SegmentBytes = layer, 1<<20
+		var killed folder
+		var armed atomic.Bool
+		options.onWrite = func(step string) {
+			if step == "fence" && armed.CompareAndSwap(true, false) {
+				killed = readFolder(t, dir)
+			}
+		}
+		s := open(t, dir, options)
+		b := newBook(20)
+		grow := func(height int) {
+			for int(s.AppendedHeight()) < height {
+				b.apply(t, s, 30)
+			}
+			if err := s.awaitWritten(ledger.Height(height)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		grow(layer)
+		name := filepath.Join(journalFolder, "0000000000000001.log")
+		end := (len(readFolder(t, dir)[name].data) + slotSize - 1) / slotSize * slotSize
+		armed.Store(true)
+		grow(2 * layer)
+
+		again := t.TempDir()
+		killed.write(t, again)
+		whole := open(t, again, small())
+		if mustReadAll(t, whole) != mustReadAll(t, s) || whole.written != ledger.Height(layer) {
+			t.Fatalf("layers of %d: it reads differently, or was written to %d", layer,
+				whole.written)
+		}
+		torn := killed[name]
+		torn.data = torn.data[:end]
+		killed[name] = torn
+		again = t.TempDir()
+		killed.write(t, again)
+		s = open(t, again, small())
+		if s.AppendedHeight() != ledger.Height(layer) {
+			t.Fatalf("layers of %d: block %d is the last", layer, s.AppendedHeight())
+		}
+		b = newBook(20)
+		b.next(0)
+		b.round, b.client.Stream, b.operator.Stream = 50, 9, 9
+		for range 2*layer + 1 {
+			b.apply(t, s, 1)
+		}
+		closeStore(t, s)
+		if err := open(t, again, small()).verify(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

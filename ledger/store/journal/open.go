@@ -20,8 +20,6 @@ type found struct {
 	groups []place
 	// remains are the sectors after the last whole group that are not unwritten.
 	remains []location
-	// claimed is the highest segment that the caller has recorded.
-	claimed uint64
 }
 
 // location is a sector: the index of its segment, and its offset there.
