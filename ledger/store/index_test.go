@@ -286,8 +286,8 @@ func TestReplacedRunsAreRemoved(t *testing.T) {
 	}
 }
 
-// What was in a block is known after the store was opened again, whatever its result: from the
-// journal, from small runs and from merged ones. Otherwise it would be executed twice.
+// What was in a block is known, whatever its result, at once and after the store was opened again:
+// from the journal, from small runs and from merged ones. Otherwise it would be executed twice.
 func TestKnownAfterOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -312,16 +312,19 @@ func TestKnownAfterOpen(t *testing.T) {
 	if err := errors.Join(s.awaitWritten(36), s.Sync()); err != nil || failed < 10 {
 		t.Fatalf("%d failed: %v", failed, err)
 	}
-	killed := t.TempDir()
-	readFolder(t, dir).write(t, killed)
-	closeStore(t, s)
-	for _, dir := range []string{killed, dir} {
-		s = open(t, dir, options)
+	again := func(s *Store) {
 		for i, payload := range payloads {
 			if block, err := s.Apply(1, b.round+1, [][]byte{payload}); block != nil || err != nil {
 				t.Fatalf("round %d is executed again, as %v: %v", i+1, block, err)
 			}
 		}
+	}
+	again(s)
+	killed := t.TempDir()
+	readFolder(t, dir).write(t, killed)
+	closeStore(t, s)
+	for _, dir := range []string{killed, dir} {
+		again(open(t, dir, options))
 	}
 }
 
