@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -435,33 +436,36 @@ func TestKillBetweenSteps(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(step), 4))
 		o := newOwner(t.TempDir(), 2*pageSize)
 		options := o.options()
-		left, killed := step, make(chan files, 1)
+		var left atomic.Int64
+		left.Store(int64(step))
+		killed := make(chan files, 1)
 		options.Before = func(string) {
-			if left--; left == 0 {
+			if left.Add(-1) == 0 {
 				killed <- readFiles(t, filepath.Dir(o.dir))
 			}
 		}
 		claim := options.Claim
-		known := o.known
+		var claimed atomic.Uint64
 		options.Claim = func(segment uint64) error {
-			if left <= 0 {
+			if left.Load() <= 0 {
 				return errKilled
 			}
-			known.Segment = segment
+			claimed.Store(segment)
 			return claim(segment)
 		}
 		j, err := Open(o.dir, Known{}, options)
 		if err == nil {
 			err = j.Start()
 		}
-		appended := uint64(0)
-		for err == nil && left > 0 {
+		var appended, released uint64
+		for err == nil && left.Load() > 0 {
 			var group uint64
-			if group, err = j.Append(payload(random, random.IntN(6000))); err == nil && left > 0 {
+			if group, err = j.Append(payload(random, random.IntN(6000))); err == nil &&
+				left.Load() > 0 {
 				appended = group
 				if group%5 == 0 {
-					known.Group = group - 1
-					j.Release(known.Group)
+					released = group - 1
+					j.Release(released)
 				}
 			}
 		}
@@ -471,7 +475,7 @@ func TestKillBetweenSteps(t *testing.T) {
 			}
 		}
 		again := newOwner(t.TempDir(), 2*pageSize)
-		again.known = known
+		again.known = Known{Segment: claimed.Load(), Group: released}
 		select {
 		case content := <-killed:
 			content.write(t, again.dir)
@@ -479,9 +483,9 @@ func TestKillBetweenSteps(t *testing.T) {
 			t.Fatalf("step %d was not reached: %v", step, err)
 		}
 		groups, doubt, err := again.open()
-		if err != nil || doubt != "" || known.Group+uint64(len(groups)) < appended {
+		if err != nil || doubt != "" || released+uint64(len(groups)) < appended {
 			t.Errorf("step %d: %d groups after %d, %d were appended, doubt %q: %v", step,
-				len(groups), known.Group, appended, doubt, err)
+				len(groups), released, appended, doubt, err)
 		}
 		if err := again.j.Close(); err != nil {
 			t.Fatal(err)

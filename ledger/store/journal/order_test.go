@@ -78,7 +78,7 @@ func TestSegmentIsFlushedBeforeItsClaim(t *testing.T) {
 	if err == nil {
 		err = j.Start()
 	}
-	if err != nil || !slices.Equal(flushes, []uint64{1, 2}) {
+	if err != nil || !slices.Equal(flushes, []uint64{2, 3}) {
 		t.Errorf("flushes %v: %v", flushes, err)
 	}
 	if err := j.Close(); err != nil {
