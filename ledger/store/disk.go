@@ -75,21 +75,22 @@ func outOfDescriptors(err error) bool {
 }
 
 // retryDescriptors repeats an attempt that opens files until the process can open them, or until
-// the store is closed. The attempt must be safe to repeat.
+// Close begins: Apply may wait for the writer, and Close waits for Apply. The attempt must be safe
+// to repeat.
 func (s *Store) retryDescriptors(attempt func() error) error {
 	const pause = 100 * time.Millisecond
 	for {
 		err := attempt()
 		s.starved.Store(outOfDescriptors(err))
-		if !outOfDescriptors(err) || s.isClosed() {
+		if !outOfDescriptors(err) || s.closing.Load() {
 			return err
 		}
 		time.Sleep(pause)
 	}
 }
 
-// awaitDescriptors waits until the process can open some more files. It returns ErrClosed if the
-// store is closed meanwhile.
+// awaitDescriptors waits until the process can open some more files. It returns ErrClosed if Close
+// begins meanwhile.
 func (s *Store) awaitDescriptors() error {
 	err := s.retryDescriptors(s.requireDescriptors)
 	if outOfDescriptors(err) {
@@ -98,7 +99,7 @@ func (s *Store) awaitDescriptors() error {
 	return err
 }
 
-// retrySpace waits until the disk has space for size more bytes, or until the store is closed.
+// retrySpace waits until the disk has space for size more bytes, or until Close begins.
 func (s *Store) retrySpace(size int) error {
 	const pause = 100 * time.Millisecond
 	for {
@@ -106,7 +107,7 @@ func (s *Store) retrySpace(size int) error {
 		if !errors.Is(err, ErrDiskFull) {
 			return err
 		}
-		if s.isClosed() {
+		if s.closing.Load() {
 			return ErrClosed
 		}
 		time.Sleep(pause)

@@ -88,3 +88,31 @@ func TestDatabaseIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Once Close has begun, nothing waits for descriptors or space any more, so that Close ends.
+func TestNothingWaitsOnceCloseBegins(t *testing.T) {
+	t.Parallel()
+	full := Options{FreeSpace: func(string) (uint64, error) { return 0, nil }}.withDefaults()
+	s := &Store{options: full}
+	s.closing.Store(true)
+	for name, wait := range map[string]func() error{
+		"descriptors": func() error {
+			return s.retryDescriptors(func() error { return unix.EMFILE })
+		},
+		"a file of the journal": func() error {
+			return s.retryPassing(func() error { return unix.ENOSPC })
+		},
+		"space": func() error { return s.retrySpace(1) },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- wait() }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: it waits", name)
+		}
+	}
+}
