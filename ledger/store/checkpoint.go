@@ -301,14 +301,16 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 	return nil
 }
 
-// maxSteps bounds the steps in one history row.
+// maxSteps bounds the steps in one history row. A row ends before each ordinal that is a multiple of
+// it. So if a crash leaves rows of blocks that are lost, the rows of other blocks in their place
+// begin at the same ordinals, and replace them.
 const maxSteps = 512
 
 // historyRows passes the history rows of steps to put, which are in the order of historyOf.
 func historyRows(steps []step, arena *[]byte, put putRow) error {
 	for len(steps) > 0 {
-		count := 1
-		for count < min(len(steps), maxSteps) && steps[count].Number == steps[0].Number {
+		count, most := 1, min(len(steps), maxSteps-int(steps[0].Ordinal%maxSteps))
+		for count < most && steps[count].Number == steps[0].Number {
 			count++
 		}
 		value := appendHistory(carve(arena, historySize(count)), steps[:count])

@@ -535,3 +535,52 @@ func TestRowsAboveTheHeadAreUndone(t *testing.T) {
 		}
 	}
 }
+
+// A crash leaves history rows of a layer whose blocks are lost with the end of the journal. What
+// takes their place is found all the same.
+func TestHistoryOfLostBlocks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	options.checkpointBlocks, options.SegmentBytes = 100, 4<<20
+	var killed folder
+	armed := false
+	options.onWrite = func(step string) {
+		if step == "head" && armed && killed == nil {
+			killed = readFolder(t, dir)
+		}
+	}
+	s := open(t, dir, options)
+	b := newBook(3)
+	b.apply(t, s, 50)
+	if err := s.awaitWritten(1); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(journalFolder, "0000000000000001.log")
+	kept := len(readFolder(t, dir)[name].data)
+	armed = true
+	b.apply(t, s, 1200) // more steps than a row has, of one account
+	if err := s.awaitWritten(2); err != nil {
+		t.Fatal(err)
+	}
+	content := killed[name]
+	content.data = content.data[:kept]
+	killed[name] = content
+	lost := t.TempDir()
+	killed.write(t, lost)
+	s = open(t, lost, options)
+	if s.AppendedHeight() != 1 {
+		t.Fatalf("height %d", s.AppendedHeight())
+	}
+	b.client.Stream++
+	b.client.Sequence = 0
+	for _, count := range []int{3, 700, 5, 900} {
+		b.apply(t, s, count)
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
