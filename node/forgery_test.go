@@ -42,6 +42,7 @@ func TestMemberForges(t *testing.T) {
 		ids = append(ids, s.submit(i, report.LevelDurable, transfer())[0].ID)
 	}
 	for _, i := range []int{0, 2} {
+		s.caughtUp(i)
 		for _, id := range ids {
 			if _, err := s.nodes[i].Store().Transaction(id); err != nil {
 				t.Errorf("node %d: a good transfer: %v", i, err)

@@ -189,9 +189,7 @@ func (s *shard) submit(i int, level report.Level,
 	bundle := s.client.Bundle(transactions...)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
 	defer cancel()
-	s.eventually("the node has what was durable before", func() bool {
-		return uint64(s.nodes[i].Store().AppendedHeight()) >= s.durable.Load()
-	})
+	s.caughtUp(i)
 	for {
 		refusal := s.nodes[i].Admit(ctx, []*ledger.Bundle{bundle}, false)[0]
 		if refusal == nil {
@@ -218,6 +216,15 @@ func (s *shard) submit(i int, level report.Level,
 		}
 	}
 	return statuses
+}
+
+// caughtUp waits until a node has executed what calls of submit found durable. Durable blocks are on
+// a majority of the nodes, and another node may be behind.
+func (s *shard) caughtUp(i int) {
+	s.t.Helper()
+	s.eventually("the node has what was durable before", func() bool {
+		return uint64(s.nodes[i].Store().AppendedHeight()) >= s.durable.Load()
+	})
 }
 
 // same waits until all running nodes hold the same head, and returns its height.

@@ -301,15 +301,16 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 	return nil
 }
 
-// maxSteps bounds the steps in one history row. A row ends before each ordinal that is a multiple of
-// it. So if a crash leaves rows of blocks that are lost, the rows of other blocks in their place
+// maxSteps bounds the steps in one history row. A row ends before each ordinal that is a multiple
+// of it. So if a crash leaves rows of blocks that are lost, the rows of other blocks in their place
 // begin at the same ordinals, and replace them.
 const maxSteps = 512
 
 // historyRows passes the history rows of steps to put, which are in the order of historyOf.
 func historyRows(steps []step, arena *[]byte, put putRow) error {
 	for len(steps) > 0 {
-		count, most := 1, min(len(steps), maxSteps-int(steps[0].Ordinal%maxSteps))
+		count := 1
+		most := min(len(steps), maxSteps-int(steps[0].Ordinal%maxSteps))
 		for count < most && steps[count].Number == steps[0].Number {
 			count++
 		}
