@@ -218,8 +218,8 @@ func (s *shard) submit(i int, level report.Level,
 	return statuses
 }
 
-// caughtUp waits until a node has executed what calls of submit found durable. Durable blocks are on
-// a majority of the nodes, and another node may be behind.
+// caughtUp waits until a node has executed what calls of submit found durable. Durable blocks are
+// on a majority of the nodes, and another node may be behind.
 func (s *shard) caughtUp(i int) {
 	s.t.Helper()
 	s.eventually("the node has what was durable before", func() bool {
