@@ -232,7 +232,7 @@ func TestPowerCuts(t *testing.T) {
 		options.DecodedCacheBytes = 1 << 20
 		p := killed
 		if p == nil {
-			p = newPlatter(t, dir, random)
+			p = newPlatter(t, dir, rand.New(rand.NewPCG(random.Uint64(), 0)))
 		}
 		killed = nil
 		if p.rows = random.IntN(4) == 0; p.rows {
