@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store/journal"
 )
 
-// watch is told of each step of writing, and judges whether the steps before it are over.
+// watch judges the order of the steps of writing: at each step, those before it must be over.
 type watch struct {
 	sync.Mutex
 	s     *Store

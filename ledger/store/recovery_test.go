@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -301,6 +302,15 @@ func TestMergeChild(t *testing.T) {
 		return count
 	}
 	var taken []int
+	take := func() { // all descriptors that there are
+		for {
+			descriptor, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return
+			}
+			taken = append(taken, descriptor)
+		}
+	}
 	exhausted := make(chan struct{})
 	options.onWrite = func(step string) {
 		if step != "run" || taken != nil ||
@@ -315,14 +325,7 @@ func TestMergeChild(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: 128}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(200 * time.Millisecond) // the database closes what it has moved to tables
-		for {
-			descriptor, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				break
-			}
-			taken = append(taken, descriptor)
-		}
+		take()
 		close(exhausted)
 	}
 	s = open(t, dir, options)
@@ -335,7 +338,17 @@ func TestMergeChild(t *testing.T) {
 		}
 	}
 	<-exhausted
-	time.Sleep(300 * time.Millisecond)
+	ended := func() bool {
+		s.mutex.RLock()
+		defer s.mutex.RUnlock()
+		return s.failure != nil || s.merging.made != nil
+	}
+	for deadline := time.Now().Add(time.Minute); !s.starved.Load() && !ended(); runtime.Gosched() {
+		take() // the database closes what it has moved to tables
+		if time.Now().After(deadline) {
+			t.Fatal("the merge neither waits nor ends")
+		}
+	}
 	for _, descriptor := range taken {
 		_ = unix.Close(descriptor)
 	}
