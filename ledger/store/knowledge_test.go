@@ -365,13 +365,10 @@ func TestLastGroup(t *testing.T) {
 	}
 }
 
-// The markers of a store may be lost down to the first ones, which know of no journal. Its blocks
-// are there all the same, with a doubt.
-func TestMarkersBeforeTheJournal(t *testing.T) {
-	t.Parallel()
-	killed, _, _ := lastGroup(t)
-	dir := t.TempDir()
-	killed.write(t, dir)
+// loseMarkers damages the newest marker of a closed store. The one before it is as it was before
+// there was a journal.
+func loseMarkers(t *testing.T, dir string) {
+	t.Helper()
 	m, _, err := openMarker(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -384,6 +381,16 @@ func TestMarkersBeforeTheJournal(t *testing.T) {
 	}
 	writeSlots(t, dir, nil, one, two)
 	writeSlots(t, dir, first.encode(), three, four)
+}
+
+// The markers of a store may be lost down to the first ones, which know of no journal. Its blocks
+// are there all the same, with a doubt.
+func TestMarkersBeforeTheJournal(t *testing.T) {
+	t.Parallel()
+	killed, _, _ := lastGroup(t)
+	dir := t.TempDir()
+	killed.write(t, dir)
+	loseMarkers(t, dir)
 	for range 3 { // killed each time, with blocks that only the journal has
 		s := open(t, dir, small())
 		if perhaps, from, _ := s.Perhaps(); !perhaps || from != 7 || s.AppendedHeight() != 6 ||

@@ -181,18 +181,7 @@ func TestJournalIsNamedAgain(t *testing.T) {
 	killed, _, _ := lastGroup(t)
 	dir := t.TempDir()
 	killed.write(t, dir)
-	m, _, err := openMarker(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := tip{generation: m.last.generation - 1, genesis: m.last.genesis, hash: m.last.genesis}
-	one, two := slotsOf(m.last.generation)
-	three, four := slotsOf(first.generation)
-	if err := m.file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	writeSlots(t, dir, nil, one, two)
-	writeSlots(t, dir, first.encode(), three, four)
+	loseMarkers(t, dir)
 	options := small()
 	options.checkpointBlocks = 1000
 	var again []folder

@@ -538,8 +538,8 @@ func TestSubmitStreamIsBounded(t *testing.T) {
 	}
 }
 
-// The node holds a bounded number of bundles for a client that does not read its answers, and cuts
-// it off in the end.
+// The node holds a bounded number of bundles for a client that does not read its answers, and then
+// ends the stream.
 func TestSubmitStreamThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{CallsPerSecond: -1,

@@ -125,7 +125,6 @@ func (j *Journal) look() error {
 		}
 		j.found.groups = append(j.found.groups, *next)
 		j.last, end = next.group, next.end
-		j.segments[next.end.segment].last = next.group
 	}
 	if s.highest > j.last+1 {
 		return fmt.Errorf("%w: group %d is not whole, though group %d follows it", ErrDamaged,
