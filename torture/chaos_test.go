@@ -270,6 +270,7 @@ func (c *chaos) settled() {
 		}
 	}
 	c.eventually("what was ordered is durable", func() error {
+		c.alive(c.present...)
 		for _, i := range c.present {
 			state, err := c.state(i)
 			if err != nil {
@@ -405,7 +406,8 @@ func (c *chaos) joinOne() {
 	}
 	dir := filepath.Join(c.dir, testnet.Name(len(c.homes)))
 	c.volumes = append(c.volumes, newVolume(c.t, dir))
-	c.operate("join", "--home", dir, "--via", testnet.URL(c.homes[c.some(1)[0]]))
+	c.operate("join", "--home", dir, "--base-port", freePort(c.t), "--via",
+		testnet.URL(c.homes[c.some(1)[0]]))
 	joiner := c.add(dir)
 	c.t.Logf("          %d", joiner)
 	c.stops = append(c.stops, c.watchReady(2, joiner))

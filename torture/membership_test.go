@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -35,12 +36,23 @@ func (s *shard) add(dir string) int {
 	return i
 }
 
+// freePort returns a --base-port for one node. Without it, nodes that join in tests that run at the
+// same time would get the same ports.
+func freePort(t *testing.T) string {
+	t.Helper()
+	port, err := testnet.FreeBasePort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(port)
+}
+
 // join lets a node join through a member, without starting it. It returns the node's index.
 func (s *shard) join(via int) int {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, fmt.Sprintf("node-%d", len(s.homes)))
-	succeed(s.t, "cluster", "join", "--home", dir, "--via", testnet.URL(s.homes[via]), "--operator",
-		filepath.Join(s.dir, testnet.OperatorKeyFile))
+	succeed(s.t, "cluster", "join", "--home", dir, "--base-port", freePort(s.t), "--via",
+		testnet.URL(s.homes[via]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
 	return s.add(dir)
 }
 
@@ -115,8 +127,8 @@ func TestMembership(t *testing.T) {
 	s.ordering(2, joiner)
 	t.Logf("node 0 is removed %v after kill -9", time.Since(killed).Round(time.Millisecond))
 	dir := filepath.Join(s.dir, "node-4")
-	succeed(t, "cluster", "replace", "node-0", "--home", dir, "--via", testnet.URL(s.homes[2]),
-		"--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
+	succeed(t, "cluster", "replace", "node-0", "--home", dir, "--base-port", freePort(t), "--via",
+		testnet.URL(s.homes[2]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
 	replacement := s.add(dir)
 	begun = time.Now()
 	s.start(replacement)

@@ -149,8 +149,14 @@ func (s *shard) log(i int) string {
 func (s *shard) showLogs() {
 	for i := range s.homes {
 		lines := strings.Split(strings.TrimSpace(s.log(i)), "\n")
+		from := slices.IndexFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+		})
+		if from < 0 {
+			from = max(0, len(lines)-logShown)
+		}
 		s.t.Logf("the end of what node %d said:\n%s", i,
-			strings.Join(lines[max(0, len(lines)-logShown):], "\n"))
+			strings.Join(lines[from:min(len(lines), from+logShown)], "\n"))
 	}
 }
 
@@ -281,8 +287,8 @@ func (s *shard) state(i int) (*ledgerdv1.NodeState, error) {
 func (s *shard) ordering(which ...int) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("nodes %v order together", which), func() error {
+		s.alive(which...)
 		for _, i := range which {
-			s.alive(i)
 			state, err := s.state(i)
 			switch {
 			case err != nil:
@@ -304,8 +310,8 @@ func (s *shard) same(which ...int) uint64 {
 	var height uint64
 	s.eventually(fmt.Sprintf("nodes %v hold the same chain", which), func() error {
 		var first *ledgerdv1.NodeState
+		s.alive(which...)
 		for _, i := range which {
-			s.alive(i)
 			state, err := s.state(i)
 			if err != nil {
 				return err

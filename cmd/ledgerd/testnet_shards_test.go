@@ -137,7 +137,12 @@ func TestTestnetRunOfShards(t *testing.T) {
 	refuses(t, exitFailure, "has a member node-0 already",
 		append(join, "--home", filepath.Join(folder, "node-0"))...)
 	third := filepath.Join(dir, testnet.Name(2))
-	joined := object(t, must(t, append(join, "--home", third, "--json")...))
+	free, err := testnet.FreeBasePort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := object(t, must(t, append(join, "--home", third, "--base-port", strconv.Itoa(free),
+		"--json")...))
 	if joined["shard"] != 1.0 || joined["index"] != 1.0 || joined["members"] != 2.0 {
 		t.Errorf("%v", joined)
 	}

@@ -5,14 +5,12 @@ import (
 	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -348,43 +346,3 @@ func CheckPorts(homes []*home.Home) error {
 }
 
 func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
-
-// portTries is the number of places that FreeBasePort tries.
-const portTries = 64
-
-// FreeBasePort returns ports in this range. It is below the ports that systems assign by
-// themselves, and apart from ports that people commonly choose.
-const (
-	lowestFreePort  = 20000
-	highestFreePort = 26000
-)
-
-// nextBase is where FreeBasePort looks next. A port that it returned may stay free until a process
-// listens there. So it returns that port again only after all others.
-var nextBase struct {
-	sync.Mutex
-	port int // 0 before the first call
-}
-
-// FreeBasePort finds a base port for the given number of nodes of all shards together. All their
-// ports are free now, and no recent call in this process returned them.
-func FreeBasePort(nodes int) (int, error) {
-	nextBase.Lock()
-	defer nextBase.Unlock()
-	for range portTries {
-		if nextBase.port == 0 || nextBase.port+2*nodes > highestFreePort {
-			nextBase.port = lowestFreePort + rand.IntN((highestFreePort-lowestFreePort)/2)
-		}
-		base, free := nextBase.port, true
-		for port := base; port < base+2*nodes && free; port++ {
-			listener, err := net.Listen("tcp", address(port))
-			free = err == nil && listener.Close() == nil
-		}
-		if free {
-			nextBase.port = base + 2*nodes
-			return base, nil
-		}
-		nextBase.port = 0 // try another place
-	}
-	return 0, fmt.Errorf("%w: no %d free ports in a row found", ErrLayout, 2*nodes)
-}

@@ -195,6 +195,26 @@ func TestFreeBasePortsAreApart(t *testing.T) {
 	}
 }
 
+// A process that runs out of blocks uses its own again, and never those of another process.
+func TestFreeBasePortKeepsToItsClaims(t *testing.T) {
+	other, err := net.Listen("tcp", address(lowestClaim))
+	if err == nil {
+		defer other.Close() // else another process has this block
+	}
+	for range portBlocks * blockPorts / 64 * 2 {
+		base, err := FreeBasePort(32)
+		if errors.Is(err, ErrLayout) {
+			t.Skip("other processes use too many ports")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base < lowestFreePort+blockPorts || base+64 > lowestFreePort+portBlocks*blockPorts {
+			t.Fatalf("ports from %d on belong to another process, or to none", base)
+		}
+	}
+}
+
 // events collects the reported events, so that tests can wait for them.
 type events struct {
 	mutex sync.Mutex

@@ -19,12 +19,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // linesMax limits the number of lines kept of a test's output. The last ones are kept.
-const linesMax = 200
+const linesMax = 600
 
 // event is one line of `go test -json`; see `go doc test2json`.
 type event struct {
@@ -194,7 +195,32 @@ func (r *report) say(heading string, k key) {
 	}
 	io.WriteString(r.to, text.String())
 	if heading != "skipped" {
+		r.brief(&text, k)
 		// Write it in one piece: other steps append to the file, too.
 		io.WriteString(r.failures, text.String())
 	}
 }
+
+// message is the first line of a message of a test, as package testing prints it.
+var message = regexp.MustCompile(`^ +\w+_test\.go:\d+: `)
+
+// brief appends the first lines of a test's last messages. A reader who sees only the end of a
+// summary learns from them why the test failed: behind the reason often stand long logs.
+func (r *report) brief(text *strings.Builder, k key) {
+	var messages []string
+	for _, line := range r.output[k] {
+		if message.MatchString(line) {
+			messages = append(messages, strings.TrimSpace(line))
+		}
+	}
+	if len(messages) == 0 {
+		return
+	}
+	fmt.Fprintf(text, "      in brief, %s:\n", k.Test)
+	for _, line := range messages[max(0, len(messages)-briefLines):] {
+		fmt.Fprintf(text, "        %s\n", line)
+	}
+}
+
+// briefLines is how many messages brief shows: also those before the one that tells the reason.
+const briefLines = 16

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +67,31 @@ func TestRun(t *testing.T) {
 				t.Errorf("counted %q (%v), want %q", counted, err, test.counted)
 			}
 		})
+	}
+}
+
+// The reason for a failure stands at the end of the summary, even if long logs come after it.
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	input := `{"Action":"start","Package":"p"}` + "\n"
+	output := func(text string) {
+		input += fmt.Sprintf(`{"Action":"output","Package":"p","Test":"TestB","Output":"%s\n"}`+
+			"\n", text)
+	}
+	output("    b_test.go:7: the disk is full")
+	for range linesMax / 2 {
+		output("        a line of a log")
+	}
+	input += `{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" +
+		`{"Action":"fail","Package":"p"}` + "\n"
+	failures := filepath.Join(t.TempDir(), "failures")
+	err := run(strings.NewReader(input), io.Discard, "", failures)
+	if !errors.Is(err, errFailed) {
+		t.Error(err)
+	}
+	failed, err := os.ReadFile(failures)
+	if err != nil || !strings.Contains(string(failed), "a line of a log\n"+
+		"      in brief, TestB:\n        b_test.go:7: the disk is full\n") {
+		t.Errorf("%s (%v)", failed, err)
 	}
 }
