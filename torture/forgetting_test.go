@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/home"
@@ -173,7 +175,8 @@ func (s *shard) copyHome(i int, to string) {
 	}
 }
 
-// restore replaces a home by a copy. The folder itself stays, since it may be a mount.
+// restore replaces a home by a copy, and syncs it as an operator's copy is long before the next loss
+// of power. The folder itself stays, since it may be a mount.
 func (s *shard) restore(i int, from string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.homes[i].Dir)
@@ -184,6 +187,13 @@ func (s *shard) restore(i int, from string) {
 		s.remove(filepath.Join(s.homes[i].Dir, entry.Name()))
 	}
 	if err := os.CopyFS(s.homes[i].Dir, os.DirFS(from)); err != nil {
+		s.t.Fatal(err)
+	}
+	folder, err := os.Open(s.homes[i].Dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := errors.Join(unix.Syncfs(int(folder.Fd())), folder.Close()); err != nil {
 		s.t.Fatal(err)
 	}
 }
