@@ -175,8 +175,8 @@ func (s *shard) copyHome(i int, to string) {
 	}
 }
 
-// restore replaces a home by a copy, and syncs it as an operator's copy is long before the next loss
-// of power. The folder itself stays, since it may be a mount.
+// restore replaces a home by a copy, and syncs it: an operator's copy is on the disk long before
+// the next loss of power. The folder itself stays, since it may be a mount.
 func (s *shard) restore(i int, from string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.homes[i].Dir)

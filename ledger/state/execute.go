@@ -209,7 +209,7 @@ func (s *State) finish() *Changes {
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
 		// An account that a failed transaction opened does not exist any more.
-		if s.accounts[each.Path] == each {
+		if !each.undone {
 			s.settle(changes, &each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
@@ -477,14 +477,15 @@ func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 }
 
 // overdrawn returns the first posting that takes from an account that is no issuer and ends below
-// zero.
+// zero. The postings are the last steps of the undo log.
 func (s *State) overdrawn(t *ledger.Transaction) (uint32, bool) {
+	steps := s.undo.posted[len(s.undo.posted)-len(t.Postings):]
 	for i := range t.Postings {
 		posting := &t.Postings[i]
 		if posting.Amount.Sign() >= 0 {
 			continue
 		}
-		if found := s.accounts[posting.Account]; !found.Issuer &&
+		if found := steps[i].account; !found.Issuer &&
 			found.spendable(posting.Asset).Sign() < 0 {
 			return uint32(i), true
 		}
@@ -592,8 +593,10 @@ func (s *State) rollbackTo(to undoPosition) {
 		}
 	}
 	for i := len(s.undo.opened) - 1; i >= to.opened; i-- {
-		delete(s.accounts, s.undo.opened[i].Path)
-		s.use(s.undo.opened[i].Path.Organisation()).Accounts--
+		opened := s.undo.opened[i]
+		opened.undone = true
+		delete(s.accounts, opened.Path)
+		s.use(opened.Path.Organisation()).Accounts--
 		s.opened--
 	}
 	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {

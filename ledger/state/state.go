@@ -42,6 +42,8 @@ type account struct {
 	// counted is the last transaction that the history counted. Several postings of a transaction
 	// count once.
 	counted uint64
+	// undone says that the transaction that opened the account failed.
+	undone bool
 }
 
 // find returns the index of an asset in balances, which are sorted by asset, and whether it is

@@ -344,7 +344,11 @@ func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
 	}
 	var arena []byte
 	indexed := &pendingBlock{block: block, changes: changes}
-	err = historyRows(historyOf([]*pendingBlock{indexed}), &arena, put)
+	err = historyRecords(historyOf([]*pendingBlock{indexed}),
+		func(number, ordinal uint64, steps []step) error {
+			value := appendHistory(carve(&arena, historySize(len(steps))), steps)
+			return put("history", historyKey(number, ordinal), value)
+		})
 	if err == nil {
 		err = shardRows(height, changes, put)
 	}

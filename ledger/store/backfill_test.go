@@ -78,51 +78,74 @@ func rowsOf(t testing.TB, s *Store) map[string]string {
 				return err
 			}
 			if key[0] == rowState {
-				row, err := decodeStateRow(value)
-				if err != nil {
-					return err
-				}
-				if value = row.after; len(value) == 0 {
-					continue
-				}
-			}
-			switch key[0] {
-			case rowRuns:
 				continue
-			case rowRun:
-				runs := s.index.list()
-				at := slices.IndexFunc(runs, func(r *run) bool {
-					return r.number == binary.BigEndian.Uint64(key[1:])
-				})
-				for ; at >= 0 && len(value) > 0; value = value[recordSize:] {
-					record := decodeRecord(value, runs[at].first)
-					rows[string(indexKey(record.id))] = string(record.where.append(nil))
-				}
+			}
+			if key[0] == rowRuns || slices.Contains(runKinds, runKind(key[0])) {
 				continue
 			}
 			if key[0] == rowHistory {
-				first := binary.BigEndian.Uint64(key[1+8:])
-				for k := uint64(0); ; k++ {
-					where, err := decodeHistory(value, k)
-					if errors.Is(err, errMissing) {
-						break
-					}
-					if err != nil {
-						return err
-					}
-					rows[string(historyKey(binary.BigEndian.Uint64(key[1:]), first+k))] =
-						string(where.append(nil))
+				if err := eachStep(binary.BigEndian.Uint64(key[1:]),
+					binary.BigEndian.Uint64(key[1+8:]), value, rows); err != nil {
+					return err
 				}
 				continue
 			}
 			rows[string(key)] = string(value)
 		}
-		return nil
+		return runsOf(transaction, s, rows)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// runsOf adds a row for each id, step of a history and entry of the state that the runs have, and
+// the rows of single entries.
+func runsOf(transaction *badger.Txn, s *Store, rows map[string]string) error {
+	each := func(sources *merged, visit func(key, value []byte) error) error {
+		defer sources.close()
+		for {
+			key, value, more, err := sources.next()
+			if err != nil || !more {
+				return err
+			}
+			if err := visit(key, value); err != nil {
+				return err
+			}
+		}
+	}
+	runs := s.runs.list()
+	return errors.Join(
+		each(newMerged(transaction, of(rowRun, runs)), func(key, value []byte) error {
+			record := decodeRecord(append(bytes.Clone(key), value...))
+			rows[string(indexKey(record.id))] = string(record.where.append(nil))
+			return nil
+		}),
+		each(newMerged(transaction, of(rowSteps, runs)), func(key, value []byte) error {
+			return eachStep(binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:]), value,
+				rows)
+		}),
+		each(newMergedState(transaction, runs, nil), func(key, value []byte) error {
+			if len(value) > 0 {
+				rows[string(stateKey(key))] = string(value)
+			}
+			return nil
+		}))
+}
+
+// eachStep adds a row for each step of a record of a history.
+func eachStep(number, first uint64, value []byte, rows map[string]string) error {
+	for k := uint64(0); ; k++ {
+		where, err := decodeHistory(value, k)
+		if errors.Is(err, errMissing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rows[string(historyKey(number, first+k))] = string(where.append(nil))
+	}
 }
 
 func sameRows(t testing.TB, got, want *Store) {

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -122,7 +123,7 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	headKey, runsKey := []byte{rowHead}, []byte{rowRuns}
 	s.options.onWrite("head")
 	err = s.db.Update(func(transaction *badger.Txn) error {
-		row := seal(runsKey, runsRow(s.index.next.Load(), runs))
+		row := seal(runsKey, runsRow(s.runs.next.Load(), runs))
 		if err := transaction.Set(runsKey, row); err != nil {
 			return err
 		}
@@ -181,46 +182,61 @@ func (s *Store) fence() error {
 func (s *Store) chunk() int { return int(min(maxChunk, s.options.MemTableBytes/32)) }
 
 // rows passes all rows of a layer except the head row and the row of runs to set, with checksums.
-// It returns the layer's run of the index.
-func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added *run, err error) {
+// It returns the layer's runs.
+func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []*run, err error) {
 	put := func(step string, key, value []byte) error {
 		s.options.onWrite(step)
 		return set(key, seal(key, value))
 	}
-	var arena []byte
 	for _, pending := range sealed.blocks {
 		if err := s.blockRows(pending, put); err != nil {
 			return nil, err
 		}
 	}
-	if added, err = s.indexRows(sealed.blocks, put); err != nil {
-		return nil, err
-	}
-	if err := historyRows(historyOf(sealed.blocks), &arena, put); err != nil {
-		return nil, err
-	}
-	height := sealed.blocks[len(sealed.blocks)-1].block.Header.Height
-	for _, change := range entriesOf(sealed.blocks) {
-		row := stateRow{height: height, before: change.Before, after: change.After}
-		value := row.append(carve(&arena, 8+10+len(change.Before)+len(change.After)))
-		if err := put("state", stateKey(change.Key), value); err != nil {
+	for _, kind := range runKinds {
+		if added, err = s.runRows(kind, sealed.blocks, put, added); err != nil {
 			return nil, err
 		}
 	}
 	return added, nil
 }
 
-// indexRows passes the rows of a run with the ids of blocks to put.
-func (s *Store) indexRows(blocks []*pendingBlock, put putRow) (*run, error) {
-	records := recordsOf(blocks)
-	writer := newRunWriter(s.index.next.Add(1)-1, 0, blocks[0].block.Header.Height,
-		uint64(len(records)), put)
-	for i := range records {
-		if err := writer.add(&records[i]); err != nil {
-			return nil, err
+// runRows passes the rows of a layer's run of a kind to put, and appends the run to added, unless
+// it has no record.
+func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
+	added []*run) ([]*run, error) {
+	var writer *runWriter
+	var err error
+	switch kind {
+	case rowRun:
+		records := recordsOf(blocks)
+		writer = s.newRunWriter(kind, 0, uint64(len(records)), put)
+		for i := 0; i < len(records) && err == nil; i++ {
+			value := records[i].value()
+			err = writer.add(records[i].id[:], value[:])
+		}
+	case rowSteps:
+		steps := historyOf(blocks)
+		writer = s.newRunWriter(kind, 0, uint64(len(steps)), put)
+		var arena []byte
+		err = historyRecords(steps, func(number, ordinal uint64, steps []step) error {
+			arena = appendHistory(appendStepKey(arena[:0], number, ordinal), steps)
+			return writer.add(arena[:stepKeySize], arena[stepKeySize:])
+		})
+	case rowEntries:
+		entries := entriesOf(blocks)
+		writer = s.newRunWriter(kind, 0, uint64(len(entries)), put)
+		for i := 0; i < len(entries) && err == nil; i++ {
+			err = writer.add(entries[i].Key, entries[i].After)
 		}
 	}
-	return writer.run, writer.flush()
+	if err == nil {
+		err = writer.flush()
+	}
+	if err == nil && writer.run.records > 0 {
+		added = append(added, writer.run)
+	}
+	return added, err
 }
 
 // blockRows passes the rows to put that concern one block alone.
@@ -239,27 +255,86 @@ func (s *Store) blockRows(pending *pendingBlock, put putRow) error {
 		headerRow(block.Header.Encode(), len(pending.encoded)))
 }
 
-// entriesOf returns the changes of a row of blocks to the state: of each entry, its value before
-// the first block and after the last one.
+// entriesOf returns the changes of a row of blocks to the state, in the order of their keys: of
+// each entry, its value after the last block.
 func entriesOf(blocks []*pendingBlock) []state.Change {
-	if len(blocks) == 1 {
-		return blocks[0].changes.Entries
-	}
-	var merged []state.Change
-	places := make(map[string]int)
+	count := 0
 	for _, pending := range blocks {
-		for _, change := range pending.changes.Entries {
-			place, changed := places[string(change.Key)]
-			if !changed {
-				places[string(change.Key)] = len(merged)
-				merged = append(merged, change)
-				continue
-			}
-			merged[place].After = change.After
-		}
+		count += len(pending.changes.Entries)
 	}
-	slices.SortFunc(merged, func(a, b state.Change) int { return bytes.Compare(a.Key, b.Key) })
-	return merged
+	all, order := make([]state.Change, 0, count), make([]keyOrder, count)
+	for _, pending := range blocks {
+		all = append(all, pending.changes.Entries...)
+	}
+	for i := range order {
+		order[i].at = uint32(i)
+	}
+	sortKeys(order, 0, func(at uint32) []byte { return all[at].Key })
+	entries := make([]state.Change, 0, count)
+	for _, next := range order {
+		change := &all[next.at]
+		if last := len(entries) - 1; last >= 0 && bytes.Equal(entries[last].Key, change.Key) {
+			entries[last].After = change.After
+			continue
+		}
+		entries = append(entries, *change)
+	}
+	return entries
+}
+
+// keyOrder is the place of a key in a list, and eight bytes of the key.
+type keyOrder struct {
+	part uint64
+	at   uint32
+}
+
+// sortKeys sorts places by the keys there, of which the bytes before depth are equal, and then by
+// place. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
+// and many begin alike.
+func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
+	more := false // bytes after these eight
+	for i := range order {
+		rest := key(order[i].at)[depth:]
+		if len(rest) >= 8 {
+			order[i].part, more = binary.BigEndian.Uint64(rest), true
+			continue
+		}
+		var part [8]byte
+		copy(part[:], rest)
+		order[i].part = binary.BigEndian.Uint64(part[:])
+	}
+	if !more {
+		slices.SortFunc(order, func(a, b keyOrder) int {
+			return cmp.Or(cmp.Compare(a.part, b.part), bytes.Compare(key(a.at), key(b.at)),
+				cmp.Compare(a.at, b.at))
+		})
+		return
+	}
+	slices.SortFunc(order, func(a, b keyOrder) int { return cmp.Compare(a.part, b.part) })
+	for len(order) > 0 {
+		end := 1
+		for end < len(order) && order[end].part == order[0].part {
+			end++
+		}
+		if end > 1 {
+			sortAlike(order[:end], depth+8, key)
+		}
+		order = order[end:]
+	}
+}
+
+// sortAlike sorts keys whose bytes before depth are equal, or would be if those that are too short
+// had zeros there.
+func sortAlike(order []keyOrder, depth int, key func(at uint32) []byte) {
+	const few = 8
+	short := slices.ContainsFunc(order, func(o keyOrder) bool { return len(key(o.at)) < depth })
+	if !short && len(order) > few {
+		sortKeys(order, depth, key)
+		return
+	}
+	slices.SortFunc(order, func(a, b keyOrder) int {
+		return cmp.Or(bytes.Compare(key(a.at), key(b.at)), cmp.Compare(a.at, b.at))
+	})
 }
 
 // step is a step of an account's history: the transaction that was applied to the account.
@@ -301,22 +376,18 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 	return nil
 }
 
-// maxSteps bounds the steps in one history row. A row ends before each ordinal that is a multiple
-// of it. So if a crash leaves rows of blocks that are lost, the rows of other blocks in their place
-// begin at the same ordinals, and replace them.
+// maxSteps bounds the steps in one record or row.
 const maxSteps = 512
 
-// historyRows passes the history rows of steps to put, which are in the order of historyOf.
-func historyRows(steps []step, arena *[]byte, put putRow) error {
+// historyRecords cuts steps, which are in the order of historyOf, into records: steps of one
+// account without a gap.
+func historyRecords(steps []step, put func(number, ordinal uint64, steps []step) error) error {
 	for len(steps) > 0 {
 		count := 1
-		most := min(len(steps), maxSteps-int(steps[0].Ordinal%maxSteps))
-		for count < most && steps[count].Number == steps[0].Number {
+		for count < min(len(steps), maxSteps) && steps[count].Number == steps[0].Number {
 			count++
 		}
-		value := appendHistory(carve(arena, historySize(count)), steps[:count])
-		if err := put("history", historyKey(steps[0].Number, steps[0].Ordinal),
-			value); err != nil {
+		if err := put(steps[0].Number, steps[0].Ordinal, steps[:count]); err != nil {
 			return err
 		}
 		steps = steps[count:]

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
@@ -254,8 +256,8 @@ func TestLostTail(t *testing.T) {
 func TestMissingRows(t *testing.T) {
 	t.Parallel()
 	closed, _, _ := damagedFolders(t)
-	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowRun, rowRuns,
-		rowHistory, rowState} {
+	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowRun, rowRuns, rowSteps,
+		rowEntries} {
 		for _, damage := range []string{"missing", "empty", "of another key"} {
 			t.Run(fmt.Sprintf("%c %s", kind, damage), func(t *testing.T) {
 				t.Parallel()
@@ -276,15 +278,18 @@ func tamper(t *testing.T, dir string, kind byte, damage string) {
 	if err := s.openDatabase(); err != nil {
 		t.Fatal(err)
 	}
-	named, err := s.readRuns(1)
+	var named []*run
+	err := s.db.View(func(transaction *badger.Txn) (err error) {
+		_, named, err = readRuns(transaction)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys, values [][]byte
 	if err := s.eachRow(kind, func(key, value []byte) error {
-		if kind == rowRun && !slices.ContainsFunc(named, func(r *run) bool {
-			return r.number == binary.BigEndian.Uint64(key[1:])
-		}) {
+		if slices.Contains(runKinds, runKind(kind)) && !slices.ContainsFunc(named,
+			func(r *run) bool { return r.number == binary.BigEndian.Uint64(key[1:]) }) {
 			return nil // it was replaced, and is about to be removed
 		}
 		keys, values = append(keys, bytes.Clone(key)),

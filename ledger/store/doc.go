@@ -13,11 +13,11 @@
 //
 // Apply keeps a block in memory. Sync appends all blocks that came meanwhile to the journal
 // (package journal) as one group, with one flush; they are durable then. Behind that, a goroutine
-// moves the blocks to the database in layers of some MB: each body and index, and of each entry of
-// the state only the last value, so that an account that many transactions touch costs one row
-// (checkpoint.go). Once the database has a layer on the disk, the tip marker says so, and the
-// journal's segments are used again. Open executes the journal's blocks after the database's head
-// once more. Look-ups search the blocks in memory first (unwritten.go).
+// moves the blocks to the database in layers of some MB: each body, and three sorted runs with the
+// layer's ids, steps of histories and entries of the state (checkpoint.go). Once the database has a
+// layer on the disk, the tip marker says so, and the journal's segments are used again. Open
+// executes the journal's blocks after the database's head once more. Look-ups search the blocks in
+// memory first (unwritten.go).
 //
 // What waits for the database is bounded: 64 MiB and 4,096 blocks; Apply waits for room.
 //
@@ -42,13 +42,19 @@
 // it after the next Open. Perhaps reports whether this disk may have announced blocks and then lost
 // them to damage.
 //
-// # The index
+// # Runs
 //
-// A small row in Badger costs as much as executing its transaction many times. So the ids of a
-// layer go into one sorted run, cut into rows of 64 ids (index.go). Runs are merged behind, eight
-// of a level into one of the next (merge.go). The row of runs is written together with the head
-// row, so the index always has the blocks up to the head and no others. Memory has eight bytes for
-// each row of a run, and a Bloom filter for each run of up to four million ids.
+// A small row in Badger costs as much as executing its transaction many times. So a layer's ids,
+// steps of histories and entries of the state go into one sorted run each, cut into rows of some KB
+// (runs.go). Of an entry that several transactions changed, a run has the last value. Runs are
+// merged behind, eight of a level into one of the next (merge.go). If several runs have an entry,
+// the newest one counts. The row of runs is written together with the head row, so the runs always
+// have what the blocks up to the head did, and nothing else.
+//
+// A look-up of an id reads a row of the run that has it, and few others: memory has eight bytes for
+// each row of a run of ids, and a Bloom filter for each such run of up to four million (index.go).
+// A look-up in a history goes back from the newest run, and reads one row in most (history.go). The
+// state is in memory; only Open and snapshots read its runs.
 //
 // # Why Badger is not simply trusted
 //
@@ -56,13 +62,14 @@
 // records there. Therefore a tip marker, in its own file and in two copies, holds the height that
 // the database must reach, and the segments of the journal that must exist (marker.go). Open checks
 // everything that could be missing without an error: every header from the genesis to the head, the
-// state against the state digest of the head, and the number of rows of the index. Gaps in a
+// state against the state digest of the head, and the number of ids in the index. Gaps in a
 // history are noticed because its entries are numbered and the account has their count. Bodies are
 // checked when they are read.
 //
-// Badger's WriteBatch may split into several transactions. Therefore each row of the state also has
-// the value from before its layer, and Open restores that value if the head row does not cover the
-// layer (open.go).
+// Badger's WriteBatch may split into several transactions, so a crash may leave a part of a layer.
+// Nothing reads the rows of a run that the row of runs does not name, and Open removes them. Stores
+// from before there were runs have a row for each entry of the state, which also has the value from
+// before its layer. Open restores that value if the head row does not cover the layer (open.go).
 //
 // Badger's Sync skips memtables that were full before the call and are not yet written to tables.
 // Therefore a checkpoint also fsyncs every write-ahead log file and the directory (disk.go). It
@@ -93,9 +100,8 @@
 //	// Histories, streams and ends of waits. Afterwards Unindexed is 0.
 //	err = store.Index(ctx, pace)
 //
-// Only the rows of the state differ: an entry that no later block has changed has the height of the
-// snapshot, and no value from before. That value is needed only to undo a block above the head, and
-// no block that old is ever undone.
+// Only the rows differ: what came from the snapshot, or from executing its blocks, is in rows of
+// its own and not in runs.
 //
 // # Certificates
 //
@@ -137,17 +143,27 @@
 //	H                          -> height and hash of the head
 //	h height                   -> encoded header and length of the encoded block
 //	b height chunk             -> a part of the encoded block
-//	R                          -> the runs of the index: the next number, and of each run its
-//	                              number, level, lowest height and number of entries
-//	r run chunk                -> entries of a run, in the order of the ids: id or block hash,
-//	                              height from the run's lowest, index and kind
-//	i id or block hash         -> height, index, kind: in a store that began with a snapshot, or
-//	                              before there were runs
+//	R                          -> the runs: the next number, and of each run its kind, number,
+//	                              level, number of records and number of bytes
+//	r run chunk                -> records of a run of ids, in their order: id or block hash,
+//	                              height, index and kind
+//	Y run first-key            -> records of a run of histories: account number and ordinal of the
+//	                              first step, after their length; the steps as in row y, after
+//	                              their length
+//	S run first-key            -> records of a run of the state: key and value, each after its
+//	                              length; no value if the entry does not exist any more
+//
+// In a store that began with a snapshot, or before there were runs:
+//
+//	i id or block hash         -> height, index, kind
 //	y account-number ordinal   -> height, indexes: steps of the account's history in one block,
 //	                              starting with number ordinal; or height with the highest bit
 //	                              set, and for each step the distance from that height and the
 //	                              index, if they are in several blocks
 //	s state key                -> height of the layer's last block, value before that layer, value
+//
+// Further rows:
+//
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	z id                       -> height, index: the verdict that ended a transaction's wait
 //	A                          -> the height up to which b rows are missing, and the height up to

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -62,36 +63,37 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	} else if newestFirst {
 		first = 0
 	}
-	for len(page.Items) < limit && first < last {
-		ordinal := first
-		if newestFirst {
-			last--
-			ordinal = last
-		} else {
-			first++
-		}
-		item, err := s.historyItem(&account, ordinal, pending)
+	if newestFirst {
+		first = max(first, last-min(last, uint64(limit)))
+	} else {
+		last = min(last, first+uint64(limit))
+	}
+	if first < last {
+		places, err := s.steps(&account, first, last, pending)
 		if err != nil {
 			return HistoryPage{}, err
 		}
-		page.Items = append(page.Items, item)
+		for k := range places {
+			ordinal := first + uint64(k)
+			if newestFirst {
+				ordinal = last - 1 - uint64(k)
+			}
+			item, err := s.historyItem(&account, ordinal, places[ordinal-first])
+			if err != nil {
+				return HistoryPage{}, err
+			}
+			page.Items = append(page.Items, item)
+		}
 	}
-	page.More, page.Next = first < last, first
+	page.Next, page.More = last, last < account.History
 	if newestFirst {
-		page.Next = last
+		page.Next, page.More = first, first > 0
 	}
 	return page, nil
 }
 
 func (s *Store) historyItem(account *ledger.Account, ordinal uint64,
-	pending []*pendingBlock) (HistoryItem, error) {
-	where, found := pendingHistory(account.Number, ordinal, pending)
-	if !found {
-		var err error
-		if where, err = s.readHistory(account, ordinal); err != nil {
-			return HistoryItem{}, err
-		}
-	}
+	where position) (HistoryItem, error) {
 	result, err := s.at(where)
 	if err != nil {
 		return HistoryItem{}, err
@@ -138,25 +140,156 @@ func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, 
 	return position{}, false
 }
 
-func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where position, err error) {
+// steps looks up the steps of an account's history from first to before last.
+func (s *Store) steps(account *ledger.Account, first, last uint64,
+	pending []*pendingBlock) (places []position, err error) {
+	places = make([]position, last-first)
+	for ; last > first; last-- {
+		where, found := pendingHistory(account.Number, last-1, pending)
+		if !found {
+			break
+		}
+		places[last-1-first] = where
+	}
+	if last == first {
+		return places, nil
+	}
 	defer guard(account.Opened, &err)
-	err = s.db.View(func(transaction *badger.Txn) error {
-		where, err = findHistory(transaction, account.Number, ordinal)
-		if errors.Is(err, errMissing) && account.Opened <= s.Unindexed() {
-			return s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", ordinal,
-				account.Path))
-		}
-		if err != nil {
-			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal,
-				err)
-		}
-		return nil
-	})
-	return where, err
+	missing, err := s.readSteps(account.Number, first, places[:last-first])
+	if errors.Is(err, errMissing) && account.Opened <= s.Unindexed() {
+		return nil, s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", missing,
+			account.Path))
+	}
+	if err != nil {
+		return nil, damaged(account.Opened, "history of %s, entry %d: %v", account.Path, missing,
+			err)
+	}
+	return places, nil
 }
 
-// findHistory finds a step of an account's history. It is in the last row that starts at or before
-// the step.
+// readSteps looks up the steps of an account's history from first on in the database. With an error
+// it returns the number of a step that it concerns.
+func (s *Store) readSteps(number, first uint64, places []position) (missing uint64, err error) {
+	for attempt := 0; ; attempt++ {
+		runs := s.runs.runs.Load()
+		err = s.db.View(func(transaction *badger.Txn) error {
+			finder := newStepFinder(transaction, s.runs.list())
+			defer finder.rows.Close()
+			missing, err = finder.find(number, first, places)
+			return err
+		})
+		// As in find: a run may be newer than the transaction, or be gone already.
+		if !errors.Is(err, errMissing) || attempt > 0 && runs == s.runs.runs.Load() {
+			return missing, err
+		}
+	}
+}
+
+// stepFinder looks up steps of histories in the database.
+type stepFinder struct {
+	transaction *badger.Txn
+	// runs are those of histories, the oldest first. rows goes backwards through their rows.
+	runs []*run
+	rows *badger.Iterator
+	// at is the run that had the last step alone that was looked up: the next one may be near.
+	at int
+}
+
+// newStepFinder returns a finder for some of a store's runs. The caller must close its rows.
+func newStepFinder(transaction *badger.Txn, runs []*run) *stepFinder {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchValues, settings.Reverse = false, true
+	settings.Prefix = []byte{rowSteps}
+	return &stepFinder{transaction: transaction, runs: of(rowSteps, runs),
+		rows: transaction.NewIterator(settings)}
+}
+
+// find looks up the steps of an account from first on. Newer runs have later steps. So it goes back
+// from the newest one until it has all. A store that began with a snapshot, or before there were
+// runs, has rows of its own for the earliest steps.
+func (f *stepFinder) find(number, first uint64, places []position) (missing uint64, err error) {
+	last := first + uint64(len(places)) // those from here on are found
+	if last == first+1 && f.at < len(f.runs) {
+		if last, err = f.findIn(f.runs[f.at], number, first, last, places); err != nil {
+			return first, err
+		}
+	}
+	for i := len(f.runs) - 1; i >= 0 && last > first; i-- {
+		if last, err = f.findIn(f.runs[i], number, first, last, places); err != nil {
+			return last - 1, err
+		}
+		f.at = i
+	}
+	for ; last > first; last-- {
+		places[last-1-first], err = findHistory(f.transaction, number, last-1)
+		if err != nil {
+			return last - 1, err
+		}
+	}
+	return 0, nil
+}
+
+// findIn looks up the steps of an account from first to before last in a run, from the last one
+// back as far as it has them. It returns the first one that it found.
+func (f *stepFinder) findIn(r *run, number, first, last uint64,
+	places []position) (uint64, error) {
+	lowest, prefix := appendStepKey(r.prefix(), number, first), r.prefix()
+	for f.rows.Seek(appendStepKey(prefix, number, last-1)); f.rows.Valid() && last > first; {
+		item := f.rows.Item()
+		if !bytes.HasPrefix(item.Key(), r.prefix()) {
+			break
+		}
+		err := item.Value(func(sealed []byte) error {
+			chunk, err := unseal(item.Key(), sealed)
+			if err == nil {
+				last, err = findSteps(chunk, number, first, last, places)
+			}
+			return err
+		})
+		if err != nil {
+			return last, err
+		}
+		// The chunks before this one have only what sorts before its first key.
+		if bytes.Compare(item.Key(), lowest) <= 0 {
+			break
+		}
+		f.rows.Next()
+	}
+	return last, nil
+}
+
+// findSteps looks up the steps of an account from first to before last in a chunk, from the last
+// one back as far as it has them. It returns the first one that it found.
+func findSteps(chunk []byte, number, first, last uint64, places []position) (uint64, error) {
+	var of [][2][]byte
+	for len(chunk) > 0 {
+		key, value, rest, err := runKind(rowSteps).cut(chunk)
+		if err != nil || len(key) != stepKeySize {
+			return last, errRow
+		}
+		if chunk = rest; binary.BigEndian.Uint64(key) == number {
+			of = append(of, [2][]byte{key, value})
+		}
+	}
+	for i := len(of) - 1; i >= 0; i-- {
+		begin := binary.BigEndian.Uint64(of[i][0][8:])
+		for last > first && last > begin {
+			where, err := decodeHistory(of[i][1], last-1-begin)
+			if errors.Is(err, errMissing) {
+				return last, nil // this account's step is in a newer record, or lost
+			}
+			if err != nil {
+				return last, err
+			}
+			last--
+			places[last-first] = where
+		}
+	}
+	return last, nil
+}
+
+// findHistory finds a step of an account's history in a row of its own. It is in the last row that
+// starts at or before the step.
 func findHistory(transaction *badger.Txn, number, ordinal uint64) (position, error) {
 	settings := badger.DefaultIteratorOptions
 	settings.PrefetchValues, settings.Reverse = false, true

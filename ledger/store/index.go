@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/ristretto/v2/z"
@@ -14,14 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The index finds transactions by their ids and blocks by their hashes. It is a set of sorted runs.
-// A checkpoint writes one run, with the ids of its layer; runs are merged behind (merge.go). A run
-// is cut into chunks of one row each. Memory has the first id of each chunk, and for the small runs
-// a Bloom filter, so that a look-up reads one row of the run that has the id, and few others.
+// The index finds transactions by their ids and blocks by their hashes. It is a set of runs
+// (runs.go), so that a look-up reads one row of the run that has the id, and few others.
 const (
-	// recordSize is the size of an id in a run: the id, the height from the lowest one in the run,
-	// and the place in the block with the kind in its highest bits.
-	recordSize  = ledger.HashSize + 4 + 4
+	// recordSize is the size of an id in a run: the id, the height, and the place in the block with
+	// the kind in its highest bits.
+	heightSize  = 5
+	recordSize  = ledger.HashSize + heightSize + 4
 	kindShift   = 30
 	placeMask   = 1<<kindShift - 1
 	chunkOf     = 64 // records in a chunk
@@ -29,62 +28,31 @@ const (
 	filterError = 0.01
 )
 
-// fanOutDefault is how many runs of a level are merged into one of the next level.
-const fanOutDefault = 8
-
-// run is a sorted run. All but its fields for look-ups are in the row of runs.
-type run struct {
-	number uint64
-	level  uint8
-	// first is the lowest height of the run's blocks, records the number of its records.
-	first   ledger.Height
-	records uint64
-
-	// fences are the first bytes of each chunk's first id. filter is nil in a large run.
-	fences []uint64
-	filter *z.Bloom
-}
-
-func (r *run) chunks() uint64 { return (r.records + chunkOf - 1) / chunkOf }
-
-// index is the store's index as it is in the database.
-type index struct {
-	// runs is a slice that is never changed, but replaced. The writer and the merger replace it.
-	runs atomic.Pointer[[]*run]
-	// next is the number of the next run. legacy says that there may be rows of single ids, from
-	// before there were runs or from a snapshot.
-	next   atomic.Uint64
-	legacy bool
-}
-
-func (x *index) list() []*run {
-	if list := x.runs.Load(); list != nil {
-		return *list
-	}
-	return nil
-}
-
-func runKey(number, chunk uint64) []byte {
-	key := binary.BigEndian.AppendUint64([]byte{rowRun}, number)
-	return binary.BigEndian.AppendUint32(key, uint32(chunk))
-}
-
-// record is an entry of a run.
+// record is an entry of a run of ids.
 type record struct {
 	id    ledger.Hash
 	where position
 }
 
-func (r *record) append(to []byte, first ledger.Height) []byte {
-	to = append(to, r.id[:]...)
-	to = binary.BigEndian.AppendUint32(to, uint32(r.where.height-first))
-	return binary.BigEndian.AppendUint32(to, r.where.index|uint32(r.where.kind)<<kindShift)
+// value returns the value of a record.
+func (r *record) value() (value [recordSize - ledger.HashSize]byte) {
+	height := uint64(r.where.height)
+	if height>>(8*heightSize) != 0 {
+		panic(fmt.Sprintf("store: height %d is not below 2^40", height))
+	}
+	value[0] = byte(height >> 32)
+	binary.BigEndian.PutUint32(value[1:], uint32(height))
+	binary.BigEndian.PutUint32(value[heightSize:],
+		r.where.index|uint32(r.where.kind)<<kindShift)
+	return value
 }
 
-func decodeRecord(from []byte, first ledger.Height) record {
-	place := binary.BigEndian.Uint32(from[ledger.HashSize+4:])
+// decodeRecord decodes the id and value of a record, of recordSize bytes together.
+func decodeRecord(from []byte) record {
+	value := from[ledger.HashSize:]
+	place := binary.BigEndian.Uint32(value[heightSize:])
 	return record{id: ledger.Hash(from), where: position{
-		height: first + ledger.Height(binary.BigEndian.Uint32(from[ledger.HashSize:])),
+		height: ledger.Height(value[0])<<32 | ledger.Height(binary.BigEndian.Uint32(value[1:])),
 		index:  place & placeMask, kind: byte(place >> kindShift)}}
 }
 
@@ -110,76 +78,41 @@ func recordsOf(blocks []*pendingBlock) []record {
 	return records
 }
 
-// runWriter writes the chunks of a run, whose records come in order.
-type runWriter struct {
-	run     *run
-	put     putRow
-	chunk   []byte
-	pending int
-}
-
-func newRunWriter(number uint64, level uint8, first ledger.Height, expected uint64,
-	put putRow) *runWriter {
-	w := &runWriter{run: &run{number: number, level: level, first: first}, put: put}
-	w.run.expect(expected)
-	return w
-}
-
-// expect makes the filter of a run that will have this many records.
+// expect makes the filter of a run of ids that will have this many records.
 func (r *run) expect(records uint64) {
-	if records <= filterBound {
+	if r.kind == rowRun && records <= filterBound {
 		r.filter = z.NewBloomFilter(float64(max(records, 1)), filterError)
 	}
 }
 
-// note adds an id to what memory has of a run.
-func (r *run) note(id ledger.Hash) {
-	if r.records%chunkOf == 0 {
-		r.fences = append(r.fences, shortID(id))
-	}
-	if r.filter != nil {
-		r.filter.Add(binary.BigEndian.Uint64(id[8:]))
+// note counts a record, and adds it to what memory has of a run of ids.
+func (r *run) note(key []byte) {
+	if r.kind == rowRun {
+		if r.records%chunkOf == 0 {
+			r.fences = append(r.fences, binary.BigEndian.Uint64(key))
+		}
+		if r.filter != nil {
+			r.filter.Add(binary.BigEndian.Uint64(key[8:]))
+		}
 	}
 	r.records++
-}
-
-func (w *runWriter) add(r *record) error {
-	if w.chunk == nil {
-		w.chunk = make([]byte, 0, chunkOf*recordSize+checksumSize)
-	}
-	w.chunk = r.append(w.chunk, w.run.first)
-	w.run.note(r.id)
-	if w.pending++; w.pending == chunkOf {
-		return w.flush()
-	}
-	return nil
-}
-
-// flush writes the chunk that is being filled. It must be called after the last record.
-func (w *runWriter) flush() error {
-	if w.pending == 0 {
-		return nil
-	}
-	value := w.chunk
-	w.chunk, w.pending = nil, 0
-	return w.put("run", runKey(w.run.number, uint64(len(w.run.fences))-1), value)
 }
 
 // find looks up an id in the database.
 func (s *Store) find(id ledger.Hash) (where position, found bool, err error) {
 	for attempt := 0; ; attempt++ {
-		runs := s.index.runs.Load()
+		runs := s.runs.runs.Load()
 		err = s.db.View(func(transaction *badger.Txn) (err error) {
-			where, found, err = findIn(transaction, s.index.list(), id)
+			where, found, err = findIn(transaction, of(rowRun, s.runs.list()), id)
 			return err
 		})
 		// A run may have been made after the transaction began, or have been merged and removed
 		// before it. Then another look finds its records.
-		if !errors.Is(err, errMissing) || attempt > 0 && runs == s.index.runs.Load() {
+		if !errors.Is(err, errMissing) || attempt > 0 && runs == s.runs.runs.Load() {
 			break
 		}
 	}
-	if found || err != nil || !s.index.legacy {
+	if found || err != nil || !s.legacyIndex {
 		return where, found, err
 	}
 	err = s.db.View(func(transaction *badger.Txn) error {
@@ -216,7 +149,7 @@ func (r *run) find(transaction *badger.Txn, id ledger.Hash) (where position, fou
 	short := shortID(id)
 	at, _ := slices.BinarySearch(r.fences, short)
 	for at = max(at, 1) - 1; at < len(r.fences) && r.fences[at] <= short; at++ {
-		key := runKey(r.number, uint64(at))
+		key := r.chunkKey(uint64(at), nil)
 		item, err := transaction.Get(key)
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			return position{}, false, errMissing
@@ -225,7 +158,7 @@ func (r *run) find(transaction *badger.Txn, id ledger.Hash) (where position, fou
 			err = item.Value(func(sealed []byte) error {
 				chunk, err := unseal(key, sealed)
 				if err == nil {
-					where, found, err = findRecord(chunk, r.first, id)
+					where, found, err = findRecord(chunk, id)
 				}
 				return err
 			})
@@ -238,7 +171,7 @@ func (r *run) find(transaction *badger.Txn, id ledger.Hash) (where position, fou
 }
 
 // findRecord looks up an id in a chunk.
-func findRecord(chunk []byte, first ledger.Height, id ledger.Hash) (where position, found bool,
+func findRecord(chunk []byte, id ledger.Hash) (where position, found bool,
 	err error) {
 	if len(chunk) == 0 || len(chunk)%recordSize != 0 {
 		return position{}, false, errRow
@@ -249,7 +182,7 @@ func findRecord(chunk []byte, first ledger.Height, id ledger.Hash) (where positi
 		at := chunk[middle*recordSize:]
 		switch bytes.Compare(at[:ledger.HashSize], id[:]) {
 		case 0:
-			return decodeRecord(at, first).where, true, nil
+			return decodeRecord(at).where, true, nil
 		case -1:
 			low = middle + 1
 		default:
@@ -259,44 +192,12 @@ func findRecord(chunk []byte, first ledger.Height, id ledger.Hash) (where positi
 	return position{}, false, nil
 }
 
-// The row of runs holds the number of the next run, and of each run its number, level, lowest
-// height and number of records.
-const runsRowSize = 8 + 1 + 8 + 8
-
-func runsRow(next uint64, runs []*run) []byte {
-	to := binary.BigEndian.AppendUint64(nil, next)
-	for _, r := range runs {
-		to = binary.BigEndian.AppendUint64(to, r.number)
-		to = append(to, r.level)
-		to = binary.BigEndian.AppendUint64(to, uint64(r.first))
-		to = binary.BigEndian.AppendUint64(to, r.records)
-	}
-	return to
-}
-
-func decodeRunsRow(value []byte) (next uint64, runs []*run, err error) {
-	if len(value) < 8 || (len(value)-8)%runsRowSize != 0 {
-		return 0, nil, errRow
-	}
-	next = binary.BigEndian.Uint64(value)
-	for value = value[8:]; len(value) > 0; value = value[runsRowSize:] {
-		r := &run{number: binary.BigEndian.Uint64(value), level: value[8],
-			first:   ledger.Height(binary.BigEndian.Uint64(value[9:])),
-			records: binary.BigEndian.Uint64(value[17:])}
-		if r.number >= next || r.records == 0 {
-			return 0, nil, errRow
-		}
-		runs = append(runs, r)
-	}
-	return next, runs, nil
-}
-
 // loadIndex reads the index, checks that it has as many transactions and blocks as the chain,
 // collects the ids of failed transactions, and removes what a crash left above the head.
 func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
 	s.failed = make(map[uint64]struct{})
 	count := &indexCount{store: s, height: height}
-	if err := s.loadRuns(count, remains); err != nil {
+	if err := s.loadIDs(count); err != nil {
 		return err
 	}
 	if err := s.loadLegacyIndex(count, remains); err != nil {
@@ -327,42 +228,36 @@ func (c *indexCount) take(id ledger.Hash, where position) {
 	c.transactions++
 }
 
-// loadRuns reads all runs that the row of runs names, and removes the rows of others: a crash left
-// them before the row of runs named them, or after it ceased to.
-func (s *Store) loadRuns(count *indexCount, remains *badger.WriteBatch) error {
-	named, err := s.readRuns(count.height)
-	if err != nil {
-		return err
-	}
-	byNumber := make(map[uint64]*run, len(named))
-	wanted := make(map[uint64]uint64, len(named))
-	for _, r := range named {
+// loadIDs reads all runs of ids.
+func (s *Store) loadIDs(count *indexCount) error {
+	byNumber, wanted := make(map[uint64]*run), make(map[uint64]uint64)
+	for _, r := range of(rowRun, s.runs.list()) {
 		byNumber[r.number], wanted[r.number] = r, r.records
 		r.expect(r.records)
 		r.records = 0
 	}
 	var last ledger.Hash
-	err = s.eachRow(rowRun, func(key, value []byte) error {
-		if len(key) != 1+8+4 {
+	err := s.eachRow(rowRun, func(key, value []byte) error {
+		if len(key) != runPrefixSize+4 {
 			return damaged(count.height, "row %x of the index: malformed key", key)
 		}
 		r := byNumber[binary.BigEndian.Uint64(key[1:])]
 		if r == nil {
-			return remains.Delete(bytes.Clone(key))
+			return nil // about to be removed
 		}
-		chunk := uint64(binary.BigEndian.Uint32(key[9:]))
+		chunk := uint64(binary.BigEndian.Uint32(key[runPrefixSize:]))
 		if chunk != r.records/chunkOf || r.records%chunkOf != 0 || len(value) == 0 ||
 			len(value)%recordSize != 0 || len(value) > chunkOf*recordSize {
 			return damaged(count.height, "row %x of the index: malformed", key)
 		}
 		for ; len(value) > 0; value = value[recordSize:] {
-			record := decodeRecord(value, r.first)
+			record := decodeRecord(value)
 			if r.records > 0 && bytes.Compare(last[:], record.id[:]) >= 0 ||
 				record.where.height > count.height || record.where.kind >= indexVoid {
 				return damaged(count.height, "row %x of the index: malformed", key)
 			}
 			last = record.id
-			r.note(record.id)
+			r.note(record.id[:])
 			count.take(record.id, record.where)
 		}
 		return nil
@@ -370,40 +265,19 @@ func (s *Store) loadRuns(count *indexCount, remains *badger.WriteBatch) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range named {
-		if r.records != wanted[r.number] {
+	for number, r := range byNumber {
+		if r.records != wanted[number] {
 			return damaged(count.height, "run %d of the index has %d entries instead of %d",
-				r.number, r.records, wanted[r.number])
+				number, r.records, wanted[number])
 		}
 	}
-	s.index.runs.Store(&named)
 	return nil
-}
-
-// readRuns reads the row of runs. A store from before there were runs has none.
-func (s *Store) readRuns(height ledger.Height) (named []*run, err error) {
-	err = s.db.View(func(transaction *badger.Txn) error {
-		value, err := get(transaction, []byte{rowRuns})
-		if errors.Is(err, errMissing) {
-			return nil
-		}
-		var next uint64
-		if err == nil {
-			next, named, err = decodeRunsRow(value)
-		}
-		if err != nil {
-			return damaged(height, "the row of runs: %v", err)
-		}
-		s.index.next.Store(next)
-		return nil
-	})
-	return named, err
 }
 
 // loadLegacyIndex reads the rows of single ids, and voids those of blocks above the head.
 func (s *Store) loadLegacyIndex(count *indexCount, remains *badger.WriteBatch) error {
 	return s.eachRow(rowIndex, func(key, value []byte) error {
-		s.index.legacy = true
+		s.legacyIndex = true
 		where, err := decodePosition(value)
 		if err != nil || len(key) != 1+ledger.HashSize {
 			return damaged(count.height, "index row %x: malformed", key)

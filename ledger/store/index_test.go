@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // idsOf returns the ids of all transactions of a store, and the hashes of its blocks.
@@ -87,9 +89,9 @@ func TestIndexFindsEveryID(t *testing.T) {
 		}
 	}
 	looking.Wait()
-	runs := s.index.list()
-	// At most 40 layers, of which 3 are merged at each level.
-	if len(runs) > 12 || !slices.ContainsFunc(runs, func(r *run) bool { return r.level >= 1 }) {
+	runs := s.runs.list()
+	// At most 40 layers of three kinds, of which 3 are merged at each level.
+	if len(runs) > 36 || !slices.ContainsFunc(runs, func(r *run) bool { return r.level >= 1 }) {
 		t.Errorf("%d runs", len(runs))
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
@@ -111,21 +113,22 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 		records = append(records, record{id, position{height: ledger.Height(5 + 1000*i),
 			index: uint32(i), kind: indexFailed}})
 	}
-	writer := newRunWriter(0, 0, 5, uint64(len(records)),
+	writer := s.newRunWriter(rowRun, 0, uint64(len(records)),
 		func(_ string, key, value []byte) error {
 			return s.db.Update(func(transaction *badger.Txn) error {
 				return transaction.Set(key, seal(key, value))
 			})
 		})
 	for i := range records {
-		if err := writer.add(&records[i]); err != nil {
+		value := records[i].value()
+		if err := writer.add(records[i].id[:], value[:]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := writer.flush(); err != nil {
 		t.Fatal(err)
 	}
-	s.index.runs.Store(&[]*run{writer.run})
+	s.runs.runs.Store(&[]*run{writer.run})
 	for _, want := range records {
 		where, found, err := s.find(want.id)
 		if err != nil || !found || where != want.where {
@@ -137,7 +140,7 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 		}
 	}
 	// An id whose chunk is missing is not unknown.
-	key := runKey(0, 1)
+	key := writer.run.chunkKey(1, nil)
 	if err := s.db.Update(func(transaction *badger.Txn) error {
 		return transaction.Delete(key)
 	}); err != nil {
@@ -147,7 +150,7 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 		t.Errorf("an id in a missing chunk: %v", err)
 	}
 	none := []*run{}
-	s.index.runs.Store(&none)
+	s.runs.runs.Store(&none)
 }
 
 // A layer may hold ids with the same first bytes, too.
@@ -175,8 +178,9 @@ func TestLayerOfSimilarIDs(t *testing.T) {
 	}
 }
 
-// A store that was written before there were runs has a row for each id. It goes on with runs.
-func TestIndexOfAnOlderStore(t *testing.T) {
+// A store that was written before there were runs has rows for single ids, steps and entries. It
+// goes on with runs.
+func TestOlderStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, small())
@@ -187,23 +191,32 @@ func TestIndexOfAnOlderStore(t *testing.T) {
 	if err := s.awaitWritten(10); err != nil {
 		t.Fatal(err)
 	}
-	ids := idsOf(t, s)
 	batch := s.db.NewWriteBatch()
-	for id := range ids {
-		where, _, err := s.find(id)
-		key := indexKey(id)
-		if err = errors.Join(err, batch.Set(key, seal(key, where.append(nil)))); err != nil {
+	undo := true
+	for key, value := range rowsOf(t, s) {
+		key, value := []byte(key), []byte(value)
+		switch key[0] {
+		case rowHistory:
+			where, err := decodePosition(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = appendHistory(nil, []step{{state.HistoryChange{Index: where.index},
+				where.height}})
+		case rowState:
+			row := stateRow{height: 10, before: []byte("older"), after: value}
+			if undo { // a crash left the row of a block above the head
+				row = stateRow{height: 11, before: value, after: []byte("newer")}
+			}
+			undo, value = false, row.append(nil)
+		}
+		if err := batch.Set(key, seal(key, value)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range s.index.list() {
-		for chunk := range r.chunks() {
-			if err := batch.Delete(runKey(r.number, chunk)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := errors.Join(batch.Delete([]byte{rowRuns}), batch.Flush(),
+	extra := stateKey([]byte("an entry that block 11 made"))
+	if err := errors.Join(batch.Set(extra, seal(extra, (&stateRow{height: 11,
+		after: []byte("newer")}).append(nil))), batch.Delete([]byte{rowRuns}), batch.Flush(),
 		s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +230,17 @@ func TestIndexOfAnOlderStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkIndex(t, s)
+		if _, err := readAll(s); err != nil {
+			t.Fatal(err)
+		}
+		if !s.legacyIndex || !s.legacyState {
+			t.Fatal("the older rows are not noticed")
+		}
+		restored := restoredFrom(t, s, filepath.Join(t.TempDir(), "new"))
+		if got, want := restored.Head(), s.Head(); got != want {
+			t.Fatalf("a snapshot has the head %+v instead of %+v", got, want)
+		}
+		closeStore(t, restored)
 		closeStore(t, s)
 	}
 }
@@ -230,7 +254,7 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 	for range 10 {
 		b.apply(t, s, 9)
 	}
-	key := runKey(1<<40, 0)
+	key := (&run{kind: rowRun, number: 1 << 40}).chunkKey(0, nil)
 	if err := errors.Join(s.awaitWritten(10), s.db.Update(func(transaction *badger.Txn) error {
 		return transaction.Set(key, seal(key, []byte("anything")))
 	}), s.Close()); err != nil {
@@ -272,17 +296,23 @@ func TestReplacedRunsAreRemoved(t *testing.T) {
 		default:
 		}
 	}
-	gone := s.index.list()[:1]
-	if err := s.removeRuns(gone); err != nil || gone[0].chunks() < 2 {
-		t.Fatalf("%d chunks: %v", gone[0].chunks(), err)
-	}
-	if err := s.eachRow(rowRun, func(key, _ []byte) error {
-		if binary.BigEndian.Uint64(key[1:]) == gone[0].number {
-			t.Errorf("row %x is left", key)
+	for _, kind := range runKinds {
+		gone := of(kind, s.runs.list())[:1]
+		rows := func() (count int) {
+			if err := s.eachRow(byte(kind), func(key, _ []byte) error {
+				if binary.BigEndian.Uint64(key[1:]) == gone[0].number {
+					count++
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return count
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+		before, err := rows(), s.removeRuns(gone)
+		if after := rows(); before < 2 || after > 0 || err != nil {
+			t.Errorf("run of kind %c: %d rows before, %d after: %v", kind, before, after, err)
+		}
 	}
 }
 
@@ -330,7 +360,7 @@ func TestKnownAfterOpen(t *testing.T) {
 
 // FuzzRunsRow checks that each row of runs has one encoding.
 func FuzzRunsRow(f *testing.F) {
-	f.Add(runsRow(7, []*run{{number: 3, level: 1, first: 9, records: 20}}))
+	f.Add(runsRow(7, []*run{{kind: rowSteps, number: 3, level: 1, records: 20}}))
 	f.Add(runsRow(0, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		next, runs, err := decodeRunsRow(data)
@@ -373,7 +403,8 @@ func BenchmarkLookUp(b *testing.B) {
 			return nil
 		},
 		"history": func(k int) error {
-			_, err := s.readHistory(&account, uint64(k)%account.History)
+			var place [1]position
+			_, err := s.readSteps(account.Number, uint64(k)%account.History, place[:])
 			return err
 		},
 	} {

@@ -207,6 +207,9 @@ func (s *Store) load(must tip) (err error) {
 	}
 	remains := s.db.NewWriteBatch()
 	defer remains.Cancel()
+	if err := s.loadRuns(height, remains); err != nil {
+		return err
+	}
 	if err := s.loadState(height, remains); err != nil {
 		return err
 	}
@@ -332,30 +335,36 @@ func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, err
 	return header, nil
 }
 
-// loadState reads the state, undoes the changes of blocks above the head, and checks the result
-// against the state digest of the head.
+// loadState reads the state, undoes what rows of single entries above the head changed, and checks
+// the result against the state digest of the head.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
 	s.state = state.New(s.genesis)
-	err := s.eachRow(rowState, func(key, value []byte) error {
-		row, err := decodeStateRow(value)
-		if err != nil {
-			return damaged(height, "state row %x: %v", key, err)
+	err := s.db.View(func(transaction *badger.Txn) error {
+		undo := func(key []byte, row *stateRow) error {
+			s.legacyState = true
+			if row.height <= height {
+				return nil
+			}
+			// A block above the head wrote this row: restore the value from before that block.
+			*row = stateRow{height: height, after: bytes.Clone(row.before)}
+			return remains.Set(key, seal(key, row.append(nil)))
 		}
-		// A block above the head wrote this row: restore the value from before that block.
-		if row.height > height {
-			row = stateRow{height: height, after: bytes.Clone(row.before)}
-			key := bytes.Clone(key)
-			if err := remains.Set(key, seal(key, row.append(nil))); err != nil {
-				return fmt.Errorf("store: database: %w", err)
+		sources := newMergedState(transaction, s.runs.list(), undo)
+		defer sources.close()
+		for {
+			key, value, more, err := sources.next()
+			switch {
+			case err != nil:
+				return damaged(height, "the state: %v", err)
+			case !more:
+				return nil
+			case len(value) == 0:
+				continue
+			}
+			if err := s.state.Restore(key, value); err != nil {
+				return damaged(height, "entry %x of the state: %v", key, err)
 			}
 		}
-		if len(row.after) == 0 {
-			return nil
-		}
-		if err := s.state.Restore(key[1:], row.after); err != nil {
-			return damaged(height, "state row %x: %v", key, err)
-		}
-		return nil
 	})
 	if err != nil {
 		return err

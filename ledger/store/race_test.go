@@ -163,7 +163,7 @@ func TestReadersRaceTheWriter(t *testing.T) {
 			}
 			ended.Store(true)
 			readers.Wait()
-			t.Logf("%d reads, %d runs", reads.Load(), len(s.index.list()))
+			t.Logf("%d reads, %d runs", reads.Load(), len(s.runs.list()))
 			if err := s.verify(t.Context(), nil); err != nil {
 				t.Error(err)
 			}

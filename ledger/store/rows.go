@@ -27,6 +27,8 @@ const (
 	rowOutline = 'o'
 	rowRuns    = 'R'
 	rowRun     = 'r'
+	rowSteps   = 'Y'
+	rowEntries = 'S'
 
 	rowCertificate = 'c'
 	rowEvidence    = 'e'
@@ -106,9 +108,16 @@ func chunkKey(kind byte, height ledger.Height, chunk int) []byte {
 func indexKey(id ledger.Hash) []byte { return append([]byte{rowIndex}, id[:]...) }
 
 func historyKey(number, ordinal uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{rowHistory}, number),
-		ordinal)
+	return appendStepKey([]byte{rowHistory}, number, ordinal)
 }
+
+// appendStepKey appends the key of a record of a history: the number of the account, and that of
+// the record's first step.
+func appendStepKey(to []byte, number, ordinal uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(to, number), ordinal)
+}
+
+const stepKeySize = 8 + 8
 
 func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
 
@@ -139,10 +148,11 @@ func decodePosition(value []byte) (position, error) {
 // historySize is the size of a history row that suffices for steps, each in a block of its own.
 func historySize(steps int) int { return 8 + 8*steps }
 
-// appendHistory appends the value of a history row: steps of one account, in order, in blocks that
-// lie close together. The key has the number of the first one. If they are all in one block, the
-// value is its height, and the index of each. Otherwise it is the height with the highest bit set,
-// and for each step the distance of its block from that height, and the index, both of 4 bytes.
+// appendHistory appends the value of a record of a history: steps of one account, in order, in
+// blocks that lie close together. The key has the number of the first one. If they are all in one
+// block, the value is its height, and the index of each. Otherwise it is the height with the
+// highest bit set, and for each step the distance of its block from that height, and the index,
+// both of 4 bytes.
 func appendHistory(to []byte, steps []step) []byte {
 	first := uint64(steps[0].height)
 	if steps[len(steps)-1].height == steps[0].height {
@@ -163,7 +173,7 @@ func appendHistory(to []byte, steps []step) []byte {
 // severalBlocks marks the height in a history row whose steps are in several blocks.
 const severalBlocks = 1 << 63
 
-// decodeHistory returns the step at an offset from the first one of a history row.
+// decodeHistory returns the step at an offset from the first one of a record of a history.
 func decodeHistory(value []byte, offset uint64) (position, error) {
 	if len(value) < 8+4 || len(value)%4 != 0 {
 		return position{}, errRow
@@ -212,8 +222,8 @@ func decodeHeaderRow(value []byte) (header ledger.Header, length uint64, err err
 	return header, binary.BigEndian.Uint64(value[ledger.HeaderSize:]), err
 }
 
-// stateRow is an entry of the state: its value since the block at height, and its value before that
-// block. An empty value means that the entry does not exist.
+// stateRow is an entry of the state in a row of its own: its value since the block at height, and
+// its value before that block. An empty value means that the entry does not exist.
 type stateRow struct {
 	height        ledger.Height
 	before, after []byte

@@ -468,7 +468,7 @@ func TestDamagedShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := readFolder(t, dir)
-	for _, kind := range []byte{rowStream, rowSettled, rowState, rowHistory} {
+	for _, kind := range []byte{rowStream, rowSettled, rowEntries, rowSteps} {
 		for _, damage := range []string{"missing", "empty", "of another key"} {
 			dir := t.TempDir()
 			whole.write(t, dir)

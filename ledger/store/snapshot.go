@@ -189,43 +189,31 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	return err
 }
 
-// writeState writes the state as of a height. The database may already have rows of the next block;
-// these also have the values from before it.
+// writeState writes the state, which is that of the database's head.
 func (w *snapshotWriter) writeState(height ledger.Height) error {
-	settings := badger.DefaultIteratorOptions
-	settings.Prefix = []byte{rowState}
-	rows := w.transaction.NewIterator(settings)
-	defer rows.Close()
-	for rows.Rewind(); rows.Valid(); rows.Next() {
+	_, runs, err := readRuns(w.transaction)
+	if err != nil {
+		return damaged(height, "the row of runs: %v", err)
+	}
+	sources := newMergedState(w.transaction, runs, nil)
+	defer sources.close()
+	for {
 		if err := w.goOn(); err != nil {
 			return err
 		}
-		key := rows.Item().Key()
-		err := rows.Item().Value(func(sealed []byte) error {
-			value, err := unseal(key, sealed)
-			if err != nil {
-				return damaged(height, "state row %x: %v", key, err)
-			}
-			row, err := decodeStateRow(value)
-			if err != nil {
-				return damaged(height, "state row %x: %v", key, err)
-			}
-			now := row.after
-			if row.height > height {
-				now = row.before
-			}
-			if len(now) == 0 {
-				return nil
-			}
-			w.buffer = binary.AppendUvarint(w.buffer[:0], uint64(len(key)-1))
-			w.buffer = append(w.buffer, key[1:]...)
-			w.buffer = append(binary.AppendUvarint(w.buffer, uint64(len(now))), now...)
-			_, err = w.out.Write(w.buffer)
-			return err
-		})
-		if err != nil {
+		key, value, more, err := sources.next()
+		switch {
+		case err != nil:
+			return damaged(height, "the state: %v", err)
+		case !more:
+			return w.out.WriteByte(0)
+		case len(value) == 0:
+			continue
+		}
+		w.buffer = append(binary.AppendUvarint(w.buffer[:0], uint64(len(key))), key...)
+		w.buffer = append(binary.AppendUvarint(w.buffer, uint64(len(value))), value...)
+		if _, err := w.out.Write(w.buffer); err != nil {
 			return err
 		}
 	}
-	return w.out.WriteByte(0)
 }

@@ -43,8 +43,9 @@ type Options struct {
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
 	checkpointBlocks int
-	// fanOut is how many runs of the index are merged into one. Only tests set it.
-	fanOut int
+	// fanOut is how many runs are merged into one, and chunkBytes the size of a chunk. Only tests
+	// set them.
+	fanOut, chunkBytes int
 	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
@@ -75,6 +76,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.fanOut <= 0 {
 		o.fanOut = fanOutDefault
+	}
+	if o.chunkBytes <= 0 {
+		o.chunkBytes = chunkBytes
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -114,7 +118,7 @@ type Store struct {
 	chain  chain
 	failed map[uint64]struct{}
 	head   state.Parent
-	// merging is what the merger of the index has under way.
+	// merging is what the merger of runs has under way.
 	merging merging
 	// unwritten are the blocks after written, which is the database's head. wanted is the height
 	// that a caller wants to be written.
@@ -158,8 +162,10 @@ type Store struct {
 	perhaps ledger.Height
 
 	cache blockCache
-	// index is the index as it is in the database.
-	index index
+	// runs are those in the database. legacyIndex and legacyState say that there may be rows of
+	// single ids or entries of the state, from before there were runs or from a snapshot.
+	runs                     runSet
+	legacyIndex, legacyState bool
 
 	// certified is the height of the highest certificate. certifying guards it and is held while a
 	// certificate is put. certifiedMore is closed when it grows, and by Close.

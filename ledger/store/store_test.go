@@ -15,7 +15,8 @@ import (
 // small returns options for tests: little memory, almost no reserve, and frequent checkpoints.
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
-		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3}
+		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3,
+		chunkBytes: 300}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
@@ -54,6 +52,14 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 		return err
 	}
 	parent := state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	transaction := s.db.NewTransaction(false)
+	defer transaction.Discard()
+	_, runs, err := readRuns(transaction)
+	if err != nil {
+		return damaged(head, "the row of runs: %v", err)
+	}
+	finder := newStepFinder(transaction, runs)
+	defer finder.rows.Close()
 	for height := ledger.Height(1); height <= head; height++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -62,7 +68,7 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 		if err != nil {
 			return err
 		}
-		if err := s.verifyBlock(parent, block, replayed); err != nil {
+		if err := s.verifyBlock(parent, block, replayed, finder); err != nil {
 			return err
 		}
 		parent = state.Parent{Header: block.Header, Hash: block.Hash}
@@ -74,7 +80,7 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 }
 
 func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
-	replayed *state.State) error {
+	replayed *state.State, finder *stepFinder) error {
 	height := block.Header.Height
 	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash ||
 		block.Header.Time < parent.Header.Time {
@@ -88,7 +94,7 @@ func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
 		return damaged(height, "executing it again gives another result: %s",
 			difference(block, executed))
 	}
-	return s.verifyIndexes(block, changes)
+	return s.verifyIndexes(block, changes, finder)
 }
 
 // difference describes the first difference between two blocks with the same transactions.
@@ -107,7 +113,8 @@ func difference(stored, executed *ledger.Block) string {
 
 // verifyIndexes checks that look-ups find each transaction, the block and each step of a history at
 // their places.
-func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes) (err error) {
+func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes,
+	finder *stepFinder) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
 	for i := range block.Entries {
@@ -123,21 +130,19 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes) (err 
 		where.kind != indexBlock {
 		return damaged(height, "the index does not find the block by its hash")
 	}
-	return s.db.View(func(transaction *badger.Txn) error {
-		if err := s.verifyShard(transaction, height, &changes.Crossings); err != nil {
-			return err
+	if err := s.verifyShard(finder.transaction, height, &changes.Crossings); err != nil {
+		return err
+	}
+	for _, change := range changes.History {
+		var place [1]position
+		if _, err := finder.find(change.Number, change.Ordinal, place[:]); err != nil {
+			return damaged(height, "history of account %d, entry %d: %v", change.Number,
+				change.Ordinal, err)
 		}
-		for _, change := range changes.History {
-			where, err := findHistory(transaction, change.Number, change.Ordinal)
-			if err != nil {
-				return damaged(height, "history of account %d, entry %d: %v", change.Number,
-					change.Ordinal, err)
-			}
-			if where.height != height || where.index != change.Index {
-				return damaged(height, "history of account %d, entry %d points elsewhere",
-					change.Number, change.Ordinal)
-			}
+		if place[0].height != height || place[0].index != change.Index {
+			return damaged(height, "history of account %d, entry %d points elsewhere",
+				change.Number, change.Ordinal)
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -1,0 +1,461 @@
+package store
+
+import (
+	"bytes"
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/ristretto/v2/z"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A run is a sorted sequence of records, cut into chunks of one row each. A checkpoint writes one
+// run of each kind for its layer, and runs are merged behind (merge.go). The row of runs names all
+// of them. It is written together with the head row, so the runs always have what the blocks up to
+// the head did, and nothing else.
+//
+// Of records with the same key in several runs, the one in the newest run counts.
+type run struct {
+	kind   runKind
+	number uint64
+	level  uint8
+	// records is the number of the run's records, bytes that of the bytes in its rows.
+	records, bytes uint64
+
+	// Of a run of ids, memory has the first bytes of each chunk's first id, and of one that is not
+	// large a Bloom filter.
+	fences []uint64
+	filter *z.Bloom
+}
+
+// runKind is what a run has: the kind of its rows.
+type runKind byte
+
+// runKinds are the kinds of runs.
+var runKinds = []runKind{rowRun, rowSteps, rowEntries}
+
+// chunkBytes is the size at which a chunk of records of any length ends.
+const chunkBytes = 8 << 10
+
+// fanOutDefault is how many runs of a level are merged into one of the next level.
+const fanOutDefault = 8
+
+// runSet are the runs that the row of runs names.
+type runSet struct {
+	// runs is a slice that is never changed, but replaced. It is in the order of age within each
+	// kind, the oldest first. The writer replaces it.
+	runs atomic.Pointer[[]*run]
+	// next is the number of the next run.
+	next atomic.Uint64
+}
+
+func (x *runSet) list() []*run {
+	if list := x.runs.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// of returns the runs of a kind, the oldest first.
+func of(kind runKind, runs []*run) []*run {
+	var some []*run
+	for _, r := range runs {
+		if r.kind == kind {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// prefix begins the keys of the run's rows.
+func (r *run) prefix() []byte { return runPrefix(r.kind, r.number) }
+
+func runPrefix(kind runKind, number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{byte(kind)}, number)
+}
+
+const runPrefixSize = 1 + 8
+
+// chunkKey returns the key of the run's next row. In a run of ids it has the chunk's number: memory
+// knows the first ids. In others it has the first key, so that the database finds the chunk.
+func (r *run) chunkKey(chunk uint64, first []byte) []byte {
+	if r.kind == rowRun {
+		return binary.BigEndian.AppendUint32(r.prefix(), uint32(chunk))
+	}
+	return append(r.prefix(), first...)
+}
+
+// appendRecord appends a record to a chunk: in a run of ids, with a fixed length; in others, the
+// key and the value after their lengths.
+func (k runKind) appendRecord(to, key, value []byte) []byte {
+	if k != rowRun {
+		to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(len(key))), uint64(len(value)))
+	}
+	return append(append(to, key...), value...)
+}
+
+// cut returns the first record of a chunk, and the rest of the chunk.
+func (k runKind) cut(chunk []byte) (key, value, rest []byte, err error) {
+	lengths := [2]uint64{ledger.HashSize, recordSize - ledger.HashSize}
+	if k != rowRun {
+		for i := range lengths {
+			var size int
+			if lengths[i], size = binary.Uvarint(chunk); size <= 0 {
+				return nil, nil, nil, errRow
+			}
+			chunk = chunk[size:]
+		}
+	}
+	all := uint64(len(chunk))
+	if lengths[0] == 0 || lengths[0] > all || lengths[1] > all-lengths[0] {
+		return nil, nil, nil, errRow
+	}
+	end := lengths[0] + lengths[1]
+	return chunk[:lengths[0]], chunk[lengths[0]:end], chunk[end:], nil
+}
+
+// runWriter writes the chunks of a run, whose records come in order.
+type runWriter struct {
+	run    *run
+	put    putRow
+	chunks uint64
+	chunk  []byte
+	first  []byte // the first key of the chunk
+	// count is the number of records in the chunk, bytes the size at which one ends.
+	count, bytes int
+}
+
+// newRunWriter begins a run of at most the expected number of records.
+func (s *Store) newRunWriter(kind runKind, level uint8, expected uint64, put putRow) *runWriter {
+	w := &runWriter{put: put, bytes: s.options.chunkBytes,
+		run: &run{kind: kind, number: s.runs.next.Add(1) - 1, level: level}}
+	w.run.expect(expected)
+	return w
+}
+
+// add adds a record. It keeps neither the key nor the value.
+func (w *runWriter) add(key, value []byte) error {
+	if w.full(len(key) + len(value)) {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	if w.count == 0 {
+		w.first = append(w.first[:0], key...)
+		w.chunk = make([]byte, 0, w.size(len(key)+len(value))+checksumSize)
+	}
+	w.chunk = w.run.kind.appendRecord(w.chunk, key, value)
+	w.count++
+	w.run.note(key)
+	return nil
+}
+
+// full reports whether a chunk ends before a record of this size.
+func (w *runWriter) full(size int) bool {
+	if w.run.kind == rowRun {
+		return w.count == chunkOf
+	}
+	return w.count > 0 && len(w.chunk)+size > w.bytes
+}
+
+// size returns a capacity for a chunk that begins with a record of this size.
+func (w *runWriter) size(first int) int {
+	if w.run.kind == rowRun {
+		return chunkOf * recordSize
+	}
+	return max(w.bytes, first) + 2*binary.MaxVarintLen32
+}
+
+// flush writes the chunk that is being filled. It must be called after the last record.
+func (w *runWriter) flush() error {
+	if w.count == 0 {
+		return nil
+	}
+	key, value := w.run.chunkKey(w.chunks, w.first), w.chunk
+	w.chunk, w.count, w.chunks = nil, 0, w.chunks+1
+	w.run.bytes += uint64(len(value))
+	return w.put(w.run.kind.step(), key, value)
+}
+
+// step names the writing of a run's row.
+func (k runKind) step() string {
+	switch k {
+	case rowSteps:
+		return "history"
+	case rowEntries:
+		return "state"
+	}
+	return "run"
+}
+
+// cursor is a position in a run, or in the rows of a state from before there were runs, which count
+// as the oldest run.
+type cursor struct {
+	run *run // nil: the rows of single entries
+	// age is the place of the run among the others of its kind, the oldest first.
+	age  int
+	rows *badger.Iterator
+	// undo is called with each row of a single entry, before it is used.
+	undo func(key []byte, row *stateRow) error
+
+	chunk      []byte // what is left of buffer, which has the last chunk that was read
+	buffer     []byte
+	read       uint64
+	key, value []byte
+	last       []byte // the key before
+}
+
+func newCursor(transaction *badger.Txn, r *run, age int) *cursor {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchSize = 8
+	if settings.Prefix = []byte{rowState}; r != nil {
+		settings.Prefix = r.prefix()
+	}
+	c := &cursor{run: r, age: age, rows: transaction.NewIterator(settings)}
+	c.rows.Rewind()
+	return c
+}
+
+// advance goes to the next record. The key and the value are valid until the next call.
+func (c *cursor) advance() (more bool, err error) {
+	if c.run == nil {
+		return c.advanceRow()
+	}
+	c.last = append(c.last[:0], c.key...)
+	if len(c.chunk) == 0 {
+		if !c.rows.Valid() {
+			if c.read != c.run.records {
+				return false, errMissing
+			}
+			return false, nil
+		}
+		if err := c.nextChunk(); err != nil {
+			return false, err
+		}
+	}
+	c.key, c.value, c.chunk, err = c.run.kind.cut(c.chunk)
+	if err == nil && c.read > 0 && bytes.Compare(c.last, c.key) >= 0 {
+		err = errRow
+	}
+	c.read++
+	return err == nil, err
+}
+
+func (c *cursor) nextChunk() (err error) {
+	item := c.rows.Item()
+	if c.buffer, err = item.ValueCopy(c.buffer); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if c.chunk, err = unseal(item.Key(), c.buffer); err == nil && len(c.chunk) == 0 {
+		err = errRow
+	}
+	c.rows.Next()
+	return err
+}
+
+// advanceRow goes to the next row of a single entry.
+func (c *cursor) advanceRow() (more bool, err error) {
+	if !c.rows.Valid() {
+		return false, nil
+	}
+	item := c.rows.Item()
+	key := item.KeyCopy(nil)
+	if c.buffer, err = item.ValueCopy(c.buffer); err != nil {
+		return false, fmt.Errorf("database: %w", err)
+	}
+	value, err := unseal(key, c.buffer)
+	if err != nil {
+		return false, err
+	}
+	row, err := decodeStateRow(value)
+	if err == nil && c.undo != nil {
+		err = c.undo(key, &row)
+	}
+	c.key, c.value = key[1:], row.after
+	c.rows.Next()
+	return err == nil, err
+}
+
+// merged yields the records of several runs of one kind in the order of their keys, and of several
+// records with one key the newest one.
+type merged struct {
+	sources cursors
+	all     []*cursor
+	started bool
+	last    []byte // the key of the last call
+}
+
+// newMerged begins to merge runs, the oldest first. The caller must close it.
+func newMerged(transaction *badger.Txn, runs []*run) *merged {
+	m := &merged{}
+	for age, r := range runs {
+		m.all = append(m.all, newCursor(transaction, r, age))
+	}
+	return m
+}
+
+// newMergedState begins to merge the state: its runs among these, and the rows of single entries,
+// each of which is passed to undo.
+func newMergedState(transaction *badger.Txn, runs []*run,
+	undo func(key []byte, row *stateRow) error) *merged {
+	m := newMerged(transaction, of(rowEntries, runs))
+	rows := newCursor(transaction, nil, -1)
+	rows.undo = undo
+	m.all = append(m.all, rows)
+	return m
+}
+
+func (m *merged) close() {
+	for _, c := range m.all {
+		c.rows.Close()
+	}
+}
+
+// next goes to the next record. It is valid until the next call.
+func (m *merged) next() (key, value []byte, more bool, err error) {
+	if !m.started {
+		m.started = true
+		for _, c := range m.all {
+			more, err := c.advance()
+			if err != nil {
+				return nil, nil, false, err
+			}
+			if more {
+				m.sources = append(m.sources, c)
+			}
+		}
+		heap.Init(&m.sources)
+	} else if len(m.sources) > 0 {
+		// Pass the record of the last call, and the older ones with its key.
+		m.last = append(m.last[:0], m.sources[0].key...)
+		for len(m.sources) > 0 && bytes.Equal(m.sources[0].key, m.last) {
+			more, err := m.sources[0].advance()
+			if err != nil {
+				return nil, nil, false, err
+			}
+			if more {
+				heap.Fix(&m.sources, 0)
+			} else {
+				heap.Pop(&m.sources)
+			}
+		}
+	}
+	if len(m.sources) == 0 {
+		return nil, nil, false, nil
+	}
+	return m.sources[0].key, m.sources[0].value, true, nil
+}
+
+// cursors are ordered by the keys that they are at, and then by age, the newest first.
+type cursors []*cursor
+
+func (c cursors) Len() int { return len(c) }
+func (c cursors) Less(i, j int) bool {
+	order := bytes.Compare(c[i].key, c[j].key)
+	return order < 0 || order == 0 && c[i].age > c[j].age
+}
+func (c cursors) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+
+// Push adds a cursor.
+func (c *cursors) Push(x any) { *c = append(*c, x.(*cursor)) }
+
+// Pop removes the last cursor.
+func (c *cursors) Pop() any {
+	last := (*c)[len(*c)-1]
+	*c = (*c)[:len(*c)-1]
+	return last
+}
+
+// The row of runs holds the number of the next run, and of each run its kind, number, level,
+// number of records and number of bytes.
+const runsRowSize = 1 + 8 + 1 + 8 + 8
+
+func runsRow(next uint64, runs []*run) []byte {
+	to := binary.BigEndian.AppendUint64(nil, next)
+	for _, r := range runs {
+		to = binary.BigEndian.AppendUint64(append(to, byte(r.kind)), r.number)
+		to = binary.BigEndian.AppendUint64(append(to, r.level), r.records)
+		to = binary.BigEndian.AppendUint64(to, r.bytes)
+	}
+	return to
+}
+
+func decodeRunsRow(value []byte) (next uint64, runs []*run, err error) {
+	if len(value) < 8 || (len(value)-8)%runsRowSize != 0 {
+		return 0, nil, errRow
+	}
+	next = binary.BigEndian.Uint64(value)
+	for value = value[8:]; len(value) > 0; value = value[runsRowSize:] {
+		r := &run{kind: runKind(value[0]), number: binary.BigEndian.Uint64(value[1:]),
+			level: value[9], records: binary.BigEndian.Uint64(value[10:]),
+			bytes: binary.BigEndian.Uint64(value[18:])}
+		if r.number >= next || !slices.Contains(runKinds, r.kind) {
+			return 0, nil, errRow
+		}
+		runs = append(runs, r)
+	}
+	return next, runs, nil
+}
+
+// readRuns reads the row of runs. A store from before there were runs has none.
+func readRuns(transaction *badger.Txn) (next uint64, named []*run, err error) {
+	value, err := get(transaction, []byte{rowRuns})
+	if errors.Is(err, errMissing) {
+		return 0, nil, nil
+	}
+	if err == nil {
+		next, named, err = decodeRunsRow(value)
+	}
+	return next, named, err
+}
+
+// loadRuns reads the row of runs, and removes the rows of runs that it does not name: a crash left
+// them before the row named them, or after it ceased to.
+func (s *Store) loadRuns(height ledger.Height, remains *badger.WriteBatch) error {
+	return s.db.View(func(transaction *badger.Txn) error {
+		next, named, err := readRuns(transaction)
+		if err != nil {
+			return damaged(height, "the row of runs: %v", err)
+		}
+		s.runs.next.Store(next)
+		s.runs.runs.Store(&named)
+		for _, kind := range runKinds {
+			if err := removeUnnamed(transaction, kind, of(kind, named), remains); err != nil {
+				return damaged(height, "the runs: %v", err)
+			}
+		}
+		return nil
+	})
+}
+
+// removeUnnamed removes the rows of runs of a kind that are not among those named.
+func removeUnnamed(transaction *badger.Txn, kind runKind, named []*run,
+	remains *badger.WriteBatch) error {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchValues, settings.Prefix = false, []byte{byte(kind)}
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	for rows.Rewind(); rows.Valid(); {
+		key := rows.Item().KeyCopy(nil)
+		if len(key) < runPrefixSize {
+			return errRow
+		}
+		number := binary.BigEndian.Uint64(key[1:])
+		if !slices.ContainsFunc(named, func(r *run) bool { return r.number == number }) {
+			if err := remains.Delete(key); err != nil {
+				return err
+			}
+			rows.Next()
+			continue
+		}
+		// Pass the whole run at once.
+		rows.Seek(runPrefix(kind, number+1))
+	}
+	return nil
+}
