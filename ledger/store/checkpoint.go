@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -262,24 +264,31 @@ func entriesOf(blocks []*pendingBlock) []state.Change {
 	for _, pending := range blocks {
 		count += len(pending.changes.Entries)
 	}
-	all, order := make([]state.Change, 0, count), make([]keyOrder, count)
+	// Most entries change several times in a layer. A table finds their earlier changes: it
+	// has places in changed, and 0 where there is none.
+	changed := make([]state.Change, 1, count+1)
+	size := 1 << bits.Len(uint(2*count))
+	table, seed := make([]uint32, size), maphash.MakeSeed()
 	for _, pending := range blocks {
-		all = append(all, pending.changes.Entries...)
-	}
-	for i := range order {
-		order[i].at = uint32(i)
-	}
-	sortKeys(order, 0, func(at uint32) []byte { return all[at].Key })
-	entries := make([]state.Change, 0, count)
-	for _, next := range order {
-		change := &all[next.at]
-		if last := len(entries) - 1; last >= 0 && bytes.Equal(entries[last].Key, change.Key) {
-			entries[last].After = change.After
-			continue
+		for _, change := range pending.changes.Entries {
+			at := int(maphash.Bytes(seed, change.Key)) & (size - 1)
+			for table[at] != 0 && !bytes.Equal(changed[table[at]].Key, change.Key) {
+				at = (at + 1) & (size - 1)
+			}
+			if table[at] != 0 {
+				changed[table[at]].After = change.After
+				continue
+			}
+			table[at] = uint32(len(changed))
+			changed = append(changed, change)
 		}
-		entries = append(entries, *change)
 	}
-	return entries
+	order := make([]keyOrder, len(changed)-1)
+	for i := range order {
+		order[i].at = uint32(i + 1)
+	}
+	sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
+	return inOrder(changed, order)
 }
 
 // keyOrder is the place of a key in a list, and eight bytes of the key.
@@ -288,54 +297,47 @@ type keyOrder struct {
 	at   uint32
 }
 
-// sortKeys sorts places by the keys there, of which the bytes before depth are equal, and then by
-// place. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
+// sortKeys sorts the places of different keys by these keys, of which the bytes before depth are
+// equal. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
 // and many begin alike.
 func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
-	more := false // bytes after these eight
+	if len(order) < few {
+		slices.SortFunc(order, func(a, b keyOrder) int {
+			return bytes.Compare(key(a.at), key(b.at))
+		})
+		return
+	}
 	for i := range order {
 		rest := key(order[i].at)[depth:]
 		if len(rest) >= 8 {
-			order[i].part, more = binary.BigEndian.Uint64(rest), true
+			order[i].part = binary.BigEndian.Uint64(rest)
 			continue
 		}
 		var part [8]byte
 		copy(part[:], rest)
 		order[i].part = binary.BigEndian.Uint64(part[:])
 	}
-	if !more {
-		slices.SortFunc(order, func(a, b keyOrder) int {
-			return cmp.Or(cmp.Compare(a.part, b.part), bytes.Compare(key(a.at), key(b.at)),
-				cmp.Compare(a.at, b.at))
-		})
-		return
-	}
-	slices.SortFunc(order, func(a, b keyOrder) int { return cmp.Compare(a.part, b.part) })
+	slices.SortFunc(order, compareOrder)
 	for len(order) > 0 {
-		end := 1
-		for end < len(order) && order[end].part == order[0].part {
-			end++
+		end, short := 1, len(key(order[0].at)) < depth+8
+		for ; end < len(order) && order[end].part == order[0].part; end++ {
+			short = short || len(key(order[end].at)) < depth+8
 		}
-		if end > 1 {
-			sortAlike(order[:end], depth+8, key)
+		switch alike := order[:end]; {
+		case end == 1:
+		case short: // a key that ends here counted as if it went on with zeros
+			slices.SortFunc(alike, func(a, b keyOrder) int {
+				return bytes.Compare(key(a.at), key(b.at))
+			})
+		default:
+			sortKeys(alike, depth+8, key)
 		}
 		order = order[end:]
 	}
 }
 
-// sortAlike sorts keys whose bytes before depth are equal, or would be if those that are too short
-// had zeros there.
-func sortAlike(order []keyOrder, depth int, key func(at uint32) []byte) {
-	const few = 8
-	short := slices.ContainsFunc(order, func(o keyOrder) bool { return len(key(o.at)) < depth })
-	if !short && len(order) > few {
-		sortKeys(order, depth, key)
-		return
-	}
-	slices.SortFunc(order, func(a, b keyOrder) int {
-		return cmp.Or(bytes.Compare(key(a.at), key(b.at)), cmp.Compare(a.at, b.at))
-	})
-}
+// few is a number of keys that are sorted at once.
+const few = 8
 
 // step is a step of an account's history: the transaction that was applied to the account.
 type step struct {
@@ -349,16 +351,33 @@ func historyOf(blocks []*pendingBlock) []step {
 	for _, pending := range blocks {
 		count += len(pending.changes.History)
 	}
-	steps := make([]step, 0, count)
+	steps, order := make([]step, 0, count), make([]keyOrder, 0, count)
 	for _, pending := range blocks {
 		for _, change := range pending.changes.History {
+			order = append(order, keyOrder{change.Number, uint32(len(steps))})
 			steps = append(steps, step{change, pending.block.Header.Height})
 		}
 	}
-	slices.SortFunc(steps, func(a, b step) int {
-		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Ordinal, b.Ordinal))
-	})
-	return steps
+	// Of one account, they are in order already.
+	slices.SortFunc(order, compareOrder)
+	return inOrder(steps, order)
+}
+
+// compareOrder compares first the parts of the keys, and then the places.
+func compareOrder(a, b keyOrder) int {
+	if a.part != b.part {
+		return cmp.Compare(a.part, b.part)
+	}
+	return cmp.Compare(a.at, b.at)
+}
+
+// inOrder returns the items at these places of a list. To sort places moves less memory.
+func inOrder[T any](list []T, order []keyOrder) []T {
+	sorted := make([]T, len(order))
+	for i, next := range order {
+		sorted[i] = list[next.at]
+	}
+	return sorted
 }
 
 // putRow writes a row to the database. The step names the kind of row.

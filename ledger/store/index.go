@@ -62,20 +62,27 @@ func recordsOf(blocks []*pendingBlock) []record {
 	for _, pending := range blocks {
 		count += len(pending.block.Entries)
 	}
-	records := make([]record, 0, count)
+	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
+	add := func(id ledger.Hash, where position) {
+		order = append(order, keyOrder{binary.BigEndian.Uint64(id[:]), uint32(len(records))})
+		records = append(records, record{id, where})
+	}
 	for _, pending := range blocks {
 		block, height := pending.block, pending.block.Header.Height
 		for i := range block.Entries {
-			records = append(records, record{block.Entries[i].ID, position{height: height,
-				index: uint32(i), kind: indexKind(block.Entries[i].Result)}})
+			add(block.Entries[i].ID, position{height: height, index: uint32(i),
+				kind: indexKind(block.Entries[i].Result)})
 		}
-		records = append(records, record{block.Hash, position{height: height, kind: indexBlock}})
+		add(block.Hash, position{height: height, kind: indexBlock})
 	}
-	slices.SortFunc(records, func(a, b record) int {
-		// The first bytes decide almost always, and are quick to compare.
-		return cmp.Or(cmp.Compare(shortID(a.id), shortID(b.id)), bytes.Compare(a.id[:], b.id[:]))
+	slices.SortFunc(order, func(a, b keyOrder) int {
+		// The first bytes decide almost always.
+		if a.part != b.part {
+			return cmp.Compare(a.part, b.part)
+		}
+		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
 	})
-	return records
+	return inOrder(records, order)
 }
 
 // expect makes the filter of a run of ids that will have this many records.

@@ -3,14 +3,17 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
@@ -60,20 +63,18 @@ func TestEntriesOfALayer(t *testing.T) {
 func TestSortKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		some := rapid.SliceOfN(keys(), 0, 100).Draw(t, "keys")
+		some := rapid.SliceOfNDistinct(keys(), 0, 100, func(key []byte) string {
+			return string(key)
+		}).Draw(t, "keys")
 		order := make([]keyOrder, len(some))
-		want := make([]uint32, len(some))
 		for i := range order {
-			order[i].at, want[i] = uint32(i), uint32(i)
+			order[i].at = uint32(i)
 		}
 		sortKeys(order, 0, func(at uint32) []byte { return some[at] })
-		slices.SortFunc(want, func(a, b uint32) int {
-			return cmp.Or(bytes.Compare(some[a], some[b]), cmp.Compare(a, b))
-		})
-		for i := range want {
-			if order[i].at != want[i] {
-				t.Fatalf("key %d of %d is at the place of key %d", order[i].at, len(some), want[i])
-			}
+		if !slices.IsSortedFunc(order, func(a, b keyOrder) int {
+			return bytes.Compare(some[a.at], some[b.at])
+		}) {
+			t.Fatalf("%v is not in the order of %x", order, some)
 		}
 	})
 }
@@ -277,4 +278,50 @@ func FuzzChunk(f *testing.F) {
 		var places [4]position
 		_, _ = findSteps(chunk, 1, 2, 6, places[:])
 	})
+}
+
+// BenchmarkLayer sorts what the runs of a layer have, over few and many accounts.
+func BenchmarkLayer(b *testing.B) {
+	const blocks, transactions = 60, 500
+	for _, accounts := range []int{10_000, 1_000_000} {
+		layer := randomLayer(blocks, transactions, accounts)
+		for name, sort := range map[string]func() int{
+			"ids":     func() int { return len(recordsOf(layer)) },
+			"steps":   func() int { return len(historyOf(layer)) },
+			"entries": func() int { return len(entriesOf(layer)) },
+		} {
+			b.Run(fmt.Sprintf("accounts=%d/%s", accounts, name), func(b *testing.B) {
+				for b.Loop() {
+					sort()
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N*blocks*transactions),
+					"ns/transaction")
+			})
+		}
+	}
+}
+
+// randomLayer returns blocks of transfers between random accounts.
+func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
+	random := rand.New(rand.NewPCG(1, 1))
+	ordinals := make([]uint64, accounts)
+	for height := range blocks {
+		block, changes := &ledger.Block{Entries: make([]ledger.Entry, transactions)},
+			&state.Changes{}
+		block.Header.Height = ledger.Height(height)
+		for i := range block.Entries {
+			binary.BigEndian.PutUint64(block.Entries[i].ID[:], random.Uint64())
+			for range 2 {
+				number := random.IntN(accounts)
+				changes.History = append(changes.History, state.HistoryChange{
+					Number: uint64(number), Ordinal: ordinals[number], Index: uint32(i)})
+				ordinals[number]++
+				changes.Entries = append(changes.Entries, state.Change{
+					Key:   fmt.Appendf(nil, "aclient-%d:account-%d\x00", number%16, number/16),
+					After: make([]byte, 40)})
+			}
+		}
+		layer = append(layer, &pendingBlock{block: block, changes: changes})
+	}
+	return layer
 }
