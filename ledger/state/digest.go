@@ -80,6 +80,14 @@ func (d *Digest) Remove(entry []byte) {
 	}
 }
 
+// Join adds all entries of another set.
+func (d *Digest) Join(other *Digest) {
+	for i, b := range other.words {
+		a := d.words[i]
+		d.words[i] = (a&^highBits + b&^highBits) ^ (a^b)&highBits
+	}
+}
+
 // Sum returns the SHA-256 of "ledgerd/state/1", a zero byte and the lanes, little-endian.
 func (d *Digest) Sum() ledger.Hash {
 	to := append(make([]byte, 0, len(digestDomain)+2*digestLanes), digestDomain...)

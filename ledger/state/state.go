@@ -308,6 +308,17 @@ var ErrEntry = errors.New("ledger: malformed state entry")
 // key. It copies key and value. After all entries are restored, compare Digest with a block's
 // header to verify them.
 func (s *State) Restore(key, value []byte) error {
+	if err := s.RestoreUncounted(key, value); err != nil {
+		return err
+	}
+	s.arena = append(append(s.arena[:0], key...), value...)
+	s.digest.Add(s.arena)
+	return nil
+}
+
+// RestoreUncounted is Restore, but leaves the digest as it is: the caller adds the key followed by
+// the value to a Digest of its own, perhaps beside others, and passes that to Count.
+func (s *State) RestoreUncounted(key, value []byte) error {
 	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
@@ -372,10 +383,11 @@ func (s *State) Restore(key, value []byte) error {
 	if again {
 		return fmt.Errorf("%w: twice", ErrEntry)
 	}
-	s.arena = append(append(s.arena[:0], key...), value...)
-	s.digest.Add(s.arena)
 	return nil
 }
+
+// Count adds the digest of entries that RestoreUncounted added.
+func (s *State) Count(entries *Digest) { s.digest.Join(entries) }
 
 func (r *reader) organisation() ledger.Organisation {
 	const keySize = len(ledger.PublicKey{})

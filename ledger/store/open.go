@@ -210,10 +210,7 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadRuns(height, remains); err != nil {
 		return err
 	}
-	if err := s.loadState(height, remains); err != nil {
-		return err
-	}
-	if err := s.loadIndex(height, remains); err != nil {
+	if err := s.loadRows(height, remains); err != nil {
 		return err
 	}
 	if err := remains.Flush(); err != nil {
@@ -335,6 +332,22 @@ func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, err
 	return header, nil
 }
 
+// loadRows reads the state and the index beside each other.
+func (s *Store) loadRows(height ledger.Height, remains *badger.WriteBatch) error {
+	var inState, inIndex error
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer guard(height, &inIndex)
+		inIndex = s.loadIndex(height, remains)
+	})
+	func() {
+		defer guard(height, &inState)
+		inState = s.loadState(height, remains)
+	}()
+	reading.Wait()
+	return errors.Join(inState, inIndex)
+}
+
 // loadState reads the state, undoes what rows of single entries above the head changed, and checks
 // the result against the state digest of the head.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
@@ -351,6 +364,8 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 		}
 		sources := newMergedState(transaction, s.runs.list(), undo)
 		defer sources.close()
+		digests := newDigests()
+		defer func() { s.state.Count(digests.end()) }()
 		for {
 			key, value, more, err := sources.next()
 			switch {
@@ -361,9 +376,10 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 			case len(value) == 0:
 				continue
 			}
-			if err := s.state.Restore(key, value); err != nil {
+			if err := s.state.RestoreUncounted(key, value); err != nil {
 				return damaged(height, "entry %x of the state: %v", key, err)
 			}
+			digests.add(key, value)
 		}
 	})
 	if err != nil {

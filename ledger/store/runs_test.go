@@ -325,3 +325,29 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 	}
 	return layer
 }
+
+// BenchmarkOpen opens a store with many accounts and transactions.
+func BenchmarkOpen(b *testing.B) {
+	const accounts, blocks, transactions = 20_000, 100, 1000
+	dir := b.TempDir()
+	s := open(b, dir, Options{})
+	traffic := newBook(accounts)
+	for range blocks {
+		traffic.apply(b, s, transactions)
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, err := Open(dir, testGenesis(), Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N*accounts), "ns/account")
+}
