@@ -48,8 +48,11 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	newestFirst bool) (HistoryPage, error) {
 	s.mutex.RLock()
 	account, open := s.state.Account(path)
-	pending := s.unwritten.blocks
+	pending, closed := s.unwritten.blocks, s.closed
 	s.mutex.RUnlock()
+	if closed {
+		return HistoryPage{}, ErrClosed
+	}
 	if !open {
 		return HistoryPage{}, fmt.Errorf("%w: account %.150q", ErrNotFound, string(path))
 	}
@@ -57,7 +60,7 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	page := HistoryPage{Total: account.History}
 	// Oldest first, the cursor is the next ordinal. Newest first, it is one more than the next
 	// ordinal, so that 0 can mean the newest item.
-	first, last := cursor, account.History
+	first, last := min(cursor, account.History), account.History
 	if newestFirst && cursor != 0 {
 		first, last = 0, min(cursor, account.History)
 	} else if newestFirst {

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// historiesOf returns the histories of all accounts, as the blocks tell them.
+func historiesOf(t testing.TB, s *Store) map[ledger.AccountPath][]HistoryItem {
+	t.Helper()
+	histories := make(map[ledger.AccountPath][]HistoryItem)
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range block.Entries {
+			entry := &block.Entries[i]
+			var touched []ledger.AccountPath
+			for _, posting := range entry.Transaction.Postings {
+				if entry.Result.OK() && !slices.Contains(touched, posting.Account) {
+					touched = append(touched, posting.Account)
+				}
+			}
+			for _, path := range touched {
+				histories[path] = append(histories[path], HistoryItem{
+					Ordinal: uint64(len(histories[path])), Height: height, Index: i})
+			}
+		}
+	}
+	return histories
+}
+
+// pageOf returns the page of a history that History should return.
+func pageOf(history []HistoryItem, cursor uint64, limit int, newestFirst bool) (page HistoryPage) {
+	total := uint64(len(history))
+	first, last := cursor, total
+	if newestFirst {
+		if first = 0; cursor != 0 {
+			last = min(cursor, total)
+		}
+	}
+	for limit = max(1, min(limit, MaxHistoryPage)); limit > 0 && first < last; limit-- {
+		if newestFirst {
+			last--
+			page.Items = append(page.Items, history[last])
+		} else {
+			page.Items = append(page.Items, history[first])
+			first++
+		}
+	}
+	page.Total = total
+	if page.More = first < last; page.More {
+		if page.Next = first; newestFirst {
+			page.Next = last
+		}
+	}
+	return page
+}
+
+// samePage reports whether a page is the one that is expected.
+func samePage(got, want HistoryPage) bool {
+	return got.Total == want.Total && got.More == want.More &&
+		(!got.More || got.Next == want.Next) &&
+		slices.EqualFunc(got.Items, want.Items, func(got, want HistoryItem) bool {
+			return got.Ordinal == want.Ordinal && got.Height == want.Height &&
+				got.Index == want.Index
+		})
+}
+
+// Each page of a history has what the blocks say, wherever the steps are: in memory, in runs of
+// several levels and chunks, and in rows of their own. A page that reaches below the snapshot that
+// a store began with is absent until Index has made the rows.
+func TestHistoryPages(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.chunkBytes, options.checkpointBlocks, options.fanOut = 100, 2, 3
+	options.DecodedCacheBytes = 4 << 20
+	whole := open(t, t.TempDir(), options)
+	b := newBook(3)
+	for _, count := range []int{0, 9, 1, 1300, 2, 30, 1, 1, 8, 3, 1, 1} {
+		b.apply(t, whole, count)
+	}
+	restored := restoredFrom(t, whole, filepath.Join(t.TempDir(), "restored"))
+	began := historiesOf(t, whole)
+	for _, count := range []int{700, 5, 1, 1, 0, 40, 2, 2, 1, 9, 3} {
+		payload := b.next(count)
+		for _, s := range []*Store{whole, restored} {
+			if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	histories := historiesOf(t, whole)
+	for _, s := range []*Store{whole, restored} { // the newest layer stays in memory
+		if err := s.awaitWritten(s.AppendedHeight() - 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(s *Store, absent bool) {
+		t.Helper()
+		rapid.Check(t, func(t *rapid.T) {
+			path := rapid.SampledFrom([]ledger.AccountPath{b.account(0), b.account(1),
+				b.account(2), b.client.Account("issuer")}).Draw(t, "account")
+			total, before := uint64(len(histories[path])), uint64(len(began[path]))
+			cursor := rapid.OneOf(rapid.Uint64Range(0, total+2),
+				rapid.SampledFrom([]uint64{0, 1, before - 1, before, before + 1, maxSteps,
+					total - 1, math.MaxUint64})).Draw(t, "cursor")
+			limit := rapid.OneOf(rapid.IntRange(-1, 12), rapid.IntRange(0, 1100)).Draw(t, "limit")
+			newest := rapid.Bool().Draw(t, "newest first")
+			want := pageOf(histories[path], cursor, limit, newest)
+			got, err := s.History(path, cursor, limit, newest)
+			reaches := slices.ContainsFunc(want.Items, func(item HistoryItem) bool {
+				return item.Ordinal < before
+			})
+			switch {
+			case absent && reaches:
+				if !errors.Is(err, ErrAbsent) {
+					t.Fatalf("a page below the snapshot: %v", err)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case !samePage(got, want):
+				t.Fatalf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+	check(whole, false)
+	check(restored, true)
+	if err := errors.Join(fillFrom(restored, whole, math.MaxInt), restored.Index(t.Context(),
+		nil)); err != nil {
+		t.Fatal(err)
+	}
+	check(restored, false)
+	dir := whole.dir
+	closeStore(t, whole)
+	if _, err := whole.History(b.account(0), 0, 1, true); !errors.Is(err, ErrClosed) {
+		t.Errorf("the history of a closed store: %v", err)
+	}
+	check(open(t, dir, options), false)
+}
