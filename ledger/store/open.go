@@ -202,6 +202,13 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadChain(must, height, hash); err != nil {
 		return err
 	}
+	// What a process that was killed left in the database's logs may not be on the disk yet. It is
+	// made durable before rows are removed because of it: the loss of power could undo the one and
+	// not the other.
+	s.options.onWrite("fence")
+	if err := s.logs.sync(); err != nil {
+		return err
+	}
 	if err := s.loadMissing(height); err != nil {
 		return err
 	}
@@ -213,6 +220,7 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadRows(height, remains); err != nil {
 		return err
 	}
+	s.options.onWrite("remains")
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
 	}
@@ -222,8 +230,7 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.openJournal(); err != nil {
 		return err
 	}
-	if height > must.height {
-		// What a process that was killed left in the database's logs may not be on the disk yet.
+	if height > must.height { // the process was killed before it wrote the marker
 		if err := s.settle(&written.Header, written.Hash, 0); err != nil {
 			return err
 		}

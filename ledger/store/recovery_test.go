@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -349,5 +351,37 @@ func TestMergeChild(t *testing.T) {
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Open removes rows because of what a killed process left in the logs: the runs that a row of runs
+// no longer names. If the power is cut then, the disk must not have the removal alone. So the logs
+// are on the disk first.
+func TestOpenFencesBeforeItRemoves(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(10)
+	for range 20 {
+		b.apply(t, s, 9)
+	}
+	closeStore(t, s)
+	options := small()
+	var mutex sync.Mutex
+	var steps []string
+	options.onWrite = func(step string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		steps = append(steps, step)
+	}
+	s = open(t, dir, options)
+	if s.logs.flushes.Load() == 0 {
+		t.Error("no log is synced")
+	}
+	mutex.Lock()
+	defer mutex.Unlock() // before the store is closed
+	fence, remains := slices.Index(steps, "fence"), slices.Index(steps, "remains")
+	if fence < 0 || remains < fence {
+		t.Errorf("the logs are synced in step %d, rows are removed in step %d", fence, remains)
 	}
 }
