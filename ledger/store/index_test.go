@@ -254,20 +254,47 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 	for range 10 {
 		b.apply(t, s, 9)
 	}
-	key := (&run{kind: rowRun, number: 1 << 40}).chunkKey(0, nil)
-	if err := errors.Join(s.awaitWritten(10), s.db.Update(func(transaction *badger.Txn) error {
-		return transaction.Set(key, seal(key, []byte("anything")))
-	}), s.Close()); err != nil {
+	if err := s.awaitWritten(10); err != nil {
+		t.Fatal(err)
+	}
+	var keys [][]byte
+	for _, number := range []uint64{0, 1 << 40} {
+		for _, kind := range runKinds {
+			keys = append(keys, (&run{kind: kind, number: number}).chunkKey(7, []byte("any")))
+		}
+	}
+	for _, named := range s.runs.list() { // right behind one that is named
+		keys = append(keys, (&run{kind: named.kind, number: named.number + 1}).chunkKey(7,
+			[]byte("any")))
+	}
+	named := func(key []byte) bool {
+		return slices.ContainsFunc(s.runs.list(), func(r *run) bool {
+			return bytes.HasPrefix(key, r.prefix())
+		})
+	}
+	keys = slices.DeleteFunc(keys, named)
+	batch := s.db.NewWriteBatch()
+	for _, key := range keys {
+		if err := batch.Set(key, seal(key, []byte("anything"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(batch.Flush(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, dir, small())
-	if err := s.db.View(func(transaction *badger.Txn) error {
-		_, err := get(transaction, key)
-		return err
-	}); !errors.Is(err, errMissing) {
-		t.Errorf("the row is there: %v", err)
+	for _, key := range keys {
+		if err := s.db.View(func(transaction *badger.Txn) error {
+			_, err := get(transaction, key)
+			return err
+		}); !errors.Is(err, errMissing) && !named(key) {
+			t.Errorf("row %x is there: %v", key, err)
+		}
 	}
 	checkIndex(t, s)
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // The rows of runs that were merged are removed while the store is open.

@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -195,9 +199,13 @@ func TestMergeForgetsTheGone(t *testing.T) {
 			t.Errorf("the next runs are %v instead of %v", next, want)
 		}
 	}
-	none := []*run{}
-	s.runs.runs.Store(&none)
-	s.merging.made, s.merging.from = nil, nil
+	// What replaced its runs replaces no others.
+	next, replaced := s.nextRuns(nil)
+	s.adopt(next, replaced)
+	if again, replaced := s.nextRuns(nil); !slices.Equal(again, next) || replaced != nil {
+		t.Errorf("then they are %v, without %v", again, replaced)
+	}
+	s.runs.runs.Store(&[]*run{})
 }
 
 // Reading a run notices rows that are missing, out of order or too many.
@@ -225,6 +233,21 @@ func TestDamagedRuns(t *testing.T) {
 			value, err := get(t, keys[1])
 			return errors.Join(err, t.Set(keys[1], seal(keys[1], value[:len(value)-1])))
 		},
+		"a record is there twice": func(r *run, keys [][]byte, t *badger.Txn) error {
+			r.records++
+			value, err := get(t, keys[1])
+			return errors.Join(err, t.Set(keys[1], seal(keys[1], slices.Concat(value, value))))
+		},
+		"a record has no key": func(r *run, keys [][]byte, t *badger.Txn) error {
+			r.records++
+			value, err := get(t, keys[0])
+			first := append([]byte{0, 0}, value...)
+			return errors.Join(err, t.Set(keys[0], seal(keys[0], first)))
+		},
+		"a record is too many": func(r *run, _ [][]byte, _ *badger.Txn) error {
+			r.records--
+			return nil
+		},
 		"a row is longer": func(_ *run, keys [][]byte, t *badger.Txn) error {
 			value, err := get(t, keys[1])
 			return errors.Join(err, t.Set(keys[1], seal(keys[1], append(value, 0))))
@@ -243,13 +266,14 @@ func TestDamagedRuns(t *testing.T) {
 				t.Fatalf("%v: %v", got, err)
 			}
 			var keys [][]byte
-			if err := s.eachRow(rowEntries, func(key, _ []byte) error {
+			size := uint64(0)
+			if err := s.eachRow(rowEntries, func(key, value []byte) error {
 				if bytes.HasPrefix(key, r.prefix()) {
-					keys = append(keys, bytes.Clone(key))
+					keys, size = append(keys, bytes.Clone(key)), size+uint64(len(value))
 				}
 				return nil
-			}); err != nil || len(keys) < 3 {
-				t.Fatalf("%d rows: %v", len(keys), err)
+			}); err != nil || len(keys) < 3 || size != r.bytes {
+				t.Fatalf("%d rows with %d of %d bytes: %v", len(keys), size, r.bytes, err)
 			}
 			if err := s.db.Update(func(transaction *badger.Txn) error {
 				return damage(r, keys, transaction)
@@ -263,15 +287,163 @@ func TestDamagedRuns(t *testing.T) {
 	}
 }
 
+// Only a row of runs that names runs of known kinds, with numbers that were given out, is read.
+func TestDecodeRunsRow(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		row  []byte
+		want int // runs; -1 for an error
+	}{
+		"none": {runsRow(0, nil), 0},
+		"each kind": {runsRow(3, []*run{{kind: rowRun}, {kind: rowSteps},
+			{kind: rowEntries, number: 2}}), 3},
+		"the next number":  {runsRow(3, []*run{{kind: rowRun, number: 3}}), -1},
+		"a foreign kind":   {runsRow(3, []*run{{kind: rowState, number: 2}}), -1},
+		"a part of a run":  {runsRow(3, []*run{{kind: rowRun}})[:20], -1},
+		"a part of number": {[]byte{0, 0, 0}, -1},
+	} {
+		_, runs, err := decodeRunsRow(test.row)
+		if test.want < 0 && !errors.Is(err, errRow) || test.want >= 0 && (err != nil ||
+			len(runs) != test.want) {
+			t.Errorf("%s: %d runs: %v", name, len(runs), err)
+		}
+	}
+}
+
+// The oldest runs of a kind and of the lowest level that has enough are merged.
+func TestMergeable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		runs string // kind and level of each, the oldest first
+		from int    // the first of the three that are merged; -1: none
+		kind runKind
+	}{
+		{"", -1, 0},
+		{"r0 r0 Y0 Y0 S0 S0", -1, 0},
+		{"r2 r1 r0 r0", -1, 0},
+		{"r0 r0 r0", 0, rowRun},
+		{"Y0 r0 Y0 r0 Y0 Y0", 0, rowSteps},
+		{"r1 r1 r1 S0 r0 S0 S0", 0, rowEntries},
+		{"r1 r1 r1 r0 r0 r0 r0", 3, rowRun},
+		{"r2 r1 r1 r1 r1 r0", 1, rowRun},
+	} {
+		var runs []*run
+		for _, one := range strings.Fields(test.runs) {
+			runs = append(runs, &run{kind: runKind(one[0]), level: one[1] - '0'})
+		}
+		var want []*run
+		if test.from >= 0 {
+			want = of(test.kind, runs)[test.from:][:3]
+		}
+		if got := mergeable(runs, 3); !slices.Equal(got, want) {
+			t.Errorf("of %q: %v instead of %v", test.runs, got, want)
+		}
+	}
+}
+
+// Merges go on as long as layers come: the runs of each kind reach the upper levels.
+func TestMergesGoOn(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.checkpointBlocks, options.fanOut = 1, 6
+	s := open(t, t.TempDir(), options)
+	b := newBook(3)
+	high := func(kind runKind) bool { return of(kind, s.runs.list())[0].level >= 2 }
+	for done := false; !done; {
+		if b.apply(t, s, 3); b.round == 1000 {
+			t.Fatalf("after %d blocks there are %d runs", b.round, len(s.runs.list()))
+		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+		done = high(rowRun) && high(rowSteps) && high(rowEntries)
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close ends a merge. The next process begins it anew.
+func TestCloseEndsAMerge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	options.checkpointBlocks = 1
+	reached, goOn, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	options.onWrite = func(step string) {
+		if step == "run" && strings.Contains(string(debug.Stack()), ".mergeRuns(") {
+			once.Do(func() {
+				close(reached)
+				<-goOn
+			})
+		}
+	}
+	s := open(t, dir, options)
+	b := newBook(10)
+	for merges := false; !merges; {
+		if b.apply(t, s, 80); b.round == 100 {
+			t.Fatal("no run is merged")
+		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-reached:
+			merges = true
+		default:
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	s.mutex.Lock()
+	for !s.closed {
+		s.changed.Wait()
+	}
+	s.mutex.Unlock()
+	close(goOn)
+	if err := <-closed; err != nil || s.merging.made != nil {
+		t.Errorf("a run is made: %v: %v", s.merging.made != nil, err)
+	}
+	again := open(t, dir, small())
+	if err := again.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A merge waits for space on the disk.
+func TestMergeAwaitsSpace(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	options := small()
+	options.FreeSpace = func(string) (uint64, error) {
+		if asked.Load() > 0 && asked.Add(-1) > 0 {
+			return 100, nil
+		}
+		return 1 << 40, nil
+	}
+	s := open(t, t.TempDir(), options)
+	r, err := writeRun(s, rowEntries, [][2]string{{"a", strings.Repeat("value", 100)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runs.runs.Store(&[]*run{r})
+	asked.Store(2)
+	if err := s.mergeRuns([]*run{r}); err != nil || asked.Load() != 0 {
+		t.Errorf("it waits %d times less: %v", asked.Load(), err)
+	}
+	s.runs.runs.Store(&[]*run{})
+}
+
 // FuzzChunk checks that no chunk is read beyond its end, and that each has one encoding.
 func FuzzChunk(f *testing.F) {
 	f.Add(runKind(rowEntries).appendRecord(nil, []byte("key"), []byte("value")))
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0})
+	f.Add([]byte{0, 0})
 	f.Fuzz(func(t *testing.T, chunk []byte) {
 		for _, kind := range runKinds {
 			key, value, rest, err := kind.cut(chunk)
-			if err == nil && !bytes.HasSuffix(chunk, append(append(bytes.Clone(key), value...),
-				rest...)) {
+			if err == nil && (len(key) == 0 || !bytes.HasSuffix(chunk, slices.Concat(key, value,
+				rest))) {
 				t.Fatalf("%x is cut into %x, %x and %x", chunk, key, value, rest)
 			}
 		}
