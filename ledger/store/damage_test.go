@@ -272,6 +272,47 @@ func TestMissingRows(t *testing.T) {
 	}
 }
 
+// Open removes nothing from a store that it finds damaged. Without the row of runs, it cannot know
+// which runs were replaced.
+func TestDamagedStoreIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := small()
+	options.chunkBytes = 1 // so many rows that the database's batch is not held back
+	s := open(t, dir, options)
+	newBook(3000).apply(t, s, 0)
+	rows := func(db *badger.DB) (count int) {
+		transaction := db.NewTransaction(false)
+		defer transaction.Discard()
+		rows := transaction.NewIterator(badger.IteratorOptions{Prefix: []byte{rowEntries}})
+		defer rows.Close()
+		for rows.Rewind(); rows.Valid(); rows.Next() {
+			count++
+		}
+		return count
+	}
+	if err := errors.Join(s.awaitWritten(1), s.db.Update(func(transaction *badger.Txn) error {
+		return transaction.Delete([]byte{rowRuns})
+	})); err != nil {
+		t.Fatal(err)
+	}
+	before := rows(s.db)
+	closeStore(t, s)
+	if _, err := Open(dir, testGenesis(), options); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	s = &Store{dir: dir, options: options.withDefaults(), marker: &marker{last: tip{height: 1}}}
+	if err := s.openDatabase(); err != nil {
+		t.Fatal(err)
+	}
+	if after := rows(s.db); before < 3000 || after != before {
+		t.Errorf("%d rows before, %d after", before, after)
+	}
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func tamper(t *testing.T, dir string, kind byte, damage string) {
 	t.Helper()
 	s := &Store{dir: dir, options: small().withDefaults(), marker: &marker{last: tip{height: 1}}}

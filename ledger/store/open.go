@@ -214,13 +214,16 @@ func (s *Store) load(must tip) (err error) {
 	}
 	remains := s.db.NewWriteBatch()
 	defer remains.Cancel()
-	if err := s.loadRuns(height, remains); err != nil {
+	if err := s.loadRuns(height); err != nil {
 		return err
 	}
 	if err := s.loadRows(height, remains); err != nil {
 		return err
 	}
 	s.options.onWrite("remains")
+	if err := s.removeRemains(height, remains); err != nil {
+		return err
+	}
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
 	}

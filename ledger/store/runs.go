@@ -415,9 +415,8 @@ func readRuns(transaction *badger.Txn) (next uint64, named []*run, err error) {
 	return next, named, err
 }
 
-// loadRuns reads the row of runs, and removes the rows of runs that it does not name: a crash left
-// them before the row named them, or after it ceased to.
-func (s *Store) loadRuns(height ledger.Height, remains *badger.WriteBatch) error {
+// loadRuns reads the row of runs.
+func (s *Store) loadRuns(height ledger.Height) error {
 	return s.db.View(func(transaction *badger.Txn) error {
 		next, named, err := readRuns(transaction)
 		if err != nil {
@@ -425,8 +424,18 @@ func (s *Store) loadRuns(height ledger.Height, remains *badger.WriteBatch) error
 		}
 		s.runs.next.Store(next)
 		s.runs.runs.Store(&named)
+		return nil
+	})
+}
+
+// removeRemains removes the rows of runs that the row of runs does not name: a crash left them
+// before the row named them, or after it ceased to. The batch may write some of them at once. So
+// everything that Open checks must be in order before.
+func (s *Store) removeRemains(height ledger.Height, remains *badger.WriteBatch) error {
+	return s.db.View(func(transaction *badger.Txn) error {
 		for _, kind := range runKinds {
-			if err := removeUnnamed(transaction, kind, of(kind, named), remains); err != nil {
+			named := of(kind, s.runs.list())
+			if err := removeUnnamed(transaction, kind, named, remains); err != nil {
 				return damaged(height, "the runs: %v", err)
 			}
 		}
