@@ -136,6 +136,57 @@ func TestEveryReason(t *testing.T) {
 	}
 }
 
+// The transactions of one bundle see what those before them did, and nothing of those that failed,
+// both in a block and when the bundle is checked before.
+func TestSeveralInOneBundle(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.Genesis()
+	chain, acme := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
+	issuer, a, b, c := acme.Account("issuer"), acme.Account("a"), acme.Account("b"),
+		acme.Account("c")
+	chain.block(acme.Bundle(acme.Register("issuer", "a", "b")))
+	opening := func(from ledger.AccountPath, amount int64) ledger.Transaction {
+		transaction := acme.Transfer(from, c, amount)
+		transaction.Openings = []ledger.Opening{{Account: c}}
+		return transaction
+	}
+	for _, test := range []struct {
+		transactions []ledger.Transaction
+		want         []ledger.Code
+	}{
+		{[]ledger.Transaction{acme.Transfer(issuer, a, 5), acme.Transfer(a, b, 9),
+			acme.Transfer(a, b, 5), acme.Transfer(a, b, 1)},
+			[]ledger.Code{ledger.Applied, ledger.InsufficientFunds, ledger.Applied,
+				ledger.InsufficientFunds}},
+		{[]ledger.Transaction{opening(a, 9), acme.Transfer(issuer, c, 1)},
+			[]ledger.Code{ledger.InsufficientFunds, ledger.UnknownAccount}},
+		{[]ledger.Transaction{opening(a, 9), opening(b, 2), opening(a, 9), acme.Transfer(c, a, 1)},
+			[]ledger.Code{ledger.InsufficientFunds, ledger.Applied, ledger.InsufficientFunds,
+				ledger.Applied}},
+	} {
+		bundle := acme.Bundle(test.transactions...)
+		before := chain.state.Digest()
+		checked := chain.state.Precheck(bundle, chain.parent.Header.Height+1)
+		if chain.state.Digest() != before {
+			t.Error("a precheck changed the state")
+		}
+		block := chain.block(bundle)
+		for i, want := range test.want {
+			if got := block.Entries[i].Result; got.Code != want || checked[i] != got {
+				t.Errorf("transaction %d: %s, before the block %s; want %s", i, got, checked[i],
+					want)
+			}
+		}
+		checkDigest(t.Fatalf, chain.state)
+		if err := chain.state.CheckUses(); err != nil {
+			t.Error(err)
+		}
+	}
+	if account, _ := chain.state.Account(c); account.Number != 4 || account.History != 2 {
+		t.Errorf("the account is %+v", account)
+	}
+}
+
 func TestNonceWindow(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()

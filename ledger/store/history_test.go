@@ -1,15 +1,18 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/dgraph-io/badger/v4"
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // historiesOf returns the histories of all accounts, as the blocks tell them.
@@ -90,7 +93,13 @@ func TestHistoryPages(t *testing.T) {
 	}
 	restored := restoredFrom(t, whole, filepath.Join(t.TempDir(), "restored"))
 	began := historiesOf(t, whole)
-	for _, count := range []int{700, 5, 1, 1, 0, 40, 2, 2, 1, 9, 3} {
+	for _, count := range []int{700, 5, 1, 1, 0, 40, 2, 2, 1, 9, 3, 8} {
+		if count == 8 { // the last block stays in memory
+			if err := errors.Join(whole.awaitWritten(whole.AppendedHeight()),
+				restored.awaitWritten(whole.AppendedHeight())); err != nil {
+				t.Fatal(err)
+			}
+		}
 		payload := b.next(count)
 		for _, s := range []*Store{whole, restored} {
 			if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
@@ -99,11 +108,6 @@ func TestHistoryPages(t *testing.T) {
 		}
 	}
 	histories := historiesOf(t, whole)
-	for _, s := range []*Store{whole, restored} { // the newest layer stays in memory
-		if err := s.awaitWritten(s.AppendedHeight() - 1); err != nil {
-			t.Fatal(err)
-		}
-	}
 	check := func(s *Store, absent bool) {
 		t.Helper()
 		rapid.Check(t, func(t *rapid.T) {
@@ -145,4 +149,75 @@ func TestHistoryPages(t *testing.T) {
 		t.Errorf("the history of a closed store: %v", err)
 	}
 	check(open(t, dir, options), false)
+}
+
+// Records of histories are bounded, and each has steps of one account from an ordinal on.
+func TestHistoryRecords(t *testing.T) {
+	t.Parallel()
+	var steps []step
+	for number, counts := range [][2]uint64{{5, 3}, {0, 2*maxSteps + 1}, {7, maxSteps}, {9, 1}} {
+		for k := range counts[1] {
+			steps = append(steps, step{state.HistoryChange{Number: uint64(number),
+				Ordinal: counts[0] + k}, 1})
+		}
+	}
+	var got [][3]uint64 // number, ordinal and count
+	if err := historyRecords(steps, func(number, ordinal uint64, some []step) error {
+		got = append(got, [3]uint64{number, ordinal, uint64(len(some))})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := [][3]uint64{{0, 5, 3}, {1, 0, maxSteps}, {1, maxSteps, maxSteps}, {1, 2 * maxSteps, 1},
+		{2, 7, maxSteps}, {3, 9, 1}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Verify notices a step of a history that is missing or points elsewhere.
+func TestVerifyChecksHistories(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(value []byte){
+		"nothing":         func([]byte) {},
+		"another height":  func(value []byte) { value[7] ^= 1 },
+		"another index":   func(value []byte) { value[len(value)-1] ^= 1 },
+		"another account": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, t.TempDir(), small())
+			b := newBook(5)
+			for range 3 {
+				b.apply(t, s, 20)
+			}
+			if err := s.awaitWritten(3); err != nil {
+				t.Fatal(err)
+			}
+			r := of(rowSteps, s.runs.list())[0]
+			if err := s.db.Update(func(transaction *badger.Txn) error {
+				rows := transaction.NewIterator(badger.IteratorOptions{Prefix: r.prefix()})
+				rows.Rewind()
+				key, err := bytes.Clone(rows.Item().Key()), error(nil)
+				rows.Close()
+				chunk, err := get(transaction, key)
+				if err != nil {
+					return err
+				}
+				first, value, _, err := runKind(rowSteps).cut(chunk)
+				if damage == nil {
+					first[0] ^= 1
+				} else {
+					damage(value)
+				}
+				return errors.Join(err, transaction.Set(key, seal(key, bytes.Clone(chunk))))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			err := s.verify(t.Context(), nil)
+			if errors.Is(err, ErrDamaged) != (name != "nothing") {
+				t.Error(err)
+			}
+		})
+	}
 }

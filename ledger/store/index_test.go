@@ -385,6 +385,58 @@ func TestKnownAfterOpen(t *testing.T) {
 	}
 }
 
+// Open notices rows of ids that no process wrote, though their checksums are right.
+func TestMalformedIDs(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	ids := func(first, count, height int) (chunk []byte) {
+		for i := range count {
+			r := record{where: position{height: ledger.Height(height)}}
+			binary.BigEndian.PutUint32(r.id[:], uint32(first+i))
+			value := r.value()
+			chunk = append(append(chunk, r.id[:]...), value[:]...)
+		}
+		return chunk
+	}
+	for number, test := range []struct {
+		name    string
+		chunks  map[uint64][]byte
+		records uint64
+		right   bool
+	}{
+		{"a run", map[uint64][]byte{0: ids(0, chunkOf, 1), 1: ids(chunkOf, 3, 1)}, chunkOf + 3,
+			true},
+		{"no rows", nil, 1, false},
+		{"a row too few", map[uint64][]byte{0: ids(0, chunkOf, 1)}, chunkOf + 3, false},
+		{"a gap", map[uint64][]byte{0: ids(0, chunkOf, 1), 2: ids(chunkOf, 3, 1)}, chunkOf + 3,
+			false},
+		{"a short row", map[uint64][]byte{0: ids(0, 9, 1), 1: ids(9, 3, 1)}, 12, false},
+		{"a long row", map[uint64][]byte{0: ids(0, chunkOf+1, 1)}, chunkOf + 1, false},
+		{"an empty row", map[uint64][]byte{0: nil}, 0, false},
+		{"a part of a record", map[uint64][]byte{0: ids(0, 2, 1)[1:]}, 1, false},
+		{"an id twice", map[uint64][]byte{0: append(ids(0, 1, 1), ids(0, 1, 1)...)}, 2, false},
+		{"no order", map[uint64][]byte{0: append(ids(7, 1, 1), ids(6, 1, 1)...)}, 2, false},
+		{"above the head", map[uint64][]byte{0: ids(0, 3, 2)}, 3, false},
+	} {
+		r := &run{kind: rowRun, number: uint64(number), records: test.records}
+		s.runs.runs.Store(&[]*run{r})
+		if err := s.db.Update(func(transaction *badger.Txn) (err error) {
+			for chunk, value := range test.chunks {
+				key := r.chunkKey(chunk, nil)
+				err = errors.Join(err, transaction.Set(key, seal(key, bytes.Clone(value))))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		err := s.loadIDs(&indexCount{store: s, height: 1})
+		if test.right && err != nil || !test.right && !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	s.runs.runs.Store(&[]*run{})
+}
+
 // FuzzRunsRow checks that each row of runs has one encoding.
 func FuzzRunsRow(f *testing.F) {
 	f.Add(runsRow(7, []*run{{kind: rowSteps, number: 3, level: 1, records: 20}}))
