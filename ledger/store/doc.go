@@ -46,10 +46,10 @@
 //
 // A small row in Badger costs as much as executing its transaction many times. So a layer's ids,
 // steps of histories and entries of the state go into one sorted run each, cut into rows of some KB
-// (runs.go). Of an entry that several transactions changed, a run has the last value. Runs are
-// merged behind, eight of a level into one of the next (merge.go). If several runs have an entry,
-// the newest one counts. The row of runs is written together with the head row, so the runs always
-// have what the blocks up to the head did, and nothing else.
+// (layer_records.go, runs.go). Of an entry that several transactions changed, a run has the last
+// value. Runs are merged behind, eight of a level into one of the next (merge.go). If several runs
+// have an entry, the newest one counts (merged.go). The row of runs is written together with the
+// head row, so the runs always have what the blocks up to the head did, and nothing else.
 //
 // A look-up of an id reads a row of the run that has it, and few others: memory has eight bytes for
 // each row of a run of ids, and a Bloom filter for each such run of up to four million (index.go).

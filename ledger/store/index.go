@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,35 +53,6 @@ func decodeRecord(from []byte) record {
 	return record{id: ledger.Hash(from), where: position{
 		height: ledger.Height(value[0])<<32 | ledger.Height(binary.BigEndian.Uint32(value[1:])),
 		index:  place & placeMask, kind: byte(place >> kindShift)}}
-}
-
-// recordsOf returns the sorted records of a row of blocks.
-func recordsOf(blocks []*pendingBlock) []record {
-	count := len(blocks)
-	for _, pending := range blocks {
-		count += len(pending.block.Entries)
-	}
-	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
-	add := func(id ledger.Hash, where position) {
-		order = append(order, keyOrder{binary.BigEndian.Uint64(id[:]), uint32(len(records))})
-		records = append(records, record{id, where})
-	}
-	for _, pending := range blocks {
-		block, height := pending.block, pending.block.Header.Height
-		for i := range block.Entries {
-			add(block.Entries[i].ID, position{height: height, index: uint32(i),
-				kind: indexKind(block.Entries[i].Result)})
-		}
-		add(block.Hash, position{height: height, kind: indexBlock})
-	}
-	slices.SortFunc(order, func(a, b keyOrder) int {
-		// The first bytes decide almost always.
-		if a.part != b.part {
-			return cmp.Compare(a.part, b.part)
-		}
-		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
-	})
-	return inOrder(records, order)
 }
 
 // expect makes the filter of a run of ids that will have this many records.

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// This file sorts what the runs of a layer have: ids, steps of histories and entries of the state.
+
+// recordsOf returns the sorted records of a row of blocks.
+func recordsOf(blocks []*pendingBlock) []record {
+	count := len(blocks)
+	for _, pending := range blocks {
+		count += len(pending.block.Entries)
+	}
+	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
+	add := func(id ledger.Hash, where position) {
+		order = append(order, keyOrder{binary.BigEndian.Uint64(id[:]), uint32(len(records))})
+		records = append(records, record{id, where})
+	}
+	for _, pending := range blocks {
+		block, height := pending.block, pending.block.Header.Height
+		for i := range block.Entries {
+			add(block.Entries[i].ID, position{height: height, index: uint32(i),
+				kind: indexKind(block.Entries[i].Result)})
+		}
+		add(block.Hash, position{height: height, kind: indexBlock})
+	}
+	slices.SortFunc(order, func(a, b keyOrder) int {
+		// The first bytes decide almost always.
+		if a.part != b.part {
+			return cmp.Compare(a.part, b.part)
+		}
+		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
+	})
+	return inOrder(records, order)
+}
+
+// entriesOf returns the changes of a row of blocks to the state, in the order of their keys: of
+// each entry, its value after the last block.
+func entriesOf(blocks []*pendingBlock) []state.Change {
+	count := 0
+	for _, pending := range blocks {
+		count += len(pending.changes.Entries)
+	}
+	// Most entries change several times in a layer. A table finds their earlier changes: it
+	// has places in changed, and 0 where there is none.
+	changed := make([]state.Change, 1, count+1)
+	size := 1 << bits.Len(uint(2*count))
+	table, seed := make([]uint32, size), maphash.MakeSeed()
+	for _, pending := range blocks {
+		for _, change := range pending.changes.Entries {
+			at := int(maphash.Bytes(seed, change.Key)) & (size - 1)
+			for table[at] != 0 && !bytes.Equal(changed[table[at]].Key, change.Key) {
+				at = (at + 1) & (size - 1)
+			}
+			if table[at] != 0 {
+				changed[table[at]].After = change.After
+				continue
+			}
+			table[at] = uint32(len(changed))
+			changed = append(changed, change)
+		}
+	}
+	order := make([]keyOrder, len(changed)-1)
+	for i := range order {
+		order[i].at = uint32(i + 1)
+	}
+	sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
+	return inOrder(changed, order)
+}
+
+// keyOrder is the place of a key in a list, and eight bytes of the key.
+type keyOrder struct {
+	part uint64
+	at   uint32
+}
+
+// sortKeys sorts the places of different keys by these keys, of which the bytes before depth are
+// equal. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
+// and many begin alike.
+func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
+	if len(order) < few {
+		slices.SortFunc(order, func(a, b keyOrder) int {
+			return bytes.Compare(key(a.at), key(b.at))
+		})
+		return
+	}
+	for i := range order {
+		rest := key(order[i].at)[depth:]
+		if len(rest) >= 8 {
+			order[i].part = binary.BigEndian.Uint64(rest)
+			continue
+		}
+		var part [8]byte
+		copy(part[:], rest)
+		order[i].part = binary.BigEndian.Uint64(part[:])
+	}
+	slices.SortFunc(order, compareOrder)
+	for len(order) > 0 {
+		end, short := 1, len(key(order[0].at)) < depth+8
+		for ; end < len(order) && order[end].part == order[0].part; end++ {
+			short = short || len(key(order[end].at)) < depth+8
+		}
+		switch alike := order[:end]; {
+		case end == 1:
+		case short: // a key that ends here counted as if it went on with zeros
+			slices.SortFunc(alike, func(a, b keyOrder) int {
+				return bytes.Compare(key(a.at), key(b.at))
+			})
+		default:
+			sortKeys(alike, depth+8, key)
+		}
+		order = order[end:]
+	}
+}
+
+// few is a number of keys that are sorted at once.
+const few = 8
+
+// step is a step of an account's history: the transaction that was applied to the account.
+type step struct {
+	state.HistoryChange
+	height ledger.Height
+}
+
+// historyOf returns the steps of a row of blocks, those of each account adjacent and in order.
+func historyOf(blocks []*pendingBlock) []step {
+	count := 0
+	for _, pending := range blocks {
+		count += len(pending.changes.History)
+	}
+	steps, order := make([]step, 0, count), make([]keyOrder, 0, count)
+	for _, pending := range blocks {
+		for _, change := range pending.changes.History {
+			order = append(order, keyOrder{change.Number, uint32(len(steps))})
+			steps = append(steps, step{change, pending.block.Header.Height})
+		}
+	}
+	// Of one account, they are in order already.
+	slices.SortFunc(order, compareOrder)
+	return inOrder(steps, order)
+}
+
+// compareOrder compares first the parts of the keys, and then the places.
+func compareOrder(a, b keyOrder) int {
+	if a.part != b.part {
+		return cmp.Compare(a.part, b.part)
+	}
+	return cmp.Compare(a.at, b.at)
+}
+
+// inOrder returns the items at these places of a list. To sort places moves less memory.
+func inOrder[T any](list []T, order []keyOrder) []T {
+	sorted := make([]T, len(order))
+	for i, next := range order {
+		sorted[i] = list[next.at]
+	}
+	return sorted
+}
+
+// maxSteps bounds the steps in one record or row.
+const maxSteps = 512
+
+// historyRecords cuts steps, which are in the order of historyOf, into records: steps of one
+// account without a gap.
+func historyRecords(steps []step, put func(number, ordinal uint64, steps []step) error) error {
+	for len(steps) > 0 {
+		count := 1
+		for count < min(len(steps), maxSteps) && steps[count].Number == steps[0].Number {
+			count++
+		}
+		if err := put(steps[0].Number, steps[0].Ordinal, steps[:count]); err != nil {
+			return err
+		}
+		steps = steps[count:]
+	}
+	return nil
+}
+
+// byAccount returns a copy of a block's history in which the steps of each account are adjacent and
+// in order.
+func byAccount(history []state.HistoryChange) []state.HistoryChange {
+	sorted := slices.Clone(history)
+	slices.SortFunc(sorted, func(a, b state.HistoryChange) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	return sorted
+}
