@@ -173,19 +173,13 @@ func (s *Store) steps(account *ledger.Account, first, last uint64,
 // readSteps looks up the steps of an account's history from first on in the database. With an error
 // it returns the number of a step that it concerns.
 func (s *Store) readSteps(number, first uint64, places []position) (missing uint64, err error) {
-	for attempt := 0; ; attempt++ {
-		runs := s.runs.runs.Load()
-		err = s.db.View(func(transaction *badger.Txn) error {
-			finder := newStepFinder(transaction, s.runs.list())
-			defer finder.rows.Close()
-			missing, err = finder.find(number, first, places)
-			return err
-		})
-		// As in find: a run may be newer than the transaction, or be gone already.
-		if !errors.Is(err, errMissing) || attempt > 0 && runs == s.runs.runs.Load() {
-			return missing, err
-		}
-	}
+	err = s.look(func(transaction *badger.Txn) (err error) {
+		finder := newStepFinder(transaction, s.runs.list())
+		defer finder.rows.Close()
+		missing, err = finder.find(number, first, places)
+		return err
+	})
+	return missing, err
 }
 
 // stepFinder looks up steps of histories in the database.

@@ -77,18 +77,10 @@ func (r *run) note(key []byte) {
 
 // find looks up an id in the database.
 func (s *Store) find(id ledger.Hash) (where position, found bool, err error) {
-	for attempt := 0; ; attempt++ {
-		runs := s.runs.runs.Load()
-		err = s.db.View(func(transaction *badger.Txn) (err error) {
-			where, found, err = findIn(transaction, of(rowRun, s.runs.list()), id)
-			return err
-		})
-		// A run may have been made after the transaction began, or have been merged and removed
-		// before it. Then another look finds its records.
-		if !errors.Is(err, errMissing) || attempt > 0 && runs == s.runs.runs.Load() {
-			break
-		}
-	}
+	err = s.look(func(transaction *badger.Txn) (err error) {
+		where, found, err = findIn(transaction, of(rowRun, s.runs.list()), id)
+		return err
+	})
 	if found || err != nil || !s.legacyIndex {
 		return where, found, err
 	}

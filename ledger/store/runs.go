@@ -59,6 +59,19 @@ func (x *runSet) list() []*run {
 	return nil
 }
 
+// look reads from the runs in the database. It reads again if a row was missing: a run may have
+// been made after the transaction began, or have been merged and removed before it. Then another
+// look finds its records. Rows that are missing while the runs stay the same are lost.
+func (s *Store) look(read func(transaction *badger.Txn) error) error {
+	for again := false; ; again = true {
+		runs := s.runs.runs.Load()
+		err := s.db.View(read)
+		if !errors.Is(err, errMissing) || again && runs == s.runs.runs.Load() {
+			return err
+		}
+	}
+}
+
 // of returns the runs of a kind, the oldest first.
 func of(kind runKind, runs []*run) []*run {
 	var some []*run

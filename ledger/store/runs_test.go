@@ -434,6 +434,42 @@ func TestMergeAwaitsSpace(t *testing.T) {
 	s.runs.runs.Store(&[]*run{})
 }
 
+// A row that is missing is looked for again, at least once and as long as the runs change.
+func TestLookAgain(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	other := errors.New("another error")
+	for _, test := range []struct {
+		name    string
+		results []error // of each look; the last one is returned
+		changes int     // how many of the first looks see the runs change
+	}{
+		{"found", []error{nil}, 0},
+		{"found while the runs change", []error{nil}, 1},
+		{"another error", []error{other}, 1},
+		{"found at the second look", []error{errMissing, nil}, 0},
+		{"missing", []error{errMissing, errMissing}, 0},
+		{"missing after a change", []error{errMissing, errMissing}, 1},
+		{"missing after two changes", []error{errMissing, errMissing, errMissing}, 2},
+		{"found after four changes", []error{errMissing, errMissing, errMissing, errMissing, nil},
+			4},
+	} {
+		looks := 0
+		err := s.look(func(*badger.Txn) error {
+			if looks++; looks > len(test.results) {
+				return nil
+			}
+			if looks <= test.changes {
+				s.runs.runs.Store(&[]*run{})
+			}
+			return test.results[looks-1]
+		})
+		if want := test.results[len(test.results)-1]; looks != len(test.results) || err != want {
+			t.Errorf("%s: %d looks: %v", test.name, looks, err)
+		}
+	}
+}
+
 // FuzzChunk checks that no chunk is read beyond its end, and that each has one encoding.
 func FuzzChunk(f *testing.F) {
 	f.Add(runKind(rowEntries).appendRecord(nil, []byte("key"), []byte("value")))
