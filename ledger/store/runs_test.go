@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"pgregory.net/rapid"
@@ -348,13 +350,24 @@ func TestMergesGoOn(t *testing.T) {
 	options.checkpointBlocks, options.fanOut = 1, 6
 	s := open(t, t.TempDir(), options)
 	b := newBook(3)
+	merged := func() bool {
+		s.mutex.RLock()
+		defer s.mutex.RUnlock()
+		return s.merging.made != nil || mergeable(s.runs.list(), options.fanOut) == nil
+	}
 	high := func(kind runKind) bool { return of(kind, s.runs.list())[0].level >= 2 }
 	for done := false; !done; {
-		if b.apply(t, s, 3); b.round == 1000 {
+		if b.apply(t, s, 3); b.round == 500 {
 			t.Fatalf("after %d blocks there are %d runs", b.round, len(s.runs.list()))
 		}
 		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 			t.Fatal(err)
+		}
+		// Layers do not come faster than merges.
+		for deadline := time.Now().Add(time.Minute); !merged(); runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatal("the merger does nothing")
+			}
 		}
 		done = high(rowRun) && high(rowSteps) && high(rowEntries)
 	}
