@@ -94,7 +94,9 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 	for _, r := range from {
 		records, bytes = records+r.records, bytes+r.bytes
 	}
-	if err := s.retrySpace(int(bytes)); err != nil {
+	// The rows are written twice before those that they replace are gone: to a log, and to a table.
+	// retrySpace reckons with more, as for blocks.
+	if err := s.retrySpace(int(bytes / 4)); err != nil {
 		return err
 	}
 	// An entry that does not exist any more needs no record once no older run can have one.

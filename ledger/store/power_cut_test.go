@@ -224,17 +224,13 @@ func TestPowerCuts(t *testing.T) {
 	var acknowledged ledger.Height
 	var hash ledger.Hash
 	steps := make(map[string]int)
-	opening, killed := 0, (*platter)(nil)
+	opening := 0
 	for round := range *powerCuts {
 		options := small()
 		options.checkpointBlocks = 1 + random.IntN(12)
 		options.fanOut = 2 + random.IntN(3)
 		options.DecodedCacheBytes = 1 << 20
-		p := killed
-		if p == nil {
-			p = newPlatter(t, dir, rand.New(rand.NewPCG(random.Uint64(), 0)))
-		}
-		killed = nil
+		p := newPlatter(t, dir, rand.New(rand.NewPCG(random.Uint64(), 0)))
 		if p.rows = random.IntN(4) == 0; p.rows {
 			p.left = 1 + random.IntN(1500)
 		} else {
