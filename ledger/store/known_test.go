@@ -114,7 +114,7 @@ func TestFreshNonceCostsNoLookUp(t *testing.T) {
 	for range 10 {
 		traffic.apply(t, s, 10)
 	}
-	if err := s.Sync(); err != nil {
+	if err := s.awaitWritten(10); err != nil { // nothing else uses the database after that
 		t.Fatal(err)
 	}
 	client := traffic.client
