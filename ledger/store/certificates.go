@@ -294,7 +294,7 @@ var errEndOfScan = errors.New("end of scan")
 // the call.
 func (s *Store) scan(from []byte, visit func(key, value []byte) error) (err error) {
 	defer guard(s.AppendedHeight(), &err)
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions
 		settings.Prefix, settings.PrefetchValues = from[:1], false // often only one is wanted
 		rows := transaction.NewIterator(settings)

@@ -72,7 +72,7 @@ func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loa
 	s.mutex.RLock()
 	pending := s.unwritten
 	s.mutex.RUnlock()
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		expected := above
 		for height := first + segmentLength; height > first; height-- {
 			if unwritten := pending.at(height); unwritten != nil {

@@ -163,6 +163,9 @@ func (s *Store) steps(account *ledger.Account, first, last uint64,
 		return nil, s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", missing,
 			account.Path))
 	}
+	if errors.Is(err, ErrClosed) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, damaged(account.Opened, "history of %s, entry %d: %v", account.Path, missing,
 			err)

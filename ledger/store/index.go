@@ -84,7 +84,7 @@ func (s *Store) find(id ledger.Hash) (where position, found bool, err error) {
 	if found || err != nil || !s.legacyIndex {
 		return where, found, err
 	}
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		value, err := get(transaction, indexKey(id))
 		if errors.Is(err, errMissing) {
 			return nil

@@ -29,7 +29,7 @@ func (s *Store) Header(height ledger.Height) (header ledger.Header, hash ledger.
 	if hash, err = s.hash(height); err != nil {
 		return ledger.Header{}, ledger.Hash{}, err
 	}
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		header, _, err = readHeader(transaction, height)
 		return err
 	})
@@ -37,6 +37,16 @@ func (s *Store) Header(height ledger.Height) (header ledger.Header, hash ledger.
 		err = damaged(height, "its header is not the one in the chain")
 	}
 	return header, hash, err
+}
+
+// view reads from the database. It returns ErrClosed once Close began, and Close waits until it is
+// done: a read of a database that is being closed fails in any way.
+func (s *Store) view(read func(transaction *badger.Txn) error) error {
+	if err := s.beginTask(); err != nil {
+		return err
+	}
+	defer s.tasks.Done()
+	return s.db.View(read)
 }
 
 func (s *Store) exists(height ledger.Height) error {
@@ -92,7 +102,7 @@ func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 
 // readBody joins the chunks of an encoded block. The checked header row has their total length.
 func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte, err error) {
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		header, length, err := readHeader(transaction, height)
 		if err != nil {
 			return err
@@ -141,7 +151,7 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool,
 	err error) {
 	defer guard(height, &err)
-	if where, found, err = s.find(id); err != nil {
+	if where, found, err = s.find(id); err != nil && !errors.Is(err, ErrClosed) {
 		err = damaged(height, "index of %s: %v", id, err)
 	}
 	return where, found, err

@@ -65,7 +65,7 @@ func (x *runSet) list() []*run {
 func (s *Store) look(read func(transaction *badger.Txn) error) error {
 	for again := false; ; again = true {
 		runs := s.runs.runs.Load()
-		err := s.db.View(read)
+		err := s.view(read)
 		if !errors.Is(err, errMissing) || again && runs == s.runs.runs.Load() {
 			return err
 		}

@@ -110,7 +110,7 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
 func (s *Store) readForward(child ledger.ShardID, number uint64) (where position, err error) {
 	height := s.AppendedHeight()
 	defer guard(height, &err)
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		where, err = findPlace(transaction, streamKey(child, number))
 		if errors.Is(err, errMissing) && s.Unindexed() > 0 {
 			return s.errUnindexed(fmt.Sprintf("entry %d of the stream to shard %d", number, child))
@@ -334,7 +334,7 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 		return where, nil
 	}
 	defer guard(height, &err)
-	err = s.db.View(func(transaction *badger.Txn) error {
+	err = s.view(func(transaction *badger.Txn) error {
 		where, err = findPlace(transaction, settledKey(id))
 		if errors.Is(err, errMissing) && s.Unindexed() > 0 {
 			return s.errUnindexed(fmt.Sprintf("the end of the wait of %s", id))

@@ -132,7 +132,7 @@ type Store struct {
 	changed *sync.Cond
 
 	writer sync.WaitGroup
-	// tasks are goroutines that read or fill the database beside the writer. Close waits for them.
+	// tasks are reads of the database, and what fills it beside the writer. Close waits for them.
 	tasks sync.WaitGroup
 	// absent and unindexed tell what is missing because the store began with a snapshot
 	// (backfill.go). filling serialises Fill and Index.
