@@ -481,6 +481,11 @@ func BenchmarkLookUp(b *testing.B) {
 			}
 			return nil
 		},
+		"page of a history": func(k int) error {
+			var places [50]position
+			_, err := s.readSteps(account.Number, uint64(k)%(account.History-50), places[:])
+			return err
+		},
 		"history": func(k int) error {
 			var place [1]position
 			_, err := s.readSteps(account.Number, uint64(k)%account.History, place[:])
