@@ -52,6 +52,10 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 		return err
 	}
 	parent := state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	if err := s.beginTask(); err != nil { // Close waits; the next block ends the loop then
+		return err
+	}
+	defer s.tasks.Done()
 	transaction := s.db.NewTransaction(false)
 	defer transaction.Discard()
 	_, runs, err := readRuns(transaction)
