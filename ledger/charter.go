@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
 
-// Charter names the operators of a book, how many of them have to sign, and the quotas that they
-// set. The genesis has the first charter (Genesis.Charter).
+// Charter names the operators of a book, how many of them have to sign, the quotas that they set,
+// and the version of the chains. The genesis has the first charter (Genesis.Charter).
 //
 // The operators change the charter by a transaction (CharterChange). As many of the present
 // operators have to sign it as the present charter asks for. It takes effect for the transactions
@@ -26,6 +26,9 @@ type Charter struct {
 	RegistrationByOperators bool `json:"registration_by_operators,omitempty"`
 	// Quotas bound what each organisation keeps.
 	Quotas Quotas `json:"quotas,omitzero"`
+	// Version is the version of the book's chains. 0 means FirstVersion. A change with a lower
+	// version than the present one leaves the version as it is.
+	Version int `json:"version,omitempty"`
 }
 
 // CharterChange is a transaction's change of the charter. It replaces the whole charter. Its Number
@@ -42,7 +45,7 @@ type CharterChange struct {
 // Charter returns the charter with which the book begins.
 func (g *Genesis) Charter() Charter {
 	return Charter{Operators: slices.Clone(g.Operators), Threshold: max(1, g.OperatorThreshold),
-		RegistrationByOperators: g.RegistrationByOperator, Quotas: g.Quotas}
+		RegistrationByOperators: g.RegistrationByOperator, Quotas: g.Quotas, Version: g.Version}
 }
 
 // IsOperator reports whether the key is a present operator's.
@@ -79,6 +82,9 @@ func (c *Charter) Validate() error {
 	case c.Threshold < 1 || c.Threshold > len(c.Operators):
 		return fmt.Errorf("%w: %d of %d: %w", ErrMalformed, c.Threshold, len(c.Operators),
 			errThreshold)
+	case c.Version < 0 || c.Version > maxVersion:
+		return fmt.Errorf("%w: version %d of the chain, at most %d allowed", ErrMalformed,
+			c.Version, maxVersion)
 	case c.Number == 0:
 		return fmt.Errorf("%w: a change of the operators has a number above 0", ErrMalformed)
 	}
@@ -106,11 +112,14 @@ func (c *CharterChange) checkForm(t *Transaction) error {
 	return c.Validate()
 }
 
-// appendCharterChange appends the encoding of a transaction that changes the charter: version 5, or
-// 6 if the charter has quotas, ledger, nonce, charter, note.
+// appendCharterChange appends the encoding of a transaction that changes the charter: version 5, 6
+// if the charter has quotas, or 7 if it has a version, ledger, nonce, charter, note.
 func (t *Transaction) appendCharterChange(to []byte) []byte {
 	version := byte(charterVersion)
-	if t.Charter.Quotas != (Quotas{}) {
+	switch {
+	case t.Charter.Version > FirstVersion:
+		version = versionedCharterVersion
+	case t.Charter.Quotas != Quotas{}:
 		version = quotasCharterVersion
 	}
 	to = append(to, version)
@@ -121,16 +130,17 @@ func (t *Transaction) appendCharterChange(to []byte) []byte {
 	return codec.AppendString(to, t.Note)
 }
 
-func (t *Transaction) decodeCharterChange(r *reader, quotas bool) {
+func (t *Transaction) decodeCharterChange(r *reader, version byte) {
 	t.Signer = Operator
 	t.Ledger = r.Hash()
 	t.Nonce = Nonce{Stream: r.Uvarint(), Sequence: r.Uvarint()}
-	t.Charter = &CharterChange{Charter: r.charter(quotas)}
+	t.Charter = &CharterChange{Charter: r.charter(version)}
 	t.Note = r.Bytes("bytes of note", MaxNote)
 }
 
 // append appends the charter's canonical encoding: number, operators, threshold, whether they sign
-// registrations, and quotas if there are any.
+// registrations, and quotas if there are any. If the charter has a version, the version, a byte
+// that is 1 if there are quotas, and the quotas follow instead.
 func (c *Charter) append(to []byte) []byte {
 	to = binary.AppendUvarint(to, c.Number)
 	to = binary.AppendUvarint(to, uint64(len(c.Operators)))
@@ -139,13 +149,18 @@ func (c *Charter) append(to []byte) []byte {
 	}
 	to = binary.AppendUvarint(to, uint64(c.Threshold))
 	to = codec.AppendBool(to, c.RegistrationByOperators)
-	if c.Quotas != (Quotas{}) {
+	quotas := c.Quotas != Quotas{}
+	if c.Version > FirstVersion {
+		to = codec.AppendBool(binary.AppendUvarint(to, uint64(c.Version)), quotas)
+	}
+	if quotas {
 		to = c.Quotas.append(to)
 	}
 	return to
 }
 
-func (r *reader) charter(quotas bool) Charter {
+// charter reads the charter of a transaction of this version.
+func (r *reader) charter(version byte) Charter {
 	c := Charter{Number: r.Uvarint()}
 	c.Operators = make([]PublicKey, r.Count("operators", MaxOperators, len(PublicKey{})))
 	for i := range c.Operators {
@@ -153,6 +168,10 @@ func (r *reader) charter(quotas bool) Charter {
 	}
 	c.Threshold = r.Count("signatures", MaxOperators, 0)
 	c.RegistrationByOperators = r.Bool()
+	quotas := version == quotasCharterVersion
+	if version == versionedCharterVersion {
+		c.Version, quotas = r.chainVersion(), r.Bool()
+	}
 	if quotas {
 		c.Quotas = r.quotas()
 	}

@@ -109,9 +109,10 @@ func TestPageHasVersions(t *testing.T) {
 	t.Parallel()
 	want := map[string][]byte{
 		"genesis": {genesisVersion, shardedGenesisVersion, chartersVersion, shardedChartersVersion,
-			quotasVersion, shardedQuotasVersion, vouchedVersion},
+			quotasVersion, shardedQuotasVersion, vouchedVersion, versionedVersion,
+			shardedVersionedVersion},
 		"transaction": {transactionVersion, administrativeVersion, verdictVersion, policyVersion,
-			charterVersion, quotasCharterVersion},
+			charterVersion, quotasCharterVersion, versionedCharterVersion},
 		"bundle": {bundleVersion}, "carried bundle": {carriedVersion},
 		"batch": {batchVersion, shardedBatchVersion, clockedBatchVersion,
 			vouchedBatchVersion},

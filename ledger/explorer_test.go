@@ -35,7 +35,7 @@ type fixtures struct {
 }
 
 // otherGeneses returns a genesis of each version but the first, of one shard or three, with a
-// threshold of the operators, quotas, or vouched crossings.
+// threshold of the operators, quotas, vouched crossings, or a version of the chain.
 func otherGeneses() (made []genesisFixture) {
 	for _, each := range []ledger.Genesis{{}, {OperatorThreshold: 2},
 		{Quotas: ledger.DefaultQuotas()}} {
@@ -51,6 +51,11 @@ func otherGeneses() (made []genesisFixture) {
 		vouched := ledgertest.ShardedGenesis(2, 0, 0, 1)
 		vouched.VouchedCrossings, vouched.Quotas = true, quotas
 		made = append(made, newGenesisFixture(vouched))
+		versioned := *vouched
+		versioned.Version, versioned.VouchedCrossings = 2, len(made)%2 == 0
+		single := ledgertest.OperatedGenesis(2)
+		single.Version, single.Quotas = 2, quotas
+		made = append(made, newGenesisFixture(&versioned), newGenesisFixture(single))
 	}
 	return made[1:]
 }

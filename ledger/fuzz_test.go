@@ -36,6 +36,9 @@ func changeSeeds() []*ledger.Bundle {
 	bounded := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
 		Charter: charter.Charter.Clone()}}
 	bounded.Charter.Quotas = ledger.DefaultQuotas()
+	versioned := ledger.Transaction{Ledger: genesis.Book(), Charter: &ledger.CharterChange{
+		Charter: bounded.Charter.Clone()}}
+	versioned.Charter.Version = 2
 	acme := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	policy := ledgertest.Policy(2, "acme", "second", "third")
 	policy.Keys[2].Role = ledger.RolePost
@@ -43,7 +46,7 @@ func changeSeeds() []*ledger.Bundle {
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR"}
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit,
 		acme.Bundle(acme.ChangePolicy(policy)), operator.Bundle("operator", charter),
-		operator.Bundle("operator", bounded)}
+		operator.Bundle("operator", bounded), operator.Bundle("operator", versioned)}
 }
 
 // crossingSeed returns a block of the second of two shards, with a verdict and a bundle from the
@@ -102,13 +105,10 @@ func FuzzTransaction(f *testing.F) {
 
 func FuzzCharterChange(f *testing.F) {
 	for i, bundle := range changeSeeds()[4:] {
-		f.Add(bundle.Body(0)[1:], []byte{0}, i > 0)
+		f.Add(bundle.Body(0)[1:], []byte{0}, byte(i))
 	}
-	f.Fuzz(func(t *testing.T, data, signers []byte, quotas bool) {
-		version := byte(5)
-		if quotas {
-			version = 6
-		}
+	f.Fuzz(func(t *testing.T, data, signers []byte, kind byte) {
+		version := 5 + kind%3
 		transaction, err := ledger.DecodeBody(append([]byte{version}, data...))
 		if err != nil {
 			return

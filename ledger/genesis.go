@@ -28,8 +28,11 @@ const (
 	shardedQuotasVersion = 6
 	// The version of a genesis of several shards with VouchedCrossings.
 	vouchedVersion = 8
-	genesisDomain  = "ledgerd/genesis/1\x00"
-	bookDomain     = "ledgerd/book/1\x00"
+	// The versions of a genesis that names the chain's version. They say which options follow.
+	versionedVersion        = 9
+	shardedVersionedVersion = 10
+	genesisDomain           = "ledgerd/genesis/1\x00"
+	bookDomain              = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -69,6 +72,8 @@ type Genesis struct {
 	// takes over from other shards. Then a minority of liars in any shard can forge nothing in
 	// another one. The book must have several shards.
 	VouchedCrossings bool `json:"vouched_crossings,omitempty"`
+	// Version is the version of the chain's first block. 0 means FirstVersion.
+	Version int `json:"version,omitempty"`
 }
 
 // ErrGenesis reports why a genesis is not valid.
@@ -87,6 +92,11 @@ func (g *Genesis) Validate() error {
 	case g.OperatorThreshold < 0 || g.OperatorThreshold > max(1, len(g.Operators)):
 		return fmt.Errorf("%w: %d of %d: %w", ErrGenesis, g.OperatorThreshold, len(g.Operators),
 			errThreshold)
+	case g.Version < 0:
+		return fmt.Errorf("%w: version %d", ErrGenesis, g.Version)
+	}
+	if err := CheckVersion(g.Version); err != nil {
+		return fmt.Errorf("%w: %w", ErrGenesis, err)
 	}
 	if err := g.Quotas.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrGenesis, err)
@@ -126,7 +136,9 @@ func validateMembers(members []Member) error {
 // members, and the chain's shard comes last. If several operators have to sign, the version is 3 or
 // 4 instead, and the threshold follows RegistrationByOperator. With quotas it is 5 or 6, and the
 // threshold and the quotas follow. With VouchedCrossings it is 8, and the threshold, a byte that is
-// 1 if there are quotas, and the quotas follow.
+// 1 if there are quotas, and the quotas follow. If the chain's version is above 1, the version is 9
+// or 10, and the threshold, the chain's version, VouchedCrossings, a byte that is 1 if there are
+// quotas, and the quotas follow.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -142,6 +154,8 @@ func (g *Genesis) appendBook(to []byte) []byte {
 		version = shardedGenesisVersion
 	}
 	switch {
+	case g.Version > FirstVersion:
+		version += versionedVersion - genesisVersion
 	case g.VouchedCrossings:
 		version = vouchedVersion
 	case g.Quotas != Quotas{}:
@@ -168,7 +182,11 @@ func (g *Genesis) appendBook(to []byte) []byte {
 		to = binary.AppendUvarint(to, uint64(max(1, g.OperatorThreshold)))
 	}
 	quotas := version >= quotasVersion
-	if version == vouchedVersion {
+	if version >= versionedVersion {
+		to = binary.AppendUvarint(to, uint64(g.Version))
+		to = codec.AppendBool(to, g.VouchedCrossings)
+	}
+	if version >= vouchedVersion {
 		quotas = g.Quotas != Quotas{}
 		to = codec.AppendBool(to, quotas)
 	}
@@ -191,7 +209,8 @@ func appendMembers(to []byte, members []Member) []byte {
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := read(data)
 	version := r.Byte()
-	if version < genesisVersion || version > shardedQuotasVersion && version != vouchedVersion {
+	if version < genesisVersion || version == vouchedVersion-1 ||
+		version > shardedVersionedVersion {
 		r.Fail("genesis version %d", version)
 	}
 	sharded := version%2 == 0
@@ -222,7 +241,11 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 			g.OperatorThreshold = threshold
 		}
 	}
-	if version >= quotasVersion && (version != vouchedVersion || r.Bool()) {
+	if version >= versionedVersion {
+		g.Version = r.chainVersion()
+		g.VouchedCrossings = r.Bool()
+	}
+	if version >= quotasVersion && (version < vouchedVersion || r.Bool()) {
 		g.Quotas = r.quotas()
 	}
 	if sharded {
@@ -245,6 +268,16 @@ func (r *reader) members() []Member {
 		members[i] = r.member()
 	}
 	return members
+}
+
+// chainVersion reads the version of a chain. An encoding without one means FirstVersion.
+func (r *reader) chainVersion() int {
+	version := r.Uvarint()
+	if version <= FirstVersion || version > maxVersion {
+		r.Fail("version %d of the chain", version)
+		return 0
+	}
+	return int(version)
 }
 
 func (r *reader) shard() ShardID { return ShardID(r.Uvarint32("shard")) }

@@ -28,6 +28,8 @@ const (
 	policyVersion         = 4
 	charterVersion        = 5
 	quotasCharterVersion  = 6
+	// The version of a change of the charter that names the chain's version.
+	versionedCharterVersion = 7
 )
 
 const transactionDomain = "ledgerd/transaction/1\x00"
@@ -474,8 +476,8 @@ func decodeBody(body []byte, t *Transaction, postings *postingSlab) error {
 			return err
 		}
 		return t.checkForm()
-	case charterVersion, quotasCharterVersion:
-		t.decodeCharterChange(&r, version == quotasCharterVersion)
+	case charterVersion, quotasCharterVersion, versionedCharterVersion:
+		t.decodeCharterChange(&r, version)
 		if err := r.End(); err != nil {
 			return err
 		}

@@ -168,6 +168,12 @@ func genesisVectors(t *testing.T) (all []vector) {
 			quotas(g)
 			g.VouchedCrossings = true
 		})},
+		{"one shard, version 2", 9, changed(one, func(g *ledger.Genesis) { g.Version = 2 })},
+		{"two shards, version 2, vouched crossings, with quotas", 10, changed(two,
+			func(g *ledger.Genesis) {
+				quotas(g)
+				g.Version, g.VouchedCrossings = 2, true
+			})},
 	} {
 		if err := each.genesis.Validate(); err != nil {
 			t.Fatalf("%s: %v", each.name, err)
@@ -262,6 +268,15 @@ func newExamples(t *testing.T) *examples {
 		charter.Quotas = ledger.Quotas{Accounts: 1 << 20}
 		t.Charter = &ledger.CharterChange{Charter: charter}
 	})
+	add("a change of the charter with a version", operators(book, 3), func(t *ledger.Transaction) {
+		t.Charter = &ledger.CharterChange{Charter: ledger.Charter{Number: 2, Threshold: 1,
+			Operators: charter.Operators[:1], Version: 2}}
+	})
+	add("a change of the charter with a version and quotas", operators(book, 4),
+		func(t *ledger.Transaction) {
+			t.Charter = &ledger.CharterChange{Charter: charter}
+			t.Charter.Number, t.Charter.Version = 3, 2
+		})
 	add("a member joins", operators(chain, 1), func(t *ledger.Transaction) {
 		t.Change = &ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: ledgertest.Member(3)}
 	})

@@ -282,7 +282,11 @@ func genesisVector(name string, version byte, g *ledger.Genesis) vector {
 		p.uvarint("threshold of operators", uint64(max(1, g.OperatorThreshold)))
 	}
 	quotas := version == 5 || version == 6
-	if version == 8 {
+	if version >= 9 {
+		p.uvarint("version of the chain", uint64(g.Version))
+		p.bool("vouched crossings", g.VouchedCrossings)
+	}
+	if version >= 8 {
 		quotas = g.Quotas != ledger.Quotas{}
 		p.bool("quotas follow", quotas)
 	}
@@ -332,7 +336,10 @@ func transactionParts(t *ledger.Transaction) (p parts) {
 		policyParts(&p, &t.Policy.Policy)
 	case t.Charter != nil:
 		version := byte(5)
-		if t.Charter.Quotas != (ledger.Quotas{}) {
+		switch {
+		case t.Charter.Version > 1:
+			version = 7
+		case t.Charter.Quotas != ledger.Quotas{}:
 			version = 6
 		}
 		begin(version, false)
@@ -426,7 +433,12 @@ func charterParts(p *parts, charter *ledger.Charter) {
 	}
 	p.uvarint("threshold", uint64(charter.Threshold))
 	p.bool("registration by operators", charter.RegistrationByOperators)
-	if charter.Quotas != (ledger.Quotas{}) {
+	quotas := charter.Quotas != ledger.Quotas{}
+	if charter.Version > 1 {
+		p.uvarint("version of the chain", uint64(charter.Version))
+		p.bool("quotas follow", quotas)
+	}
+	if quotas {
 		quotasParts(p, charter.Quotas)
 	}
 }

@@ -253,6 +253,11 @@ func checkConsent(bundle *Bundle, transaction *Transaction, authority Authority)
 // checkOperators checks that as many operators have signed a transaction as have to. The admission
 // of a disk may be a member's instead.
 func checkOperators(bundle *Bundle, transaction *Transaction, authority Authority) error {
+	if change := transaction.Charter; change != nil {
+		if err := CheckVersion(change.Version); err != nil {
+			return err
+		}
+	}
 	charter := authority.Charter()
 	if charter.Consents(bundle.signatures) {
 		return nil

@@ -37,8 +37,8 @@ func (s *State) operatorsSigned(root ledger.Hash, signatures []ledger.Signature)
 	return s.charter.Consents(ledger.GoodSignatures(root, ledger.Operator, signatures))
 }
 
-// changeCharter makes a change that attemptCharter allowed. It takes effect for the transactions
-// after this one.
+// changeCharter makes a change that mayChangeCharter allowed. It takes effect for the transactions
+// after this one. The version never goes down: an operator with an old program does not know it.
 func (s *State) changeCharter(change *ledger.CharterChange) {
 	switch {
 	case s.charter.mark.touched:
@@ -47,7 +47,9 @@ func (s *State) changeCharter(change *ledger.CharterChange) {
 	default:
 		s.arena, s.charter.mark = keep(s.arena, s.charter.appendEntry)
 	}
+	version := max(s.charter.Version, change.Version)
 	s.charter.Charter = change.Clone()
+	s.charter.Version = version
 }
 
 // finishCharter collects the change of the charter, if there is one.
@@ -58,7 +60,8 @@ func (s *State) finishCharter(changes *Changes) {
 	}
 }
 
-// appendEntry appends the entry. Quotas come last, and only if there are any.
+// appendEntry appends the entry. Quotas come last, and only if there are any. If the charter has a
+// version, the quotas and the version come last.
 func (c *charter) appendEntry(to []byte) (entry []byte, keyLength int) {
 	keyLength = 2
 	to = append(to, kindCharter, 0)
@@ -69,10 +72,14 @@ func (c *charter) appendEntry(to []byte) (entry []byte, keyLength int) {
 	}
 	to = binary.AppendUvarint(to, uint64(c.Threshold))
 	to = codec.AppendBool(to, c.RegistrationByOperators)
-	if c.Quotas != (ledger.Quotas{}) {
+	versioned := c.Version > ledger.FirstVersion
+	if versioned || c.Quotas != (ledger.Quotas{}) {
 		for _, number := range c.Quotas.Numbers() {
 			to = binary.AppendUvarint(to, *number)
 		}
+	}
+	if versioned {
+		to = binary.AppendUvarint(to, uint64(c.Version))
 	}
 	return to, keyLength
 }
@@ -94,7 +101,9 @@ func (c *charter) restore(key []byte, r *reader) (again bool, err error) {
 		for _, number := range restored.Quotas.Numbers() {
 			*number = r.Uvarint()
 		}
-		if restored.Quotas == (ledger.Quotas{}) {
+		if len(r.Data) > 0 {
+			restored.Version = int(r.Uvarint32("version"))
+		} else if restored.Quotas == (ledger.Quotas{}) {
 			r.Fail("quotas that bound nothing")
 		}
 	}

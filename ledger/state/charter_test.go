@@ -1,7 +1,6 @@
 package state_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -64,12 +63,7 @@ func TestCharter(t *testing.T) {
 	}
 	o.expect(ledger.Applied, registration)
 
-	restored := state.New(ledgertest.OperatedGenesis(3))
-	if err := o.state.Entries(func(key, value []byte) error {
-		return restored.Restore(bytes.Clone(key), bytes.Clone(value))
-	}); err != nil || restored.Digest() != o.state.Digest() {
-		t.Errorf("not restored: %v", err)
-	}
+	restored := restoredFrom(t, ledgertest.OperatedGenesis(3), o.state)
 	if fmt.Sprint(restored.Charter()) != fmt.Sprint(o.state.Charter()) {
 		t.Errorf("%v, was %v", restored.Charter(), o.state.Charter())
 	}

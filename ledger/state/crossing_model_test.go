@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -359,8 +360,8 @@ func (n *network) replay(shard int, c *shardChain) {
 		}
 		if block.Header.Height%3 == 0 {
 			restored := fresh()
-			if err := s.Entries(restored.Restore); err != nil ||
-				restored.Digest() != s.Digest() {
+			err := errors.Join(s.Entries(restored.Restore), restored.Complete(nil))
+			if err != nil || restored.Digest() != s.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
 			s = restored
@@ -554,7 +555,7 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
 	plant string) (applied, refused int) {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	genesis.VouchedCrossings = random.IntN(2) == 0
+	genesis.VouchedCrossings, genesis.Version = random.IntN(2) == 0, 1+random.IntN(2)
 	n := newNetworkOf(fail, genesis)
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
 	for _, client := range f.clients[:4] {

@@ -3,6 +3,7 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/guts"
@@ -12,7 +13,10 @@ import (
 
 const digestLanes = 1024
 
-const digestDomain = "ledgerd/state/1\x00"
+const (
+	digestDomain     = "ledgerd/state/1\x00"
+	treeDigestDomain = "ledgerd/state/2\x00"
+)
 
 // Digest is the LtHash of a set of entries. It depends only on the set, not on the order in which
 // entries were added and removed. The zero value is the digest of the empty set. It is not safe for
@@ -96,3 +100,92 @@ func (d *Digest) Sum() ledger.Hash {
 	}
 	return sha256.Sum256(to)
 }
+
+// entry is a part of the state with a key and a value.
+type entry interface {
+	// appendEntry appends the key and the value.
+	appendEntry(to []byte) (entry []byte, keyLength int)
+}
+
+// Version returns the version of the chain: that of the next block, and of the state digest.
+func (s *State) Version() int { return max(ledger.FirstVersion, s.charter.Version) }
+
+// sum computes the state digest of the version.
+func (s *State) sum() ledger.Hash {
+	if s.accountTree == nil {
+		return s.digest.Sum()
+	}
+	root, others := s.accountTree.root(), s.digest.Sum()
+	to := append(make([]byte, 0, len(treeDigestDomain)+8+2*ledger.HashSize), treeDigestDomain...)
+	to = binary.BigEndian.AppendUint64(to, uint64(s.accountTree.accounts()))
+	return sha256.Sum256(append(append(to, root[:]...), others[:]...))
+}
+
+// Divide calls do for each part from 0 to parts-1, perhaps several at a time, and returns when all
+// calls have.
+type Divide func(parts int, do func(part int))
+
+// inTurn is a Divide without concurrency.
+func inTurn(parts int, do func(part int)) {
+	for part := range parts {
+		do(part)
+	}
+}
+
+// Complete computes the digest after all entries were restored. The computation is divided by
+// divide, and so are later ones over the whole state. If divide is nil, they are not. Complete
+// returns ErrEntry if the numbers of the accounts have gaps, and ledger.ErrVersion if the chain is
+// of a version that this package does not know.
+func (s *State) Complete(divide Divide) error {
+	if divide != nil {
+		s.divide = divide
+	}
+	if err := ledger.CheckVersion(s.Version()); err != nil {
+		return err
+	}
+	numbers := make([]bool, len(s.sorted))
+	for _, each := range s.sorted {
+		if each.Number == 0 || each.Number > uint64(len(numbers)) || numbers[each.Number-1] {
+			return fmt.Errorf("%w: %s is account %d of %d", ErrEntry, each.Path, each.Number,
+				len(numbers))
+		}
+		numbers[each.Number-1] = true
+	}
+	s.digestAll()
+	return nil
+}
+
+// digestAll computes the digest of all entries anew.
+func (s *State) digestAll() {
+	s.digest, s.accountTree = Digest{}, nil
+	if s.Version() >= ledger.AccountTreeVersion {
+		s.accountTree = newAccountTree(s.sorted, s.divide)
+	} else {
+		addAll(&s.digest, s.sorted, s.divide)
+	}
+	addAll(&s.digest, s.others(), s.divide)
+	s.stateDigest = s.sum()
+}
+
+// addAll adds entries to a digest. The digest of a set does not depend on the order of its entries.
+func addAll[E entry](to *Digest, entries []E, divide Divide) {
+	digests := make([]*Digest, parts(len(entries)))
+	divide(len(digests), func(part int) {
+		var some Digest
+		var buffer []byte
+		for _, each := range entries[part*partSize : min((part+1)*partSize, len(entries))] {
+			buffer, _ = each.appendEntry(buffer[:0])
+			some.Add(buffer)
+		}
+		digests[part] = &some
+	})
+	for _, some := range digests {
+		to.Join(some)
+	}
+}
+
+// partSize is how many entries or hashes one part of a computation has.
+const partSize = 1 << 12
+
+// parts returns the number of parts of a computation over count entries or hashes.
+func parts(count int) int { return (count + partSize - 1) / partSize }

@@ -409,6 +409,9 @@ func TestTooManyDisks(t *testing.T) {
 	if at.Number != 1000 || at.Members[1].Disk != ledgertest.Disk(1000) {
 		t.Errorf("at block 1000: %+v", at)
 	}
+	if err := full.state.Complete(nil); err != nil {
+		t.Fatal(err)
+	}
 	before := full.state.Digest()
 	const round = ledger.MaxMemberDisks + ledger.ChangeRounds
 	block := full.block(round, full.admit("node-0", 1, 1))

@@ -12,9 +12,7 @@ import (
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
 // share one arena, which is never written to again.
 type Change struct {
-	Key []byte
-	// Before is nil if the entry is new.
-	Before, After []byte
+	Key, After []byte
 }
 
 // HistoryChange adds one transaction to the history of the account with this number: history entry
@@ -105,7 +103,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	}
 	changes := s.finish()
 	changes.Crossings = crossings
-	block.Complete(s.digest.Sum())
+	block.Complete(s.stateDigest)
 	return block, changes
 }
 
@@ -151,13 +149,18 @@ func (u *undoLog) clear() {
 		u.windows[:0]
 }
 
-// touchAccount saves the account's encoding from before the block, the first time that the block
-// touches the account.
+// touchAccount notes that the block touches the account. For the LtHash it saves the account's
+// encoding from before the block; the tree has its hash.
 func (s *State) touchAccount(a *account) {
-	if !a.mark.touched {
-		s.arena, a.mark = keep(s.arena, a.appendEntry)
-		s.touchedAccounts = append(s.touchedAccounts, a)
+	if a.mark.touched {
+		return
 	}
+	if s.accountTree == nil {
+		s.arena, a.mark = keep(s.arena, a.appendEntry)
+	} else {
+		a.mark.touched = true
+	}
+	s.touchedAccounts = append(s.touchedAccounts, a)
 }
 
 func (s *State) touchWindow(w *window) {
@@ -209,7 +212,11 @@ func (s *State) finish() *Changes {
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
 		// An account that a failed transaction opened does not exist any more.
-		if !each.undone {
+		switch {
+		case each.undone:
+		case s.accountTree != nil:
+			s.settleAccount(changes, each)
+		default:
 			s.settle(changes, &each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
@@ -240,8 +247,25 @@ func (s *State) finish() *Changes {
 	if s.tree != nil {
 		s.finishShard(changes)
 	}
+	if s.accountTree == nil && s.Version() >= ledger.AccountTreeVersion {
+		s.digestAll()
+	}
+	s.stateDigest = s.sum()
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
 	return changes
+}
+
+// settleAccount is settle for an account in the tree.
+func (s *State) settleAccount(changes *Changes, a *account) {
+	start := len(s.arena)
+	var keyLength int
+	s.arena, keyLength = a.appendEntry(s.arena)
+	after := s.arena[start:len(s.arena):len(s.arena)]
+	hash := accountHash(after)
+	if s.accountTree.set(a.Number, &hash) {
+		changes.Entries = append(changes.Entries, Change{Key: after[:keyLength:keyLength],
+			After: after[keyLength:]})
+	}
 }
 
 func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]byte, int)) {
@@ -255,7 +279,6 @@ func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]by
 		if bytes.Equal(before, after) {
 			return
 		}
-		change.Before = before[m.keys:]
 		s.digest.Remove(before)
 	}
 	s.digest.Add(after)
@@ -269,8 +292,7 @@ func (s *State) remove(changes *Changes, m *mark) {
 	}
 	before := s.arena[m.before : m.before+m.length : m.before+m.length]
 	s.digest.Remove(before)
-	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys],
-		Before: before[m.keys:]})
+	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys]})
 }
 
 // apply executes one transaction, all or nothing.

@@ -128,3 +128,10 @@ func (s *State) CheckUses() error {
 	}
 	return nil
 }
+
+// AccountEntry returns the key and value of an empty account.
+func AccountEntry(path string, number uint64) (key, value []byte) {
+	a := &account{Account: ledger.Account{Path: ledger.AccountPath(path), Number: number}}
+	entry, keyLength := a.appendEntry(nil)
+	return entry[:keyLength], entry[keyLength:]
+}

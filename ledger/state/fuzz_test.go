@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -184,6 +185,10 @@ func FuzzStateEntry(f *testing.F) {
 			s := state.New(genesis)
 			if err := s.Restore(key, value); err == nil && s.CheckUses() != nil {
 				t.Fatal(s.CheckUses())
+			}
+			if err := s.Complete(nil); err != nil && !errors.Is(err, state.ErrEntry) &&
+				!errors.Is(err, ledger.ErrVersion) {
+				t.Fatal(err)
 			}
 		}
 		// The members can be read from any state that accepted an entry.

@@ -1,7 +1,6 @@
 package state_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -252,15 +251,7 @@ func TestPolicyIsRestored(t *testing.T) {
 		{Asset: "EUR", Above: ledger.NewAmount(9), Signatures: 2}}
 	policy.RefuseAssets, policy.Assets = true, []ledger.AssetName{"EUR", "USD"}
 	chain.block(acme.Bundle(acme.ChangePolicy(policy)))
-	restored := state.New(ledgertest.Genesis())
-	if err := chain.state.Entries(func(key, value []byte) error {
-		return restored.Restore(bytes.Clone(key), bytes.Clone(value))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if restored.Digest() != chain.state.Digest() {
-		t.Error("another digest")
-	}
+	restored := restoredFrom(t, ledgertest.Genesis(), chain.state)
 	one, _ := chain.state.Organisation("acme")
 	two, _ := restored.Organisation("acme")
 	if fmt.Sprint(*one.Policy) != fmt.Sprint(*two.Policy) || fmt.Sprint(one.Keys) !=

@@ -1,14 +1,12 @@
 package state_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
-	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 func TestQuotas(t *testing.T) {
@@ -84,12 +82,7 @@ func TestQuotas(t *testing.T) {
 	expect(ledger.Applied, all, pay("USD"))
 	expect(ledger.Applied, all, put("z"))
 	expect(ledger.Applied, all, stream(9))
-	restored := state.New(genesis)
-	if err := chain.state.Entries(func(key, value []byte) error {
-		return restored.Restore(bytes.Clone(key), bytes.Clone(value))
-	}); err != nil || restored.Digest() != chain.state.Digest() {
-		t.Errorf("not restored: %v", err)
-	}
+	restored := restoredFrom(t, genesis, chain.state)
 	if restored.Use("acme") != chain.state.Use("acme") || restored.CheckUses() != nil ||
 		restored.Charter().Quotas != charter.Quotas {
 		t.Errorf("%+v, was %+v", restored.Use("acme"), chain.state.Use("acme"))
@@ -196,12 +189,9 @@ func TestQuotasAcrossShards(t *testing.T) {
 	if used := c.state.Use("org0"); used.Pending != 2 || used.Assets != 2 || used.Records != 1 {
 		t.Errorf("%+v", used)
 	}
-	restored := state.New(c.genesis)
-	if err := c.state.Entries(func(key, value []byte) error {
-		return restored.Restore(bytes.Clone(key), bytes.Clone(value))
-	}); err != nil || restored.Digest() != c.state.Digest() || restored.CheckUses() != nil ||
-		restored.Use("org0") != c.state.Use("org0") {
-		t.Errorf("restored as %+v: %v", restored.Use("org0"), err)
+	restored := restoredFrom(t, c.genesis, c.state)
+	if restored.CheckUses() != nil || restored.Use("org0") != c.state.Use("org0") {
+		t.Errorf("restored as %+v", restored.Use("org0"))
 	}
 	n.shards[1].stopped = false
 	n.flush()

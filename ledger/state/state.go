@@ -115,7 +115,12 @@ type State struct {
 	charter       charter
 	uses          map[ledger.OrganisationName]*use
 
-	digest Digest
+	// digest is the LtHash of all entries. From version ledger.AccountTreeVersion on, the accounts
+	// are in accountTree instead, which is nil before. stateDigest has both.
+	digest      Digest
+	accountTree *accountTree
+	stateDigest ledger.Hash
+	divide      Divide
 
 	// sorted lists the accounts by path, except that the last unsorted of them are new and in no
 	// order.
@@ -134,17 +139,18 @@ func New(genesis *ledger.Genesis) *State {
 		organisations: make(map[ledger.OrganisationName]*organisation),
 		windows:       make(map[windowKey]*window), records: make(map[ledger.RecordKey]*record),
 		group: newMembershipState(genesis), charter: charter{Charter: genesis.Charter()},
-		uses: make(map[ledger.OrganisationName]*use),
+		uses: make(map[ledger.OrganisationName]*use), divide: inTurn,
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()
 		s.newStreams()
 	}
+	s.digestAll()
 	return s
 }
 
 // Digest returns the state digest, as it is in the header of the last executed block.
-func (s *State) Digest() ledger.Hash { return s.digest.Sum() }
+func (s *State) Digest() ledger.Hash { return s.stateDigest }
 
 // Organisation returns a registered organisation, read-only.
 func (s *State) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
@@ -305,20 +311,9 @@ func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
 var ErrEntry = errors.New("ledger: malformed state entry")
 
 // Restore adds an entry, as Changes and Entries return it, to a state that has no entry with this
-// key. It copies key and value. After all entries are restored, compare Digest with a block's
-// header to verify them.
+// key. It copies key and value. After all entries are restored, call Complete, and compare Digest
+// with a block's header to verify them.
 func (s *State) Restore(key, value []byte) error {
-	if err := s.RestoreUncounted(key, value); err != nil {
-		return err
-	}
-	s.arena = append(append(s.arena[:0], key...), value...)
-	s.digest.Add(s.arena)
-	return nil
-}
-
-// RestoreUncounted is Restore, but leaves the digest as it is: the caller adds the key followed by
-// the value to a Digest of its own, perhaps beside others, and passes that to Count.
-func (s *State) RestoreUncounted(key, value []byte) error {
 	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
@@ -386,9 +381,6 @@ func (s *State) RestoreUncounted(key, value []byte) error {
 	return nil
 }
 
-// Count adds the digest of entries that RestoreUncounted added.
-func (s *State) Count(entries *Digest) { s.digest.Join(entries) }
-
 func (r *reader) organisation() ledger.Organisation {
 	const keySize = len(ledger.PublicKey{})
 	o := ledger.Organisation{Name: r.organisationName(),
@@ -424,63 +416,56 @@ func (a *account) restore(r *reader) {
 // fails. The slices are valid only during the call.
 func (s *State) Entries(visit func(key, value []byte) error) error {
 	var buffer []byte
-	show := func(entry []byte, keyLength int) error {
-		buffer = entry
-		return visit(entry[:keyLength], entry[keyLength:])
+	show := func(each entry) error {
+		var keyLength int
+		buffer, keyLength = each.appendEntry(buffer[:0])
+		return visit(buffer[:keyLength], buffer[keyLength:])
 	}
-	for _, each := range s.accounts {
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
+	for _, each := range s.sorted {
+		if err := show(each); err != nil {
 			return err
 		}
 	}
-	for _, each := range s.organisations {
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	for _, each := range s.windows {
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	for _, each := range s.records {
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	for _, each := range s.group.members {
-		if !each.isEntry() {
-			continue
-		}
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	if s.charter.Number > 0 {
-		if err := show(s.charter.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	if s.parent != nil && s.parent.number > 0 {
-		if err := show(s.parent.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	for _, each := range s.children {
-		if each.number == 0 {
-			continue
-		}
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
-			return err
-		}
-	}
-	for _, each := range s.pending.slots {
-		if each.entry == nil {
-			continue
-		}
-		if err := show(each.appendEntry(buffer[:0])); err != nil {
+	for _, each := range s.others() {
+		if err := show(each); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// others returns all entries but the accounts, in no particular order.
+func (s *State) others() []entry {
+	all := make([]entry, 0, len(s.organisations)+len(s.windows)+len(s.records))
+	for _, each := range s.organisations {
+		all = append(all, each)
+	}
+	for _, each := range s.windows {
+		all = append(all, each)
+	}
+	for _, each := range s.records {
+		all = append(all, each)
+	}
+	for _, each := range s.group.members {
+		if each.isEntry() {
+			all = append(all, each)
+		}
+	}
+	if s.charter.Number > 0 {
+		all = append(all, &s.charter)
+	}
+	if s.parent != nil && s.parent.number > 0 {
+		all = append(all, s.parent)
+	}
+	for _, each := range s.children {
+		if each.number > 0 {
+			all = append(all, each)
+		}
+	}
+	for _, each := range s.pending.slots {
+		if each.entry != nil {
+			all = append(all, each)
+		}
+	}
+	return all
 }

@@ -36,8 +36,21 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	block, changes := s.state.Execute(draft)
+	if err := s.checkVersion(block); err != nil {
+		return nil, err
+	}
 	s.publish(block, changes)
 	return block, nil
+}
+
+// checkVersion returns an error, and lets the store accept no more blocks, if an executed block
+// made the chain one of a version that this program does not know. The caller must hold the mutex.
+func (s *Store) checkVersion(block *ledger.Block) error {
+	if err := ledger.CheckVersion(s.state.Version()); err != nil {
+		s.failure = fmt.Errorf("%w: block %d: %w", ErrFailed, block.Header.Height, err)
+		s.changed.Broadcast()
+	}
+	return s.failure
 }
 
 // seal makes the draft of the next block from a round. It returns nil if the round has nothing new.
@@ -98,6 +111,9 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 			changes.OutOfPlace, block.Hash)
 		s.changed.Broadcast()
 		return s.failure
+	}
+	if err := s.checkVersion(executed); err != nil {
+		return err
 	}
 	s.publish(executed, changes)
 	return nil

@@ -72,6 +72,9 @@ func TestTooFewOperators(t *testing.T) {
 	if err := liar.state.Restore([]byte{'c', 0}, charterEntry(&believed)); err != nil {
 		t.Fatal(err)
 	}
+	if err := liar.state.Complete(nil); err != nil {
+		t.Fatal(err)
+	}
 	payload := ledgertest.Batch(1, ledgertest.NewOperator(genesis).Leave(1))
 	block, err := liar.Apply(1, 1, [][]byte{payload})
 	if err != nil || block.MembershipChange() == nil {

@@ -374,8 +374,6 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 		}
 		sources := newMergedState(transaction, s.runs.list(), undo)
 		defer sources.close()
-		digests := newDigests()
-		defer func() { s.state.Count(digests.end()) }()
 		for {
 			key, value, more, err := sources.next()
 			switch {
@@ -386,14 +384,19 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 			case len(value) == 0:
 				continue
 			}
-			if err := s.state.RestoreUncounted(key, value); err != nil {
+			if err := s.state.Restore(key, value); err != nil {
 				return damaged(height, "entry %x of the state: %v", key, err)
 			}
-			digests.add(key, value)
 		}
 	})
 	if err != nil {
 		return err
+	}
+	switch err := s.state.Complete(onAllProcessors); {
+	case errors.Is(err, ledger.ErrVersion):
+		return fmt.Errorf("store: %w", err)
+	case err != nil:
+		return damaged(height, "the state: %v", err)
 	}
 	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
 		return damaged(height, "the state has digest %s; the block says %s", digest,

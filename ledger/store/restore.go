@@ -344,6 +344,12 @@ func (r *restoring) entries(height ledger.Height) error {
 			return err
 		}
 	}
+	switch err := r.state.Complete(onAllProcessors); {
+	case errors.Is(err, ledger.ErrVersion):
+		return fmt.Errorf("store: %w", err)
+	case err != nil:
+		return r.bad("%v", err)
+	}
 	if digest := r.state.Digest(); digest != r.head.Header.StateDigest {
 		return r.bad("the state has digest %s, and block %d says %s", digest, height,
 			r.head.Header.StateDigest)

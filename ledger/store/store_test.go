@@ -39,8 +39,13 @@ func openBook(t testing.TB, dir string, genesis *ledger.Genesis, options Options
 	return s
 }
 
-// testGenesis returns the genesis of the chain of most tests in this package.
-func testGenesis() *ledger.Genesis { return ledgertest.OperatedGenesis(1) }
+// testGenesis returns the genesis of the chain of most tests in this package, which has the newest
+// version, as new chains do.
+func testGenesis() *ledger.Genesis {
+	genesis := ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.NewestVersion
+	return genesis
+}
 
 // book makes rounds of realistic traffic: an organisation with an issuer and a few accounts,
 // transfers, records, members that join and leave, and occasional failing transactions.

@@ -83,7 +83,7 @@ func charterToProto(charter *ledger.Charter) *ledgerdv1.Charter {
 	return &ledgerdv1.Charter{Number: charter.Number, Operators: keysToProto(charter.Operators),
 		Threshold:               uint32(charter.Threshold),
 		RegistrationByOperators: charter.RegistrationByOperators,
-		Quotas:                  quotasToProto(charter.Quotas)}
+		Quotas:                  quotasToProto(charter.Quotas), Version: uint32(charter.Version)}
 }
 
 func quotasToProto(quotas ledger.Quotas) *ledgerdv1.Quotas {
@@ -110,7 +110,8 @@ func CharterFromProto(message *ledgerdv1.Charter) (ledger.Charter, error) {
 	charter := ledger.Charter{Number: message.GetNumber(),
 		Threshold:               int(min(message.GetThreshold(), 1<<16)),
 		RegistrationByOperators: message.GetRegistrationByOperators(),
-		Quotas:                  QuotasFromProto(message.GetQuotas())}
+		Quotas:                  QuotasFromProto(message.GetQuotas()),
+		Version:                 int(message.GetVersion())}
 	for i, key := range message.GetOperators() {
 		var read ledger.PublicKey
 		if len(key) != len(read) {

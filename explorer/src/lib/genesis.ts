@@ -49,8 +49,7 @@ function readMembers(reader: Reader): Member[] {
 export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Genesis>> {
   const reader = new Reader(canonical);
   const version = reader.byte();
-  const vouched = version === 8;
-  if (version < 1 || (version > 6 && !vouched)) reader.fail(`genesis version ${version}`);
+  if (version < 1 || version === 7 || version > 10) reader.fail(`genesis version ${version}`);
   const sharded = version % 2 === 0;
   const chain = reader.text("chain name", maxName);
   if (!isWord(chain)) reader.fail("a chain without a proper name");
@@ -65,7 +64,11 @@ export async function decodeGenesis(canonical: Uint8Array): Promise<Decoded<Gene
   reader.list("operators", maxOperators, 32, () => reader.take(32));
   reader.bool(); // whether operators register organisations
   if (version >= 3) reader.number("threshold", maxOperators);
-  const bounded = vouched ? reader.bool() : version >= 5;
+  if (version >= 9) {
+    reader.uvarint(); // the chain's version
+    reader.bool(); // vouched crossings
+  }
+  const bounded = version >= 8 ? reader.bool() : version >= 5;
   if (bounded) for (let i = 0; i < quotas; i++) reader.uvarint();
   const shard = sharded ? reader.number("shard", shards.length - 1) : 0;
   const members = shards[shard] ?? [];

@@ -927,6 +927,7 @@ type Charter struct {
 	Threshold               uint32                 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	RegistrationByOperators bool                   `protobuf:"varint,4,opt,name=registration_by_operators,json=registrationByOperators,proto3" json:"registration_by_operators,omitempty"` // whether operators sign the registration of organisations
 	Quotas                  *Quotas                `protobuf:"bytes,5,opt,name=quotas,proto3" json:"quotas,omitempty"`
+	Version                 uint32                 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"` // of the chains' rules; 0 means 1, and a change never lowers it
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -994,6 +995,13 @@ func (x *Charter) GetQuotas() *Quotas {
 		return x.Quotas
 	}
 	return nil
+}
+
+func (x *Charter) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // What each organisation may keep (0 for no bound), or what one keeps. In a ledger of several shards
@@ -7692,13 +7700,14 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12/\n" +
 	"\x06limits\x18\x04 \x03(\v2\x17.ledgerd.v1.PolicyLimitR\x06limits\x12#\n" +
 	"\rrefuse_assets\x18\x05 \x01(\bR\frefuseAssets\x12\x16\n" +
-	"\x06assets\x18\x06 \x03(\tR\x06assets\"\xc5\x01\n" +
+	"\x06assets\x18\x06 \x03(\tR\x06assets\"\xdf\x01\n" +
 	"\aCharter\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\toperators\x18\x02 \x03(\fR\toperators\x12\x1c\n" +
 	"\tthreshold\x18\x03 \x01(\rR\tthreshold\x12:\n" +
 	"\x19registration_by_operators\x18\x04 \x01(\bR\x17registrationByOperators\x12*\n" +
-	"\x06quotas\x18\x05 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\"\x8a\x01\n" +
+	"\x06quotas\x18\x05 \x01(\v2\x12.ledgerd.v1.QuotasR\x06quotas\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\rR\aversion\"\x8a\x01\n" +
 	"\x06Quotas\x12\x18\n" +
 	"\astreams\x18\x01 \x01(\x04R\astreams\x12\x1a\n" +
 	"\baccounts\x18\x02 \x01(\x04R\baccounts\x12\x16\n" +

@@ -1,0 +1,180 @@
+package state
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// accountTree is a Merkle tree over the accounts of a chain, in the order of their numbers. The
+// numbers begin at 1 and have no gaps, and no account ever vanishes. So the tree depends only on
+// the accounts, and a change touches one leaf.
+//
+// The hash of a leaf is SHA-256(0x00, entry of the account), and that of a node SHA-256(0x01,
+// hashes of its children). A node has four children; the last node of a level may have two or
+// three, and a single one moves up unchanged. Four children take half of the hashing that two take:
+// a node with four compresses three blocks of SHA-256, and the three nodes that it stands for would
+// compress six.
+type accountTree struct {
+	// levels begin with the leaves. The last one has a single hash.
+	levels []treeLevel
+}
+
+// treeLevel has the hashes of one level, in pages, so that it grows without being copied.
+type treeLevel struct {
+	pages  [][]ledger.Hash
+	length int
+	// stale are the places whose hashes have to be computed anew, in no order, and isStale has a
+	// bit for each of them.
+	stale   []int
+	isStale []uint64
+}
+
+const (
+	treeArity = 4
+	// hashesPerPage is a multiple of treeArity, so the children of a node are in one page.
+	hashesPerPage = 1 << 12
+)
+
+// The first bytes of what is hashed.
+const (
+	treeLeaf = 0
+	treeNode = 1
+)
+
+// accountHash returns the hash of a leaf. The entry is the account's key and value.
+func accountHash(entry []byte) ledger.Hash {
+	var buffer [512]byte
+	return sha256.Sum256(append(append(buffer[:0], treeLeaf), entry...))
+}
+
+// nodeHash returns the hash over children.
+func nodeHash(children []ledger.Hash) ledger.Hash {
+	if len(children) == 1 {
+		return children[0]
+	}
+	var buffer [1 + treeArity*ledger.HashSize]byte
+	buffer[0] = treeNode
+	to := buffer[:1]
+	for i := range children {
+		to = append(to, children[i][:]...)
+	}
+	return sha256.Sum256(to)
+}
+
+func (l *treeLevel) at(place int) *ledger.Hash {
+	return &l.pages[place/hashesPerPage][place%hashesPerPage]
+}
+
+// children returns the hashes below the node at a place of the level above.
+func (l *treeLevel) children(place int) []ledger.Hash {
+	page, first := l.pages[place*treeArity/hashesPerPage], place*treeArity%hashesPerPage
+	return page[first:min(first+treeArity, len(page))]
+}
+
+// grow appends hashes that have no value yet.
+func (l *treeLevel) grow(length int) {
+	for l.length < length {
+		if l.length%hashesPerPage == 0 {
+			l.pages = append(l.pages, nil)
+		}
+		last := &l.pages[len(l.pages)-1]
+		more := min(length-l.length, hashesPerPage-len(*last))
+		*last = append(*last, make([]ledger.Hash, more)...)
+		l.length += more
+	}
+	for len(l.isStale)*64 < length {
+		l.isStale = append(l.isStale, 0)
+	}
+}
+
+// outdate notes that the hash at a place has to be computed anew.
+func (l *treeLevel) outdate(place int) {
+	if word, bit := &l.isStale[place/64], uint64(1)<<(place%64); *word&bit == 0 {
+		*word |= bit
+		l.stale = append(l.stale, place)
+	}
+}
+
+// accounts returns the number of leaves.
+func (t *accountTree) accounts() int {
+	if len(t.levels) == 0 {
+		return 0
+	}
+	return t.levels[0].length
+}
+
+// grow makes room for accounts, and for all nodes above them.
+func (t *accountTree) grow(accounts int) {
+	for level, length := 0, accounts; length > 0; level++ {
+		if level == len(t.levels) {
+			t.levels = append(t.levels, treeLevel{})
+		}
+		t.levels[level].grow(length)
+		if length == 1 {
+			return
+		}
+		length = (length + treeArity - 1) / treeArity
+	}
+}
+
+// set sets the hash of the account with this number, which is one of the accounts or the next one.
+// It reports whether that changed the tree.
+func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
+	place := int(number - 1)
+	switch accounts := t.accounts(); {
+	case place > accounts:
+		panic(fmt.Sprintf("ledger: account %d follows account %d", number, accounts))
+	case place == accounts:
+		t.grow(accounts + 1)
+	case *t.levels[0].at(place) == *hash:
+		return false
+	}
+	*t.levels[0].at(place) = *hash
+	if len(t.levels) > 1 {
+		t.levels[1].outdate(place / treeArity)
+	}
+	return true
+}
+
+// root brings all hashes up to date and returns that of the root; zero if there are no accounts.
+func (t *accountTree) root() ledger.Hash {
+	if t.accounts() == 0 {
+		return ledger.Hash{}
+	}
+	for i := 1; i < len(t.levels); i++ {
+		below, level := &t.levels[i-1], &t.levels[i]
+		for _, place := range level.stale {
+			*level.at(place) = nodeHash(below.children(place))
+			level.isStale[place/64] &^= 1 << (place % 64)
+			if i+1 < len(t.levels) {
+				t.levels[i+1].outdate(place / treeArity)
+			}
+		}
+		level.stale = level.stale[:0]
+	}
+	return *t.levels[len(t.levels)-1].at(0)
+}
+
+// newAccountTree returns the tree over accounts, whose numbers are 1 to their number, each once.
+func newAccountTree(accounts []*account, divide Divide) *accountTree {
+	t := &accountTree{}
+	t.grow(len(accounts))
+	divide(parts(len(accounts)), func(part int) {
+		var entry []byte
+		for _, each := range accounts[part*partSize : min((part+1)*partSize, len(accounts))] {
+			entry, _ = each.appendEntry(entry[:0])
+			*t.levels[0].at(int(each.Number - 1)) = accountHash(entry)
+		}
+	})
+	for i := 1; i < len(t.levels); i++ {
+		below, level := &t.levels[i-1], &t.levels[i]
+		divide(parts(level.length), func(part int) {
+			for place := part * partSize; place < min((part+1)*partSize, level.length); place++ {
+				*level.at(place) = nodeHash(below.children(place))
+			}
+		})
+	}
+	return t
+}

@@ -1,0 +1,171 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// referenceRoot is the root over leaves, straight from the definition.
+func referenceRoot(level []ledger.Hash) ledger.Hash {
+	switch len(level) {
+	case 0:
+		return ledger.Hash{}
+	case 1:
+		return level[0]
+	}
+	var above []ledger.Hash
+	for len(level) > 0 {
+		count := min(4, len(level))
+		node := level[0]
+		if count > 1 {
+			data := []byte{1}
+			for _, child := range level[:count] {
+				data = append(data, child[:]...)
+			}
+			node = sha256.Sum256(data)
+		}
+		above, level = append(above, node), level[count:]
+	}
+	return referenceRoot(above)
+}
+
+func leafOf(number, version uint64) ledger.Hash {
+	return accountHash(binary.AppendUvarint(binary.AppendUvarint(nil, number), version))
+}
+
+// TestAccountTree: however the tree grew and changed, its root is that of the definition.
+func TestAccountTree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var tree accountTree
+		var leaves []ledger.Hash
+		for range rapid.IntRange(1, 8).Draw(t, "blocks") {
+			for range rapid.IntRange(0, 80).Draw(t, "opened") {
+				hash := leafOf(uint64(len(leaves)), 0)
+				leaves = append(leaves, hash)
+				if !tree.set(uint64(len(leaves)), &hash) {
+					t.Fatal("a new account changes nothing")
+				}
+			}
+			for range rapid.IntRange(0, 20).Draw(t, "changed") {
+				if len(leaves) == 0 {
+					break
+				}
+				place := rapid.IntRange(0, len(leaves)-1).Draw(t, "place")
+				hash := leafOf(uint64(place), rapid.Uint64Range(0, 2).Draw(t, "version"))
+				if changed := tree.set(uint64(place+1), &hash); changed != (hash != leaves[place]) {
+					t.Fatalf("changed: %t", changed)
+				}
+				leaves[place] = hash
+			}
+			if tree.root() != referenceRoot(leaves) || tree.accounts() != len(leaves) {
+				t.Fatalf("another root over %d accounts", len(leaves))
+			}
+		}
+	})
+}
+
+// TestAccountTreeSizes: trees of all sizes around those at which levels and pages begin.
+func TestAccountTreeSizes(t *testing.T) {
+	t.Parallel()
+	var tree accountTree
+	var leaves []ledger.Hash
+	ends := map[int]bool{}
+	for _, around := range []int{1, 4, 16, 64, 256, 1024, hashesPerPage, 4 * hashesPerPage} {
+		for i := max(0, around-2); i <= around+5; i++ {
+			ends[i] = true
+		}
+	}
+	for number := uint64(1); number <= 4*hashesPerPage+5; number++ {
+		hash := leafOf(number, 0)
+		leaves = append(leaves, hash)
+		tree.set(number, &hash)
+		if ends[len(leaves)] && tree.root() != referenceRoot(leaves) {
+			t.Fatalf("another root over %d accounts", len(leaves))
+		}
+	}
+	for place := 0; place < len(leaves); place += 4095 {
+		leaves[place] = leafOf(uint64(place), 1)
+		tree.set(uint64(place+1), &leaves[place])
+		if tree.root() != referenceRoot(leaves) {
+			t.Fatalf("another root after account %d changed", place+1)
+		}
+	}
+}
+
+// backward is a Divide that begins with the last part.
+func backward(parts int, do func(part int)) {
+	for part := parts - 1; part >= 0; part-- {
+		do(part)
+	}
+}
+
+// TestNewAccountTree: a tree that is made at once, in any order of parts and accounts, equals one
+// that grew.
+func TestNewAccountTree(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{0, 1, 5, 5000} {
+		var grown accountTree
+		accounts := make([]*account, count)
+		for i := range accounts {
+			each := &account{Account: ledger.Account{Number: uint64(i + 1),
+				Path: ledger.AccountPath(fmt.Sprintf("acme:%d", i))}}
+			encoded, _ := each.appendEntry(nil)
+			hash := accountHash(encoded)
+			grown.set(each.Number, &hash)
+			accounts[i*7919%count] = each
+		}
+		made := newAccountTree(accounts, backward)
+		if made.root() != grown.root() || made.accounts() != count {
+			t.Errorf("%d accounts: another root", count)
+		}
+		next := leafOf(1<<40, 0)
+		grown.set(uint64(count+1), &next)
+		made.set(uint64(count+1), &next)
+		if made.root() != grown.root() {
+			t.Errorf("%d accounts and one more: another root", count)
+		}
+	}
+}
+
+// TestAccountTreeGap: an account whose predecessor is missing is a bug of execution.
+func TestAccountTreeGap(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("a gap was taken")
+		}
+	}()
+	var tree accountTree
+	hash := leafOf(2, 0)
+	tree.set(2, &hash)
+}
+
+// BenchmarkAccountTree changes 10,000 of 10,000 and of 1 M accounts, as a loaded block does.
+func BenchmarkAccountTree(b *testing.B) {
+	for _, accounts := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(accounts), func(b *testing.B) {
+			var tree accountTree
+			tree.grow(accounts)
+			entry := pattern(90, 1)
+			const changed = 10_000
+			next := uint64(1)
+			for b.Loop() {
+				for range changed {
+					next = next*6364136223846793005 + 1442695040888963407
+					binary.LittleEndian.PutUint64(entry, next)
+					hash := accountHash(entry)
+					tree.set(next>>20%uint64(accounts)+1, &hash)
+				}
+				_ = tree.root()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changed, "ns/account")
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The versions of a chain. A version is the set of rules by which the members execute blocks. A
+// chain begins with the version in its genesis. The operators raise it with a change of the
+// charter: the block with the change is the first one of the new version. It never goes down, and
+// blocks of earlier versions stay as they are.
+const (
+	// FirstVersion is the version of a chain that names none. The state digest is one LtHash of all
+	// entries of the state.
+	FirstVersion = 1
+	// AccountTreeVersion is the version from which on the state digest has a Merkle tree over the
+	// accounts. So a block costs less, and an account can be proven as of a block.
+	AccountTreeVersion = 2
+	// NewestVersion is the newest version that this package knows.
+	NewestVersion = AccountTreeVersion
+
+	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
+	// a chain, instead of taking the change for a malformed one.
+	maxVersion = 1 << 16
+)
+
+// ErrVersion reports that a chain has a newer version than this program knows.
+var ErrVersion = errors.New("ledger: this program is too old for the chain")
+
+// CheckVersion returns ErrVersion if this package does not know a chain's version.
+func CheckVersion(version int) error {
+	if version > NewestVersion {
+		return fmt.Errorf("%w: the chain has version %d, and this program knows versions 1 to %d; "+
+			"install a newer program and start it again", ErrVersion, version, NewestVersion)
+	}
+	return nil
+}
