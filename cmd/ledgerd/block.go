@@ -48,7 +48,7 @@ type blockItemReport struct {
 	Note         string          `json:"note,omitempty"`
 	Change       *changeReport   `json:"membership_change,omitempty"`
 	Policy       bool            `json:"policy,omitempty"`  // whether it changes its signer's policy
-	Charter      bool            `json:"charter,omitempty"` // or the operators or quotas
+	Charter      bool            `json:"charter,omitempty"` // or the operators, quotas or version
 	// These are set if the entry is the verdict of another shard.
 	VerdictTransaction string `json:"verdict_transaction,omitempty"`
 	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
@@ -287,7 +287,7 @@ func (r *blockItemReport) what() string {
 		parts = append(parts, "changes its policy")
 	}
 	if r.Charter {
-		parts = append(parts, "changes the operators or quotas")
+		parts = append(parts, "changes the operators, quotas or version")
 	}
 	if r.RecordCount > 0 {
 		parts = append(parts, plural(int(r.RecordCount), "record"))

@@ -60,7 +60,8 @@ the file of each with --operator.`,
   # Show the members and their condition
   ledgerd cluster status --via http://127.0.0.1:26600`,
 	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(),
-		newClusterStatusCommand(), newClusterOperatorsCommand(), newClusterQuotasCommand())
+		newClusterStatusCommand(), newClusterOperatorsCommand(), newClusterQuotasCommand(),
+		newClusterUpgradeCommand())
 }
 
 // changeOptions are the flags of the commands that change the members.

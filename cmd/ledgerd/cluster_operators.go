@@ -94,12 +94,13 @@ type charterReport struct {
 	Threshold    int                `json:"threshold"`
 	Registration string             `json:"registration"` // open or operators
 	Quotas       map[string]uint64  `json:"quotas"`       // 0 for no bound
+	Version      int                `json:"version"`      // of the chains
 }
 
 func reportCharter(charter *ledger.Charter) charterReport {
 	report := charterReport{Number: charter.Number, Operators: charter.Operators,
 		Threshold: charter.Threshold, Registration: registrationOf(charter),
-		Quotas: quotaNumbers(charter.Quotas)}
+		Quotas: quotaNumbers(charter.Quotas), Version: max(ledger.FirstVersion, charter.Version)}
 	if report.Operators == nil {
 		report.Operators = []ledger.PublicKey{}
 	}
@@ -112,8 +113,12 @@ func (r *charterReport) String() string {
 	if r.Registration == registrationOperators {
 		registrations = "registrations, too"
 	}
-	return fmt.Sprintf("%d of %s sign, %s; quotas: %s", r.Threshold,
-		plural(len(r.Operators), "operator"), registrations, quotaWords(r.Quotas))
+	version := ""
+	if r.Version > ledger.FirstVersion {
+		version = fmt.Sprintf("; version %d", r.Version)
+	}
+	return fmt.Sprintf("%d of %s sign, %s; quotas: %s%s", r.Threshold,
+		plural(len(r.Operators), "operator"), registrations, quotaWords(r.Quotas), version)
 }
 
 // reportRules returns the policy or the charter that a transaction sets, or nil for each.

@@ -31,7 +31,7 @@ func TestClusterOperators(t *testing.T) {
 	block := s.object("block head %n")
 	change := block["transactions"].([]any)[0].(map[string]any)
 	if text := s.must("block head %n"); change["charter"] != true ||
-		!strings.Contains(text, "changes the operators or quotas") {
+		!strings.Contains(text, "changes the operators, quotas or version") {
 		t.Errorf("%v: %s", change, text)
 	}
 	if text := s.must("tx status " + change["id"].(string) + " %n"); !strings.Contains(text,

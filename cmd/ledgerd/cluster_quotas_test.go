@@ -16,7 +16,7 @@ func TestClusterQuotas(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	s.must(set + "%d/operator.key" + via)
-	if text := s.must("block head %n"); !strings.Contains(text, "or quotas") {
+	if text := s.must("block head %n"); !strings.Contains(text, "quotas or version") {
 		t.Error(text)
 	}
 	s.must("cluster quotas set records=none pending=9 --operator %d/operator.key" + via)

@@ -20,6 +20,7 @@ import (
 type membershipReport struct {
 	Chain            string `json:"chain"`
 	GenesisHash      string `json:"genesis_hash"`
+	Version          int    `json:"version"` // of the chain
 	Shard            uint32 `json:"shard,omitempty"`
 	ShardCount       uint32 `json:"shard_count,omitempty"` // in a ledger of several shards
 	AskedNode        string `json:"asked_node"`
@@ -120,7 +121,8 @@ func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterS
 	asked string) *membershipReport {
 	report := &membershipReport{
 		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()),
-		Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked,
+		Version: max(ledger.FirstVersion, int(cluster.GetCharter().GetVersion())),
+		Shard:   cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked,
 		MembershipNumber: membership.Number,
 		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(),
 		Members: []memberReport{}, Former: []formerReport{},
@@ -159,6 +161,7 @@ func (r *membershipReport) write(out io.Writer) error {
 		name += fmt.Sprintf(", shard %d of %d", r.Shard, r.ShardCount)
 	}
 	overview.add("ledger", fmt.Sprintf("%s (genesis %s)", name, r.GenesisHash))
+	overview.add("version", fmt.Sprint(r.Version))
 	overview.add("members", fmt.Sprintf("%d, of which %d have to run", len(r.Members), r.Majority))
 	overview.add("changes", changes)
 	overview.add("asked", r.AskedNode)

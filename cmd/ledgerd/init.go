@@ -316,7 +316,7 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey),
 			Address: address}},
 	}
-	genesis.Quotas = ledger.DefaultQuotas()
+	genesis.Quotas, genesis.Version = ledger.DefaultQuotas(), ledger.NewestVersion
 	if err := setQuotas(&genesis.Quotas, o.quotas); err != nil {
 		return nil, "", err
 	}

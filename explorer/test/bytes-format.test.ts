@@ -42,7 +42,9 @@ test("a transaction that moves nothing says what it does, in words", () => {
     "member 3 leaves",
   );
   expect(told({ policy: true })).toBe("changes its policy");
-  expect(told({ charter: true, note: "after the audit" })).toBe("changes the operators or quotas");
+  expect(told({ charter: true, note: "after the audit" })).toBe(
+    "changes the operators, quotas or version",
+  );
   expect(told({ note: "rent" })).toBe("only a note");
   expect(told({})).toBe("nothing");
 });
@@ -61,6 +63,9 @@ test("policies and charters in words", () => {
   const closed = { threshold: 1, operators, registrationByOperators: true, quotas };
   expect(charterWords(create(CharterSchema, closed))).toBe(
     "1 of 2 operators sign, registrations, too; quotas: 5,000 accounts, 7 pending",
+  );
+  expect(charterWords(create(CharterSchema, { threshold: 1, operators, version: 2 }))).toBe(
+    "1 of 2 operators sign, any client registers organisations; quotas: none; version 2",
   );
 });
 

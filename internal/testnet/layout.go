@@ -178,6 +178,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
 		RegistrationByOperator: l.RegistrationByOperator, Quotas: ledger.DefaultQuotas(),
+		Version: ledger.NewestVersion,
 	}
 	if l.Shards > 1 {
 		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)),

@@ -69,7 +69,8 @@ export function charterWords(charter: Charter): string {
     : "any client registers organisations";
   const all = plural(charter.operators.length, "operator");
   const quotas = quotaWords(charter.quotas);
-  return `${charter.threshold} of ${all} sign, ${registrations}; quotas: ${quotas}`;
+  const version = charter.version > 1 ? `; version ${charter.version}` : "";
+  return `${charter.threshold} of ${all} sign, ${registrations}; quotas: ${quotas}${version}`;
 }
 
 const quotaNames = ["streams", "accounts", "assets", "records", "pending"] as const;
@@ -91,7 +92,7 @@ export function actions(transaction: TransactionSummary): string {
   const list: string[] = [];
   if (membershipChange) list.push(memberChange(membershipChange));
   if (transaction.policy) list.push("changes its policy");
-  if (transaction.charter) list.push("changes the operators or quotas");
+  if (transaction.charter) list.push("changes the operators, quotas or version");
   if (organisationCount > 0) list.push(`registers ${plural(organisationCount, "organisation")}`);
   if (accountCount > 0) list.push(`opens ${plural(accountCount, "account")}`);
   if (postingCount > 0) list.push(`makes ${plural(postingCount, "posting")}`);

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestClusterUpgrade(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 1)
+	via := " --via=" + s.doors[0].URL
+	version := func() any { return s.object("cluster status" + via)["version"] }
+	if version() != 1.0 {
+		t.Fatalf("the chain begins with version %v", version())
+	}
+	s.must("org add acme --plain %n %k")
+	upgrade := "cluster upgrade --operator "
+	s.refuses("no operator's key", upgrade+"%d/other.key"+via)
+	s.must(upgrade + "%d/operator.key" + via)
+	if text := s.must("block head %n"); !strings.Contains(text, "quotas or version") {
+		t.Error(text)
+	}
+	if version() != 2.0 {
+		t.Errorf("version %v", version())
+	}
+	s.refuses("version 2 already", upgrade+"%d/operator.key"+via)
+	// What changes the charter afterwards leaves the version as it is.
+	s.must("cluster quotas set accounts=9 --operator %d/operator.key" + via)
+	if list := s.object("cluster operators list" + via); list["version"] != 2.0 {
+		t.Errorf("%v", list)
+	}
+	s.must("account open acme:cash %n %k")
+	for _, to := range []string{"1", "3", "0", "-1"} {
+		line := upgrade + "%d/operator.key --to " + to + via
+		if result := s.run(line); result.status != exitUsage {
+			t.Errorf("%s: %+v", line, result)
+		}
+	}
+}
