@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -42,13 +43,18 @@ cluster status shows the present version.`,
 				return usagef("--to %d: this program can raise a chain to version %d, and to none "+
 					"above %d", version, ledger.AccountTreeVersion, ledger.NewestVersion)
 			}
-			return options.run(command, func(charter *ledger.Charter) error {
+			err := options.run(command, func(charter *ledger.Charter) error {
 				if present := max(ledger.FirstVersion, charter.Version); present >= version {
 					return fmt.Errorf("the ledger has version %d already: nothing to do", present)
 				}
 				charter.Version = version
 				return nil
 			})
+			if connect.CodeOf(err) == connect.CodeInvalidArgument {
+				return fmt.Errorf("%w: is the node's program older than this one? Install this "+
+					"one on all nodes first (ledgerd status shows a node's program)", err)
+			}
+			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
