@@ -33,7 +33,8 @@ type file struct {
 }
 
 // readFolder reads a store's folder. The database may have it open: it is read again when a table
-// or a log came or went meanwhile.
+// or a log came or went meanwhile. The tables of the result were read after the manifest that names
+// them, and a table is complete before the manifest names it.
 func readFolder(t testing.TB, dir string) folder {
 	t.Helper()
 	files := readFiles(t, dir)
@@ -42,7 +43,7 @@ func readFolder(t testing.TB, dir string) folder {
 		manifest := filepath.Join(databaseFolder, "MANIFEST")
 		if slices.Equal(files.names(), again.names()) &&
 			bytes.Equal(files[manifest].data, again[manifest].data) {
-			return files
+			return again
 		}
 		files = again
 	}
