@@ -1,6 +1,8 @@
 package state_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -114,6 +116,60 @@ func BenchmarkShard(b *testing.B) {
 				}
 			}
 			b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
+		})
+	}
+}
+
+// BenchmarkExecute executes blocks of 16 bundles with 400 transfers each, between accounts that are
+// chosen equally often.
+func BenchmarkExecute(b *testing.B) {
+	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+	for _, accounts := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(accounts), func(b *testing.B) {
+			genesis := ledgertest.Genesis()
+			genesis.Version = ledger.NewestVersion
+			s := state.New(genesis)
+			parent := state.Parent{Hash: genesis.Hash()}
+			sealed := func(bundles ...*ledger.Bundle) *state.Draft {
+				return state.Seal(parent, 1, 1,
+					ledger.VerifyBatches([][]byte{ledgertest.Batch(1, bundles...)}), never)
+			}
+			client := ledgertest.NewClient(genesis, "acme")
+			var names []string
+			for i := range accounts {
+				names = append(names, fmt.Sprintf("account-%d", i))
+				if len(names) == 200 || i == accounts-1 {
+					registration := client.Register(names...)
+					for j := range registration.Openings {
+						registration.Openings[j].Issuer = true
+					}
+					s.Execute(sealed(client.Bundle(registration)))
+					names = names[:0]
+				}
+			}
+			random, count := rand.New(rand.NewPCG(1, 1)), 0
+			account := func() ledger.AccountPath {
+				return client.Account(fmt.Sprintf("account-%d", random.IntN(accounts)))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				var bundles []*ledger.Bundle
+				for range 16 {
+					client.Stream++
+					client.Sequence = 0
+					transactions := make([]ledger.Transaction, 400)
+					for i := range transactions {
+						transactions[i] = client.Transfer(account(), account(), 1)
+					}
+					bundles = append(bundles, client.Bundle(transactions...))
+				}
+				draft := sealed(bundles...)
+				count += draft.Len()
+				b.StartTimer()
+				s.Execute(draft)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/tx")
 		})
 	}
 }

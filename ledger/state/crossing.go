@@ -96,7 +96,7 @@ func (s *State) attemptPart(t *ledger.Transaction, signatures []ledger.Signature
 		if t.LastValid != 0 && s.height > t.LastValid {
 			return whole(ledger.Expired)
 		}
-		if !s.Fresh(t.Signer, t.Nonce) {
+		if !s.fresh(t) {
 			return whole(ledger.StaleNonce)
 		}
 		if !s.roomForStream(t) {

@@ -63,7 +63,48 @@ type execution struct {
 
 	undo undoLog
 	dry  bool
+	last
 	shardExecution
+}
+
+// last holds what was found last. Most transactions in a bundle have the same signer and stream,
+// and comparing a name is cheaper than looking it up.
+type last struct {
+	organisation *organisation
+	window       *window
+}
+
+// organisation returns an organisation, or nil if the name is not registered. Only execution may
+// call it, because it writes.
+func (s *State) organisation(name ledger.OrganisationName) *organisation {
+	if found := s.last.organisation; found != nil && found.Name == name {
+		return found
+	}
+	found := s.organisations[name]
+	if found != nil {
+		s.last.organisation = found
+	}
+	return found
+}
+
+// window returns the window of a transaction's stream, or nil if the stream is new. Only execution
+// may call it, because it writes.
+func (s *State) window(t *ledger.Transaction) *window {
+	if found := s.last.window; found != nil && found.stream == t.Nonce.Stream &&
+		found.organisation == t.Signer {
+		return found
+	}
+	found := s.windows[windowKey{t.Signer, t.Nonce.Stream}]
+	if found != nil {
+		s.last.window = found
+	}
+	return found
+}
+
+// fresh is Fresh for the execution of a transaction.
+func (s *State) fresh(t *ledger.Transaction) bool {
+	found := s.window(t)
+	return found == nil || found.fresh(t.Nonce.Sequence)
 }
 
 // undoLog holds the steps that undo a failed transaction: for each kind, in the order in which they
@@ -127,6 +168,7 @@ func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.R
 		key := windowKey{before.organisation, before.stream}
 		if before.empty {
 			delete(s.windows, key)
+			s.last.window = nil
 			s.use(key.organisation).Streams--
 		} else {
 			*s.windows[key] = before
@@ -340,7 +382,7 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 	if code := s.authorised(t.Signer, t, signatures); code != ledger.Applied {
 		return whole(code)
 	}
-	if !s.Fresh(t.Signer, t.Nonce) {
+	if !s.fresh(t) {
 		return whole(ledger.StaleNonce)
 	}
 	if !s.roomForStream(t) {
@@ -384,7 +426,7 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 // its present keys, as its policy asks.
 func (s *State) authorised(name ledger.OrganisationName, t *ledger.Transaction,
 	signatures []ledger.Signature) ledger.Code {
-	found := s.organisations[name]
+	found := s.organisation(name)
 	if found == nil {
 		return ledger.UnknownOrganisation
 	}
@@ -547,11 +589,10 @@ func (s *State) commit(t *ledger.Transaction) {
 
 // takeNonce marks a transaction's nonce as applied.
 func (s *State) takeNonce(t *ledger.Transaction) {
-	key := windowKey{t.Signer, t.Nonce.Stream}
-	found := s.windows[key]
+	found := s.window(t)
 	if found == nil {
-		key.organisation = ledger.Operator
-		if signer := s.organisations[t.Signer]; signer != nil {
+		key := windowKey{ledger.Operator, t.Nonce.Stream}
+		if signer := s.organisation(t.Signer); signer != nil {
 			key.organisation = signer.Name
 		}
 		found = &window{organisation: key.organisation, stream: key.stream, empty: true}
@@ -623,6 +664,7 @@ func (s *State) rollbackTo(to undoPosition) {
 	}
 	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {
 		delete(s.organisations, s.undo.registered[i])
+		s.last.organisation = nil
 	}
 	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted],
 		s.undo.opened[:to.opened], s.undo.registered[:to.registered]

@@ -52,7 +52,7 @@ func (s *State) refuses(p *ledger.Posting, t *ledger.Transaction,
 		return false
 	}
 	name := p.Account.Organisation()
-	found := s.organisations[name]
+	found := s.organisation(name)
 	return found != nil && found.Policy != nil && !found.Policy.Accepts(p.Asset) &&
 		s.authorised(name, t, signatures) != ledger.Applied
 }

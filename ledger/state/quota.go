@@ -42,7 +42,7 @@ func within(quota, used, more uint64) bool { return quota == 0 || used+more <= q
 func (s *State) roomForStream(t *ledger.Transaction) bool {
 	quota := s.charter.Quotas.Streams
 	return quota == 0 || t.Signer == ledger.Operator ||
-		s.windows[windowKey{t.Signer, t.Nonce.Stream}] != nil ||
+		s.window(t) != nil ||
 		within(quota, s.Use(t.Signer).Streams, 1)
 }
 
