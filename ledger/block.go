@@ -116,6 +116,8 @@ type BundleSeal struct {
 	Number uint64
 	// Root is the RFC 6962 Merkle root over the ids (IDRoot), which the signatures sign.
 	Root Hash
+	// tree is over the ids, until the block's roots are known.
+	tree idTree
 }
 
 // appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
@@ -201,7 +203,9 @@ func DecodeBlock(data []byte) (*Block, error) {
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	return block, block.checkRoots()
+	err := block.checkRoots()
+	block.dropTrees()
+	return block, err
 }
 
 func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
@@ -243,18 +247,26 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
 			Body: body, Result: result, Bundle: index, Place: place})
 	}
 	seal.Signatures = r.signatures()
-	seal.Root = IDRoot(seal.IDs)
+	seal.tree = newIDTree(seal.IDs)
+	seal.Root = seal.tree.root()
 	return r.Err
 }
 
 // Complete computes the header's roots from the entries and bundles, sets the digest of the state
 // after the block, and computes the block's hash.
 func (b *Block) Complete(stateDigest Hash) {
-	b.Header.TransactionsRoot = merkleRoot(b.idLeaves())
+	b.Header.TransactionsRoot = b.idRoot()
+	b.dropTrees()
 	b.Header.ResultsRoot = merkleRoot(b.resultLeaves())
 	b.Header.BundlesRoot = b.bundlesRoot()
 	b.Header.StateDigest = stateDigest
 	b.Hash = b.Header.Hash()
+}
+
+func (b *Block) dropTrees() {
+	for i := range b.Bundles {
+		b.Bundles[i].tree = idTree{}
+	}
 }
 
 func (b *Block) idLeaves() []Hash {
@@ -306,7 +318,7 @@ func (b *Block) checkRoots() error {
 	case int(b.Header.Transactions) != len(b.Entries):
 		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries),
 			b.Header.Transactions)
-	case merkleRoot(b.idLeaves()) != b.Header.TransactionsRoot:
+	case b.idRoot() != b.Header.TransactionsRoot:
 		return fmt.Errorf("%w: transactions root", ErrBlock)
 	case merkleRoot(b.resultLeaves()) != b.Header.ResultsRoot:
 		return fmt.Errorf("%w: results root", ErrBlock)

@@ -66,8 +66,10 @@ type Bundle struct {
 	bodies       [][]byte
 	ids          []Hash
 	signatures   []Signature
-	root         Hash
-	encoded      []byte
+	// tree is over the ids. Blocks with the bundle take nodes of it.
+	tree    idTree
+	root    Hash
+	encoded []byte
 	// decoded says that DecodeBundle made the bundle from encoded.
 	decoded bool
 }
@@ -104,8 +106,14 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 	if err := checkBodies(size); err != nil {
 		return nil, err
 	}
-	bundle.root = IDRoot(bundle.ids)
+	bundle.hashIDs()
 	return bundle, nil
+}
+
+// hashIDs sets the tree and root over the ids.
+func (b *Bundle) hashIDs() {
+	b.tree = newIDTree(b.ids)
+	b.root = b.tree.root()
 }
 
 // checkBodies returns ErrBundleSize if bodies of this many bytes leave no room for signatures.
@@ -198,6 +206,12 @@ func (b *Bundle) Signatures() []Signature { return b.signatures }
 
 // Root returns the RFC 6962 Merkle root over the ids. The signatures sign it.
 func (b *Bundle) Root() Hash { return b.root }
+
+// Seal returns what a block keeps of the bundle beside the transactions. Kept marks the
+// transactions that are in the block.
+func (b *Bundle) Seal(kept []bool) BundleSeal {
+	return BundleSeal{IDs: b.ids, Kept: kept, Signatures: b.signatures, Root: b.root, tree: b.tree}
+}
 
 // Path returns the inclusion path of transaction i in the bundle's root.
 func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
@@ -296,6 +310,6 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		}
 		bundle.ids[i] = TransactionID(body)
 	}
-	bundle.root = IDRoot(bundle.ids)
+	bundle.hashIDs()
 	return bundle, nil
 }

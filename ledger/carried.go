@@ -86,7 +86,7 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 		}
 		bundle.ids[place] = TransactionID(body)
 	}
-	bundle.root = IDRoot(bundle.ids)
+	bundle.hashIDs()
 	return bundle, kept, nil
 }
 

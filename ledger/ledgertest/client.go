@@ -110,8 +110,7 @@ func After(parent *ledger.Block, bundles ...*ledger.Bundle) *ledger.Block {
 	block.Header.Height++
 	block.Header.Previous = parent.Hash
 	for i, bundle := range bundles {
-		seal := ledger.BundleSeal{IDs: bundle.IDs(), Kept: make([]bool, bundle.Len()),
-			Signatures: bundle.Signatures(), Root: bundle.Root()}
+		seal := bundle.Seal(make([]bool, bundle.Len()))
 		for place, id := range bundle.IDs() {
 			seal.Kept[place] = true
 			block.Entries = append(block.Entries, ledger.Entry{ID: id,

@@ -130,8 +130,7 @@ func (d *Draft) add(bundle *ledger.Bundle, ids map[ledger.Hash]struct{},
 			Body: bundle.Body(place), Bundle: len(d.block.Bundles), Place: place})
 	}
 	if len(d.block.Entries) > first {
-		d.block.Bundles = append(d.block.Bundles, ledger.BundleSeal{IDs: bundle.IDs(), Kept: kept,
-			Signatures: bundle.Signatures(), Root: bundle.Root()})
+		d.block.Bundles = append(d.block.Bundles, bundle.Seal(kept))
 	}
 }
 
@@ -139,5 +138,6 @@ func (d *Draft) add(bundle *ledger.Bundle, ids map[ledger.Hash]struct{},
 func Redraft(block *ledger.Block) *Draft {
 	draft := &Draft{block: *block}
 	draft.block.Entries = slices.Clone(block.Entries)
+	draft.block.Bundles = slices.Clone(block.Bundles)
 	return draft
 }

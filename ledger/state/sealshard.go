@@ -179,8 +179,9 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 		s.note(transaction, bundle)
 	}
 	if len(s.block.Entries) > first || number != 0 {
-		s.block.Bundles = append(s.block.Bundles, ledger.BundleSeal{IDs: bundle.IDs(), Kept: kept,
-			Signatures: bundle.Signatures(), Number: number, Root: bundle.Root()})
+		seal := bundle.Seal(kept)
+		seal.Number = number
+		s.block.Bundles = append(s.block.Bundles, seal)
 	}
 }
 
