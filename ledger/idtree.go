@@ -66,7 +66,7 @@ func (e *rightEdge) add(level []Hash) {
 
 func (e *rightEdge) root() Hash {
 	if !e.begun {
-		return sum256(nil)
+		return sum256()
 	}
 	return e.hash
 }

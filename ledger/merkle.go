@@ -10,23 +10,14 @@ import (
 // Merkle trees are those of RFC 6962. The hash of a leaf is SHA-256(0x00, data), the hash of a node
 // is SHA-256(0x01, left, right), and the hash of an empty tree is SHA-256().
 
-func leafHash(data []byte) Hash {
-	var buffer [256]byte
-	return sum256(append(append(buffer[:0], 0), data...))
-}
+func leafHash(data []byte) Hash { return sum256([]byte{0}, data) }
 
-func nodeHash(left, right *Hash) Hash {
-	var buffer [1 + 2*HashSize]byte
-	buffer[0] = 1
-	copy(buffer[1:], left[:])
-	copy(buffer[1+HashSize:], right[:])
-	return sum256(buffer[:])
-}
+func nodeHash(left, right *Hash) Hash { return sum256([]byte{1}, left[:], right[:]) }
 
 // merkleRoot returns the root over the leaf hashes. It overwrites them.
 func merkleRoot(level []Hash) Hash {
 	if len(level) == 0 {
-		return sum256(nil)
+		return sum256()
 	}
 	for len(level) > 1 {
 		next := level[:0]

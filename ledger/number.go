@@ -61,4 +61,13 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func sum256(data []byte) Hash { return sha256.Sum256(data) }
+// sum256 returns the SHA-256 of the parts, one after the other. It does not copy them, and the
+// digest stays on the stack.
+func sum256(parts ...[]byte) (sum Hash) {
+	digest := sha256.New()
+	for _, part := range parts {
+		digest.Write(part)
+	}
+	digest.Sum(sum[:0])
+	return sum
+}

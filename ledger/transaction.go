@@ -417,8 +417,7 @@ func (t *Transaction) EncodeBody() ([]byte, error) {
 // TransactionID returns the id of the transaction with this body: the SHA-256 of
 // "ledgerd/transaction/1", a zero byte and the body.
 func TransactionID(body []byte) Hash {
-	var buffer [1024]byte
-	return sum256(append(append(buffer[:0], transactionDomain...), body...))
+	return sum256([]byte(transactionDomain), body)
 }
 
 // DecodeBody decodes a transaction, or returns ErrMalformed or ErrName. The transaction shares the

@@ -32,8 +32,7 @@ type Vouched struct {
 // CarriedHash returns the SHA-256 of "ledgerd/carried/1", a zero byte and the bytes of
 // Carried.Bundle.
 func CarriedHash(bundle []byte) Hash {
-	return sum256(append(append(make([]byte, 0, len(carriedDomain)+len(bundle)), carriedDomain...),
-		bundle...))
+	return sum256([]byte(carriedDomain), bundle)
 }
 
 // Voucher is a member's word on the input from other shards in its batch: the verdicts of the batch
