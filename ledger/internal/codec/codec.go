@@ -132,6 +132,16 @@ func (r *Reader) Hash() (hash [hashSize]byte) {
 
 // Uvarint reads a uvarint in its shortest form.
 func (r *Reader) Uvarint() uint64 {
+	// Most have one byte.
+	if len(r.Data) > 0 && r.Data[0] < 0x80 {
+		value := r.Data[0]
+		r.Data = r.Data[1:]
+		return uint64(value)
+	}
+	return r.longUvarint()
+}
+
+func (r *Reader) longUvarint() uint64 {
 	value, length := binary.Uvarint(r.Data)
 	if length <= 0 {
 		r.Fail("cut short or overlong integer")
@@ -171,6 +181,14 @@ func (r *Reader) Count(what string, most, size int) int {
 
 // Bytes reads a byte string without copying it.
 func (r *Reader) Bytes(what string, most int) []byte {
+	// Most have a length of one byte.
+	if len(r.Data) > 0 && r.Data[0] < 0x80 {
+		if end := 1 + int(r.Data[0]); end <= len(r.Data) && end-1 <= most {
+			taken := r.Data[1:end:end]
+			r.Data = r.Data[end:]
+			return taken
+		}
+	}
 	return r.Take(r.Count(what, most, 1))
 }
 
