@@ -168,6 +168,11 @@ func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
 	}
+	return t.checkRules()
+}
+
+// checkRules is Validate for a transaction whose form is checked.
+func (t *Transaction) checkRules() error {
 	if t.Change != nil || t.Policy != nil || t.Charter != nil {
 		return nil
 	}

@@ -104,6 +104,7 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 			return err
 		}
 	}
+	policies := policiesOf(bundle, authority)
 	for i := range bundle.transactions {
 		transaction := &bundle.transactions[i]
 		named := ledger
@@ -114,13 +115,14 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 			return fmt.Errorf("transaction %d: %w: %s, this is %s", i, ErrWrongLedger,
 				transaction.Ledger, named)
 		}
-		if err := transaction.Validate(); err != nil {
+		// Every way to make a bundle has checked the form.
+		if err := transaction.checkRules(); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
 		if err := checkRegistrations(transaction, genesis); err != nil {
 			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
 		}
-		if err := checkConsent(bundle, transaction, authority); err != nil {
+		if err := checkConsent(bundle, transaction, policies, authority); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
 	}
@@ -191,8 +193,10 @@ func checkAdministrator(bundle *Bundle, signature *Signature, authority Authorit
 }
 
 // checkConsent checks that every organisation that must sign the transaction is among the signers.
-func checkConsent(bundle *Bundle, transaction *Transaction, authority Authority) error {
-	if err := checkPolicies(bundle, transaction, authority); err != nil {
+// The policies are those of policiesOf.
+func checkConsent(bundle *Bundle, transaction *Transaction, policies []Organisation,
+	authority Authority) error {
+	if err := checkPolicies(bundle, transaction, policies); err != nil {
 		return err
 	}
 	missing := func(name OrganisationName) error {
@@ -281,9 +285,10 @@ func (c *Charter) Signers() string {
 	return fmt.Sprintf("a group of %d of the %d operators", c.Threshold, len(c.Operators))
 }
 
-// checkPolicies checks the consent of the organisations with a policy that have signed. The others
-// are not registered yet, need only one signature, or are found missing afterwards.
-func checkPolicies(bundle *Bundle, transaction *Transaction, authority Authority) error {
+// policiesOf returns the organisations with a policy that have signed the bundle, each once. The
+// others are not registered yet, need only one signature, or are found missing later.
+func policiesOf(bundle *Bundle, authority Authority) []Organisation {
+	var found []Organisation
 	for i := range bundle.signatures {
 		name := bundle.signatures[i].Organisation
 		if name == Operator || slices.ContainsFunc(bundle.signatures[:i], func(s Signature) bool {
@@ -292,7 +297,20 @@ func checkPolicies(bundle *Bundle, transaction *Transaction, authority Authority
 			continue
 		}
 		organisation, known := authority.Organisation(name)
-		if !known || organisation.Policy == nil || !transaction.asks(name) {
+		if known && organisation.Policy != nil {
+			found = append(found, organisation)
+		}
+	}
+	return found
+}
+
+// checkPolicies checks that a transaction has the consent of those organisations with a policy that
+// have to sign it.
+func checkPolicies(bundle *Bundle, transaction *Transaction, policies []Organisation) error {
+	for i := range policies {
+		organisation := &policies[i]
+		name := organisation.Name
+		if !transaction.asks(name) {
 			continue
 		}
 		switch organisation.Consents(transaction, bundle.signatures) {
