@@ -3,6 +3,7 @@ package mempool
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -37,6 +38,9 @@ func TestKnownTransactionsStayOut(t *testing.T) {
 	if p.Pending(b.ID(0)) || p.Pending(b.ID(1)) || !p.Pending(b.ID(2)) || lookUps != 2 {
 		t.Fatalf("after %d look-ups the pool has %v, %v, %v", lookUps, p.Pending(b.ID(0)),
 			p.Pending(b.ID(1)), p.Pending(b.ID(2)))
+	}
+	if absent := p.Absent(b.IDs()); !slices.Equal(absent, []int{0, 1}) {
+		t.Errorf("the transactions at %v are absent", absent)
 	}
 }
 

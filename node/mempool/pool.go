@@ -468,6 +468,18 @@ func (p *Pool) Pending(id ledger.Hash) bool {
 	return p.byID[id] != nil
 }
 
+// Absent returns the places of those transactions that are not in the pool.
+func (p *Pool) Absent(ids []ledger.Hash) (places []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, id := range ids {
+		if p.byID[id] == nil {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
 // Expired reports whether a transaction was dropped because its last valid block passed, and
 // returns that block's height.
 func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {

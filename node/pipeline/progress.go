@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -18,8 +19,8 @@ type progress struct {
 	era uint64
 	// gates hold the waiters that know their outcomes, until a height reaches their level.
 	gates map[gate]map[*waiter]struct{}
-	// waiters are the callers that wait for single transactions.
-	waiters map[ledger.Hash][]*waiter
+	// waits are what callers wait for, by transaction.
+	waits map[ledger.Hash]*wait
 }
 
 type gate struct {
@@ -32,16 +33,24 @@ type waiter struct {
 	level report.Level  // the caller waits until all have it
 	more  chan struct{} // one buffered value: look again
 	gated ledger.Height // the height of the gate that holds it, if any; guarded by progress.mu
+	waits []wait        // one for each transaction, in the caller's order; guarded by progress.mu
 
 	mu      sync.Mutex
-	found   map[ledger.Hash]report.Status // those without an outcome are unknown yet
-	left    int                           // how many are unknown yet
-	highest ledger.Height                 // the last block that decides one of them
+	found   []report.Status // in the caller's order; those without an outcome are unknown yet
+	left    int             // how many are unknown yet
+	highest ledger.Height   // the last block that decides one of them
+}
+
+// wait is one caller's wait for one transaction.
+type wait struct {
+	waiter *waiter
+	place  int   // of the transaction in the waiter
+	next   *wait // another one for the same transaction, if any
 }
 
 func newProgress(heights report.Heights) *progress {
 	return &progress{heights: heights, gates: map[gate]map[*waiter]struct{}{},
-		waiters: map[ledger.Hash][]*waiter{}}
+		waits: map[ledger.Hash]*wait{}}
 }
 
 func (p *progress) now() report.Heights {
@@ -97,9 +106,9 @@ func (p *progress) renew() {
 	for g, held := range p.gates {
 		p.open(g, held)
 	}
-	for _, watching := range p.waiters {
-		for _, w := range watching {
-			w.wake()
+	for _, each := range p.waits {
+		for ; each != nil; each = each.next {
+			each.waiter.wake()
 		}
 	}
 }
@@ -152,23 +161,15 @@ func (p *progress) release(w *waiter) {
 }
 
 // watch registers a caller that waits until transactions have a level. The caller must call unwatch
-// later.
+// later, with the same ids.
 func (p *progress) watch(ids []ledger.Hash, level report.Level) *waiter {
-	w := &waiter{level: level, found: make(map[ledger.Hash]report.Status, len(ids)),
-		more: make(chan struct{}, 1)}
-	for _, id := range ids {
-		w.found[id] = report.Status{}
-	}
-	w.left = len(w.found)
+	w := &waiter{level: level, more: make(chan struct{}, 1), waits: make([]wait, len(ids)),
+		found: make([]report.Status, len(ids)), left: len(ids)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slab := make([]*waiter, len(ids)) // most transactions have one waiter
 	for i, id := range ids {
-		watching := p.waiters[id]
-		if watching == nil {
-			watching = slab[i : i : i+1]
-		}
-		p.waiters[id] = append(watching, w)
+		w.waits[i] = wait{waiter: w, place: i, next: p.waits[id]}
+		p.waits[id] = &w.waits[i]
 	}
 	return w
 }
@@ -177,17 +178,18 @@ func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.release(w)
-	for _, id := range ids {
-		kept := p.waiters[id][:0]
-		for _, other := range p.waiters[id] {
-			if other != w {
-				kept = append(kept, other)
+	for i, id := range ids {
+		gone, before := &w.waits[i], p.waits[id]
+		switch {
+		case before != gone:
+			for before.next != gone {
+				before = before.next
 			}
-		}
-		if len(kept) == 0 {
-			delete(p.waiters, id)
-		} else {
-			p.waiters[id] = kept
+			before.next = gone.next
+		case gone.next != nil:
+			p.waits[id] = gone.next
+		default:
+			delete(p.waits, id)
 		}
 	}
 }
@@ -211,12 +213,12 @@ func (p *progress) settleBlock(block *ledger.Block) {
 func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiters) == 0 {
+	if len(p.waits) == 0 {
 		return
 	}
 	for i := range count {
-		for _, w := range p.waiters[id(i)] {
-			if w.put(status(i)) && p.isDone(w) {
+		for each := p.waits[id(i)]; each != nil; each = each.next {
+			if w := each.waiter; w.put(each.place, status(i)) && p.isDone(w) {
 				w.wake()
 			}
 		}
@@ -228,7 +230,7 @@ func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) re
 func (p *progress) anyone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiters) > 0
+	return len(p.waits) > 0
 }
 
 // watched returns the ids that a caller waits for, of those that among passes to its function.
@@ -236,21 +238,22 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	among(func(id ledger.Hash) {
-		if len(p.waiters[id]) > 0 {
+		if p.waits[id] != nil {
 			ids = append(ids, id)
 		}
 	})
 	return ids
 }
 
-// put keeps an outcome, and reports whether all are known. Then the waiter may be done.
-func (w *waiter) put(status report.Status) bool {
+// put keeps the outcome of the transaction at a place, and reports whether all are known. Then the
+// waiter may be done.
+func (w *waiter) put(place int, status report.Status) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.found[status.ID].Outcome == report.OutcomeUnknown {
+	if w.found[place].Outcome == report.OutcomeUnknown {
 		w.left--
 	}
-	w.found[status.ID] = status
+	w.found[place] = status
 	w.highest = max(w.highest, status.Decisive())
 	return w.left == 0
 }
@@ -265,9 +268,7 @@ func (w *waiter) wake() {
 func (w *waiter) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id := range w.found {
-		w.found[id] = report.Status{}
-	}
+	clear(w.found)
 	w.left, w.highest = len(w.found), 0
 }
 
@@ -285,13 +286,13 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 	defer p.progress.unwatch(w, ids)
 	for {
 		era := p.progress.inEra()
-		for _, id := range ids {
-			status, err := p.Status(id)
+		for _, place := range p.config.Pool.Absent(ids) {
+			status, err := p.Status(ids[place])
 			if err != nil {
 				return nil, err
 			}
 			if status.Decisive() > 0 || status.Outcome == report.OutcomeExpired {
-				w.put(status) // by this goroutine, which need not wake
+				w.put(place, status) // by this goroutine, which need not wake
 			}
 		}
 		var ended error
@@ -327,11 +328,8 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, era uint64) error {
 // gathered returns the current statuses of the transactions, in the order of ids.
 func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]report.Status, error) {
 	heights := p.progress.now()
-	statuses := make([]report.Status, len(ids))
 	w.mu.Lock()
-	for i, id := range ids {
-		statuses[i] = w.found[id]
-	}
+	statuses := slices.Clone(w.found)
 	w.mu.Unlock()
 	for i, id := range ids {
 		status := &statuses[i]

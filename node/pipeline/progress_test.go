@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -38,8 +39,8 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 		unknownA, unknownB int
 		awakeA, awakeB     bool
 	}{
-		{[]byte{7, 8}, 3, 3, false, false},
-		{[]byte{1, 7}, 2, 3, false, false},
+		{[]byte{7, 8}, 4, 3, false, false},
+		{[]byte{1, 7}, 3, 3, false, false},
 		{[]byte{2, 7, 4, 2}, 1, 1, false, false},
 		{[]byte{7, 3, 1}, 0, 0, true, true},
 	} {
@@ -63,14 +64,17 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 			}
 		}
 	}
-	if status := b.found[id(4)]; status.Height != 3 || status.Index != 2 || status.ID != id(4) {
+	if status := b.found[2]; status.Height != 3 || status.Index != 2 || status.ID != id(4) {
 		t.Errorf("transaction 4: %+v", status)
 	}
-	if _, has := b.found[id(1)]; has || len(other.more) > 0 || other.unknown() != 1 {
+	if len(other.more) > 0 || other.unknown() != 1 {
 		t.Error("a caller learnt what it does not wait for")
 	}
+	if a.found[1].Height != 3 || !reflect.DeepEqual(a.found[1], a.found[3]) {
+		t.Errorf("transaction 2, awaited twice: %+v, and %+v", a.found[1], a.found[3])
+	}
 	a.forget()
-	if unknown, highest := a.state(); unknown != 3 || highest != 0 {
+	if unknown, highest := a.state(); unknown != 4 || highest != 0 {
 		t.Errorf("%d are unknown after another chain replaced this one, and block %d is awaited",
 			unknown, highest)
 	}
@@ -78,7 +82,7 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 	p.unwatch(b, idsB)
 	p.unwatch(other, []ledger.Hash{id(9)})
 	if p.anyone() {
-		t.Errorf("%d transactions are still watched", len(p.waiters))
+		t.Errorf("%d transactions are still watched", len(p.waits))
 	}
 }
 
