@@ -125,13 +125,13 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	if err != nil {
 		return err
 	}
-	fresh := make([]ledger.Hash, 0, bundle.Len())
-	for i := range bundle.Len() {
-		if id := bundle.ID(i); p.byID[id] == nil && (inChain == nil || !inChain[i]) {
-			fresh = append(fresh, id)
-		}
+	ids := bundle.IDs()
+	fresh := func(i int) bool { return p.byID[ids[i]] == nil && (inChain == nil || !inChain[i]) }
+	first := 0
+	for first < len(ids) && !fresh(first) {
+		first++
 	}
-	if len(fresh) == 0 {
+	if first == len(ids) {
 		return nil
 	}
 	if p.bytes+len(encoded) > p.config.BytesMax {
@@ -139,10 +139,13 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 			p.config.BytesMax)
 	}
 	it := &item{bundle: bundle, encoded: encoded, print: print, admitted: p.config.Now(),
-		missing: int32(len(fresh)), expires: expires}
-	for _, id := range fresh {
-		p.byID[id] = it
-		delete(p.expired, id)
+		expires: expires}
+	for i := first; i < len(ids); i++ {
+		if fresh(i) {
+			p.byID[ids[i]] = it
+			delete(p.expired, ids[i])
+			it.missing++
+		}
 	}
 	p.queue = append(p.queue, it)
 	p.bytes += len(encoded)

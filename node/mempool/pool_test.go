@@ -63,6 +63,21 @@ func taken(t testing.TB, p *Pool, maxBytes int) (bundles [][]byte, marks Marks) 
 	return batch.Bundles, marks
 }
 
+// A block has a transaction once, also if its bundle has it twice. The bundle leaves the pool.
+func TestBundleWithATransactionTwiceLeaves(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	once, _ := bundle(t, 0, 1)
+	twice, encoded := bundle(t, 0, 1, 1)
+	if err := p.Add(twice, encoded, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	p.Applied(block(1, once))
+	if transactions, bytes := p.Size(); transactions != 0 || bytes != 0 {
+		t.Fatalf("%d transactions and %d bytes are left", transactions, bytes)
+	}
+}
+
 func TestBundleStaysUntilItIsInABlock(t *testing.T) {
 	t.Parallel()
 	p := pool(1 << 20)
