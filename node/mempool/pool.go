@@ -304,12 +304,13 @@ func (p *Pool) compact() {
 }
 
 // Applied removes a block's transactions from the pool, and drops the bundles that have expired
-// with it. It returns the admission times of this node's own transactions in the block, for the
-// latency figures, and the ids that expired. Call it after the block is readable in the store.
+// with it. It returns the admission times of this node's own bundles in the block, for the latency
+// figures, and the ids that expired. Call it after the block is readable in the store.
 func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.blocks++
+	var last *item
 	for i := range block.Entries {
 		id := block.Entries[i].ID
 		it := p.byID[id]
@@ -317,7 +318,9 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 			continue
 		}
 		delete(p.byID, id)
-		admitted = append(admitted, it.admitted)
+		if it != last {
+			admitted, last = append(admitted, it.admitted), it
+		}
 		if it.missing--; it.missing == 0 {
 			p.drop(it)
 		}

@@ -72,7 +72,7 @@ func (m *meter) applied(height ledger.Height, transactions int, admitted []time.
 		return
 	}
 	for i, at := range admitted {
-		if i < 16 { // a block's transactions came at about the same time: a few are enough
+		if i < 16 { // a block's bundles came at about the same time: a few are enough
 			m.ordered.add(now, now.Sub(at))
 		}
 	}
