@@ -203,9 +203,7 @@ func DecodeBlock(data []byte) (*Block, error) {
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	err := block.checkRoots()
-	block.dropTrees()
-	return block, err
+	return block, block.checkRoots()
 }
 
 func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
@@ -255,18 +253,20 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
 // Complete computes the header's roots from the entries and bundles, sets the digest of the state
 // after the block, and computes the block's hash.
 func (b *Block) Complete(stateDigest Hash) {
-	b.Header.TransactionsRoot = b.idRoot()
-	b.dropTrees()
-	b.Header.ResultsRoot = merkleRoot(b.resultLeaves())
+	b.Header.TransactionsRoot, b.Header.ResultsRoot = b.roots()
 	b.Header.BundlesRoot = b.bundlesRoot()
 	b.Header.StateDigest = stateDigest
 	b.Hash = b.Header.Hash()
 }
 
-func (b *Block) dropTrees() {
+// roots returns the roots over the ids and over the results. It drops the bundles' trees.
+func (b *Block) roots() (ids, results Hash) {
+	hashes := make([]Hash, len(b.Entries))
+	ids = b.idRoot(hashes)
 	for i := range b.Bundles {
 		b.Bundles[i].tree = idTree{}
 	}
+	return ids, merkleRoot(b.resultLeaves(hashes))
 }
 
 func (b *Block) idLeaves() []Hash {
@@ -277,8 +277,8 @@ func (b *Block) idLeaves() []Hash {
 	return leaves
 }
 
-func (b *Block) resultLeaves() []Hash {
-	leaves := make([]Hash, len(b.Entries))
+// resultLeaves overwrites leaves, which are as many as the entries.
+func (b *Block) resultLeaves(leaves []Hash) []Hash {
 	for i := range b.Entries {
 		leaves[i] = b.Entries[i].Result.leaf(b.Entries[i].ID)
 	}
@@ -314,13 +314,14 @@ func CheckResults(header *Header, ids []Hash, results []Result) error {
 }
 
 func (b *Block) checkRoots() error {
+	ids, results := b.roots()
 	switch {
 	case int(b.Header.Transactions) != len(b.Entries):
 		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries),
 			b.Header.Transactions)
-	case b.idRoot() != b.Header.TransactionsRoot:
+	case ids != b.Header.TransactionsRoot:
 		return fmt.Errorf("%w: transactions root", ErrBlock)
-	case merkleRoot(b.resultLeaves()) != b.Header.ResultsRoot:
+	case results != b.Header.ResultsRoot:
 		return fmt.Errorf("%w: results root", ErrBlock)
 	case b.bundlesRoot() != b.Header.BundlesRoot:
 		return fmt.Errorf("%w: bundles root", ErrBlock)

@@ -63,9 +63,12 @@ type Signature struct {
 // AddSignature add signatures.
 type Bundle struct {
 	transactions []Transaction
-	bodies       [][]byte
-	ids          []Hash
-	signatures   []Signature
+	// bodies are the places of the transactions' encodings in memory. One that is missing, because
+	// a bundle from the parent shard has only its id, is empty.
+	bodies     []span
+	memory     []byte
+	ids        []Hash
+	signatures []Signature
 	// tree is over the ids. Blocks with the bundle take nodes of it.
 	tree    idTree
 	root    Hash
@@ -73,6 +76,9 @@ type Bundle struct {
 	// decoded says that DecodeBundle made the bundle from encoded.
 	decoded bool
 }
+
+// span is a part of a bundle's memory, of less than 4 GiB.
+type span struct{ start, end uint32 }
 
 // ErrBundleSize reports that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
@@ -86,25 +92,25 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize,
 			len(transactions), MaxBundleTransactions)
 	}
-	bundle := &Bundle{transactions: transactions, bodies: make([][]byte, len(transactions)),
+	bundle := &Bundle{transactions: transactions, bodies: make([]span, len(transactions)),
 		ids: make([]Hash, len(transactions))}
-	size := 0
 	for i := range transactions {
-		body, err := transactions[i].EncodeBody()
-		if err != nil {
+		before := len(bundle.memory)
+		var err error
+		if bundle.memory, err = transactions[i].encodeBody(bundle.memory); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}
+		if err := checkBodies(len(bundle.memory) + (i+1)*binary.MaxVarintLen32); err != nil {
+			return nil, err
+		}
+		bundle.bodies[i] = span{uint32(before), uint32(len(bundle.memory))}
 		if transactions[i].Change != nil && len(transactions) > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
 		if transactions[i].Verdict != nil {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotClients)
 		}
-		bundle.bodies[i], bundle.ids[i] = body, TransactionID(body)
-		size += len(body) + binary.MaxVarintLen32
-	}
-	if err := checkBodies(size); err != nil {
-		return nil, err
+		bundle.ids[i] = TransactionID(bundle.Body(i))
 	}
 	bundle.hashIDs()
 	return bundle, nil
@@ -146,7 +152,8 @@ func AssembleBundle(bodies [][]byte, signatures []Signature) (*Bundle, error) {
 			return nil, fmt.Errorf("signature %d: %w", i, err)
 		}
 	}
-	return DecodeBundle(encodeBundle(bodies, signatures))
+	return DecodeBundle(encodeBundle(len(bodies), func(i int) []byte { return bodies[i] },
+		signatures))
 }
 
 // SigningMessage returns the bytes that the signatures of a bundle with this root sign.
@@ -193,7 +200,10 @@ func (b *Bundle) Len() int { return len(b.transactions) }
 func (b *Bundle) Transaction(i int) *Transaction { return &b.transactions[i] }
 
 // Body returns the canonical encoding of transaction i.
-func (b *Bundle) Body(i int) []byte { return b.bodies[i] }
+func (b *Bundle) Body(i int) []byte {
+	at := b.bodies[i]
+	return b.memory[at.start:at.end:at.end]
+}
 
 // ID returns the id of transaction i.
 func (b *Bundle) ID(i int) Hash { return b.ids[i] }
@@ -220,25 +230,32 @@ func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
 // added. The slice is read-only.
 func (b *Bundle) Encode() []byte {
 	if b.encoded == nil {
-		b.encoded = encodeBundle(b.bodies, b.signatures)
+		b.encoded = encodeBundle(len(b.bodies), b.Body, b.signatures)
 	}
 	return b.encoded
 }
 
-func encodeBundle(bodies [][]byte, signatures []Signature) []byte {
+func encodeBundle(count int, body func(int) []byte, signatures []Signature) []byte {
 	size := 1 + 2*binary.MaxVarintLen16
-	for _, body := range bodies {
-		size += len(body) + binary.MaxVarintLen32
+	for i := range count {
+		size += len(body(i)) + binary.MaxVarintLen32
 	}
 	for i := range signatures {
 		size += 1 + len(signatures[i].Organisation) + 32 + 64
 	}
 	to := append(make([]byte, 0, size), bundleVersion)
-	to = binary.AppendUvarint(to, uint64(len(bodies)))
-	for _, body := range bodies {
-		to = codec.AppendString(to, body)
+	to = binary.AppendUvarint(to, uint64(count))
+	for i := range count {
+		to = codec.AppendString(to, body(i))
 	}
 	return appendSignatures(to, signatures)
+}
+
+// body reads a transaction's encoding and returns its place in data, of which r reads the end.
+func (r *reader) body(data []byte) span {
+	body := r.Bytes("bytes of transaction", MaxTransactionBytes)
+	end := len(data) - len(r.Data)
+	return span{uint32(end - len(body)), uint32(end)}
 }
 
 // isOf reports whether the bundle is what DecodeBundle makes of this encoding.
@@ -291,17 +308,18 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 	if count == 0 {
 		r.Fail("an empty bundle")
 	}
-	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
-		ids: make([]Hash, count), encoded: data, decoded: true}
+	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([]span, count),
+		memory: data, ids: make([]Hash, count), encoded: data, decoded: true}
 	for i := range count {
-		bundle.bodies[i] = r.Bytes("bytes of transaction", MaxTransactionBytes)
+		bundle.bodies[i] = r.body(data)
 	}
 	bundle.signatures = r.signatures()
 	if err := r.End(); err != nil {
 		return nil, err
 	}
 	postings := newPostingSlab(count)
-	for i, body := range bundle.bodies {
+	for i := range count {
+		body := bundle.Body(i)
 		if err := decodeClientBody(body, &bundle.transactions[i], postings); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}

@@ -56,11 +56,11 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 		r.Fail("carried bundle version %d", version)
 	}
 	count, any := r.Count("transactions", MaxBundleTransactions, 2), false
-	bundle, kept = &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
-		ids: make([]Hash, count)}, make([]bool, count)
+	bundle, kept = &Bundle{transactions: make([]Transaction, count), bodies: make([]span, count),
+		memory: data, ids: make([]Hash, count)}, make([]bool, count)
 	for place := range count {
 		if kept[place] = r.Bool(); kept[place] {
-			bundle.bodies[place], any = r.Bytes("bytes of transaction", MaxTransactionBytes), true
+			bundle.bodies[place], any = r.body(data), true
 		} else {
 			bundle.ids[place] = r.Hash()
 		}
@@ -72,11 +72,12 @@ func DecodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	if err := r.End(); err != nil {
 		return nil, nil, err
 	}
-	postings := newPostingSlab(len(bundle.bodies))
-	for place, body := range bundle.bodies {
+	postings := newPostingSlab(count)
+	for place := range count {
 		if !kept[place] {
 			continue
 		}
+		body := bundle.Body(place)
 		if err := decodeClientBody(body, &bundle.transactions[place], postings); err != nil {
 			return nil, nil, fmt.Errorf("transaction %d: %w", place, err)
 		}

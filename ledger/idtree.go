@@ -91,11 +91,10 @@ func (r *run) shared(number int) (from int, nodes []Hash) {
 }
 
 // idRoot returns the RFC 6962 root over the ids of a block's entries. It takes what it can from the
-// trees of the block's bundles.
-func (b *Block) idRoot() Hash {
+// trees of the block's bundles. It overwrites level, which has as many hashes as there are entries.
+func (b *Block) idRoot(level []Hash) Hash {
 	runs := b.runs()
 	var edge rightEdge
-	level := make([]Hash, len(b.Entries))
 	for number := 0; len(level) > 0; number++ {
 		// A node overwrites one that no later node is above.
 		hash := func(from, to int) {

@@ -51,8 +51,8 @@ func (b *Block) Proof(index int) *Proof {
 	return &Proof{
 		Body: entry.Body, ID: entry.ID, Header: b.Header.Encode(), BlockHash: b.Hash,
 		Index: uint32(index), Count: uint32(len(b.Entries)),
-		TransactionPath: merklePath(b.idLeaves(), index),
-		Result:          entry.Result, ResultPath: merklePath(b.resultLeaves(), index),
+		TransactionPath: merklePath(b.idLeaves(), index), Result: entry.Result,
+		ResultPath:  merklePath(b.resultLeaves(make([]Hash, len(b.Entries))), index),
 		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)),
 		BundlePath: merklePath(idLeaves(seal.IDs), entry.Place),
 		BundleRoot: seal.Root, Signatures: seal.Signatures,

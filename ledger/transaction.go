@@ -407,16 +407,20 @@ func (r *Registration) append(to []byte) []byte {
 
 // EncodeBody returns the canonical encoding, whose hash is the id. It returns ErrMalformed or
 // ErrName if DecodeBody would.
-func (t *Transaction) EncodeBody() ([]byte, error) {
+func (t *Transaction) EncodeBody() ([]byte, error) { return t.encodeBody(nil) }
+
+// encodeBody appends what EncodeBody returns.
+func (t *Transaction) encodeBody(to []byte) ([]byte, error) {
 	if err := t.checkForm(); err != nil {
 		return nil, err
 	}
-	body := t.appendBody(nil)
-	if len(body) > MaxTransactionBytes {
+	before := len(to)
+	to = t.appendBody(to)
+	if size := len(to) - before; size > MaxTransactionBytes {
 		return nil, fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed,
-			len(body), MaxTransactionBytes)
+			size, MaxTransactionBytes)
 	}
-	return body, nil
+	return to, nil
 }
 
 // TransactionID returns the id of the transaction with this body: the SHA-256 of
