@@ -76,11 +76,14 @@ func validWord(text string, most int) bool {
 // validPath reports whether text is an organisation and at least one more segment, within
 // MaxAccountPath.
 func validPath(text string) bool {
-	if len(text) > MaxAccountPath {
+	if len(text) == 0 || len(text) > MaxAccountPath || characterClass[text[0]]&atStart == 0 {
 		return false
 	}
-	first := strings.IndexByte(text, ':')
-	if first < 0 || !validWord(text[:first], MaxOrganisationName) {
+	first := 1 // the end of the organisation
+	for first < len(text) && characterClass[text[first]]&inWord != 0 {
+		first++
+	}
+	if first > MaxOrganisationName || first == len(text) || text[first] != ':' {
 		return false
 	}
 	empty := true

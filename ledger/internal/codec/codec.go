@@ -201,14 +201,23 @@ func (r *Reader) String(what string, most int) string {
 // Amount reads what AppendAmount appends. The magnitude may have all 128 bits: the caller checks
 // that the amount is in range.
 func (r *Reader) Amount() (negative bool, high, low uint64) {
-	head := r.Byte()
+	if len(r.Data) == 0 {
+		r.Fail("cut short")
+		return false, 0, 0
+	}
+	head := r.Data[0]
 	length := int(head & 0x7f)
 	if length > 16 || head == 0x80 {
 		r.Fail("amount of %d bytes", length)
 		return false, 0, 0
 	}
-	magnitude := r.Take(length)
-	if len(magnitude) > 0 && magnitude[0] == 0 {
+	if len(r.Data) <= length {
+		r.Fail("cut short")
+		return false, 0, 0
+	}
+	magnitude := r.Data[1 : 1+length]
+	r.Data = r.Data[1+length:]
+	if length > 0 && magnitude[0] == 0 {
 		r.Fail("amount not in its shortest form")
 		return false, 0, 0
 	}
