@@ -136,3 +136,16 @@ func bodiesOf(bundle *ledger.Bundle) [][]byte {
 	}
 	return bodies
 }
+
+// BenchmarkSeal seals a round of 16 bundles of 400 transfers.
+func BenchmarkSeal(b *testing.B) {
+	book := newPathBook(pathAccounts)
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(1, book.bundles()...)})
+	b.ReportAllocs()
+	for b.Loop() {
+		if draft := book.seal(batches); draft.Len() != pathBundles*pathBundle {
+			b.Fatal(draft.Len())
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pathBundles*pathBundle), "ns/tx")
+}

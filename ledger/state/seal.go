@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -83,7 +84,7 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 }
 
 // reserve makes room for the entries of a round's bundles, and for their ids.
-func (d *Draft) reserve(batches []*ledger.VerifiedBatch) (ids map[ledger.Hash]struct{}) {
+func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
 	transactions, bundles := 0, 0
 	for _, batch := range batches {
 		if batch == nil {
@@ -98,7 +99,24 @@ func (d *Draft) reserve(batches []*ledger.VerifiedBatch) (ids map[ledger.Hash]st
 	}
 	d.block.Entries = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
 	d.block.Bundles = make([]ledger.BundleSeal, 0, bundles)
-	return make(map[ledger.Hash]struct{}, transactions)
+	return make(idSet, transactions)
+}
+
+// idSet is the set of the ids of a draft's entries: the places of the entries, by the first 8 bytes
+// of their ids. If another id has the key, the next free key after it is used. Ids are hashes, so
+// no client can make more than a few that begin alike.
+type idSet map[uint64]uint32
+
+// find reports whether one of the entries has the id. Otherwise it returns the id's key.
+func (s idSet) find(id *ledger.Hash, entries []ledger.Entry) (key uint64, found bool) {
+	key = binary.BigEndian.Uint64(id[:])
+	for {
+		place, taken := s[key]
+		if !taken || entries[place].ID == *id {
+			return key, taken
+		}
+		key++
+	}
 }
 
 // takes reports whether a bundle may be in the block, and counts it if not.
@@ -114,17 +132,18 @@ func (d *Draft) takes(proposal *ledger.Proposal) bool {
 	return false
 }
 
-func (d *Draft) add(bundle *ledger.Bundle, ids map[ledger.Hash]struct{},
+func (d *Draft) add(bundle *ledger.Bundle, ids idSet,
 	seen func(ledger.Hash, *ledger.Transaction) bool) {
 	kept, first := make([]bool, bundle.Len()), len(d.block.Entries)
 	for place, id := range bundle.IDs() {
 		transaction := bundle.Transaction(place)
-		if _, again := ids[id]; again || seen(id, transaction) ||
+		key, again := ids.find(&id, d.block.Entries)
+		if again || seen(id, transaction) ||
 			len(d.block.Entries) == ledger.MaxBlockTransactions {
 			d.Duplicates++
 			continue
 		}
-		ids[id] = struct{}{}
+		ids[key] = uint32(len(d.block.Entries))
 		kept[place] = true
 		d.block.Entries = append(d.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
 			Body: bundle.Body(place), Bundle: len(d.block.Bundles), Place: place})

@@ -27,7 +27,7 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	sealing := &sealing{
 		Draft: &Draft{block: ledger.Block{Header: ledger.Header{Height: parent.Header.Height + 1,
 			Previous: parent.Hash, Epoch: epoch, Round: round}}},
-		state: s, seen: seen, ids: make(map[ledger.Hash]struct{}),
+		state: s, seen: seen, ids: make(idSet),
 		verdicts: make(map[awaited]struct{}), over: make(map[ledger.Hash]struct{}),
 		organisations: make(map[ledger.OrganisationName]ledger.Organisation),
 		charter:       s.charter.Charter,
@@ -83,7 +83,7 @@ type sealing struct {
 	*Draft
 	state *State
 	seen  func(ledger.Hash, *ledger.Transaction) bool
-	ids   map[ledger.Hash]struct{}
+	ids   idSet
 	// tallies is nil unless members have to vouch for what comes from other shards.
 	tallies *tallies
 	// verdicts are the verdicts in the draft. over are the transactions that a bad verdict in the
@@ -168,11 +168,12 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 			}
 			continue
 		}
-		if _, again := s.ids[id]; again || s.seen(id, transaction) || s.full() {
+		key, again := s.ids.find(&id, s.block.Entries)
+		if again || s.seen(id, transaction) || s.full() {
 			s.Duplicates++
 			continue
 		}
-		s.ids[id] = struct{}{}
+		s.ids[key] = uint32(len(s.block.Entries))
 		kept[place] = true
 		s.block.Entries = append(s.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
 			Body: bundle.Body(place), Bundle: len(s.block.Bundles), Place: place})
