@@ -111,10 +111,16 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 // statusToProto converts a status. A transaction that is not nil makes the reason more specific.
 func statusToProto(status report.Status,
 	transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
-	shown := &ledgerdv1.TransactionStatus{
-		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits),
-		Destinations: shardNumbers(status.Destinations),
-	}
+	shown := &ledgerdv1.TransactionStatus{Id: status.ID[:], IdHex: status.ID.String()}
+	describe(shown, &status, transaction)
+	return shown
+}
+
+// describe fills in what statusToProto shows, except for the id.
+func describe(shown *ledgerdv1.TransactionStatus, status *report.Status,
+	transaction *ledger.Transaction) {
+	shown.WaitsFor = shardNumbers(status.Waits)
+	shown.Destinations = shardNumbers(status.Destinations)
 	switch status.Outcome {
 	case report.OutcomePending:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
@@ -141,7 +147,6 @@ func statusToProto(status report.Status,
 		shown.Index = status.Index
 		shown.SettledHeight = uint64(status.Settled)
 	}
-	return shown
 }
 
 func stateOfLevel(level report.Level) ledgerdv1.TransactionState {

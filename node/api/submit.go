@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -41,11 +43,29 @@ func (s *Service) submit(ctx context.Context, bundle *ledger.Bundle,
 
 func (s *Service) bundleStatuses(bundle *ledger.Bundle,
 	statuses []report.Status) []*ledgerdv1.TransactionStatus {
+	return statusesToProto(bundle, statuses, uint32(s.backend.Store().Shard()))
+}
+
+// statusesToProto converts the statuses of a bundle's transactions, in a chain of this shard. The
+// messages share the memory of the statuses.
+func statusesToProto(bundle *ledger.Bundle, statuses []report.Status,
+	shard uint32) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
+	slab := make([]ledgerdv1.TransactionStatus, len(statuses))
+	var ids strings.Builder // the text of all ids
+	ids.Grow(2 * ledger.HashSize * len(statuses))
+	var digits [2 * ledger.HashSize]byte
 	for i := range statuses {
-		shown[i] = statusToProto(statuses[i], bundle.Transaction(i))
+		hex.Encode(digits[:], statuses[i].ID[:])
+		ids.Write(digits[:])
+	}
+	for i := range statuses {
+		shown[i] = &slab[i]
+		shown[i].Id = statuses[i].ID[:]
+		shown[i].IdHex = ids.String()[i*len(digits):][:len(digits)]
+		describe(shown[i], &statuses[i], bundle.Transaction(i))
 		if statuses[i].InBlock() {
-			shown[i].Shard = uint32(s.backend.Store().Shard())
+			shown[i].Shard = shard
 		}
 	}
 	return shown

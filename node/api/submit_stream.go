@@ -279,8 +279,8 @@ func (s *Service) runs(bundle *ledger.Bundle, statuses []report.Status) []*ledge
 		if i < len(statuses) && continues(&statuses[first], &statuses[i], i-first) {
 			continue
 		}
-		shown := statusToProto(statuses[first], bundle.Transaction(first))
-		shown.Id, shown.IdHex = nil, ""
+		shown := new(ledgerdv1.TransactionStatus)
+		describe(shown, &statuses[first], bundle.Transaction(first))
 		if statuses[first].InBlock() {
 			shown.Shard = uint32(s.backend.Store().Shard())
 		}
