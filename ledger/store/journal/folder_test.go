@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,17 +17,18 @@ func TestLeftSegmentIsClaimed(t *testing.T) {
 	for _, at := range []string{"segment folder", "segment claim"} {
 		o := newOwner(t.TempDir(), 2*pageSize)
 		options := o.options()
-		var killed files
+		var killed atomic.Pointer[files] // another goroutine sets it
 		options.Before = func(step string) {
-			if step == at && o.known.Segment == 1 && killed == nil {
-				killed = readFiles(t, o.dir)
+			if step == at && o.known.Segment == 1 && killed.Load() == nil {
+				left := readFiles(t, o.dir)
+				killed.Store(&left)
 			}
 		}
 		j, err := Open(o.dir, Known{}, options)
 		if err = errors.Join(err, j.Start()); err != nil {
 			t.Fatal(err)
 		}
-		for killed == nil {
+		for killed.Load() == nil {
 			if _, err := j.Append(make([]byte, pageSize)); err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +38,7 @@ func TestLeftSegmentIsClaimed(t *testing.T) {
 		}
 		again := newOwner(t.TempDir(), 2*pageSize)
 		again.known.Segment = 1
-		killed.write(t, again.dir)
+		killed.Load().write(t, again.dir)
 		if _, _, err := again.open(); err != nil {
 			t.Fatal(err)
 		}
