@@ -95,11 +95,11 @@ func (s *Store) errUnindexed(what string) error {
 }
 
 // beginTask registers a task that reads or fills the database. Close waits for its end. The caller
-// must call tasks.Done.
+// must call tasks.Done, and may hold the mutex.
 func (s *Store) beginTask() error {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	if s.closed {
+	s.tasking.Lock()
+	defer s.tasking.Unlock()
+	if s.tasksEnded {
 		return ErrClosed
 	}
 	s.tasks.Add(1)

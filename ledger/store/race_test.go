@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -205,4 +209,33 @@ func TestReadersRaceClose(t *testing.T) {
 		closeStore(t, s)
 		readers.Wait()
 	}
+}
+
+// A read of the database may begin while its goroutine holds the mutex, as that of a shard's
+// sealing does, and another one waits to change the store.
+func TestReadWithTheMutexHeld(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	s.mutex.RLock()
+	changed, read := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(changed)
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+	}()
+	for s.mutex.TryRLock() { // until the other goroutine waits
+		s.mutex.RUnlock()
+		runtime.Gosched()
+	}
+	go func() { read <- s.view(func(*badger.Txn) error { return nil }) }()
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the read waits for the change, which waits for the mutex")
+	}
+	s.mutex.RUnlock()
+	<-changed
 }

@@ -133,7 +133,10 @@ type Store struct {
 
 	writer sync.WaitGroup
 	// tasks are reads of the database, and what fills it beside the writer. Close waits for them.
-	tasks sync.WaitGroup
+	// tasksEnded says that no further one may begin; tasking guards it.
+	tasks      sync.WaitGroup
+	tasking    sync.Mutex
+	tasksEnded bool
 	// absent and unindexed tell what is missing because the store began with a snapshot
 	// (backfill.go). filling serialises Fill and Index.
 	absent, unindexed atomic.Uint64
@@ -314,6 +317,9 @@ func (s *Store) Close() (err error) {
 	s.closed = true
 	s.changed.Broadcast()
 	s.mutex.Unlock()
+	s.tasking.Lock()
+	s.tasksEnded = true
+	s.tasking.Unlock()
 	s.certifying.Lock()
 	close(s.certifiedMore)
 	s.certifiedMore = make(chan struct{})
