@@ -187,10 +187,7 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 		s.options.onWrite(step)
 		return batch.Set(key, seal(key, value))
 	}
-	err = s.eachChunk(encoded, func(chunk int, part []byte) error {
-		return put("fill body", bodyKey(height, chunk), part)
-	})
-	if err != nil {
+	if err := s.bodyRows(&packer{}, "fill body", height, encoded, put); err != nil {
 		return 0, s.failFilling(err)
 	}
 	// Write the header row again with this length: nothing confirms the length in the snapshot.

@@ -403,16 +403,16 @@ func TestDamageOfAFilledBlock(t *testing.T) {
 	for name, damage := range map[string]func(*badger.Txn) error{
 		"flipped": func(transaction *badger.Txn) error {
 			sealed := bytes.Repeat([]byte{7}, 300)
-			return transaction.Set(bodyKey(12, 0), sealed)
+			return transaction.Set(packedKey(12, 0), sealed)
 		},
 		"another's": func(transaction *badger.Txn) error {
-			value, err := get(transaction, bodyKey(11, 0))
+			value, err := get(transaction, packedKey(11, 0))
 			if err != nil {
 				return err
 			}
-			return transaction.Set(bodyKey(12, 0), seal(bodyKey(12, 0), value))
+			return transaction.Set(packedKey(12, 0), seal(packedKey(12, 0), value))
 		},
-		"gone": func(transaction *badger.Txn) error { return transaction.Delete(bodyKey(12, 0)) },
+		"gone": func(transaction *badger.Txn) error { return transaction.Delete(packedKey(12, 0)) },
 	} {
 		s := restoredFrom(t, whole, filepath.Join(dir, name))
 		for s.Absent() > 0 {

@@ -184,8 +184,9 @@ func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []
 		s.options.onWrite(step)
 		return set(key, seal(key, value))
 	}
+	var p packer
 	for _, pending := range sealed.blocks {
-		if err := s.blockRows(pending, put); err != nil {
+		if err := s.blockRows(&p, pending, put); err != nil {
 			return nil, err
 		}
 	}
@@ -236,12 +237,9 @@ func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
 }
 
 // blockRows passes the rows to put that concern one block alone.
-func (s *Store) blockRows(pending *pendingBlock, put putRow) error {
+func (s *Store) blockRows(p *packer, pending *pendingBlock, put putRow) error {
 	block, height := pending.block, pending.block.Header.Height
-	err := s.eachChunk(pending.encoded, func(chunk int, part []byte) error {
-		return put("body", bodyKey(height, chunk), part)
-	})
-	if err != nil {
+	if err := s.bodyRows(p, "body", height, pending.encoded, put); err != nil {
 		return err
 	}
 	if err := shardRows(height, pending.changes, put); err != nil {

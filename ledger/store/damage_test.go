@@ -257,8 +257,8 @@ func TestLostTail(t *testing.T) {
 func TestMissingRows(t *testing.T) {
 	t.Parallel()
 	closed, _, _ := damagedFolders(t)
-	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowRun, rowRuns, rowSteps,
-		rowEntries} {
+	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowPacked, rowRun, rowRuns,
+		rowSteps, rowEntries} {
 		for _, damage := range []string{"missing", "empty", "of another key"} {
 			t.Run(fmt.Sprintf("%c %s", kind, damage), func(t *testing.T) {
 				t.Parallel()

@@ -56,6 +56,14 @@
 // A look-up in a history goes back from the newest run, and reads one row in most (history.go). The
 // state is in memory; only Open and snapshots read its runs.
 //
+// # Packed rows
+//
+// A body takes an eighth of its size when it is compressed, a chunk of a history or of the state
+// half or less, and ids do not become smaller. So the store compresses bodies and chunks before
+// Badger gets them, and Badger compresses nothing (packed.go): its log and each compaction would
+// handle the whole bytes otherwise. The checksum covers the packed value. What is read is still
+// checked as before: a block against its hash, the order and number of a run's records.
+//
 // # Why Badger is not simply trusted
 //
 // Badger opens without an error when the tail of its write-ahead log is damaged, and drops the
@@ -142,19 +150,21 @@
 //	m                          -> encoded genesis
 //	H                          -> height and hash of the head
 //	h height                   -> encoded header and length of the encoded block
-//	b height chunk             -> a part of the encoded block
+//	p height chunk             -> a part of the encoded block, packed
 //	R                          -> the runs: the next number, and of each run its kind, number,
 //	                              level, number of records and number of bytes
 //	r run chunk                -> records of a run of ids, in their order: id or block hash,
 //	                              height, index and kind
 //	Y run first-key            -> records of a run of histories: account number and ordinal of the
 //	                              first step, after their length; the steps as in row y, after
-//	                              their length
+//	                              their length; all packed after a 0 if that is shorter
 //	S run first-key            -> records of a run of the state: key and value, each after its
-//	                              length; no value if the entry does not exist any more
+//	                              length; no value if the entry does not exist any more; all packed
+//	                              after a 0 if that is shorter
 //
-// In a store that began with a snapshot, or before there were runs:
+// In a store that began with a snapshot, or from before rows were packed or there were runs:
 //
+//	b height chunk             -> a part of the encoded block
 //	i id or block hash         -> height, index, kind
 //	y account-number ordinal   -> height, indexes: steps of the account's history in one block,
 //	                              starting with number ordinal; or height with the highest bit
@@ -166,7 +176,7 @@
 //
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	z id                       -> height, index: the verdict that ended a transaction's wait
-//	A                          -> the height up to which b rows are missing, and the height up to
+//	A                          -> the height up to which p rows are missing, and the height up to
 //	                              which y, x and z rows are missing, because the store began with
 //	                              a snapshot
 //	o height chunk             -> a part of an absent block's outline: the ids and results of its

@@ -193,6 +193,8 @@ type stepFinder struct {
 	rows *badger.Iterator
 	// at is the run that had the last step alone that was looked up: the next one may be near.
 	at int
+	// unpacked is the last chunk, if it was packed.
+	unpacked []byte
 }
 
 // newStepFinder returns a finder for some of a store's runs. The caller must close its rows.
@@ -241,6 +243,9 @@ func (f *stepFinder) findIn(r *run, number, first, last uint64,
 		}
 		err := item.Value(func(sealed []byte) error {
 			chunk, err := unseal(item.Key(), sealed)
+			if err == nil {
+				chunk, err = r.kind.unpack(&f.unpacked, chunk)
+			}
 			if err == nil {
 				last, err = findSteps(chunk, number, first, last, places)
 			}

@@ -212,7 +212,12 @@ func TestVerifyChecksHistories(t *testing.T) {
 				rows.Rewind()
 				key, err := bytes.Clone(rows.Item().Key()), error(nil)
 				rows.Close()
-				chunk, err := get(transaction, key)
+				row, err := get(transaction, key)
+				if err != nil {
+					return err
+				}
+				var buffer []byte
+				chunk, err := r.kind.unpack(&buffer, row)
 				if err != nil {
 					return err
 				}

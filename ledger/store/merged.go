@@ -20,6 +20,7 @@ type cursor struct {
 
 	chunk      []byte // what is left of buffer, which has the last chunk that was read
 	buffer     []byte
+	unpacked   []byte // the last chunk, if it was packed
 	read       uint64
 	key, value []byte
 	last       []byte // the key before
@@ -66,11 +67,17 @@ func (c *cursor) nextChunk() (err error) {
 	if c.buffer, err = item.ValueCopy(c.buffer); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if c.chunk, err = unseal(item.Key(), c.buffer); err == nil && len(c.chunk) == 0 {
-		err = errRow
+	if c.chunk, err = unseal(item.Key(), c.buffer); err != nil {
+		return err
+	}
+	if c.chunk, err = c.run.kind.unpack(&c.unpacked, c.chunk); err != nil {
+		return err
+	}
+	if len(c.chunk) == 0 {
+		return errRow
 	}
 	c.rows.Next()
-	return err
+	return nil
 }
 
 // advanceRow goes to the next row of a single entry.

@@ -148,7 +148,9 @@ func (s *Store) openDatabase() (err error) {
 		// checks less thoroughly.
 		WithValueThreshold(min(1<<20, s.options.MemTableBytes/8)).
 		WithVerifyValueChecksum(true).
-		WithCompression(options.Snappy).
+		// The store packs the rows that are worth it (packed.go). Tables of older versions are
+		// compressed.
+		WithCompression(options.None).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	s.db, err = openUnlocked(configuration)
 	switch {

@@ -110,7 +110,7 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 		if header.Hash() != hash {
 			return damaged(height, "its header is not the one in the chain")
 		}
-		encoded, err = readChunks(transaction, rowBody, height, length)
+		encoded, err = readBody(transaction, height, length)
 		return err
 	})
 	return encoded, err
@@ -119,8 +119,12 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 // readChunks joins the chunks of an encoded block or of an outline, up to a total length.
 func readChunks(transaction *badger.Txn, kind byte, height ledger.Height,
 	length uint64) (encoded []byte, err error) {
+	var unpacked []byte
 	for chunk := 0; uint64(len(encoded)) < length; chunk++ {
 		part, err := get(transaction, chunkKey(kind, height, chunk))
+		if err == nil && kind == rowPacked {
+			part, err = unpackPart(&unpacked, part)
+		}
 		if err != nil {
 			return nil, damaged(height, "body, part %d: %v", chunk, err)
 		}

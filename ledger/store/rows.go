@@ -18,6 +18,7 @@ const (
 	rowHead    = 'H'
 	rowHeader  = 'h'
 	rowBody    = 'b'
+	rowPacked  = 'p'
 	rowIndex   = 'i'
 	rowHistory = 'y'
 	rowState   = 's'
@@ -98,7 +99,10 @@ func heightKey(kind byte, height ledger.Height) []byte {
 	return binary.BigEndian.AppendUint64([]byte{kind}, uint64(height))
 }
 
-func bodyKey(height ledger.Height, chunk int) []byte { return chunkKey(rowBody, height, chunk) }
+// packedKey returns the key of a part of a block's body.
+func packedKey(height ledger.Height, chunk int) []byte {
+	return chunkKey(rowPacked, height, chunk)
+}
 
 // chunkKey returns the key of a chunk of a block's body or outline.
 func chunkKey(kind byte, height ledger.Height, chunk int) []byte {

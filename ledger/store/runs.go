@@ -139,6 +139,7 @@ type runWriter struct {
 	first  []byte // the first key of the chunk
 	// count is the number of records in the chunk, bytes the size at which one ends.
 	count, bytes int
+	packer       packer
 }
 
 // newRunWriter begins a run of at most the expected number of records.
@@ -158,7 +159,9 @@ func (w *runWriter) add(key, value []byte) error {
 	}
 	if w.count == 0 {
 		w.first = append(w.first[:0], key...)
-		w.chunk = make([]byte, 0, w.size(len(key)+len(value))+checksumSize)
+		if size := w.size(len(key)+len(value)) + checksumSize; cap(w.chunk) < size {
+			w.chunk = make([]byte, 0, size)
+		}
 	}
 	w.chunk = w.run.kind.appendRecord(w.chunk, key, value)
 	w.count++
@@ -188,7 +191,12 @@ func (w *runWriter) flush() error {
 		return nil
 	}
 	key, value := w.run.chunkKey(w.chunks, w.first), w.chunk
-	w.chunk, w.count, w.chunks = nil, 0, w.chunks+1
+	if w.run.kind == rowRun {
+		w.chunk = nil
+	} else {
+		value, w.chunk = w.packer.packChunk(w.run.kind, w.chunk), w.chunk[:0]
+	}
+	w.count, w.chunks = 0, w.chunks+1
 	w.run.bytes += uint64(len(value))
 	return w.put(w.run.kind.step(), key, value)
 }

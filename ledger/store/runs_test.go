@@ -435,7 +435,10 @@ func TestMergeAwaitsSpace(t *testing.T) {
 		return 1 << 40, nil
 	}
 	s := open(t, t.TempDir(), options)
-	r, err := writeRun(s, rowEntries, [][2]string{{"a", strings.Repeat("value", 100)}})
+	value := make([]byte, 500) // that cannot be packed
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(value)
+	r, err := writeRun(s, rowEntries, [][2]string{{"a", string(value)}})
 	if err != nil {
 		t.Fatal(err)
 	}

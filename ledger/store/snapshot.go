@@ -169,7 +169,7 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	if height <= w.absent {
 		return w.writeOutline(height)
 	}
-	encoded, err := readChunks(w.transaction, rowBody, height, length)
+	encoded, err := readBody(w.transaction, height, length)
 	if err != nil {
 		return err
 	}

@@ -41,14 +41,14 @@ func checkTables(dir string) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(manifest.Tables)) {
 		path := table.NewFilename(id, dir)
-		if err := checkTable(path); err != nil {
+		if err := checkTable(path, manifest.Tables[id].Compression); err != nil {
 			return damaged(1, "table %s: %v", filepath.Base(path), err)
 		}
 	}
 	return nil
 }
 
-func checkTable(path string) (err error) {
+func checkTable(path string, compression options.CompressionType) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("%w: %v", errTable, reason)
@@ -62,7 +62,7 @@ func checkTable(path string) (err error) {
 		return errors.Join(err, mapped.Close(-1))
 	}
 	opened, err := table.OpenTable(mapped, table.Options{
-		ReadOnly: true, BlockSize: 4 << 10, Compression: options.Snappy,
+		ReadOnly: true, BlockSize: 4 << 10, Compression: compression,
 		ChkMode: options.OnTableAndBlockRead,
 	})
 	if err != nil {
