@@ -33,11 +33,7 @@ func recordsOf(blocks []*pendingBlock) []record {
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}
-	slices.SortFunc(order, func(a, b keyOrder) int {
-		// The first bytes decide almost always.
-		if a.part != b.part {
-			return cmp.Compare(a.part, b.part)
-		}
+	sortParts(order, func(a, b keyOrder) int {
 		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
 	})
 	return inOrder(records, order)
@@ -77,54 +73,6 @@ func entriesOf(blocks []*pendingBlock) []state.Change {
 	return inOrder(changed, order)
 }
 
-// keyOrder is the place of a key in a list, and eight bytes of the key.
-type keyOrder struct {
-	part uint64
-	at   uint32
-}
-
-// sortKeys sorts the places of different keys by these keys, of which the bytes before depth are
-// equal. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
-// and many begin alike.
-func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
-	if len(order) < few {
-		slices.SortFunc(order, func(a, b keyOrder) int {
-			return bytes.Compare(key(a.at), key(b.at))
-		})
-		return
-	}
-	for i := range order {
-		rest := key(order[i].at)[depth:]
-		if len(rest) >= 8 {
-			order[i].part = binary.BigEndian.Uint64(rest)
-			continue
-		}
-		var part [8]byte
-		copy(part[:], rest)
-		order[i].part = binary.BigEndian.Uint64(part[:])
-	}
-	slices.SortFunc(order, compareOrder)
-	for len(order) > 0 {
-		end, short := 1, len(key(order[0].at)) < depth+8
-		for ; end < len(order) && order[end].part == order[0].part; end++ {
-			short = short || len(key(order[end].at)) < depth+8
-		}
-		switch alike := order[:end]; {
-		case end == 1:
-		case short: // a key that ends here counted as if it went on with zeros
-			slices.SortFunc(alike, func(a, b keyOrder) int {
-				return bytes.Compare(key(a.at), key(b.at))
-			})
-		default:
-			sortKeys(alike, depth+8, key)
-		}
-		order = order[end:]
-	}
-}
-
-// few is a number of keys that are sorted at once.
-const few = 8
-
 // step is a step of an account's history: the transaction that was applied to the account.
 type step struct {
 	state.HistoryChange
@@ -145,16 +93,8 @@ func historyOf(blocks []*pendingBlock) []step {
 		}
 	}
 	// Of one account, they are in order already.
-	slices.SortFunc(order, compareOrder)
+	sortParts(order, nil)
 	return inOrder(steps, order)
-}
-
-// compareOrder compares first the parts of the keys, and then the places.
-func compareOrder(a, b keyOrder) int {
-	if a.part != b.part {
-		return cmp.Compare(a.part, b.part)
-	}
-	return cmp.Compare(a.at, b.at)
 }
 
 // inOrder returns the items at these places of a list. To sort places moves less memory.

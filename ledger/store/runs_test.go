@@ -504,6 +504,37 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
+// Places are sorted by the parts of their keys, however many bytes these differ in, and those with
+// equal parts as asked.
+func TestSortParts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		mask := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 0xff, 0xff00ff,
+			0xff000000ff0000ff, 1 << 63, 0xffffffff00})).Draw(t, "mask")
+		order := make([]keyOrder, rapid.IntRange(0, 4*radixFrom).Draw(t, "places"))
+		for i := range order {
+			order[i] = keyOrder{random.Uint64() & mask, uint32(i)}
+		}
+		backwards := func(a, b keyOrder) int { return -cmp.Compare(a.at, b.at) }
+		stable, tied := slices.Clone(order), slices.Clone(order)
+		sortParts(stable, nil)
+		sortParts(tied, func(a, b keyOrder) int {
+			return cmp.Or(compareParts(a, b), backwards(a, b))
+		})
+		slices.SortStableFunc(order, compareParts)
+		if !slices.Equal(stable, order) {
+			t.Fatalf("sorted %v, want %v", stable, order)
+		}
+		slices.SortFunc(order, func(a, b keyOrder) int {
+			return cmp.Or(compareParts(a, b), backwards(a, b))
+		})
+		if !slices.Equal(tied, order) {
+			t.Fatalf("sorted %v, want %v", tied, order)
+		}
+	})
+}
+
 // BenchmarkLayer sorts what the runs of a layer have, over few and many accounts.
 func BenchmarkLayer(b *testing.B) {
 	const blocks, transactions = 60, 500
