@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"container/heap"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -23,7 +22,8 @@ type cursor struct {
 	unpacked   []byte // the last chunk, if it was packed
 	read       uint64
 	key, value []byte
-	last       []byte // the key before
+	part       uint64 // the first bytes of the key
+	last       []byte // the last key of the chunk before
 }
 
 func newCursor(transaction *badger.Txn, r *run, age int) *cursor {
@@ -42,8 +42,10 @@ func (c *cursor) advance() (more bool, err error) {
 	if c.run == nil {
 		return c.advanceRow()
 	}
-	c.last = append(c.last[:0], c.key...)
+	before := c.key
 	if len(c.chunk) == 0 {
+		c.last = append(c.last[:0], before...)
+		before = c.last
 		if !c.rows.Valid() {
 			if c.read != c.run.records {
 				return false, errMissing
@@ -55,9 +57,10 @@ func (c *cursor) advance() (more bool, err error) {
 		}
 	}
 	c.key, c.value, c.chunk, err = c.run.kind.cut(c.chunk)
-	if err == nil && c.read > 0 && bytes.Compare(c.last, c.key) >= 0 {
+	if err == nil && c.read > 0 && bytes.Compare(before, c.key) >= 0 {
 		err = errRow
 	}
+	c.part = keyPart(c.key)
 	c.read++
 	return err == nil, err
 }
@@ -99,6 +102,7 @@ func (c *cursor) advanceRow() (more bool, err error) {
 		err = c.undo(key, &row)
 	}
 	c.key, c.value = key[1:], row.after
+	c.part = keyPart(c.key)
 	c.rows.Next()
 	return err == nil, err
 }
@@ -109,7 +113,6 @@ type merged struct {
 	sources cursors
 	all     []*cursor
 	started bool
-	last    []byte // the key of the last call
 }
 
 // newMerged begins to merge runs, the oldest first. The caller must close it.
@@ -141,54 +144,93 @@ func (m *merged) close() {
 // next goes to the next record. It is valid until the next call.
 func (m *merged) next() (key, value []byte, more bool, err error) {
 	if !m.started {
-		m.started = true
-		for _, c := range m.all {
-			more, err := c.advance()
-			if err != nil {
-				return nil, nil, false, err
-			}
-			if more {
-				m.sources = append(m.sources, c)
-			}
-		}
-		heap.Init(&m.sources)
+		err = m.start()
 	} else if len(m.sources) > 0 {
-		// Pass the record of the last call, and the older ones with its key.
-		m.last = append(m.last[:0], m.sources[0].key...)
-		for len(m.sources) > 0 && bytes.Equal(m.sources[0].key, m.last) {
-			more, err := m.sources[0].advance()
-			if err != nil {
-				return nil, nil, false, err
-			}
-			if more {
-				heap.Fix(&m.sources, 0)
-			} else {
-				heap.Pop(&m.sources)
-			}
-		}
+		err = m.pass()
 	}
-	if len(m.sources) == 0 {
-		return nil, nil, false, nil
+	if err != nil || len(m.sources) == 0 {
+		return nil, nil, false, err
 	}
 	return m.sources[0].key, m.sources[0].value, true, nil
 }
 
-// cursors are ordered by the keys that they are at, and then by age, the newest first.
+func (m *merged) start() error {
+	m.started = true
+	for _, c := range m.all {
+		more, err := c.advance()
+		if err != nil {
+			return err
+		}
+		if more {
+			m.sources = append(m.sources, c)
+		}
+	}
+	for at := len(m.sources)/2 - 1; at >= 0; at-- {
+		m.sources.down(at)
+	}
+	return nil
+}
+
+// pass passes the record of the last call, and before it the older ones with its key, because its
+// cursor keeps the key only until it advances.
+func (m *merged) pass() error {
+	for at := m.sources.older(); at > 0; at = m.sources.older() {
+		if err := m.advance(at); err != nil {
+			return err
+		}
+	}
+	return m.advance(0)
+}
+
+// advance advances a cursor that is first, or comes next to the first one.
+func (m *merged) advance(at int) error {
+	more, err := m.sources[at].advance()
+	if err != nil {
+		return err
+	}
+	if !more {
+		last := len(m.sources) - 1
+		m.sources[at] = m.sources[last]
+		m.sources = m.sources[:last]
+	}
+	m.sources.down(at)
+	return nil
+}
+
+// cursors are a heap, in the order of the keys that they are at, and then by age, the newest first.
 type cursors []*cursor
 
-func (c cursors) Len() int { return len(c) }
-func (c cursors) Less(i, j int) bool {
-	order := bytes.Compare(c[i].key, c[j].key)
-	return order < 0 || order == 0 && c[i].age > c[j].age
+// older returns the place of a cursor with the key of the first one, or 0.
+func (c cursors) older() int {
+	for at := 1; at < min(3, len(c)); at++ {
+		if c[at].part == c[0].part && bytes.Equal(c[at].key, c[0].key) {
+			return at
+		}
+	}
+	return 0
 }
-func (c cursors) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
 
-// Push adds a cursor.
-func (c *cursors) Push(x any) { *c = append(*c, x.(*cursor)) }
+// down restores the order after a cursor advanced.
+func (c cursors) down(at int) {
+	for {
+		first := at
+		for below := 2*at + 1; below <= 2*at+2 && below < len(c); below++ {
+			if c[below].before(c[first]) {
+				first = below
+			}
+		}
+		if first == at {
+			return
+		}
+		c[at], c[first] = c[first], c[at]
+		at = first
+	}
+}
 
-// Pop removes the last cursor.
-func (c *cursors) Pop() any {
-	last := (*c)[len(*c)-1]
-	*c = (*c)[:len(*c)-1]
-	return last
+func (c *cursor) before(other *cursor) bool {
+	if c.part != other.part {
+		return c.part < other.part
+	}
+	order := bytes.Compare(c.key, other.key)
+	return order < 0 || order == 0 && c.age > other.age
 }
