@@ -68,6 +68,7 @@ func TestIndexFindsEveryID(t *testing.T) {
 	for part := range 4 {
 		for range 20 {
 			b.apply(t, s, 1+int(b.round)%30)
+			awaitMerge(t, s)
 		}
 		if err := s.awaitWritten(s.AppendedHeight() - 1); err != nil {
 			t.Fatal(err)

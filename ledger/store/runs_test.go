@@ -343,6 +343,22 @@ func TestMergeable(t *testing.T) {
 	}
 }
 
+// awaitMerge waits until a merged run waits for the next layer, or there is nothing to merge. So
+// layers do not come faster than merges.
+func awaitMerge(t *testing.T, s *Store) {
+	t.Helper()
+	merged := func() bool {
+		s.mutex.RLock()
+		defer s.mutex.RUnlock()
+		return s.merging.made != nil || mergeable(s.runs.list(), s.options.fanOut) == nil
+	}
+	for deadline := time.Now().Add(time.Minute); !merged(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the merger does nothing")
+		}
+	}
+}
+
 // Merges go on as long as layers come: the runs of each kind reach the upper levels.
 func TestMergesGoOn(t *testing.T) {
 	t.Parallel()
@@ -350,11 +366,6 @@ func TestMergesGoOn(t *testing.T) {
 	options.checkpointBlocks, options.fanOut = 1, 6
 	s := open(t, t.TempDir(), options)
 	b := newBook(3)
-	merged := func() bool {
-		s.mutex.RLock()
-		defer s.mutex.RUnlock()
-		return s.merging.made != nil || mergeable(s.runs.list(), options.fanOut) == nil
-	}
 	high := func(kind runKind) bool { return of(kind, s.runs.list())[0].level >= 2 }
 	for done := false; !done; {
 		if b.apply(t, s, 3); b.round == 500 {
@@ -363,12 +374,7 @@ func TestMergesGoOn(t *testing.T) {
 		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 			t.Fatal(err)
 		}
-		// Layers do not come faster than merges.
-		for deadline := time.Now().Add(time.Minute); !merged(); runtime.Gosched() {
-			if time.Now().After(deadline) {
-				t.Fatal("the merger does nothing")
-			}
-		}
+		awaitMerge(t, s)
 		done = high(rowRun) && high(rowSteps) && high(rowEntries)
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
