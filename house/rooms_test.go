@@ -229,7 +229,7 @@ var rooms = []room{
 		purpose: "the chain and its effects on disk, checked on every read",
 		imports: []string{"ledger", "ledger/state", "ledger/store/journal"},
 		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2",
-			"google.golang.org/protobuf", "golang.org/x/sys"},
+			"github.com/klauspost/compress/s2", "google.golang.org/protobuf", "golang.org/x/sys"},
 	},
 	{folder: "machine",
 		purpose: "the replicated state machine: the contract by which rounds drive a node's " +

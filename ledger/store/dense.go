@@ -6,11 +6,11 @@ import (
 )
 
 // A chunk of steps of histories is mostly zeros and what the record before has, too. It is packed
-// into numbers of variable length, which takes a fraction of the time that zstd takes. For each
-// record these are: the account's number after the one before, the ordinal of the first step, the
-// number of steps with the lowest bit set if they are in several blocks, the height after the one
-// before, and for each step the distance of its block from that of the step before, if they are in
-// several, and its index, which in one block is after the one before.
+// into numbers of variable length, which takes a fraction of the space that a compressor leaves.
+// For each record these are: the account's number after the one before, the ordinal of the first
+// step, the number of steps with the lowest bit set if they are in several blocks, the height after
+// the one before, and for each step the distance of its block from that of the step before, if they
+// are in several, and its index, which in one block is after the one before.
 
 // denseMark begins a packed chunk of steps. No other chunk of steps does: their keys are longer.
 const denseMark = 1

@@ -1,11 +1,10 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/y"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -14,7 +13,7 @@ import (
 // ids. The store compresses these rows itself, once. Badger would write them to its log as they
 // are, and compress them again in each compaction, together with the ids, in which nothing repeats.
 
-// A part of a body begins with plainMark, or with packedMark if a frame of zstd follows. A packed
+// A part of a body begins with plainMark, or with packedMark if a block of S2 follows. A packed
 // chunk of entries of the state begins with packedMark, too. No other chunk does, because no key is
 // empty. Chunks of steps are packed otherwise (dense.go).
 const (
@@ -23,9 +22,9 @@ const (
 )
 
 const (
-	// A row of fewer bytes is not packed. The frames of more bytes have their number.
+	// A row of fewer bytes is not packed.
 	packedFrom = 256
-	// maxPart bounds a part of a body. The compressor needs no further memory for so many bytes.
+	// maxPart bounds a part of a body.
 	maxPart = 128 << 10
 	// maxUnpacked bounds what is unpacked. It is above the size of a chunk with the largest entry
 	// of the state alone.
@@ -41,51 +40,33 @@ type packer struct{ buffer []byte }
 // data after a prefix. The row has room for a checksum, and keeps nothing of the data.
 func (p *packer) pack(prefix, data []byte) []byte {
 	if len(data) >= packedFrom {
-		frame, err := y.ZSTDCompress(p.buffer, data, 1)
-		if p.buffer = frame; err == nil && len(frame) < len(data)-len(data)/8 {
-			row := make([]byte, 0, 1+len(frame)+checksumSize)
-			return append(append(row, packedMark), frame...)
+		most := s2.MaxEncodedLen(len(data))
+		if cap(p.buffer) < most {
+			p.buffer = make([]byte, most)
+		}
+		if block := s2.Encode(p.buffer[:most], data); len(block) < len(data)-len(data)/8 {
+			row := make([]byte, 0, 1+len(block)+checksumSize)
+			return append(append(row, packedMark), block...)
 		}
 	}
 	row := make([]byte, 0, len(prefix)+len(data)+checksumSize)
 	return append(append(row, prefix...), data...)
 }
 
-// unpack returns what a frame has. It uses the buffer.
-func unpack(buffer *[]byte, frame []byte) ([]byte, error) {
-	size, found := unpackedSize(frame)
-	if !found || size > maxUnpacked {
+// unpack returns what a packed block has. It uses the buffer.
+func unpack(buffer *[]byte, block []byte) ([]byte, error) {
+	size, err := s2.DecodedLen(block)
+	if err != nil || size > maxUnpacked {
 		return nil, errPacked
 	}
 	if cap(*buffer) < size {
 		*buffer = make([]byte, size)
 	}
-	data, err := y.ZSTDDecompress(*buffer, frame)
-	if err != nil || len(data) != size {
+	data, err := s2.Decode((*buffer)[:size], block)
+	if err != nil {
 		return nil, errPacked
 	}
 	return data, nil
-}
-
-// unpackedSize returns how many bytes a frame has, as its header says. The decompressor would take
-// any amount of memory for a frame.
-func unpackedSize(frame []byte) (size int, found bool) {
-	const magic, own, dictionary, short, long = 0xfd2fb528, 1 << 5, 3, 1, 2
-	if len(frame) < 4+1+1+4 || binary.LittleEndian.Uint32(frame) != magic ||
-		frame[4]&dictionary != 0 {
-		return 0, false
-	}
-	sizes := frame[5:]
-	if frame[4]&own == 0 { // the size of its window comes first
-		sizes = frame[6:]
-	}
-	switch frame[4] >> 6 {
-	case short:
-		return int(binary.LittleEndian.Uint16(sizes)) + 256, true
-	case long:
-		return int(binary.LittleEndian.Uint32(sizes)), true
-	}
-	return 0, false
 }
 
 // packChunk returns the row of a chunk of a run, packed if that saves something. It keeps nothing

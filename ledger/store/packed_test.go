@@ -84,8 +84,9 @@ func TestDenseSteps(t *testing.T) {
 func FuzzUnpack(f *testing.F) {
 	var p packer
 	f.Add(false, p.pack(nil, bytes.Repeat([]byte("value"), 100)))
-	f.Add(false, []byte{packedMark, 0x28, 0xb5, 0x2f, 0xfd, 2 << 6, 1, 0xff, 0xff, 0xff, 0x7f, 0})
-	f.Add(false, []byte{packedMark, 0x28, 0xb5, 0x2f, 0xfd})
+	f.Add(false, []byte{packedMark, 0xff, 0xff, 0xff, 0xff, 0x0f, 0})
+	f.Add(false, []byte{packedMark, 0xff, 0xff, 0xff, 0x00, 0})
+	f.Add(false, []byte{packedMark, 0x80})
 	f.Add(false, []byte{packedMark})
 	dense, _ := appendDense(nil, runKind(rowSteps).appendRecord(nil, appendStepKey(nil, 3, 4),
 		appendHistory(nil, []step{{height: 5}, {height: 6}})))
