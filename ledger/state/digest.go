@@ -143,6 +143,7 @@ func (s *State) Complete(divide Divide) error {
 	if err := ledger.CheckVersion(s.Version()); err != nil {
 		return err
 	}
+	s.arena = nil
 	numbers := make([]bool, len(s.sorted))
 	for _, each := range s.sorted {
 		if each.Number == 0 || each.Number > uint64(len(numbers)) || numbers[each.Number-1] {

@@ -183,8 +183,22 @@ func FuzzStateEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		for _, genesis := range []*ledger.Genesis{ledgertest.Genesis(), sharded} {
 			s := state.New(genesis)
-			if err := s.Restore(key, value); err == nil && s.CheckUses() != nil {
-				t.Fatal(s.CheckUses())
+			if err := s.Restore(key, value); err == nil {
+				if s.CheckUses() != nil {
+					t.Fatal(s.CheckUses())
+				}
+				// The digest covers all that was taken.
+				entries := 0
+				_ = s.Entries(func(k, v []byte) error {
+					if !bytes.Equal(k, key) || !bytes.Equal(v, value) {
+						t.Fatalf("%x: %x is restored as %x: %x", key, value, k, v)
+					}
+					entries++
+					return nil
+				})
+				if entries != 1 {
+					t.Fatalf("%x: %x is restored as %d entries", key, value, entries)
+				}
 			}
 			if err := s.Complete(nil); err != nil && !errors.Is(err, state.ErrEntry) &&
 				!errors.Is(err, ledger.ErrVersion) {

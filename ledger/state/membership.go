@@ -354,13 +354,16 @@ func (r *reader) admissions() []admission {
 }
 
 // restore puts the entry of a member into the group. It reports whether there was one already.
-func (g *membershipState) restore(key []byte, r *reader) (again bool, err error) {
+func (g *membershipState) restore(key []byte, r *reader) (of entry, again bool, err error) {
 	if len(key) != 1+4+1 {
-		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
+		return nil, false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	restored := &member{index: ledger.MemberIndex(binary.BigEndian.Uint32(key[1:])),
 		Member: r.member(), joined: r.changePlace(), left: r.changePlace()}
 	restored.disks = r.admissions()
+	if r.Err == nil && !restored.isEntry() {
+		r.Fail("a member that never changed")
+	}
 	for _, place := range [...]changePlace{
 		restored.joined, restored.left, restored.admitted(newest).changePlace,
 	} {
@@ -374,9 +377,9 @@ func (g *membershipState) restore(key []byte, r *reader) (again bool, err error)
 		})
 	if !found {
 		g.members = slices.Insert(g.members, place, restored)
-		return false, nil
+		return restored, false, nil
 	}
 	before := g.members[place]
 	g.members[place] = restored
-	return before.isEntry(), nil
+	return restored, before.isEntry(), nil
 }

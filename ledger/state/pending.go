@@ -243,30 +243,30 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 
 // restorePending puts the entry of a waiting transaction into the state. It reports whether there
 // was one already.
-func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
+func (s *State) restorePending(key []byte, r *reader) (of entry, again bool, err error) {
 	if len(key) != 1+4+1 || s.tree == nil {
-		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
+		return nil, false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	number := binary.BigEndian.Uint32(key[1:])
 	if number >= maxPending {
-		return false, fmt.Errorf("%w: slot %d", ErrEntry, number)
+		return nil, false, fmt.Errorf("%w: slot %d", ErrEntry, number)
 	}
 	entry := r.pending()
 	if s.pending.byID[entry.id] != nil {
-		return true, nil
+		return nil, true, nil
 	}
 	at, found := slices.BinarySearchFunc(s.pending.slots, number, func(x *slot, number uint32) int {
 		return int(int64(x.number) - int64(number))
 	})
 	if found {
-		return true, nil
+		return nil, true, nil
 	}
 	restored := &slot{number: number, entry: entry}
 	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
 	s.pending.count(entry, 1)
 	s.countPending(entry, true)
 	s.pending.byID[entry.id] = restored
-	return false, nil
+	return restored, false, nil
 }
 
 // fillSlots creates the free slots between restored slots. It runs before the first block after the

@@ -317,9 +317,29 @@ func (s *State) Restore(key, value []byte) error {
 	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
-	name := string(key[1 : len(key)-1])
 	r := read(bytes.Clone(value))
-	again := false
+	restored, again, err := s.restore(key, r)
+	if err != nil {
+		return err
+	}
+	if err := r.End(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	if again {
+		return fmt.Errorf("%w: twice", ErrEntry)
+	}
+	// The digest covers the entry as it is encoded now, so nothing else may be taken.
+	encoded, keyLength := restored.appendEntry(s.arena[:0])
+	s.arena = encoded[:0]
+	if !bytes.Equal(encoded[:keyLength], key) || !bytes.Equal(encoded[keyLength:], value) {
+		return fmt.Errorf("%w: key %x: not encoded as its content is", ErrEntry, key)
+	}
+	return nil
+}
+
+// restore puts an entry into the state. It reports whether there was one already.
+func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err error) {
+	name := string(key[1 : len(key)-1])
 	switch key[0] {
 	case kindAccount:
 		restored := &account{Account: ledger.Account{Path: ledger.AccountPath(name)}}
@@ -332,16 +352,19 @@ func (s *State) Restore(key, value []byte) error {
 		counts := s.use(restored.Path.Organisation())
 		counts.Accounts++
 		counts.Assets += restored.pairs()
+		return restored, again, nil
 	case kindOrganisation:
 		restored := &organisation{Organisation: r.organisation()}
 		s.settleHome(restored)
 		_, again = s.organisations[restored.Name]
 		s.organisations[restored.Name] = restored
+		return restored, again, nil
 	case kindWindow:
 		restored := r.window(read(key[1:]))
 		_, again = s.windows[windowKey{restored.organisation, restored.stream}]
 		s.windows[windowKey{restored.organisation, restored.stream}] = restored
 		s.use(restored.organisation).Streams++
+		return restored, again, nil
 	case kindRecord:
 		restored := &record{key: ledger.RecordKey(name),
 			RecordPlace: RecordPlace{Height: ledger.Height(r.Uvarint()), Index: uint32(r.Uvarint()),
@@ -349,36 +372,18 @@ func (s *State) Restore(key, value []byte) error {
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
 		s.use(restored.key.Organisation()).Records++
+		return restored, again, nil
 	case kindMember:
-		var err error
-		if again, err = s.group.restore(key, r); err != nil {
-			return err
-		}
+		return s.group.restore(key, r)
 	case kindCharter:
-		var err error
-		if again, err = s.charter.restore(key, r); err != nil {
-			return err
-		}
+		again, err = s.charter.restore(key, r)
+		return &s.charter, again, err
 	case kindStream:
-		var err error
-		if again, err = s.restoreStream(key, r); err != nil {
-			return err
-		}
+		return s.restoreStream(key, r)
 	case kindPending:
-		var err error
-		if again, err = s.restorePending(key, r); err != nil {
-			return err
-		}
-	default:
-		return fmt.Errorf("%w: kind %q", ErrEntry, key[0])
+		return s.restorePending(key, r)
 	}
-	if err := r.End(); err != nil {
-		return fmt.Errorf("%w: %w", ErrEntry, err)
-	}
-	if again {
-		return fmt.Errorf("%w: twice", ErrEntry)
-	}
-	return nil
+	return nil, false, fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 }
 
 func (r *reader) organisation() ledger.Organisation {

@@ -61,20 +61,20 @@ func (s *State) streamOf(shard ledger.ShardID) *stream {
 
 // restoreStream puts the entry of a stream into the state. It reports whether there was one
 // already.
-func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
+func (s *State) restoreStream(key []byte, r *reader) (restored entry, again bool, err error) {
 	if len(key) != 1+4+1 {
-		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
+		return nil, false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	found := s.streamOf(ledger.ShardID(binary.BigEndian.Uint32(key[1:])))
 	if found == nil {
-		return false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry,
+		return nil, false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry,
 			binary.BigEndian.Uint32(key[1:]))
 	}
 	again = found.number != 0
 	if found.number = r.Uvarint(); found.number == 0 {
 		r.Fail("a stream that has not begun")
 	}
-	return again, nil
+	return found, again, nil
 }
 
 // Carried returns the position of the stream from the parent shard: the number of its last entry in

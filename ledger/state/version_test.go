@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -212,5 +213,57 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 	}
 	if chains[0].state.Digest() == chains[1].state.Digest() {
 		t.Error("the digests are equal")
+	}
+}
+
+// TestRestoreTakesOneEncoding: the digest is computed from the restored entries, so what they do
+// not say must not be in a snapshot. Otherwise a liar could give a member another key, or rows to a
+// store that later contradict it.
+func TestRestoreTakesOneEncoding(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(2)
+	o, client := newOperated(t, genesis), ledgertest.NewClient(genesis, "acme")
+	written := client.Next()
+	written.Records = []ledger.Record{{Key: "acme:r", Value: []byte("x")}}
+	charter := ledgertest.Charter(1, "operator")
+	charter.Number, charter.Quotas = 1, ledger.DefaultQuotas()
+	o.block(client.Bundle(client.Register("a"), written), o.charter(charter, "operator"))
+	for name, change := range map[string]func(key, value []byte) ([]byte, []byte){
+		"account": func(key, value []byte) ([]byte, []byte) {
+			return key, append(value, 0) // a list of no holds
+		},
+		"organisation": func(_, value []byte) ([]byte, []byte) {
+			return []byte("oother\x00"), value
+		},
+		"n": func(key, value []byte) ([]byte, []byte) { return append(key, 0), value },
+		"record": func(key, value []byte) ([]byte, []byte) {
+			// The index is the second number. It has 32 bits.
+			return key, slices.Concat(value[:1], binary.AppendUvarint(nil, 1<<32|uint64(value[1])),
+				value[2:])
+		},
+		"charter": func(key, value []byte) ([]byte, []byte) { return key, append(value, 1) },
+	} {
+		restored, found := state.New(genesis), false
+		if err := o.state.Entries(func(key, value []byte) error {
+			if key[0] != name[0] {
+				return restored.Restore(key, value)
+			}
+			found = true
+			if err := state.New(genesis).Restore(key, value); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return restored.Restore(change(bytes.Clone(key), bytes.Clone(value)))
+		}); !found || !errors.Is(err, state.ErrEntry) {
+			t.Errorf("%s, found: %t: %v", name, found, err)
+		}
+	}
+	forged := ledgertest.Member(7)
+	member := append([]byte{byte(len(forged.Name))}, forged.Name...)
+	member = append(append(member, byte(len(forged.Key))), forged.Key...)
+	member = append(append(member, byte(len(forged.Address))), forged.Address...)
+	err := state.New(genesis).Restore([]byte("m\x00\x00\x00\x01\x00"), append(member,
+		make([]byte, 6)...)) // it neither joined nor left
+	if !errors.Is(err, state.ErrEntry) {
+		t.Errorf("a member that never changed: %v", err)
 	}
 }

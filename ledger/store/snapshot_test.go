@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -241,6 +242,10 @@ func TestBadSnapshots(t *testing.T) {
 		attempt(fmt.Sprintf("cut at %d", at), good[:at], ErrSnapshot)
 	}
 	attempt("nothing", nil, ErrSnapshot)
+	// A member that neither joined nor left is no entry of the state, so no digest covers it.
+	end := len(good) - len(snapshotMagic) - 1
+	attempt("a planted member", slices.Concat(good[:end], []byte("\x06m\x00\x00\x00\x07\x00"),
+		[]byte("\x0e\x04evil\x01k\x00\x00\x00\x00\x00\x00\x00"), good[end:]), ErrSnapshot)
 	other := testGenesis()
 	other.Time++
 	if _, err := Restore(t.Context(), filepath.Join(dir, "other"), other, small(),
