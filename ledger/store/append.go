@@ -105,15 +105,16 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	executed, changes := s.state.Execute(state.Redraft(block))
+	// The version comes first: the rules of one that is unknown may give another block.
+	if err := s.checkVersion(executed); err != nil {
+		return err
+	}
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
 		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, with %d transactions out "+
 			"of place; it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash,
 			changes.OutOfPlace, block.Hash)
 		s.changed.Broadcast()
 		return s.failure
-	}
-	if err := s.checkVersion(executed); err != nil {
-		return err
 	}
 	s.publish(executed, changes)
 	return nil

@@ -215,6 +215,9 @@ func (s *Store) replay(group uint64, height ledger.Height, encoded []byte) error
 		return damaged(height, "in the journal: it does not follow block %d", height-1)
 	}
 	executed, changes := s.state.Execute(state.Redraft(block))
+	if err := ledger.CheckVersion(s.state.Version()); err != nil {
+		return fmt.Errorf("store: block %d: %w", height, err)
+	}
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
 		return damaged(height, "executing it again gives another result: %s",
 			difference(block, executed))

@@ -2,12 +2,14 @@ package store
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // oldBook returns a book, and the genesis of its chain, which begins with the first version.
@@ -105,4 +107,54 @@ func TestProgramTooOld(t *testing.T) {
 		s = openBook(t, dir, genesis, small())
 	}
 	b.apply(t, s, 5)
+}
+
+// newerBlock returns the next block, by which the chain gets a version that this program does not
+// know, as a program makes it that knows it: with another digest.
+func (b *book) newerBlock(s *Store) (*ledger.Block, *state.Changes) {
+	charter := ledgertest.Charter(1, "operator")
+	charter.Number, charter.Version = s.Charter().Number+1, ledger.NewestVersion+1
+	change := ledgertest.Signed(ledger.Operator, []string{"operator"},
+		b.operator.ChangeCharter(charter))
+	b.round++
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(ledger.Milliseconds(b.round),
+		change)})
+	block, changes := s.state.Execute(state.Seal(s.head, 1, b.round, batches,
+		func(ledger.Hash, *ledger.Transaction) bool { return false }))
+	block.Complete(ledger.Hash{1})
+	return block, changes
+}
+
+// TestProgramTooOldForABlock: a store that cannot execute a block because its program is too old
+// says so, and not that one of two nodes is wrong, or that its own disk is damaged.
+func TestProgramTooOldForABlock(t *testing.T) {
+	t.Parallel()
+	b, genesis := oldBook(5)
+	dir := t.TempDir()
+	s := openBook(t, filepath.Join(dir, "newer"), genesis, small())
+	older := openBook(t, t.TempDir(), genesis, small())
+	if err := older.Append(b.apply(t, s, 5)); err != nil {
+		t.Fatal(err)
+	}
+	block, changes := b.newerBlock(s)
+	if err := older.Append(block); !errors.Is(err, ledger.ErrVersion) ||
+		errors.Is(err, ErrMismatch) {
+		t.Errorf("appending: %v", err)
+	}
+	// A newer program leaves the block in the journal.
+	s.mutex.Lock()
+	s.publish(block, changes)
+	s.mutex.Unlock()
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(dir, "killed")
+	if err := os.CopyFS(killed, os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	var damage *DamageError
+	if _, err := Open(killed, genesis, small()); !errors.Is(err, ledger.ErrVersion) ||
+		errors.As(err, &damage) {
+		t.Errorf("opening: %v", err)
+	}
 }
