@@ -29,8 +29,9 @@ valid, and so do the homes of the nodes. A version never goes down.
 
 Before you raise it, install a program that knows the version on every node, and
 restart the nodes one by one (ledgerd status shows each node's program). A node
-with an older program cannot follow the chain from the change on: it stops, and
-goes on when it runs a newer program.
+whose program knows versions, but not this one, stops at the change and goes on
+when it runs a newer program. A node with a program from before there were versions
+makes another block than the others and can only be replaced.
 
 The operators sign this as they sign a change of themselves, with --operator or
 one after another in a file (--out): see ledgerd cluster operators set. ledgerd
