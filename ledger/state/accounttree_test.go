@@ -64,8 +64,18 @@ func TestAccountTree(t *testing.T) {
 				}
 				leaves[place] = hash
 			}
+			for i := range tree.levels {
+				if level := &tree.levels[i]; len(level.stale) > level.length {
+					t.Fatalf("%d of %d hashes are stale", len(level.stale), level.length)
+				}
+			}
 			if tree.root() != referenceRoot(leaves) || tree.accounts() != len(leaves) {
 				t.Fatalf("another root over %d accounts", len(leaves))
+			}
+			for i := range tree.levels {
+				if stale := len(tree.levels[i].stale); stale > 0 {
+					t.Fatalf("%d hashes stay stale", stale)
+				}
 			}
 		}
 	})
@@ -131,6 +141,22 @@ func TestNewAccountTree(t *testing.T) {
 		if made.root() != grown.root() {
 			t.Errorf("%d accounts and one more: another root", count)
 		}
+	}
+}
+
+// TestDividedDigest: a digest that is computed in parts, in any order, has all entries.
+func TestDividedDigest(t *testing.T) {
+	t.Parallel()
+	var want, got Digest
+	accounts := make([]*account, 2*partSize+1)
+	for i := range accounts {
+		accounts[i] = &account{Account: ledger.Account{Number: uint64(i + 1)}}
+		encoded, _ := accounts[i].appendEntry(nil)
+		want.Add(encoded)
+	}
+	addAll(&got, accounts, backward)
+	if got.Sum() != want.Sum() {
+		t.Error("another digest")
 	}
 }
 

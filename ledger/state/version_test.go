@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -191,14 +192,21 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 	t.Parallel()
 	var chains []*one
 	var entries []string
+	changes := make([][]*state.Changes, ledger.NewestVersion)
 	for version := range ledger.NewestVersion {
 		genesis := ledgertest.Genesis()
 		genesis.Version = version + 1
 		chain, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
-		chain.block(client.Bundle(client.Register("issuer", "a")))
+		replayed := state.New(genesis)
+		first := chain.block(client.Bundle(client.Register("issuer", "a", "b")))
 		block := chain.block(client.Bundle(client.Transfer("acme:issuer", "acme:a", 5),
 			client.Transfer("acme:a", "acme:nobody", 5),
+			client.Transfer("acme:b", "acme:nobody", 5),
 			client.Transfer("acme:a", "acme:issuer", 2)))
+		for _, each := range []*ledger.Block{first, block} {
+			_, made := replayed.Execute(state.Redraft(each))
+			changes[version] = append(changes[version], made)
+		}
 		text := ""
 		for i := range block.Entries {
 			text += fmt.Sprintln(block.Entries[i].Result)
@@ -210,6 +218,9 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 	}
 	if entries[0] != entries[1] {
 		t.Errorf("%s\n%s", entries[0], entries[1])
+	}
+	if !reflect.DeepEqual(changes[0], changes[1]) {
+		t.Error("the changes differ")
 	}
 	if chains[0].state.Digest() == chains[1].state.Digest() {
 		t.Error("the digests are equal")
@@ -266,4 +277,76 @@ func TestRestoreTakesOneEncoding(t *testing.T) {
 	if !errors.Is(err, state.ErrEntry) {
 		t.Errorf("a member that never changed: %v", err)
 	}
+}
+
+// TestUpgradeOfShards: the change comes to a shard in a block that also begins and ends waits and
+// moves streams, and to the shard below it later. Each digest is that of the shard's entries.
+func TestUpgradeOfShards(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	n := newNetwork(t.Fatalf, genesis.Tree)
+	waiting(n)
+	client := ledgertest.NewClient(genesis, "org0")
+	client.Sequence = 20
+	charter := genesis.Charter()
+	charter.Number, charter.Version = 1, 2
+	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 3)))
+	n.submit(0, ledgertest.Signed(ledger.Operator, []string{"operator"}, ledger.Transaction{
+		Ledger: genesis.Book(), Charter: &ledger.CharterChange{Charter: charter}}))
+	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 4)))
+	check := func(versions ...int) {
+		t.Helper()
+		for i, c := range n.shards {
+			if got := c.state.Version(); got != versions[i] {
+				t.Errorf("shard %d has version %d, want %d", i, got, versions[i])
+			}
+			restoredFrom(t, c.genesis, c.state)
+			n.replay(i, c)
+		}
+		n.check()
+	}
+	n.shards[1].stopped = true
+	n.flush()
+	if root := n.shards[0]; len(root.state.AllPending()) != 2 || root.state.Streamed(1) == 0 {
+		t.Fatalf("%d transactions wait", len(root.state.AllPending()))
+	}
+	check(2, 1)
+	n.shards[1].stopped = false
+	n.flush()
+	check(2, 2)
+	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 5)))
+	n.flush()
+	check(2, 2)
+}
+
+// TestBlocksCostTheirChanges: only a restore and the upgrade compute over the whole state, divided
+// as the caller of Complete says.
+func TestBlocksCostTheirChanges(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(3)
+	o, client := newOperated(t, genesis), ledgertest.NewClient(genesis, "acme")
+	calls := 0
+	expect := func(when string, some bool) {
+		t.Helper()
+		if (calls > 0) != some {
+			t.Errorf("%s: %d computations over the whole state", when, calls)
+		}
+		calls = 0
+	}
+	if err := o.state.Complete(func(parts int, do func(int)) {
+		calls++
+		for part := range parts {
+			do(part)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	expect("complete", true)
+	o.block(client.Bundle(client.Register("issuer", "a")))
+	expect("version 1", false)
+	o.block(o.upgrade(1, 2))
+	expect("upgrade", true)
+	o.block(client.Bundle(client.Transfer("acme:issuer", "acme:a", 1)))
+	o.block(o.upgrade(2, 2))
+	expect("version 2", false)
 }
