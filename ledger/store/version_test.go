@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -141,6 +142,10 @@ func TestProgramTooOldForABlock(t *testing.T) {
 		errors.Is(err, ErrMismatch) {
 		t.Errorf("appending: %v", err)
 	}
+	if err := older.Append(block); !errors.Is(err, ErrFailed) ||
+		!errors.Is(err, ledger.ErrVersion) {
+		t.Errorf("appending again: %v", err)
+	}
 	// A newer program leaves the block in the journal.
 	s.mutex.Lock()
 	s.publish(block, changes)
@@ -152,9 +157,20 @@ func TestProgramTooOldForABlock(t *testing.T) {
 	if err := os.CopyFS(killed, os.DirFS(s.dir)); err != nil {
 		t.Fatal(err)
 	}
-	var damage *DamageError
-	if _, err := Open(killed, genesis, small()); !errors.Is(err, ledger.ErrVersion) ||
-		errors.As(err, &damage) {
-		t.Errorf("opening: %v", err)
+	snapshot, _ := snapshotOf(t, s)
+	_, err := Restore(t.Context(), filepath.Join(dir, "restored"), genesis, small(),
+		bytes.NewReader(snapshot), believe)
+	if !errors.Is(err, ledger.ErrVersion) || errors.Is(err, ErrSnapshot) {
+		t.Errorf("restoring: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, folder := range map[string]string{"killed": killed, "closed": s.dir} {
+		var damage *DamageError
+		if _, err := Open(folder, genesis, small()); !errors.Is(err, ledger.ErrVersion) ||
+			errors.As(err, &damage) {
+			t.Errorf("opening, %s: %v", name, err)
+		}
 	}
 }
