@@ -248,9 +248,10 @@ func presentCharter(ctx context.Context, nodes *client.Client) (ledger.Charter, 
 	return charter, cluster.GetChain(), nil
 }
 
-// run changes the present charter, signs the change, and submits it or writes it to a file.
-func (o *charterOptions) run(command *cobra.Command,
-	alter func(charter *ledger.Charter) error) error {
+// run changes the present charter, signs the change, and submits it or writes it to a file. If
+// check is not nil, it is asked before.
+func (o *charterOptions) run(command *cobra.Command, alter func(charter *ledger.Charter) error,
+	check func(ctx context.Context, nodes *client.Client) error) error {
 	level, err := parseLevel(o.wait)
 	if err != nil {
 		return err
@@ -273,15 +274,20 @@ func (o *charterOptions) run(command *cobra.Command,
 	if err := alter(&change); err != nil {
 		return err
 	}
-	check := checkOperators
+	checkKeys := checkOperators
 	if o.out != "" {
-		check = checkAreOperators
+		checkKeys = checkAreOperators
 	}
-	if err := check(&present, chain, keys, o.signing.files); err != nil {
+	if err := checkKeys(&present, chain, keys, o.signing.files); err != nil {
 		return err
 	}
 	if err := change.Validate(); err != nil {
 		return usagef("%w", err)
+	}
+	if check != nil {
+		if err := check(ctx, nodes); err != nil {
+			return err
+		}
 	}
 	transaction := ledger.Transaction{Charter: &ledger.CharterChange{Charter: change}}
 	if o.out == "" {
@@ -345,7 +351,7 @@ ledger of several shards the change holds for all of them.`,
 					charter.RegistrationByOperators, err = parseRegistration(registration)
 				}
 				return err
-			})
+			}, nil)
 		},
 	}
 	options.bind(command)

@@ -71,7 +71,7 @@ one after another in a file (--out): see ledgerd cluster operators set.`,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return options.run(command, func(charter *ledger.Charter) error {
 				return setQuotas(&charter.Quotas, arguments)
-			})
+			}, nil)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string,
 			cobra.ShellCompDirective) {

@@ -1,18 +1,24 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/client"
+	"github.com/ledgerd/ledgerd/client/importer"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // newClusterUpgradeCommand returns the `ledgerd cluster upgrade` command.
 func newClusterUpgradeCommand() *cobra.Command {
 	var options charterOptions
-	version := ledger.NewestVersion
+	version, force := ledger.NewestVersion, false
 	command := &cobra.Command{
 		Use:   "upgrade --operator FILE",
 		Short: "Raise the version of a ledger's chains",
@@ -28,7 +34,7 @@ height of its own. Nothing else changes: blocks, ids and proofs from before stay
 valid, and so do the homes of the nodes. A version never goes down.
 
 Before you raise it, install a program that knows the version on every node, and
-restart the nodes one by one (ledgerd status shows each node's program). A node
+restart the nodes one by one. The command asks every member for its program. A node
 whose program knows versions, but not this one, stops at the change and goes on
 when it runs a newer program. A node with a program from before there were versions
 makes another block than the others and can only be replaced.
@@ -44,22 +50,112 @@ cluster status shows the present version.`,
 				return usagef("--to %d: this program can raise a chain to version %d, and to none "+
 					"above %d", version, ledger.AccountTreeVersion, ledger.NewestVersion)
 			}
-			err := options.run(command, func(charter *ledger.Charter) error {
+			return options.run(command, func(charter *ledger.Charter) error {
 				if present := max(ledger.FirstVersion, charter.Version); present >= version {
 					return fmt.Errorf("the ledger has version %d already: nothing to do", present)
 				}
 				charter.Version = version
 				return nil
+			}, func(ctx context.Context, nodes *client.Client) error {
+				return checkPrograms(ctx, nodes, version, force)
 			})
-			if connect.CodeOf(err) == connect.CodeInvalidArgument {
-				return fmt.Errorf("%w: is the node's program older than this one? Install this "+
-					"one on all nodes first (ledgerd status shows a node's program)", err)
-			}
-			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	options.bind(command)
 	command.Flags().IntVar(&version, "to", version, "the version")
+	command.Flags().BoolVar(&force, "force", false,
+		"do it even if some members do not answer, and so may have an older program")
 	return command
+}
+
+// programPatience limits the wait for one member's answer.
+const programPatience = 5 * time.Second
+
+// checkPrograms asks all members, of all shards, which versions their programs know. It returns an
+// error if one does not know the version, or, unless forced, if one does not answer.
+func checkPrograms(ctx context.Context, nodes *client.Client, version int, force bool) error {
+	cluster, err := nodes.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	members, err := programs(ctx, nodes, cluster)
+	if err != nil {
+		return err
+	}
+	var silent []string
+	for _, member := range members {
+		newest, err := knownVersion(cluster), error(nil)
+		if !member.asked {
+			newest, err = newestVersion(ctx, nodes, member.address)
+		}
+		switch {
+		case err != nil:
+			silent = append(silent, member.name)
+		case newest < version:
+			return fmt.Errorf("the program of member %s does not know version %d: install this "+
+				"one there and restart the node first", member.name, version)
+		}
+	}
+	if len(silent) > 0 && !force {
+		return fmt.Errorf("%s cannot be asked for its program's version: start it, or use "+
+			"--force if you know that every member has this program", strings.Join(silent, ", "))
+	}
+	return nil
+}
+
+// program is that of a member, with the address of its API, or none if that is not known. The
+// member that is asked anyway needs no address.
+type program struct {
+	name, address string
+	asked         bool
+}
+
+// programs returns those of all members, of all shards.
+func programs(ctx context.Context, nodes *client.Client, cluster *ledgerdv1.ClusterState) (
+	all []program, err error) {
+	if cluster.GetShardCount() < 2 {
+		for _, member := range cluster.GetMembers() {
+			all = append(all, program{member.GetName(), member.GetApiAddress(), member.GetSelf()})
+		}
+		return all, nil
+	}
+	tree, err := nodes.Tree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, shard := range tree.GetShards() {
+		for _, member := range shard.GetMembers() {
+			all = append(all, program{member.GetName(), member.GetApiAddress(), member.GetSelf()})
+		}
+	}
+	return all, nil
+}
+
+var errNoAddress = errors.New("the address of its API is not known")
+
+// newestVersion asks the node at an address for the newest version that its program knows.
+func newestVersion(ctx context.Context, nodes *client.Client, address string) (int, error) {
+	usable := importer.UsableAddress(address)
+	if usable == "" {
+		return 0, errNoAddress
+	}
+	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	defer cancel()
+	one, err := nodes.Beside([]string{usable}, client.Options{Tries: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer one.Close()
+	cluster, err := one.Cluster(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return knownVersion(cluster), nil
+}
+
+// knownVersion returns the newest version that the program of a node knows. Programs from before
+// there were versions say nothing.
+func knownVersion(cluster *ledgerdv1.ClusterState) int {
+	return max(ledger.FirstVersion, int(cluster.GetNewestVersion()))
 }

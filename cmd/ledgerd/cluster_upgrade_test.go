@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 func TestClusterUpgrade(t *testing.T) {
@@ -34,6 +36,31 @@ func TestClusterUpgrade(t *testing.T) {
 		line := upgrade + "%d/operator.key --to " + to + via
 		if result := s.run(line); result.status != exitUsage {
 			t.Errorf("%s: %+v", line, result)
+		}
+	}
+}
+
+// TestUpgradeAsksAllPrograms: while one member cannot be asked, or has an older program, the
+// version stays as it is.
+func TestUpgradeAsksAllPrograms(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 2)
+	via := " --via=" + s.doors[0].URL
+	s.refuses("node-1 cannot be asked", "cluster upgrade --operator %d/operator.key"+via)
+	if version := s.object("cluster status" + via)["version"]; version != 1.0 {
+		t.Errorf("version %v", version)
+	}
+	s.must("cluster upgrade --force --operator %d/operator.key" + via)
+	if version := s.object("cluster status" + via)["version"]; version != 2.0 {
+		t.Errorf("version %v", version)
+	}
+}
+
+func TestKnownVersion(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[uint32]int{0: 1, 1: 1, 2: 2, 9: 9} {
+		if got := knownVersion(&ledgerdv1.ClusterState{NewestVersion: said}); got != want {
+			t.Errorf("%d means version %d, want %d", said, got, want)
 		}
 	}
 }

@@ -87,6 +87,7 @@ func (s *Service) clusterToProto(state *clusterState, now time.Time) *ledgerdv1.
 		AccountsTotal:     state.AccountsTotal,
 		MembershipNumber:  state.membership.Number,
 		Charter:           charterToProto(&state.charter),
+		NewestVersion:     ledger.NewestVersion,
 		MembershipHeight:  uint64(state.membership.Height),
 		Ordering: &ledgerdv1.OrderingSettings{
 			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines,

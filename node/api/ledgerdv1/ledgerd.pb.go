@@ -6392,11 +6392,11 @@ type ClusterState struct {
 	MembershipHeight  uint64                 `protobuf:"varint,14,opt,name=membership_height,json=membershipHeight,proto3" json:"membership_height,omitempty"` // the block of the last change; 0 if there was none
 	Former            []*FormerMember        `protobuf:"bytes,15,rep,name=former,proto3" json:"former,omitempty"`
 	Ordering          *OrderingSettings      `protobuf:"bytes,16,opt,name=ordering,proto3" json:"ordering,omitempty"`
-	// In a book of several shards: The hash that transactions name as their ledger. A change of the
-	// members names the genesis_hash.
+	// In a book of several shards: what transactions name, but for changes of members (genesis_hash).
 	Book          []byte   `protobuf:"bytes,17,opt,name=book,proto3" json:"book,omitempty"`
 	ShardCount    uint32   `protobuf:"varint,18,opt,name=shard_count,json=shardCount,proto3" json:"shard_count,omitempty"`
-	Charter       *Charter `protobuf:"bytes,19,opt,name=charter,proto3" json:"charter,omitempty"` // the present operators
+	Charter       *Charter `protobuf:"bytes,19,opt,name=charter,proto3" json:"charter,omitempty"`                                   // the present operators
+	NewestVersion uint32   `protobuf:"varint,20,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"` // of a chain that the node's program knows; 0: none but the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6562,6 +6562,13 @@ func (x *ClusterState) GetCharter() *Charter {
 		return x.Charter
 	}
 	return nil
+}
+
+func (x *ClusterState) GetNewestVersion() uint32 {
+	if x != nil {
+		return x.NewestVersion
+	}
+	return 0
 }
 
 // A shard of the book, as the asked node knows it.
@@ -8156,7 +8163,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\rR\x02to\"\xe4\x05\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\"\x8b\x06\n" +
 	"\fClusterState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x12!\n" +
 	"\fgenesis_hash\x18\x02 \x01(\fR\vgenesisHash\x12\x14\n" +
@@ -8178,7 +8185,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04book\x18\x11 \x01(\fR\x04book\x12\x1f\n" +
 	"\vshard_count\x18\x12 \x01(\rR\n" +
 	"shardCount\x12-\n" +
-	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\"\xc7\x03\n" +
+	"\acharter\x18\x13 \x01(\v2\x13.ledgerd.v1.CharterR\acharter\x12%\n" +
+	"\x0enewest_version\x18\x14 \x01(\rR\rnewestVersion\"\xc7\x03\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
