@@ -43,9 +43,9 @@ func (s *State) changeCharter(change *ledger.CharterChange) {
 	switch {
 	case s.charter.mark.touched:
 	case s.charter.Number == 0:
-		s.charter.mark = mark{touched: true, before: -1}
+		s.charter.mark = mark{touched: true}
 	default:
-		s.arena, s.charter.mark = keep(s.arena, s.charter.appendEntry)
+		s.charter.mark = s.keep(s.charter.appendEntry)
 	}
 	version := max(s.charter.Version, change.Version)
 	s.charter.Charter = change.Clone()
@@ -55,7 +55,7 @@ func (s *State) changeCharter(change *ledger.CharterChange) {
 // finishCharter collects the change of the charter, if there is one.
 func (s *State) finishCharter(changes *Changes) {
 	if s.charter.mark.touched {
-		s.settle(changes, &s.charter.mark, s.charter.appendEntry)
+		s.settle(changes, s.charter.mark, s.charter.appendEntry)
 		s.charter.mark = mark{}
 	}
 }

@@ -53,8 +53,10 @@ type execution struct {
 
 	// arena holds the encodings that the current block needs. arenaSize is the size that the
 	// previous block needed.
-	arena                []byte
-	arenaSize            int
+	arena     []byte
+	arenaSize int
+	// kept are the places in the arena of the encodings from before the block.
+	kept                 []kept
 	touchedAccounts      []*account
 	touchedOrganisations []*organisation
 	touchedWindows       []*window
@@ -183,6 +185,7 @@ func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.R
 func (s *State) begin(height ledger.Height, round ledger.Round) {
 	s.height, s.round = height, round
 	s.arena = make([]byte, 0, max(1024, s.arenaSize))
+	s.kept = s.kept[:0]
 	s.undo.clear()
 }
 
@@ -198,7 +201,7 @@ func (s *State) touchAccount(a *account) {
 		return
 	}
 	if s.accountTree == nil {
-		s.arena, a.mark = keep(s.arena, a.appendEntry)
+		a.mark = s.keep(a.appendEntry)
 	} else {
 		a.mark.touched = true
 	}
@@ -210,9 +213,9 @@ func (s *State) touchWindow(w *window) {
 		return
 	}
 	if w.empty {
-		w.mark = mark{touched: true, before: -1}
+		w.mark = mark{touched: true}
 	} else {
-		s.arena, w.mark = keep(s.arena, w.appendEntry)
+		w.mark = s.keep(w.appendEntry)
 	}
 	s.touchedWindows = append(s.touchedWindows, w)
 }
@@ -222,17 +225,31 @@ func (s *State) touchRecord(r *record, isNew bool) {
 		return
 	}
 	if isNew {
-		r.mark = mark{touched: true, before: -1}
+		r.mark = mark{touched: true}
 	} else {
-		s.arena, r.mark = keep(s.arena, r.appendEntry)
+		r.mark = s.keep(r.appendEntry)
 	}
 	s.touchedRecords = append(s.touchedRecords, r)
 }
 
-func keep(arena []byte, appendEntry func([]byte) ([]byte, int)) ([]byte, mark) {
-	before := len(arena)
-	arena, keyLength := appendEntry(arena)
-	return arena, mark{touched: true, before: before, keys: keyLength, length: len(arena) - before}
+// kept is the place in the arena of an encoding: of its beginning, the value and its end.
+type kept struct{ start, value, end int }
+
+// keep keeps the encoding of an entry that the block is about to change for the first time.
+func (s *State) keep(appendEntry func([]byte) ([]byte, int)) mark {
+	start := len(s.arena)
+	var keyLength int
+	s.arena, keyLength = appendEntry(s.arena)
+	s.kept = append(s.kept, kept{start: start, value: start + keyLength, end: len(s.arena)})
+	return mark{touched: true, kept: uint32(len(s.kept))}
+}
+
+// before returns the place of the entry's encoding from before the block, and whether there is one.
+func (s *State) before(m mark) (kept, bool) {
+	if m.kept == 0 {
+		return kept{}, false
+	}
+	return s.kept[m.kept-1], true
 }
 
 // forget clears the marks after a dry run.
@@ -259,26 +276,26 @@ func (s *State) finish() *Changes {
 		case s.accountTree != nil:
 			s.settleAccount(changes, each)
 		default:
-			s.settle(changes, &each.mark, each.appendEntry)
+			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedOrganisations {
 		if s.organisations[each.Name] == each {
-			s.settle(changes, &each.mark, each.appendEntry)
+			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedWindows {
-		s.settle(changes, &each.mark, each.appendEntry)
+		s.settle(changes, each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedRecords {
-		s.settle(changes, &each.mark, each.appendEntry)
+		s.settle(changes, each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedMembers {
-		s.settle(changes, &each.mark, each.appendEntry)
+		s.settle(changes, each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
 	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords =
@@ -310,14 +327,14 @@ func (s *State) settleAccount(changes *Changes, a *account) {
 	}
 }
 
-func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]byte, int)) {
+func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int)) {
 	start := len(s.arena)
 	var keyLength int
 	s.arena, keyLength = appendEntry(s.arena)
 	after := s.arena[start:len(s.arena):len(s.arena)]
 	change := Change{Key: after[:keyLength:keyLength], After: after[keyLength:]}
-	if m.before >= 0 {
-		before := s.arena[m.before : m.before+m.length : m.before+m.length]
+	if at, changed := s.before(m); changed {
+		before := s.arena[at.start:at.end]
 		if bytes.Equal(before, after) {
 			return
 		}
@@ -328,13 +345,13 @@ func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]by
 }
 
 // remove removes an entry, unless the entry is new in this block.
-func (s *State) remove(changes *Changes, m *mark) {
-	if m.before < 0 {
+func (s *State) remove(changes *Changes, m mark) {
+	at, exists := s.before(m)
+	if !exists {
 		return
 	}
-	before := s.arena[m.before : m.before+m.length : m.before+m.length]
-	s.digest.Remove(before)
-	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys]})
+	s.digest.Remove(s.arena[at.start:at.end])
+	changes.Entries = append(changes.Entries, Change{Key: s.arena[at.start:at.value:at.value]})
 }
 
 // apply executes one transaction, all or nothing.
@@ -456,7 +473,7 @@ func (s *State) register(r *ledger.Registration, signatures []ledger.Signature) 
 	name := ledger.OrganisationName(strings.Clone(string(r.Name)))
 	created := &organisation{Organisation: ledger.Organisation{Name: name, Keys: r.Keys,
 		Shard: r.Shard, Pinned: r.Pinned, Registered: s.height}}
-	created.mark = mark{touched: true, before: -1}
+	created.mark = mark{touched: true}
 	s.settleHome(created)
 	s.organisations[name] = created
 	s.touchedOrganisations = append(s.touchedOrganisations, created)
@@ -484,7 +501,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	path := ledger.AccountPath(strings.Clone(string(o.Account)))
 	created := &account{Account: ledger.Account{Path: path, Number: s.opened, Issuer: o.Issuer,
 		Alias: strings.Clone(o.Alias), Opened: s.height}}
-	created.mark = mark{touched: true, before: -1}
+	created.mark = mark{touched: true}
 	s.accounts[created.Path] = created
 	s.touchedAccounts = append(s.touchedAccounts, created)
 	s.undo.opened = append(s.undo.opened, created)

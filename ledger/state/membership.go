@@ -275,16 +275,16 @@ func (s *State) changeMembership(change *ledger.MembershipChange) {
 	if change.Kind == ledger.ChangeJoin {
 		joined := &member{Member: cloneMember(&change.Member),
 			index: ledger.MemberIndex(len(s.group.members)), joined: s.group.last}
-		joined.mark = mark{touched: true, before: -1}
+		joined.mark = mark{touched: true}
 		s.group.members = append(s.group.members, joined)
 		s.touchedMembers = append(s.touchedMembers, joined)
 		return
 	}
 	changed := s.group.members[change.Index]
 	if changed.isEntry() {
-		s.arena, changed.mark = keep(s.arena, changed.appendEntry)
+		changed.mark = s.keep(changed.appendEntry)
 	} else {
-		changed.mark = mark{touched: true, before: -1}
+		changed.mark = mark{touched: true}
 	}
 	s.touchedMembers = append(s.touchedMembers, changed)
 	if change.Kind == ledger.ChangeAdmit {

@@ -204,9 +204,9 @@ func (s *State) touchSlot(found *slot) {
 		return
 	}
 	if found.entry == nil {
-		found.mark = mark{touched: true, before: -1}
+		found.mark = mark{touched: true}
 	} else {
-		s.arena, found.mark = keep(s.arena, found.appendEntry)
+		found.mark = s.keep(found.appendEntry)
 	}
 	s.touchedSlots = append(s.touchedSlots, found)
 }

@@ -37,7 +37,7 @@ func mayChangePolicy(o *ledger.Organisation, t *ledger.Transaction, root ledger.
 func (s *State) changePolicy(t *ledger.Transaction) {
 	found := s.organisations[t.Signer]
 	if !found.mark.touched {
-		s.arena, found.mark = keep(s.arena, found.appendEntry)
+		found.mark = s.keep(found.appendEntry)
 		s.touchedOrganisations = append(s.touchedOrganisations, found)
 	}
 	policy := t.Policy.Clone()

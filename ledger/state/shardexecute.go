@@ -199,14 +199,14 @@ func (s *State) precheckShard(t *ledger.Transaction, root ledger.Hash,
 // finishShard collects the changes of streams and of waiting transactions.
 func (s *State) finishShard(changes *Changes) {
 	for _, each := range s.touchedStreams {
-		s.settle(changes, &each.mark, each.appendEntry)
+		s.settle(changes, each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
 	for _, each := range s.touchedSlots {
 		if each.entry == nil {
-			s.remove(changes, &each.mark)
+			s.remove(changes, each.mark)
 		} else {
-			s.settle(changes, &each.mark, each.appendEntry)
+			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
 	}

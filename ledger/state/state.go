@@ -25,12 +25,12 @@ const (
 	kindCharter      = 'c'
 )
 
-// mark records that the current block touched an entry, and where the arena holds the encoding from
-// before the block. If the entry is new, before is -1.
+// mark records that the current block touched an entry, and which of the encodings that the block
+// keeps (execution.kept, counted from 1) is the one from before the block. If there is none, kept
+// is 0: the entry is new, or an account in the tree.
 type mark struct {
-	touched      bool
-	before, keys int
-	length       int
+	touched bool
+	kept    uint32
 }
 
 type account struct {

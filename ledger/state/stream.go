@@ -26,9 +26,9 @@ func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
 func (s *State) advance(x *stream) uint64 {
 	if !x.mark.touched {
 		if x.number == 0 {
-			x.mark = mark{touched: true, before: -1}
+			x.mark = mark{touched: true}
 		} else {
-			s.arena, x.mark = keep(s.arena, x.appendEntry)
+			x.mark = s.keep(x.appendEntry)
 		}
 		s.touchedStreams = append(s.touchedStreams, x)
 	}
