@@ -165,7 +165,7 @@ func newAccountTree(accounts []*account, divide Divide) *accountTree {
 		var entry []byte
 		for _, each := range accounts[part*partSize : min((part+1)*partSize, len(accounts))] {
 			entry, _ = each.appendEntry(entry[:0])
-			*t.levels[0].at(int(each.Number - 1)) = accountHash(entry)
+			*t.levels[0].at(int(each.number - 1)) = accountHash(entry)
 		}
 	})
 	for i := 1; i < len(t.levels); i++ {

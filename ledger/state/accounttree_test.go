@@ -124,11 +124,11 @@ func TestNewAccountTree(t *testing.T) {
 		var grown accountTree
 		accounts := make([]*account, count)
 		for i := range accounts {
-			each := &account{Account: ledger.Account{Number: uint64(i + 1),
-				Path: ledger.AccountPath(fmt.Sprintf("acme:%d", i))}}
+			each := &account{number: uint64(i + 1),
+				path: ledger.AccountPath(fmt.Sprintf("acme:%d", i))}
 			encoded, _ := each.appendEntry(nil)
 			hash := accountHash(encoded)
-			grown.set(each.Number, &hash)
+			grown.set(each.number, &hash)
 			accounts[i*7919%count] = each
 		}
 		made := newAccountTree(accounts, backward)
@@ -150,7 +150,7 @@ func TestDividedDigest(t *testing.T) {
 	var want, got Digest
 	accounts := make([]*account, 2*partSize+1)
 	for i := range accounts {
-		accounts[i] = &account{Account: ledger.Account{Number: uint64(i + 1)}}
+		accounts[i] = &account{number: uint64(i + 1)}
 		encoded, _ := accounts[i].appendEntry(nil)
 		want.Add(encoded)
 	}

@@ -20,18 +20,19 @@ type hold struct {
 
 // hold returns the index of an account's hold of an asset, and whether there is one.
 func (a *account) hold(asset ledger.AssetName) (int, bool) {
-	for i := range a.holds {
-		if order := strings.Compare(string(a.holds[i].asset), string(asset)); order >= 0 {
+	holds := a.holds()
+	for i := range holds {
+		if order := strings.Compare(string(holds[i].asset), string(asset)); order >= 0 {
 			return i, order == 0
 		}
 	}
-	return len(a.holds), false
+	return len(holds), false
 }
 
 // held returns the amount set aside and the amount that may come in.
 func (a *account) held(asset ledger.AssetName) (setAside, incoming ledger.Amount) {
 	if at, found := a.hold(asset); found {
-		return a.holds[at].setAside, a.holds[at].incoming
+		return a.rare.holds[at].setAside, a.rare.holds[at].incoming
 	}
 	return ledger.Amount{}, ledger.Amount{}
 }
@@ -40,8 +41,8 @@ func (a *account) held(asset ledger.AssetName) (setAside, incoming ledger.Amount
 // in. It does not count asset.
 func (a *account) reserved(asset ledger.AssetName) int {
 	count := 0
-	for i := range a.holds {
-		if _, has := a.find(a.holds[i].asset); !has && a.holds[i].asset != asset {
+	for _, each := range a.holds() {
+		if _, has := a.find(each.asset); !has && each.asset != asset {
 			count++
 		}
 	}
@@ -51,7 +52,7 @@ func (a *account) reserved(asset ledger.AssetName) int {
 // fits reports whether the account's balance of an asset may become after, however the transactions
 // that hold amounts end.
 func (a *account) fits(asset ledger.AssetName, after ledger.Amount) bool {
-	if len(a.holds) == 0 {
+	if len(a.holds()) == 0 {
 		return true
 	}
 	setAside, incoming := a.held(asset)
@@ -62,14 +63,14 @@ func (a *account) fits(asset ledger.AssetName, after ledger.Amount) bool {
 
 // spendable returns the balance less the amount set aside.
 func (a *account) spendable(asset ledger.AssetName) ledger.Amount {
-	balance := a.Account.Balance(asset)
-	if len(a.holds) == 0 {
+	balance := a.balance(asset)
+	if len(a.holds()) == 0 {
 		return balance
 	}
 	setAside, _ := a.held(asset)
 	spendable, err := balance.Sub(setAside)
 	if err != nil {
-		panic("ledger: what is set aside overflows the balance of " + string(a.Path))
+		panic("ledger: what is set aside overflows the balance of " + string(a.path))
 	}
 	return spendable
 }
@@ -209,7 +210,7 @@ func (s *State) attemptHold(index int) ledger.Code {
 	}
 	if _, has := found.find(p.asset); !has {
 		// Earlier parts of this transaction may also need new assets in this account.
-		assets, more := len(found.Balances)+found.reserved(p.asset), uint64(0)
+		assets, more := len(found.balances)+found.reserved(p.asset), uint64(0)
 		for i := range s.parts[:index] {
 			earlier := &s.parts[i]
 			if earlier.account.Organisation() != p.account.Organisation() || !s.isNew(earlier) {
@@ -226,7 +227,7 @@ func (s *State) attemptHold(index int) ledger.Code {
 			return ledger.AssetQuota
 		}
 	}
-	balance := found.Account.Balance(p.asset)
+	balance := found.balance(p.asset)
 	setAside, incoming := found.held(p.asset)
 	// The balance must not overflow even if all incoming amounts arrive.
 	if p.net.Sign() > 0 {
@@ -248,7 +249,7 @@ func (s *State) attemptHold(index int) ledger.Code {
 	switch {
 	case err != nil:
 		return ledger.Overflow
-	case !found.Issuer && spendable.Sign() < 0:
+	case !found.issuer && spendable.Sign() < 0:
 		return ledger.InsufficientFunds
 	}
 	return ledger.Applied
@@ -276,7 +277,7 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 	for i := range entry.parts {
 		p := &entry.parts[i]
 		found := s.accounts[p.account]
-		p.account, p.asset = found.Path, ledger.AssetName(strings.Clone(string(p.asset)))
+		p.account, p.asset = found.path, s.assetNames.kept(p.asset)
 		s.changeHold(found, p, false)
 	}
 	for i := range t.Records {
@@ -301,16 +302,16 @@ func (s *State) changeHold(found *account, p *part, back bool) {
 	s.touchAccount(found)
 	before := found.pairs()
 	defer func() {
-		s.use(found.Path.Organisation()).Assets += found.pairs() - before
+		s.use(found.path.Organisation()).Assets += found.pairs() - before
 	}()
 	at, exists := found.hold(p.asset)
 	if !exists {
 		if back {
-			panic("ledger: a hold of " + string(found.Path) + " is given back that is not there")
+			panic("ledger: a hold of " + string(found.path) + " is given back that is not there")
 		}
-		found.holds = slices.Insert(found.holds, at, hold{asset: p.asset})
+		found.setRare(found.alias(), slices.Insert(found.holds(), at, hold{asset: p.asset}))
 	}
-	h := &found.holds[at]
+	h := &found.rare.holds[at]
 	var err error
 	switch outgoing := p.net.Sign() < 0; {
 	case outgoing && back:
@@ -323,9 +324,9 @@ func (s *State) changeHold(found *account, p *part, back bool) {
 		h.incoming, err = h.incoming.Add(p.net)
 	}
 	if err != nil || h.setAside.Sign() < 0 || h.incoming.Sign() < 0 {
-		panic("ledger: a hold of " + string(found.Path) + " leaves its bounds")
+		panic("ledger: a hold of " + string(found.path) + " leaves its bounds")
 	}
 	if h.setAside.Sign() == 0 && h.incoming.Sign() == 0 {
-		found.holds = slices.Delete(found.holds, at, at+1)
+		found.setRare(found.alias(), slices.Delete(found.rare.holds, at, at+1))
 	}
 }

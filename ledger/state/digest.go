@@ -146,11 +146,11 @@ func (s *State) Complete(divide Divide) error {
 	s.arena = nil
 	numbers := make([]bool, len(s.sorted))
 	for _, each := range s.sorted {
-		if each.Number == 0 || each.Number > uint64(len(numbers)) || numbers[each.Number-1] {
-			return fmt.Errorf("%w: %s is account %d of %d", ErrEntry, each.Path, each.Number,
+		if each.number == 0 || each.number > uint64(len(numbers)) || numbers[each.number-1] {
+			return fmt.Errorf("%w: %s is account %d of %d", ErrEntry, each.path, each.number,
 				len(numbers))
 		}
-		numbers[each.Number-1] = true
+		numbers[each.number-1] = true
 	}
 	s.digestAll()
 	return nil

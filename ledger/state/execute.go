@@ -270,12 +270,9 @@ func (s *State) finish() *Changes {
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
-		// An account that a failed transaction opened does not exist any more.
-		switch {
-		case each.undone:
-		case s.accountTree != nil:
+		if s.accountTree != nil {
 			s.settleAccount(changes, each)
-		default:
+		} else {
 			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
@@ -321,7 +318,7 @@ func (s *State) settleAccount(changes *Changes, a *account) {
 	s.arena, keyLength = a.appendEntry(s.arena)
 	after := s.arena[start:len(s.arena):len(s.arena)]
 	hash := accountHash(after)
-	if s.accountTree.set(a.Number, &hash) {
+	if s.accountTree.set(a.number, &hash) {
 		changes.Entries = append(changes.Entries, Change{Key: after[:keyLength:keyLength],
 			After: after[keyLength:]})
 	}
@@ -361,7 +358,7 @@ func (s *State) apply(t *ledger.Transaction, root ledger.Hash,
 	if !s.dry {
 		s.undo.clear()
 	}
-	marked := s.undo.position()
+	marked := s.position()
 	result := s.attempt(t, root, signatures)
 	if !result.OK() {
 		s.rollbackTo(marked)
@@ -487,7 +484,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 		return code
 	}
 	if found := s.accounts[o.Account]; found != nil {
-		if found.Issuer != o.Issuer || found.Alias != o.Alias {
+		if found.issuer != o.Issuer || found.alias() != o.Alias {
 			return ledger.AccountExists
 		}
 		return ledger.Applied
@@ -498,11 +495,11 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	}
 	counts.Accounts++
 	s.opened++
-	path := ledger.AccountPath(strings.Clone(string(o.Account)))
-	created := &account{Account: ledger.Account{Path: path, Number: s.opened, Issuer: o.Issuer,
-		Alias: strings.Clone(o.Alias), Opened: s.height}}
-	created.mark = mark{touched: true}
-	s.accounts[created.Path] = created
+	created := s.nextAccount()
+	*created = account{path: ledger.AccountPath(strings.Clone(string(o.Account))),
+		number: s.opened, issuer: o.Issuer, opened: s.height, mark: mark{touched: true}}
+	created.setRare(strings.Clone(o.Alias), nil)
+	s.accounts[created.path] = created
 	s.touchedAccounts = append(s.touchedAccounts, created)
 	s.undo.opened = append(s.undo.opened, created)
 	return ledger.Applied
@@ -523,7 +520,7 @@ func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 		return ledger.AssetRefused
 	}
 	place, held := found.find(p.Asset)
-	if !held && len(found.Balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
+	if !held && len(found.balances)+found.reserved(p.Asset) >= ledger.MaxAssets {
 		return ledger.TooManyAssets
 	}
 	more := false
@@ -535,22 +532,19 @@ func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 	}
 	var before ledger.Amount
 	if held {
-		before = found.Balances[place].Amount
+		before = found.balances[place].amount
 	}
 	after, err := before.Add(p.Amount)
 	if err != nil || !found.fits(p.Asset, after) {
 		return ledger.Overflow
 	}
 	s.touchAccount(found)
-	if held {
-		found.Balances[place].Amount = after
-	} else {
-		asset := ledger.AssetName(strings.Clone(string(p.Asset)))
-		found.Balances = slices.Insert(found.Balances, place,
-			ledger.Balance{Asset: asset, Amount: after})
+	if !held {
+		found.insert(place, s.assetNames.kept(p.Asset))
 	}
+	found.balances[place].amount = after
 	if more {
-		s.use(found.Path.Organisation()).Assets++
+		s.use(found.path.Organisation()).Assets++
 	}
 	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
 		inserted: !held})
@@ -566,7 +560,7 @@ func (s *State) overdrawn(t *ledger.Transaction) (uint32, bool) {
 		if posting.Amount.Sign() >= 0 {
 			continue
 		}
-		if found := steps[i].account; !found.Issuer &&
+		if found := steps[i].account; !found.issuer &&
 			found.spendable(posting.Asset).Sign() < 0 {
 			return uint32(i), true
 		}
@@ -630,9 +624,9 @@ func (s *State) countHistory(touched *account) {
 		return
 	}
 	touched.counted = s.counter
-	s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History,
+	s.history = append(s.history, HistoryChange{Number: touched.number, Ordinal: touched.history,
 		Index: s.index})
-	touched.History++
+	touched.history++
 }
 
 // writeRecord records place as the place of a record's value, unless the record already has a
@@ -652,10 +646,12 @@ func (s *State) writeRecord(key ledger.RecordKey, place RecordPlace) {
 	found.RecordPlace = place
 }
 
-type undoPosition struct{ registered, opened, posted int }
+// undoPosition is a position in the undo log, and in the list of touched accounts.
+type undoPosition struct{ registered, opened, posted, touched int }
 
-func (u *undoLog) position() undoPosition {
-	return undoPosition{len(u.registered), len(u.opened), len(u.posted)}
+func (s *State) position() undoPosition {
+	return undoPosition{registered: len(s.undo.registered), opened: len(s.undo.opened),
+		posted: len(s.undo.posted), touched: len(s.touchedAccounts)}
 }
 
 // rollback undoes everything in the undo log.
@@ -666,23 +662,34 @@ func (s *State) rollbackTo(to undoPosition) {
 		step := &s.undo.posted[i]
 		if step.inserted {
 			before := step.account.pairs()
-			step.account.Balances = slices.Delete(step.account.Balances, step.place, step.place+1)
-			s.use(step.account.Path.Organisation()).Assets -= before - step.account.pairs()
+			step.account.balances = slices.Delete(step.account.balances, step.place, step.place+1)
+			s.use(step.account.path.Organisation()).Assets -= before - step.account.pairs()
 		} else {
-			step.account.Balances[step.place].Amount = step.before
+			step.account.balances[step.place].amount = step.before
 		}
 	}
-	for i := len(s.undo.opened) - 1; i >= to.opened; i-- {
-		opened := s.undo.opened[i]
-		opened.undone = true
-		delete(s.accounts, opened.Path)
-		s.use(opened.Path.Organisation()).Accounts--
-		s.opened--
-	}
+	s.close(s.undo.opened[to.opened:], to.touched)
 	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {
 		delete(s.organisations, s.undo.registered[i])
 		s.last.organisation = nil
 	}
 	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted],
 		s.undo.opened[:to.opened], s.undo.registered[:to.registered]
+}
+
+// close undoes the opening of the last accounts, which are among those touched from a position on.
+func (s *State) close(opened []*account, touched int) {
+	if len(opened) == 0 {
+		return
+	}
+	s.opened -= uint64(len(opened))
+	rest := slices.DeleteFunc(s.touchedAccounts[touched:], func(each *account) bool {
+		return each.number > s.opened
+	})
+	s.touchedAccounts = s.touchedAccounts[:touched+len(rest)]
+	for _, each := range opened {
+		delete(s.accounts, each.path)
+		s.use(each.path.Organisation()).Accounts--
+		*each = account{}
+	}
 }

@@ -102,11 +102,11 @@ func (s *State) CheckUses() error {
 		counts := again.use(path.Organisation())
 		counts.Accounts++
 		pairs := make(map[ledger.AssetName]bool)
-		for i := range each.Balances {
-			pairs[each.Balances[i].Asset] = true
+		for i := range each.balances {
+			pairs[each.balances[i].asset] = true
 		}
-		for i := range each.holds {
-			pairs[each.holds[i].asset] = true
+		for _, held := range each.holds() {
+			pairs[held.asset] = true
 		}
 		counts.Assets += uint64(len(pairs))
 	}
@@ -131,7 +131,7 @@ func (s *State) CheckUses() error {
 
 // AccountEntry returns the key and value of an empty account.
 func AccountEntry(path string, number uint64) (key, value []byte) {
-	a := &account{Account: ledger.Account{Path: ledger.AccountPath(path), Number: number}}
+	a := &account{path: ledger.AccountPath(path), number: number}
 	entry, keyLength := a.appendEntry(nil)
 	return entry[:keyLength], entry[keyLength:]
 }

@@ -33,7 +33,7 @@ func (s *State) use(name ledger.OrganisationName) *use {
 }
 
 // pairs counts the assets that the account has, or will have if the held amounts come in.
-func (a *account) pairs() uint64 { return uint64(len(a.Balances) + a.reserved("")) }
+func (a *account) pairs() uint64 { return uint64(len(a.balances) + a.reserved("")) }
 
 // within reports whether a quota allows more.
 func within(quota, used, more uint64) bool { return quota == 0 || used+more <= quota }
@@ -50,7 +50,7 @@ func (s *State) roomForStream(t *ledger.Transaction) bool {
 // earlier new ones in accounts of its organisation.
 func (s *State) roomForAsset(a *account, earlier uint64) bool {
 	quota := s.charter.Quotas.Assets
-	return quota == 0 || within(quota, s.Use(a.Path.Organisation()).Assets, earlier+1)
+	return quota == 0 || within(quota, s.Use(a.path.Organisation()).Assets, earlier+1)
 }
 
 // roomForRecords returns the first record of the transaction for which there is no room in this

@@ -63,7 +63,7 @@ func (s *State) takeEffect(entry *pending) {
 		s.changeHold(found, p, true)
 		before := found.pairs()
 		found.move(p)
-		s.use(found.Path.Organisation()).Assets += found.pairs() - before
+		s.use(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}
 	for i := range entry.records {
@@ -80,13 +80,11 @@ func (a *account) move(p *part) {
 	}
 	place, has := a.find(p.asset)
 	if !has {
-		a.Balances = append(a.Balances, ledger.Balance{})
-		copy(a.Balances[place+1:], a.Balances[place:])
-		a.Balances[place] = ledger.Balance{Asset: p.asset}
+		a.insert(place, p.asset)
 	}
-	after, err := a.Balances[place].Amount.Add(p.net)
-	if err != nil || len(a.Balances) > ledger.MaxAssets {
-		panic("ledger: what was set aside does not fit into " + string(a.Path))
+	after, err := a.balances[place].amount.Add(p.net)
+	if err != nil || len(a.balances) > ledger.MaxAssets {
+		panic("ledger: what was set aside does not fit into " + string(a.path))
 	}
-	a.Balances[place].Amount = after
+	a.balances[place].amount = after
 }

@@ -33,32 +33,6 @@ type mark struct {
 	kept    uint32
 }
 
-type account struct {
-	// The balances of Account are the full amounts, regardless of holds.
-	ledger.Account
-	// holds are sorted by asset.
-	holds []hold
-	mark  mark
-	// counted is the last transaction that the history counted. Several postings of a transaction
-	// count once.
-	counted uint64
-	// undone says that the transaction that opened the account failed.
-	undone bool
-}
-
-// find returns the index of an asset in balances, which are sorted by asset, and whether it is
-// there. If it is not, the index is its place.
-func find(balances []ledger.Balance, asset ledger.AssetName) (int, bool) {
-	for i := range balances {
-		if order := strings.Compare(string(balances[i].Asset), string(asset)); order >= 0 {
-			return i, order == 0
-		}
-	}
-	return len(balances), false
-}
-
-func (a *account) find(asset ledger.AssetName) (int, bool) { return find(a.Balances, asset) }
-
 type organisation struct {
 	ledger.Organisation
 	home ledger.ShardID
@@ -107,6 +81,8 @@ type State struct {
 	pending  pendingSet
 
 	accounts      map[ledger.AccountPath]*account
+	accountPages  []*accountPage
+	assetNames    assetNames
 	organisations map[ledger.OrganisationName]*organisation
 	windows       map[windowKey]*window
 	records       map[ledger.RecordKey]*record
@@ -180,22 +156,6 @@ func (s *State) Account(path ledger.AccountPath) (ledger.Account, bool) {
 	return ledger.Account{}, false
 }
 
-func (a *account) copy() ledger.Account {
-	copied := a.Account
-	copied.Balances = slices.Clone(a.Balances)
-	for i := range a.holds {
-		held := &a.holds[i]
-		place, has := find(copied.Balances, held.asset)
-		if !has {
-			copied.Balances = slices.Insert(copied.Balances, place,
-				ledger.Balance{Asset: held.asset})
-		}
-		copied.Balances[place] = ledger.Balance{Asset: held.asset, Amount: a.spendable(held.asset),
-			SetAside: held.setAside, Incoming: held.incoming}
-	}
-	return copied
-}
-
 // AccountCount returns the number of open accounts.
 func (s *State) AccountCount() int { return len(s.accounts) }
 
@@ -205,7 +165,7 @@ func (s *State) SortAccounts() {
 		return
 	}
 	slices.SortFunc(s.sorted, func(a, b *account) int {
-		return strings.Compare(string(a.Path), string(b.Path))
+		return strings.Compare(string(a.path), string(b.path))
 	})
 	s.unsorted = 0
 }
@@ -218,7 +178,7 @@ func (s *State) Sorted() bool { return s.unsorted == 0 }
 func (s *State) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
 	from, found := slices.BinarySearchFunc(s.sorted, after,
 		func(a *account, path ledger.AccountPath) int {
-			return strings.Compare(string(a.Path), string(path))
+			return strings.Compare(string(a.path), string(path))
 		})
 	if found {
 		from++
@@ -251,32 +211,6 @@ func (s *State) NextSequence(organisation ledger.OrganisationName, stream uint64
 		return found.high + 1
 	}
 	return 1
-}
-
-func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
-	start := len(to)
-	to = append(append(append(to, kindAccount), a.Path...), 0)
-	keyLength = len(to) - start
-	to = binary.AppendUvarint(to, a.Number)
-	to = codec.AppendBool(to, a.Issuer)
-	to = codec.AppendString(to, a.Alias)
-	to = binary.AppendUvarint(to, uint64(a.Opened))
-	to = binary.AppendUvarint(to, a.History)
-	to = binary.AppendUvarint(to, uint64(len(a.Balances)))
-	for i := range a.Balances {
-		to = codec.AppendString(to, a.Balances[i].Asset)
-		to = appendAmount(to, a.Balances[i].Amount)
-	}
-	if len(a.holds) == 0 {
-		return to, keyLength
-	}
-	to = binary.AppendUvarint(to, uint64(len(a.holds)))
-	for i := range a.holds {
-		to = codec.AppendString(to, a.holds[i].asset)
-		to = appendAmount(to, a.holds[i].setAside)
-		to = appendAmount(to, a.holds[i].incoming)
-	}
-	return to, keyLength
 }
 
 func (o *organisation) appendEntry(to []byte) (entry []byte, keyLength int) {
@@ -342,14 +276,15 @@ func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err 
 	name := string(key[1 : len(key)-1])
 	switch key[0] {
 	case kindAccount:
-		restored := &account{Account: ledger.Account{Path: ledger.AccountPath(name)}}
-		restored.restore(r)
-		_, again = s.accounts[restored.Path]
-		s.accounts[restored.Path] = restored
+		restored := s.nextAccount()
+		restored.path = ledger.AccountPath(name)
+		restored.restore(r, &s.assetNames)
+		_, again = s.accounts[restored.path]
+		s.accounts[restored.path] = restored
 		s.sorted = append(s.sorted, restored)
 		s.unsorted++
-		s.opened = max(s.opened, restored.Number)
-		counts := s.use(restored.Path.Organisation())
+		s.opened = max(s.opened, restored.number)
+		counts := s.use(restored.path.Organisation())
 		counts.Accounts++
 		counts.Assets += restored.pairs()
 		return restored, again, nil
@@ -398,23 +333,6 @@ func (r *reader) organisation() ledger.Organisation {
 		o.Policy = r.policy(o.Keys)
 	}
 	return o
-}
-
-func (a *account) restore(r *reader) {
-	a.Number, a.Issuer = r.Uvarint(), r.Bool()
-	a.Alias = r.String("bytes of alias", ledger.MaxAlias)
-	a.Opened, a.History = ledger.Height(r.Uvarint()), r.Uvarint()
-	a.Balances = make([]ledger.Balance, r.Count("balances", ledger.MaxAssets, 2))
-	for i := range a.Balances {
-		a.Balances[i] = ledger.Balance{Asset: r.assetName(), Amount: r.amount()}
-	}
-	if r.Err != nil || len(r.Data) == 0 {
-		return
-	}
-	a.holds = make([]hold, r.Count("holds", ledger.MaxAssets, 3))
-	for i := range a.holds {
-		a.holds[i] = hold{asset: r.assetName(), setAside: r.amount(), incoming: r.amount()}
-	}
 }
 
 // Entries calls visit with the key and value of every entry, in no particular order, until visit
