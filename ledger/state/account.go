@@ -174,22 +174,6 @@ func (a *account) restore(r *reader, names *assetNames) {
 	a.setRare(alias, holds)
 }
 
-// accountsPerPage is how many accounts are in one piece of memory, so that the garbage collector
-// has few pieces to find.
-const accountsPerPage = 1 << 9
-
-type accountPage [accountsPerPage]account
-
-// nextAccount returns the memory for the next account in s.accounts. An account that a failed
-// transaction opened leaves its memory to the next one.
-func (s *State) nextAccount() *account {
-	place := len(s.accounts)
-	if place/accountsPerPage == len(s.accountPages) {
-		s.accountPages = append(s.accountPages, new(accountPage))
-	}
-	return &s.accountPages[place/accountsPerPage][place%accountsPerPage]
-}
-
 // assetNames are names of assets that were used of late, so that accounts share their memory. Each
 // name has one place, which it may lose to another name.
 type assetNames [64]ledger.AssetName

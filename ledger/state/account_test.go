@@ -69,8 +69,8 @@ func TestFailedOpenings(t *testing.T) {
 		t.Error("failed transactions changed the digest")
 	}
 	// The accounts of one failed transaction may have reached into the next page.
-	if most := len(plain.accountPages) + 1; len(s.accountPages) > most {
-		t.Errorf("%d pages of accounts, want at most %d", len(s.accountPages), most)
+	if most := len(plain.accounts.pages) + 1; len(s.accounts.pages) > most {
+		t.Errorf("%d pages of accounts, want at most %d", len(s.accounts.pages), most)
 	}
 	if err := s.CheckUses(); err != nil {
 		t.Error(err)

@@ -483,7 +483,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	if code := s.authorised(o.Account.Organisation(), t, signatures); code != ledger.Applied {
 		return code
 	}
-	if found := s.accounts[o.Account]; found != nil {
+	if found := s.accounts.find(o.Account); found != nil {
 		if found.issuer != o.Issuer || found.alias() != o.Alias {
 			return ledger.AccountExists
 		}
@@ -495,11 +495,10 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	}
 	counts.Accounts++
 	s.opened++
-	created := s.nextAccount()
-	*created = account{path: ledger.AccountPath(strings.Clone(string(o.Account))),
-		number: s.opened, issuer: o.Issuer, opened: s.height, mark: mark{touched: true}}
+	created := s.accounts.add(o.Account) // commit keeps the path
+	created.number, created.issuer, created.opened = s.opened, o.Issuer, s.height
 	created.setRare(strings.Clone(o.Alias), nil)
-	s.accounts[created.path] = created
+	created.mark = mark{touched: true}
 	s.touchedAccounts = append(s.touchedAccounts, created)
 	s.undo.opened = append(s.undo.opened, created)
 	return ledger.Applied
@@ -507,7 +506,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 
 func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
 	signatures []ledger.Signature) ledger.Code {
-	found := s.accounts[p.Account]
+	found := s.accounts.find(p.Account)
 	if found == nil {
 		return ledger.UnknownAccount
 	}
@@ -586,6 +585,7 @@ func (s *State) commit(t *ledger.Transaction) {
 		s.changeCharter(t.Charter)
 	}
 	for _, opened := range s.undo.opened {
+		opened.path = s.accounts.paths.kept(opened.path)
 		s.sorted = append(s.sorted, opened)
 		s.unsorted++
 	}
@@ -687,9 +687,8 @@ func (s *State) close(opened []*account, touched int) {
 		return each.number > s.opened
 	})
 	s.touchedAccounts = s.touchedAccounts[:touched+len(rest)]
-	for _, each := range opened {
-		delete(s.accounts, each.path)
+	for _, each := range slices.Backward(opened) {
 		s.use(each.path.Organisation()).Accounts--
-		*each = account{}
+		s.accounts.removeLast()
 	}
 }

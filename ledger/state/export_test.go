@@ -54,8 +54,8 @@ func (s *State) PlantCountedTwice(id ledger.Hash, from ledger.ShardID) {
 func (s *State) PlantForgotten(nets []ledger.Posting) {
 	for _, each := range nets {
 		if each.Amount.Sign() < 0 {
-			s.changeHold(s.accounts[each.Account], &part{account: each.Account, asset: each.Asset,
-				net: each.Amount}, false)
+			s.changeHold(s.accounts.find(each.Account),
+				&part{account: each.Account, asset: each.Asset, net: each.Amount}, false)
 			return
 		}
 	}
@@ -64,7 +64,7 @@ func (s *State) PlantForgotten(nets []ledger.Posting) {
 // PlantMovedTwice plants a bug: a transaction takes effect twice.
 func (s *State) PlantMovedTwice(nets []ledger.Posting) {
 	for _, each := range nets {
-		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset,
+		s.accounts.find(each.Account).move(&part{account: each.Account, asset: each.Asset,
 			net: each.Amount})
 	}
 }
@@ -98,8 +98,8 @@ func (s *State) PlantOperators(threshold int, more ...ledger.PublicKey) {
 // others.
 func (s *State) CheckUses() error {
 	again := State{uses: make(map[ledger.OrganisationName]*use)}
-	for path, each := range s.accounts {
-		counts := again.use(path.Organisation())
+	for each := range s.accounts.all() {
+		counts := again.use(each.path.Organisation())
 		counts.Accounts++
 		pairs := make(map[ledger.AssetName]bool)
 		for i := range each.balances {

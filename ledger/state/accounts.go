@@ -1,0 +1,150 @@
+package state
+
+import (
+	"hash/maphash"
+	"iter"
+	"math/bits"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// accountsPerPage is how many accounts are in one piece of memory, so that the garbage collector
+// has few pieces to find.
+const accountsPerPage = 1 << 9
+
+type accountPage [accountsPerPage]account
+
+// accounts are the open accounts, in the order in which they came into this state. The index finds
+// them by path. It has 8 bytes for a slot and no pointers, where a map would have 24 and two. So
+// the garbage collector does not read it, and a lookup reads only a slot, the account and its path.
+type accounts struct {
+	pages  []*accountPage
+	length int
+	paths  pathMemory
+
+	// index is a hash table with linear probing. Its length is a power of two. A slot that is taken
+	// has 32 bits of the path's hash above the account's place, counted from 1. The home of a hash
+	// is given by its highest bits. The seed is random, so that no client can choose paths that
+	// share a home. The order of the slots is never visible.
+	index []uint64
+	seed  maphash.Seed
+	shift int
+}
+
+func newAccounts() accounts {
+	a := accounts{seed: maphash.MakeSeed()}
+	a.resize(64)
+	return a
+}
+
+// at returns the account at a place.
+func (a *accounts) at(place int) *account {
+	return &a.pages[place/accountsPerPage][place%accountsPerPage]
+}
+
+// all returns the accounts in their order.
+func (a *accounts) all() iter.Seq[*account] {
+	return func(yield func(*account) bool) {
+		for place := range a.length {
+			if !yield(a.at(place)) {
+				return
+			}
+		}
+	}
+}
+
+func (a *accounts) hash(path ledger.AccountPath) uint32 {
+	return uint32(maphash.String(a.seed, string(path)))
+}
+
+// home is the slot where the search for a hash begins.
+func (a *accounts) home(hash uint32) int { return int(hash >> a.shift) }
+
+// next is the slot after one.
+func (a *accounts) next(slot int) int { return (slot + 1) & (len(a.index) - 1) }
+
+// find returns the account with a path, or nil.
+func (a *accounts) find(path ledger.AccountPath) *account {
+	hash := a.hash(path)
+	for slot := a.home(hash); a.index[slot] != 0; slot = a.next(slot) {
+		if taken := a.index[slot]; uint32(taken>>32) == hash {
+			if found := a.at(int(uint32(taken)) - 1); found.path == path {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// add adds an empty account with a path that no other one has. It keeps the path as it is.
+func (a *accounts) add(path ledger.AccountPath) *account {
+	if a.length/accountsPerPage == len(a.pages) {
+		a.pages = append(a.pages, new(accountPage))
+	}
+	if a.length >= len(a.index)/4*3 {
+		a.resize(2 * len(a.index))
+	}
+	added := a.at(a.length)
+	a.length++
+	added.path = path
+	a.put(uint64(a.hash(path))<<32 | uint64(uint32(a.length)))
+	return added
+}
+
+// put puts a value into the first free slot for its hash.
+func (a *accounts) put(value uint64) {
+	slot := a.home(uint32(value >> 32))
+	for a.index[slot] != 0 {
+		slot = a.next(slot)
+	}
+	a.index[slot] = value
+}
+
+// resize gives the index a number of slots. Homes are in the order of the hashes, so the memory of
+// both indexes is passed once.
+func (a *accounts) resize(slots int) {
+	before := a.index
+	a.index, a.shift = make([]uint64, slots), 32-bits.TrailingZeros(uint(slots))
+	for _, value := range before {
+		if value != 0 {
+			a.put(value)
+		}
+	}
+}
+
+// removeLast removes the account that was added last. Its memory is for the next one.
+func (a *accounts) removeLast() {
+	last := a.at(a.length - 1)
+	free := a.home(a.hash(last.path))
+	for uint32(a.index[free]) != uint32(a.length) {
+		free = a.next(free)
+	}
+	// A value after the free slot, whose search would end there, moves into it.
+	for slot := a.next(free); a.index[slot] != 0; slot = a.next(slot) {
+		home := a.home(uint32(a.index[slot] >> 32))
+		if mask := len(a.index) - 1; (slot-home)&mask >= (slot-free)&mask {
+			a.index[free], free = a.index[slot], slot
+		}
+	}
+	a.index[free] = 0
+	*last = account{}
+	a.length--
+}
+
+// pathMemory holds paths one after another, in pieces of memory for many of them.
+type pathMemory struct{ piece strings.Builder }
+
+// pathPiece is the size of a piece.
+const pathPiece = 1 << 13
+
+// kept returns the path in memory that the state may keep.
+func (m *pathMemory) kept(path ledger.AccountPath) ledger.AccountPath {
+	if m.piece.Cap()-m.piece.Len() < len(path) {
+		m.piece = strings.Builder{}
+		m.piece.Grow(pathPiece)
+	}
+	start := m.piece.Len()
+	m.piece.WriteString(string(path))
+	return ledger.AccountPath(m.piece.String()[start:])
+}
