@@ -63,6 +63,10 @@ type execution struct {
 	touchedRecords       []*record
 	touchedMembers       []*member
 
+	// found are the accounts of the postings of this transaction and the next ones, as far as they
+	// were open when look looked. looked is the memory for them.
+	found, looked []*account
+
 	undo undoLog
 	dry  bool
 	last
@@ -136,10 +140,14 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	var crossings Crossings
 	if s.tree == nil {
 		for i := range block.Entries {
+			if i%lookAhead == 0 {
+				s.look(block.Entries[i:min(i+lookAhead, len(block.Entries))])
+			}
 			entry := &block.Entries[i]
 			s.index = uint32(i)
 			bundle := &block.Bundles[entry.Bundle]
 			entry.Result = s.apply(entry.Transaction, bundle.Root, bundle.Signatures)
+			s.found = s.found[len(entry.Transaction.Postings):]
 		}
 	} else {
 		crossings = s.executeShard(block)
@@ -148,6 +156,30 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	changes.Crossings = crossings
 	block.Complete(s.stateDigest)
 	return block, changes
+}
+
+// lookAhead is how many transactions' accounts are looked up at once.
+const lookAhead = 64
+
+// look finds the accounts of the next transactions. Each is somewhere else in memory, and a
+// processor waits for several at a time if it has nothing else to do in between.
+func (s *State) look(entries []ledger.Entry) {
+	s.looked = s.looked[:0]
+	for i := range entries {
+		postings := entries[i].Transaction.Postings
+		for j := range postings {
+			s.looked = append(s.looked, s.accounts.find(postings[j].Account))
+		}
+	}
+	s.found = s.looked
+}
+
+// account returns the account of a posting of this transaction, or nil.
+func (s *State) account(t *ledger.Transaction, posting int) *account {
+	if posting < len(s.found) && s.found[posting] != nil {
+		return s.found[posting]
+	}
+	return s.accounts.find(t.Postings[posting].Account)
 }
 
 // Precheck returns the results that the bundle's transactions would have in a block at this height.
@@ -417,7 +449,7 @@ func (s *State) attempt(t *ledger.Transaction, root ledger.Hash,
 		}
 	}
 	for i := range t.Postings {
-		if code := s.post(&t.Postings[i], t, signatures); code != ledger.Applied {
+		if code := s.post(i, t, signatures); code != ledger.Applied {
 			return ofItem(code, uint32(i))
 		}
 	}
@@ -504,9 +536,8 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	return ledger.Applied
 }
 
-func (s *State) post(p *ledger.Posting, t *ledger.Transaction,
-	signatures []ledger.Signature) ledger.Code {
-	found := s.accounts.find(p.Account)
+func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signature) ledger.Code {
+	p, found := &t.Postings[item], s.account(t, item)
 	if found == nil {
 		return ledger.UnknownAccount
 	}
