@@ -77,6 +77,51 @@ func (a *accounts) find(path ledger.AccountPath) *account {
 	return nil
 }
 
+// lookup is the search for the account with a path.
+type lookup struct {
+	path ledger.AccountPath
+	hash uint32
+	// maybe is unset if the account is not there, or not the likely one.
+	maybe bool
+	found *account
+}
+
+// findAll finds the account of each lookup; nil if there is none. A find waits for memory three
+// times in turn: for the slot, the account and its path. A processor waits for several places at a
+// time if it has little else to do in between. So findAll reads all slots, then all accounts, then
+// all paths.
+func (a *accounts) findAll(lookups []lookup) {
+	for i := range lookups {
+		l := &lookups[i]
+		l.hash = a.hash(l.path)
+		l.maybe = a.index[a.home(l.hash)] != 0
+	}
+	for i := range lookups {
+		l := &lookups[i]
+		if l.found = nil; l.maybe {
+			l.found = a.likely(l.hash)
+			// This reads both lines of the account: the path is in one, the number in the other.
+			l.maybe = l.found != nil && len(l.found.path) == len(l.path) && l.found.number > 0
+		}
+	}
+	for i := range lookups {
+		l := &lookups[i]
+		if l.found != nil && (!l.maybe || l.found.path != l.path) {
+			l.found = a.find(l.path)
+		}
+	}
+}
+
+// likely returns the first account whose path has the hash, or nil.
+func (a *accounts) likely(hash uint32) *account {
+	for slot := a.home(hash); a.index[slot] != 0; slot = a.next(slot) {
+		if taken := a.index[slot]; uint32(taken>>32) == hash {
+			return a.at(int(uint32(taken)) - 1)
+		}
+	}
+	return nil
+}
+
 // add adds an empty account with a path that no other one has. It keeps the path as it is.
 func (a *accounts) add(path ledger.AccountPath) *account {
 	if a.length/accountsPerPage == len(a.pages) {

@@ -46,6 +46,17 @@ func TestAccounts(t *testing.T) {
 					t.Fatalf("%s: %+v, want number %d", path, found, number)
 				}
 			}
+			var lookups []lookup
+			for number := range next + 2 {
+				lookups = append(lookups,
+					lookup{path: ledger.AccountPath(fmt.Sprintf("acme:%d", number))})
+			}
+			accounts.findAll(lookups)
+			for i := range lookups {
+				if want := accounts.find(lookups[i].path); lookups[i].found != want {
+					t.Fatalf("%s: %+v, want %+v", lookups[i].path, lookups[i].found, want)
+				}
+			}
 			place := 0
 			for each := range accounts.all() {
 				if each.path != order[place] {
