@@ -54,8 +54,10 @@ type Client struct {
 	streaming []ledgerdv1connect.LedgerServiceClient // the same nodes, over HTTP/2 only
 	transport *http.Transport
 	overHTTP2 *http.Transport
-	stream    uint64        // of the nonces of Post
-	current   atomic.Uint32 // the node that answered last
+	nodes     []node         // for Submit
+	reading   sync.WaitGroup // the nodes' streams
+	stream    uint64         // of the nonces of Post
+	current   atomic.Uint32  // the node that answered last
 
 	mutex   sync.Mutex
 	genesis ledger.Hash // zero: not asked yet
@@ -119,6 +121,11 @@ func New(urls []string, options Options) (*Client, error) {
 		c.services = append(c.services, service(c.transport))
 		c.streaming = append(c.streaming, service(c.overHTTP2))
 	}
+	c.nodes = make([]node, len(c.urls))
+	for i := range c.nodes {
+		c.nodes[i].client, c.nodes[i].at = c, uint32(i)
+		c.nodes[i].life, c.nodes[i].reading = context.Background(), &c.reading
+	}
 	return c, nil
 }
 
@@ -162,6 +169,9 @@ func (c *Client) Beside(urls []string, options Options) (*Client, error) {
 
 // Close closes idle connections.
 func (c *Client) Close() {
+	for i := range c.nodes {
+		c.nodes[i].closeIdle()
+	}
 	c.transport.CloseIdleConnections()
 	c.overHTTP2.CloseIdleConnections()
 }
@@ -179,7 +189,8 @@ func (c *Client) Rotate() { c.turn(c.current.Load()) }
 // a node of its own that it asks next.
 func (c *Client) view(first, end int) *Client {
 	return &Client{options: c.options, urls: c.urls[first:end], services: c.services[first:end],
-		streaming: c.streaming[first:end], transport: c.transport, overHTTP2: c.overHTTP2}
+		streaming: c.streaming[first:end], nodes: c.nodes[first:end], transport: c.transport,
+		overHTTP2: c.overHTTP2}
 }
 
 // turn moves on from a node, unless another goroutine already did.
@@ -321,7 +332,14 @@ func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Dur
 	message *Request,
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
 		*connect.Request[Request]) (*connect.Response[Answer], error),
-) (answer *Answer, err error) {
+) (*Answer, error) {
+	return callAt(ctx, c, limit, patient, asking(c, message, method))
+}
+
+// callAt is callFor with a function that asks the node at a place in the list.
+func callAt[Answer any](ctx context.Context, c *Client, limit time.Duration, patient bool,
+	ask func(ctx context.Context, at uint32) (Answer, error)) (answer Answer, err error) {
+	var none Answer
 	rounds := 1
 	if patient {
 		rounds = c.options.Tries
@@ -336,18 +354,18 @@ func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Dur
 	for round := range rounds {
 		if round > 0 {
 			if err := c.pause(ctx, round-1); err != nil {
-				return nil, errors.Join(explained, err)
+				return none, errors.Join(explained, err)
 			}
 		}
 		for range c.urls {
-			answer, verdict, err := once(ctx, c, limit, message, method)
+			answer, verdict, err := onceAt(ctx, c, limit, ask)
 			if err == nil {
 				return answer, nil
 			}
 			explained = err
 			unsure = unsure || verdict == unknown
 			if ctx.Err() != nil || verdict == final {
-				return nil, explained
+				return none, explained
 			}
 			reached = reached || verdict == unknown || connect.IsWireError(err)
 		}
@@ -355,7 +373,7 @@ func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Dur
 			break
 		}
 	}
-	return nil, explained
+	return none, explained
 }
 
 // once asks one node. If it fails and another node may answer, once moves to the next node.
@@ -364,13 +382,21 @@ func once[Request, Answer any](ctx context.Context, c *Client, limit time.Durati
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
 		*connect.Request[Request]) (*connect.Response[Answer], error),
 ) (*Answer, verdict, error) {
-	return onceAt(ctx, c, limit, func(ctx context.Context, at uint32) (*Answer, error) {
+	return onceAt(ctx, c, limit, asking(c, message, method))
+}
+
+// asking returns the function that sends a message to the node at a place in the list.
+func asking[Request, Answer any](c *Client, message *Request,
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
+		*connect.Request[Request]) (*connect.Response[Answer], error),
+) func(ctx context.Context, at uint32) (*Answer, error) {
+	return func(ctx context.Context, at uint32) (*Answer, error) {
 		response, err := method(c.services[at], ctx, connect.NewRequest(message))
 		if err != nil {
 			return nil, err
 		}
 		return response.Msg, nil
-	})
+	}
 }
 
 // onceAt is once with a function that asks the node at a place in the list.

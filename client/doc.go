@@ -29,6 +29,8 @@
 //   - A Sender sends its bundles on one stream to the node that it uses (SubmitStream), and falls
 //     back to unary calls at a node, or over a proxy, that carries none. If the stream breaks, only
 //     bundles without an answer are looked up, or sent again.
+//   - Client.Submit does the same with bundles of 16 transactions and more. A bundle without an
+//     answer is sent again.
 //   - A Sender asks what became of a bundle before it sends the same bytes again, and keeps the
 //     order of each Caller, whatever fails. What it holds is bounded.
 //   - Retries are bounded, wait longer each time, and end with the context. If no node can be

@@ -211,11 +211,12 @@ func (c *Client) NewSender(ctx context.Context, options SenderOptions) (*Sender,
 	}
 	s := &Sender{nodes: c, options: options, genesis: genesis}
 	s.wake.L = &s.mutex
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.at = make([]node, len(c.urls))
 	for i := range s.at {
-		s.at[i].sender, s.at[i].at = s, uint32(i)
+		s.at[i].client, s.at[i].at = c, uint32(i)
+		s.at[i].life, s.at[i].reading = s.ctx, &s.reading
 	}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for range options.InFlight {
 		s.working.Go((&lane{sender: s}).run)
 	}

@@ -241,7 +241,7 @@ func (l *lane) settle(bundle *ledger.Bundle) (statuses []*ledgerdv1.TransactionS
 			var verdict verdict
 			statuses, verdict, err = onceAt(ctx, nodes, nodes.options.WaitTime,
 				func(ctx context.Context, at uint32) ([]*ledgerdv1.TransactionStatus, error) {
-					return l.sender.at[at].submit(ctx, bundle)
+					return l.sender.at[at].submit(ctx, bundle, level)
 				})
 			if !taken && verdict == final && untouched(err, verdict) {
 				return nil, refuses(err), err

@@ -28,22 +28,93 @@ const (
 	streamCloseTime = time.Second
 )
 
-// node is a node as a Sender's lanes submit to it: on one stream, or by unary calls if it serves
-// none.
+// What Client.Submit has under way on a stream at most, in bundles and in bytes. More goes by unary
+// calls. A node reads twice as much of a stream before it sends an answer, so no bundle waits to be
+// read.
+const (
+	streamBundles = 32
+	streamBytes   = 2 << 20
+)
+
+// streamFrom is the number of transactions from which on Client.Submit submits a bundle on a
+// stream. A smaller one is hardly worth the connection.
+const streamFrom = 16
+
+// node is a node as a Sender's lanes and Client.Submit submit to it: on one stream, or by unary
+// calls if it serves none.
 type node struct {
-	sender *Sender
-	at     uint32 // in the client's list
+	client  *Client
+	at      uint32          // in the client's list
+	life    context.Context // of the streams
+	reading *sync.WaitGroup // the streams
 
 	mutex   sync.Mutex
 	stream  *stream // nil: none is open
 	opening bool
 	avoid   time.Time // no stream is opened until then
+
+	// Of a Client.
+	bundles int  // under way on streams
+	bytes   int  // of these
+	closed  bool // a stream ends when it has no bundle
+}
+
+// submitFromAny submits a bundle of any of the client's callers to the node: on the stream if the
+// bundle is large enough and the stream has room.
+func (n *node) submitFromAny(ctx context.Context, bundle *ledger.Bundle,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	if bundle.Len() < streamFrom {
+		return n.submitUnary(ctx, bundle, level)
+	}
+	bytes := len(bundle.Encode())
+	if !n.enter(bytes) {
+		return n.submitUnary(ctx, bundle, level)
+	}
+	defer n.leave(bytes)
+	return n.submit(ctx, bundle, level)
+}
+
+// enter takes room for a bundle on the stream, if there is any.
+func (n *node) enter(bytes int) bool {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if n.bundles == streamBundles || n.bytes+bytes > streamBytes {
+		return false
+	}
+	n.bundles++
+	n.bytes += bytes
+	return true
+}
+
+func (n *node) leave(bytes int) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.bundles--
+	n.bytes -= bytes
+	n.endIdle()
+}
+
+// closeIdle ends the stream once no bundle is under way on it, and so every stream after it.
+func (n *node) closeIdle() {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.closed = true
+	n.endIdle()
+}
+
+// endIdle ends the stream of a closed client if nothing is under way on it. The caller must hold
+// the mutex.
+func (n *node) endIdle() {
+	if n.closed && n.bundles == 0 {
+		n.end()
+		n.stream = nil
+	}
 }
 
 // submit submits a bundle to the node and waits for its level. The errors are those of a unary
 // call.
-func (n *node) submit(ctx context.Context, bundle *ledger.Bundle) ([]*ledgerdv1.TransactionStatus,
-	error) {
+func (n *node) submit(ctx context.Context, bundle *ledger.Bundle,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	for range 2 {
 		open, err := n.open(ctx)
 		if err != nil {
@@ -52,15 +123,20 @@ func (n *node) submit(ctx context.Context, bundle *ledger.Bundle) ([]*ledgerdv1.
 		if open == nil {
 			break
 		}
-		statuses, err := open.submit(ctx, bundle, n.sender.options.Level)
+		statuses, err := open.submit(ctx, bundle, level)
 		if !errors.Is(err, errStreamEnded) {
 			return statuses, err
 		}
 		n.forget(open)
 	}
-	answer, err := n.sender.nodes.services[n.at].Submit(ctx,
+	return n.submitUnary(ctx, bundle, level)
+}
+
+func (n *node) submitUnary(ctx context.Context, bundle *ledger.Bundle,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	answer, err := n.client.services[n.at].Submit(ctx,
 		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
-			Wait: n.sender.options.Level}))
+			Wait: level}))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +144,7 @@ func (n *node) submit(ctx context.Context, bundle *ledger.Bundle) ([]*ledgerdv1.
 }
 
 // open returns the node's stream. It returns nil if there is none and the unary call serves better:
-// if the node, or the way to it, carries no streams, or while another lane opens one. The error
+// if the node, or the way to it, carries no streams, or while another bundle opens one. The error
 // means that the node cannot be reached.
 func (n *node) open(ctx context.Context) (*stream, error) {
 	n.mutex.Lock()
@@ -97,20 +173,20 @@ func (n *node) open(ctx context.Context) (*stream, error) {
 
 // newStream opens a stream. It returns once the node takes bundles on it.
 func (n *node) newStream(ctx context.Context) (*stream, error) {
-	life, cancel := context.WithCancel(n.sender.ctx)
+	life, cancel := context.WithCancel(n.life)
 	s := &stream{cancel: cancel, waiting: make(map[uint64]chan result)}
 	abandon := context.AfterFunc(ctx, cancel)
 	late := time.AfterFunc(streamOpenTime, cancel)
 	defer abandon()
 	defer late.Stop()
-	s.calls = n.sender.nodes.streaming[n.at].SubmitStream(life)
+	s.calls = n.client.streaming[n.at].SubmitStream(life)
 	_ = s.calls.Send(nil) // the headers; Receive returns its error
 	if _, err := s.calls.Receive(); err != nil {
 		cancel()
 		_ = s.calls.CloseResponse()
 		return nil, err
 	}
-	n.sender.reading.Go(func() {
+	n.reading.Go(func() {
 		defer cancel()
 		s.read()
 		n.forget(s)
@@ -134,6 +210,11 @@ func (n *node) forget(ended *stream) {
 func (n *node) close() {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
+	n.end()
+}
+
+// end is close for a caller that holds the mutex.
+func (n *node) end() {
 	if n.stream == nil {
 		return
 	}
@@ -234,7 +315,7 @@ func (s *stream) read() {
 	if coded := (*connect.Error)(nil); errors.Is(err, io.EOF) {
 		err = errStreamEnded
 	} else if errors.As(err, &coded) {
-		coded.Meta() // makes the map, since several lanes get the error
+		coded.Meta() // makes the map, since several bundles get the error
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

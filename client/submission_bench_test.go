@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
@@ -63,7 +64,8 @@ func BenchmarkSubmission(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := s.at[0].submit(b.Context(), bundle); err != nil {
+					if _, err := s.at[0].submit(b.Context(), bundle,
+						ledgerdv1.Level_LEVEL_DURABLE); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -35,19 +35,25 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 // failed or expired. Then it returns their statuses in the bundle's order. It sends the same bytes
 // as often as needed. With ErrOutcomeUnknown it also returns the last reported statuses, if there
 // are any. The caller then asks for the ids later, or submits the same bundle again.
+//
+// Larger bundles go over a stream to each node, as those of a Sender do. Close ends it.
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
 	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
-	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
+	own := *bundle // it keeps its encoding, and other goroutines may read the bundle
+
 	var statuses []*ledgerdv1.TransactionStatus // the last reported
 	for {
-		answer, err := callFor(ctx, c, c.options.WaitTime, true, request, service.Submit)
+		answer, err := callAt(ctx, c, c.options.WaitTime, true,
+			func(ctx context.Context, at uint32) ([]*ledgerdv1.TransactionStatus, error) {
+				return c.nodes[at].submitFromAny(ctx, &own, level)
+			})
 		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
 			return statuses, unknownOutcome(bundle, waitingFor(statuses, err))
 		}
 		if err != nil {
 			return nil, err
 		}
-		statuses = answer.GetTransactions()
+		statuses = answer
 		if len(statuses) != bundle.Len() {
 			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions",
 				len(statuses), bundle.Len())
