@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -19,8 +18,7 @@ type progress struct {
 	era uint64
 	// gates hold the waiters that know their outcomes, until a height reaches their level.
 	gates map[gate]map[*waiter]struct{}
-	// waits are what callers wait for, by transaction.
-	waits map[ledger.Hash]*wait
+	waits waits // what callers wait for
 }
 
 type gate struct {
@@ -30,27 +28,22 @@ type gate struct {
 
 // waiter collects the outcomes of the transactions that one caller waits for.
 type waiter struct {
+	ids   []ledger.Hash // in the caller's order
 	level report.Level  // the caller waits until all have it
+	era   uint64        // in which it began
 	more  chan struct{} // one buffered value: look again
-	gated ledger.Height // the height of the gate that holds it, if any; guarded by progress.mu
-	waits []wait        // one for each transaction, in the caller's order; guarded by progress.mu
 
-	mu      sync.Mutex
-	found   []report.Status // in the caller's order; those without an outcome are unknown yet
+	// Guarded by progress.mu until unwatch.
+	gated   ledger.Height   // the height of the gate that holds it, if any
+	waits   []wait          // one for each transaction
+	found   []report.Status // of each transaction; those without an outcome are unknown yet
 	left    int             // how many are unknown yet
 	highest ledger.Height   // the last block that decides one of them
 }
 
-// wait is one caller's wait for one transaction.
-type wait struct {
-	waiter *waiter
-	place  int   // of the transaction in the waiter
-	next   *wait // another one for the same transaction, if any
-}
-
 func newProgress(heights report.Heights) *progress {
 	return &progress{heights: heights, gates: map[gate]map[*waiter]struct{}{},
-		waits: map[ledger.Hash]*wait{}}
+		waits: newWaits()}
 }
 
 func (p *progress) now() report.Heights {
@@ -106,7 +99,7 @@ func (p *progress) renew() {
 	for g, held := range p.gates {
 		p.open(g, held)
 	}
-	for _, each := range p.waits {
+	for _, each := range p.waits.lists {
 		for ; each != nil; each = each.next {
 			each.waiter.wake()
 		}
@@ -129,21 +122,20 @@ func (p *progress) done(w *waiter) bool {
 
 // isDone is done for a caller that holds the mutex.
 func (p *progress) isDone(w *waiter) bool {
-	left, highest := w.state()
-	if left > 0 {
+	if w.left > 0 {
 		return false
 	}
-	if highest == 0 || p.heights.Level(highest) >= w.level {
+	if w.highest == 0 || p.heights.Level(w.highest) >= w.level {
 		return true
 	}
-	if w.gated != highest {
+	if w.gated != w.highest {
 		p.release(w)
-		g := gate{w.level, highest}
+		g := gate{w.level, w.highest}
 		if p.gates[g] == nil {
 			p.gates[g] = map[*waiter]struct{}{}
 		}
 		p.gates[g][w] = struct{}{}
-		w.gated = highest
+		w.gated = w.highest
 	}
 	return false
 }
@@ -161,68 +153,65 @@ func (p *progress) release(w *waiter) {
 }
 
 // watch registers a caller that waits until transactions have a level. The caller must call unwatch
-// later, with the same ids.
+// later, and keep the ids as they are until then.
 func (p *progress) watch(ids []ledger.Hash, level report.Level) *waiter {
-	w := &waiter{level: level, more: make(chan struct{}, 1), waits: make([]wait, len(ids)),
-		found: make([]report.Status, len(ids)), left: len(ids)}
+	w := &waiter{ids: ids, level: level, more: make(chan struct{}, 1),
+		waits: make([]wait, len(ids)), found: make([]report.Status, len(ids)), left: len(ids)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, id := range ids {
-		w.waits[i] = wait{waiter: w, place: i, next: p.waits[id]}
-		p.waits[id] = &w.waits[i]
+	w.era = p.era
+	for i := range ids {
+		w.waits[i] = wait{waiter: w, place: i}
+		p.waits.add(&w.waits[i])
 	}
 	return w
 }
 
-func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
+// unwatch ends what watch began. From then on the waiter is the caller's.
+func (p *progress) unwatch(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.release(w)
-	for i, id := range ids {
-		gone, before := &w.waits[i], p.waits[id]
-		switch {
-		case before != gone:
-			for before.next != gone {
-				before = before.next
-			}
-			before.next = gone.next
-		case gone.next != nil:
-			p.waits[id] = gone.next
-		default:
-			delete(p.waits, id)
-		}
+	for i := range w.waits {
+		p.waits.remove(&w.waits[i])
 	}
 }
 
 // settle reports the outcomes of transactions to their waiters. It is cheap if there are none.
 func (p *progress) settle(statuses []report.Status) {
-	p.tell(len(statuses), func(i int) ledger.Hash { return statuses[i].ID },
-		func(i int) report.Status { return statuses[i] })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range statuses {
+		p.tell(&statuses[i].ID, func() report.Status { return statuses[i] })
+	}
 }
 
 // settleBlock reports the outcomes of a block's transactions to their waiters.
 func (p *progress) settleBlock(block *ledger.Block) {
-	p.tell(len(block.Entries), func(i int) ledger.Hash { return block.Entries[i].ID },
-		func(i int) report.Status {
-			return statusOf(&block.Entries[i], block.Header.Height, i, report.LevelOrdered)
-		})
-}
-
-// tell tells the waiters of count transactions their outcomes. It asks only for the status of a
-// transaction that a caller waits for, and wakes those waiters that have nothing left to wait for.
-func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waits) == 0 {
-		return
+	for i := range block.Entries {
+		p.tell(&block.Entries[i].ID, func() report.Status {
+			return statusOf(&block.Entries[i], block.Header.Height, i, report.LevelOrdered)
+		})
 	}
-	for i := range count {
-		for each := p.waits[id(i)]; each != nil; each = each.next {
-			if w := each.waiter; w.put(each.place, status(i)) && p.isDone(w) {
-				w.wake()
-			}
+}
+
+// tell tells the waiters of a transaction its outcome, and wakes those that have nothing left to
+// wait for. It asks for the status only if a caller waits for it. The caller must hold the mutex.
+func (p *progress) tell(id *ledger.Hash, status func() report.Status) {
+	for each := p.waits.of(id); each != nil; each = each.next.of(id) {
+		if w := each.waiter; w.put(each.place, status()) && p.isDone(w) {
+			w.wake()
 		}
 	}
+}
+
+// find tells a waiter an outcome that its own goroutine found, which need not wake.
+func (p *progress) find(w *waiter, place int, status report.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.put(place, status)
 }
 
 // anyone reports whether any caller waits for a transaction. A caller that comes later finds the
@@ -230,7 +219,7 @@ func (p *progress) tell(count int, id func(int) ledger.Hash, status func(int) re
 func (p *progress) anyone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waits) > 0
+	return p.waits.count > 0
 }
 
 // watched returns the ids that a caller waits for, of those that among passes to its function.
@@ -238,7 +227,7 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	among(func(id ledger.Hash) {
-		if p.waits[id] != nil {
+		if p.waits.of(&id) != nil {
 			ids = append(ids, id)
 		}
 	})
@@ -246,10 +235,8 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 }
 
 // put keeps the outcome of the transaction at a place, and reports whether all are known. Then the
-// waiter may be done.
+// waiter may be done. The caller must hold the mutex.
 func (w *waiter) put(place int, status report.Status) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.found[place].Outcome == report.OutcomeUnknown {
 		w.left--
 	}
@@ -265,85 +252,66 @@ func (w *waiter) wake() {
 	}
 }
 
-func (w *waiter) forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.found)
-	w.left, w.highest = len(w.found), 0
-}
-
-// state returns how many outcomes are unknown yet, and the last block that decides a transaction.
-func (w *waiter) state() (unknown int, highest ledger.Height) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.left, w.highest
-}
-
 // Wait implements the API's Wait.
 func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash,
 	level report.Level) ([]report.Status, error) {
-	w := p.progress.watch(ids, level)
-	defer p.progress.unwatch(w, ids)
 	for {
-		era := p.progress.inEra()
-		for _, place := range p.config.Pool.Absent(ids) {
-			status, err := p.Status(ids[place])
-			if err != nil {
-				return nil, err
-			}
-			if status.Decisive() > 0 || status.Outcome == report.OutcomeExpired {
-				w.put(place, status) // by this goroutine, which need not wake
-			}
+		w := p.progress.watch(ids, level)
+		ended, err := p.gather(ctx, w)
+		if err == nil {
+			err = p.complete(w)
 		}
-		var ended error
-		if level > report.LevelAdmitted {
-			ended = p.gather(ctx, w, era)
-		}
-		statuses, err := p.gathered(w, ids)
 		if err != nil {
 			return nil, err
 		}
-		if p.progress.inEra() == era {
-			return statuses, ended
+		if p.progress.inEra() == w.era {
+			return w.found, ended
 		}
 		// Another chain replaced the one that the answers came from.
-		w.forget()
 	}
 }
 
-// gather waits until the waiter is done. It returns early if the era ends.
-func (p *Pipeline) gather(ctx context.Context, w *waiter, era uint64) error {
-	for !p.progress.done(w) && p.progress.inEra() == era {
+// gather looks for outcomes in the chain and waits until the waiter is done, or until its era ends.
+// ended says why it waited no longer. The waiter is unwatched then.
+func (p *Pipeline) gather(ctx context.Context, w *waiter) (ended, err error) {
+	defer p.progress.unwatch(w)
+	for _, place := range p.config.Pool.Absent(w.ids) {
+		status, err := p.Status(w.ids[place])
+		if err != nil {
+			return nil, err
+		}
+		if status.Decisive() > 0 || status.Outcome == report.OutcomeExpired {
+			p.progress.find(w, place, status)
+		}
+	}
+	for w.level > report.LevelAdmitted && !p.progress.done(w) && p.progress.inEra() == w.era {
 		select {
 		case <-w.more:
 		case <-ctx.Done():
-			return ctx.Err()
+			return ctx.Err(), nil
 		case <-p.stopping:
-			return ErrStopping
+			return ErrStopping, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// gathered returns the current statuses of the transactions, in the order of ids.
-func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]report.Status, error) {
+// complete brings what an unwatched waiter has found to the current statuses of all transactions.
+func (p *Pipeline) complete(w *waiter) error {
 	heights := p.progress.now()
-	w.mu.Lock()
-	statuses := slices.Clone(w.found)
-	w.mu.Unlock()
-	for i, id := range ids {
-		status := &statuses[i]
+	for i := range w.found {
+		status := &w.found[i]
 		if status.Outcome == report.OutcomeUnknown {
 			var err error
-			if *status, err = p.Status(id); err != nil {
-				return nil, err
+			if *status, err = p.Status(w.ids[i]); err != nil {
+				return err
 			}
 		}
 		if height := status.Decisive(); height > 0 {
 			status.Level = heights.Level(height)
 		}
 	}
-	return statuses, nil
+	return nil
 }
 
 // Status returns the current status of a transaction.

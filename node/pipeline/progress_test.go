@@ -2,16 +2,19 @@ package pipeline
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/intake"
 	"github.com/ledgerd/ledgerd/node/report"
 )
 
 // unknown returns how many outcomes a waiter does not know yet.
 func (w *waiter) unknown() int {
-	unknown, _ := w.state()
-	return unknown
+	return w.left
 }
 
 // awake reports whether a waiter was woken, and takes the token.
@@ -73,17 +76,71 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 	if a.found[1].Height != 3 || !reflect.DeepEqual(a.found[1], a.found[3]) {
 		t.Errorf("transaction 2, awaited twice: %+v, and %+v", a.found[1], a.found[3])
 	}
-	a.forget()
-	if unknown, highest := a.state(); unknown != 4 || highest != 0 {
-		t.Errorf("%d are unknown after another chain replaced this one, and block %d is awaited",
-			unknown, highest)
-	}
-	p.unwatch(a, idsA)
-	p.unwatch(b, idsB)
-	p.unwatch(other, []ledger.Hash{id(9)})
+	p.unwatch(a)
+	p.unwatch(b)
+	p.unwatch(other)
 	if p.anyone() {
-		t.Errorf("%d transactions are still watched", len(p.waits))
+		t.Errorf("%d transactions are still watched", p.waits.count)
 	}
+}
+
+// Transactions whose ids begin alike have their own waiters, in whatever order these leave.
+func TestWaitersOfIDsThatBeginAlike(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := newProgress(report.Heights{})
+		// Few ids that differ in their first or in their last byte.
+		idOf := func(number int) (id ledger.Hash) {
+			id[0], id[31] = byte(number&1), byte(number>>1)
+			return id
+		}
+		number := rapid.Map(rapid.IntRange(0, 7), idOf)
+		var watching []*waiter
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			case 0:
+				watching = append(watching, p.watch(rapid.SliceOfN(number, 1, 5).Draw(t, "ids"),
+					report.LevelOrdered))
+			case 1:
+				if len(watching) > 0 {
+					i := rapid.IntRange(0, len(watching)-1).Draw(t, "leaves")
+					p.unwatch(watching[i])
+					watching = slices.Delete(watching, i, i+1)
+				}
+			case 2:
+				id := number.Draw(t, "applied")
+				p.settleBlock(&ledger.Block{Header: ledger.Header{Height: 1},
+					Entries: []ledger.Entry{{ID: id}}})
+				for _, w := range watching {
+					for i := range w.ids {
+						if w.ids[i] == id && w.found[i].ID != id {
+							t.Fatalf("a waiter for %v was not told", id)
+						}
+					}
+				}
+			}
+			left := 0
+			for _, w := range watching {
+				for i := range w.ids {
+					if w.found[i].Outcome == report.OutcomeUnknown {
+						left++
+					} else if w.found[i].ID != w.ids[i] {
+						t.Fatalf("a waiter for %v got %v", w.ids[i], w.found[i].ID)
+					}
+				}
+				left -= w.left
+			}
+			if left != 0 {
+				t.Fatalf("%d outcomes are counted wrong", left)
+			}
+		}
+		for _, w := range watching {
+			p.unwatch(w)
+		}
+		if p.anyone() {
+			t.Fatalf("%d transactions are still watched", p.waits.count)
+		}
+	})
 }
 
 // A caller that waits for a level wakes once, when its last transaction has that level, whether the
@@ -117,7 +174,7 @@ func TestWaitersWakeAtTheirLevel(t *testing.T) {
 		{func() { stored(1) }, 0},
 		{func() { durable(1) }, 0},
 		{func() { apply(2, ids[1]) }, report.LevelOrdered},
-		{func() { p.unwatch(gone, ids) }, 0},
+		{func() { p.unwatch(gone) }, 0},
 		{func() { apply(3, ledger.Hash{3}) }, 0},
 		{func() { stored(2) }, report.LevelStored},
 		{func() { stored(3) }, 0},
@@ -145,6 +202,31 @@ func TestWaitersWakeAtTheirLevel(t *testing.T) {
 	}
 }
 
+// The waiters of many transactions are found, while there are more and more.
+func TestManyWaiters(t *testing.T) {
+	t.Parallel()
+	p := newProgress(report.Heights{})
+	block := &ledger.Block{Header: ledger.Header{Height: 1},
+		Entries: make([]ledger.Entry, 10*fewestLists)}
+	var watching []*waiter
+	for i := range block.Entries {
+		id := ledger.TransactionID([]byte{byte(i), byte(i >> 8)})
+		block.Entries[i].ID = id
+		watching = append(watching, p.watch([]ledger.Hash{id}, report.LevelOrdered))
+	}
+	p.update(func(h *report.Heights) { h.Ordered = 1 })
+	p.settleBlock(block)
+	for i, w := range watching {
+		if !w.awake() || w.found[0].ID != block.Entries[i].ID || w.found[0].Index != uint32(i) {
+			t.Errorf("transaction %d: %+v", i, w.found[0])
+		}
+		p.unwatch(w)
+	}
+	if p.anyone() {
+		t.Errorf("%d transactions are still watched", p.waits.count)
+	}
+}
+
 // BenchmarkWaiters tells the waiters of a block of 16 bundles of 400.
 func BenchmarkWaiters(b *testing.B) {
 	const bundles, perBundle = 16, 400
@@ -162,11 +244,22 @@ func BenchmarkWaiters(b *testing.B) {
 			waiters[i] = p.watch(ids[i*perBundle:][:perBundle], report.LevelOrdered)
 		}
 		p.settleBlock(block)
-		for i, w := range waiters {
+		for _, w := range waiters {
 			if w.unknown() != 0 {
 				b.Fatal(w.unknown())
 			}
-			p.unwatch(w, ids[i*perBundle:][:perBundle])
+			p.unwatch(w)
 		}
+	}
+}
+
+// BenchmarkWaitersOfOne has two callers that wait for one transaction very often.
+func BenchmarkWaitersOfOne(b *testing.B) {
+	ids := make([]ledger.Hash, intake.MaxWaited)
+	p := newProgress(report.Heights{})
+	for b.Loop() {
+		first, second := p.watch(ids, report.LevelOrdered), p.watch(ids, report.LevelOrdered)
+		p.unwatch(first)
+		p.unwatch(second)
 	}
 }
