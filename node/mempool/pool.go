@@ -71,8 +71,9 @@ type item struct {
 	print    uint64 // hash of encoded
 	admitted time.Time
 	expires  ledger.Height
-	missing  int32 // transactions that are in no block yet
-	gone     bool  // all in blocks, or expired; compact removes it from the queue
+	missing  int32    // transactions that are in no block yet
+	gone     bool     // all in blocks, or expired; compact removes it from the queue
+	only     [1]place // of the transaction, if there is only one
 }
 
 // Pool is safe for concurrent use.
@@ -83,7 +84,7 @@ type Pool struct {
 	mu      sync.Mutex
 	queue   []*item // admitted, in order; those before next are under way
 	next    int     // the first one that no round has taken yet
-	byID    map[ledger.Hash]*item
+	places  places  // of the transactions that are in no block yet
 	bytes   int
 	blocks  int // blocks applied
 	expires int // items that may expire
@@ -107,7 +108,7 @@ func New(config Config) *Pool {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	p := &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{},
+	p := &Pool{config: config, ready: make(chan struct{}, 1), places: newPlaces(),
 		expired: map[ledger.Hash]ledger.Height{}, earliest: never,
 		seed: maphash.MakeSeed(), prints: map[uint64]*item{}}
 	return p
@@ -126,7 +127,9 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 		return err
 	}
 	ids := bundle.IDs()
-	fresh := func(i int) bool { return p.byID[ids[i]] == nil && (inChain == nil || !inChain[i]) }
+	fresh := func(i int) bool {
+		return (inChain == nil || !inChain[i]) && p.places.find(&ids[i]) == nil
+	}
 	first := 0
 	for first < len(ids) && !fresh(first) {
 		first++
@@ -140,9 +143,14 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	}
 	it := &item{bundle: bundle, encoded: encoded, print: print, admitted: p.config.Now(),
 		expires: expires}
+	added := it.only[:]
+	if len(ids)-first > 1 {
+		added = make([]place, len(ids)-first)
+	}
 	for i := first; i < len(ids); i++ {
 		if fresh(i) {
-			p.byID[ids[i]] = it
+			added[i-first] = place{id: &ids[i], item: it}
+			p.places.add(&added[i-first])
 			delete(p.expired, ids[i])
 			it.missing++
 		}
@@ -312,12 +320,10 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 	p.blocks++
 	var last *item
 	for i := range block.Entries {
-		id := block.Entries[i].ID
-		it := p.byID[id]
+		it := p.places.remove(&block.Entries[i].ID)
 		if it == nil {
 			continue
 		}
-		delete(p.byID, id)
 		if it != last {
 			admitted, last = append(admitted, it.admitted), it
 		}
@@ -358,10 +364,10 @@ func (p *Pool) expire(height ledger.Height) (expired []ledger.Hash) {
 		}
 		for i := range it.bundle.Len() {
 			id := it.bundle.ID(i)
-			if p.byID[id] != it {
+			if p.places.find(&id) != it {
 				continue
 			}
-			delete(p.byID, id)
+			p.places.remove(&id)
 			p.remember(id, it.bundle.Transaction(i).LastValid)
 			expired = append(expired, id)
 		}
@@ -415,9 +421,10 @@ func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 		if it == nil {
 			continue
 		}
-		for _, id := range it.bundle.IDs() {
-			if p.byID[id] == it {
-				delete(p.byID, id)
+		ids := it.bundle.IDs()
+		for i := range ids {
+			if p.places.find(&ids[i]) == it {
+				p.places.remove(&ids[i])
 			}
 		}
 		p.drop(it)
@@ -471,15 +478,15 @@ func (p *Pool) Enter(entrant Entrant) {
 func (p *Pool) Pending(id ledger.Hash) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.byID[id] != nil
+	return p.places.find(&id) != nil
 }
 
 // Absent returns the places of those transactions that are not in the pool.
 func (p *Pool) Absent(ids []ledger.Hash) (places []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, id := range ids {
-		if p.byID[id] == nil {
+	for i := range ids {
+		if p.places.find(&ids[i]) == nil {
 			places = append(places, i)
 		}
 	}
@@ -499,7 +506,7 @@ func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 func (p *Pool) Size() (transactions, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.byID), p.bytes
+	return p.places.count, p.bytes
 }
 
 // Bench adds a mark to the next batch: the next eon is to begin without this member. If another
