@@ -15,7 +15,7 @@ import (
 func (t *Table) Codecs() connect.HandlerOption {
 	options := []connect.HandlerOption{
 		connect.WithCodec(&codec{name: "proto", check: t.CheckWire,
-			unmarshal: proto.Unmarshal, marshal: proto.MarshalOptions{}.MarshalAppend}),
+			unmarshal: unmarshal, marshal: proto.MarshalOptions{}.MarshalAppend}),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			return []connect.HandlerOption{
 				connect.WithReadMaxBytes(t.Of(MethodOf(spec.Procedure)).Bytes)}
