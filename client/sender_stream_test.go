@@ -192,10 +192,11 @@ func TestSenderStreamLost(t *testing.T) {
 	c := newTestClient(t, w.URL)
 	key := testKey(t, "acme")
 	beginBank(t, c, key)
-	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, MaxBundle: 5})
+	const callers = 20
+	// However small the bundles are, all may be under way.
+	s := newTestSender(t, c, SenderOptions{Keys: []Key{key}, MaxBundle: 5, InFlight: callers})
 	mustPost(t, s)
 	cluster.Node(0).Hold()
-	const callers = 20
 	var working sync.WaitGroup
 	for range callers {
 		working.Go(func() { mustPost(t, s) })
