@@ -17,14 +17,16 @@ const MaxBlockTransactions = 1 << 24
 
 const (
 	headerVersion = 1
-	blockDomain   = "ledgerd/block/1\x00"
+	// byBundleVersion is that of headers with ByBundle.
+	byBundleVersion = 2
+	blockDomain     = "ledgerd/block/1\x00"
 )
 
 // ErrBlock reports that a block's parts do not match its header.
 var ErrBlock = errors.New("ledger: block does not match its header")
 
-// Header is the part of a block that its hash covers. The encoding has a fixed size: version 1 (1
-// byte), then the fields in order, integers big-endian.
+// Header is the part of a block that its hash covers. The encoding has a fixed size: version (1
+// byte: 1, or 2 with ByBundle), then the other fields in order, integers big-endian.
 type Header struct {
 	Height Height `json:"height"`
 	// Previous is the hash of the previous block. In block 1 it is the genesis hash.
@@ -49,11 +51,18 @@ type Header struct {
 	// up to this one.
 	Transactions uint32 `json:"transactions"`
 	Total        uint64 `json:"total"`
+	// ByBundle says that TransactionsRoot and ResultsRoot have a leaf for each bundle, as from
+	// version PackedVersion of a chain on. Only then the block may have packed bundles.
+	ByBundle bool `json:"by_bundle,omitempty"`
 }
 
 // Encode returns the HeaderSize bytes that the block's hash covers.
 func (h *Header) Encode() []byte {
-	to := append(make([]byte, 0, HeaderSize), headerVersion)
+	version := byte(headerVersion)
+	if h.ByBundle {
+		version = byBundleVersion
+	}
+	to := append(make([]byte, 0, HeaderSize), version)
 	to = binary.BigEndian.AppendUint64(to, uint64(h.Height))
 	to = append(to, h.Previous[:]...)
 	to = binary.BigEndian.AppendUint64(to, uint64(h.Epoch))
@@ -79,7 +88,8 @@ func DecodeHeader(data []byte) (Header, error) {
 }
 
 func (r *reader) header() Header {
-	if version := r.Byte(); version != headerVersion {
+	version := r.Byte()
+	if version != headerVersion && version != byBundleVersion {
 		r.Fail("header version %d", version)
 	}
 	return Header{
@@ -87,7 +97,7 @@ func (r *reader) header() Header {
 		Round: Round(r.Uint64()), Time: Milliseconds(r.Uint64()),
 		TransactionsRoot: r.Hash(), ResultsRoot: r.Hash(), BundlesRoot: r.Hash(),
 		StateDigest:  r.Hash(),
-		Transactions: r.Uint32(), Total: r.Uint64(),
+		Transactions: r.Uint32(), Total: r.Uint64(), ByBundle: version == byBundleVersion,
 	}
 }
 
@@ -95,7 +105,7 @@ func (r *reader) header() Header {
 type Entry struct {
 	ID          Hash
 	Transaction *Transaction
-	// Body is the canonical encoding.
+	// Body is the canonical encoding. It is nil for a transfer of a packed bundle; see Block.Body.
 	Body   []byte
 	Result Result
 	// Bundle is the index of the transaction's bundle in the block. Place is its index in that
@@ -107,7 +117,8 @@ type Entry struct {
 // verify the signatures again.
 type BundleSeal struct {
 	// IDs are the ids of all transactions that the signatures cover, including those that were
-	// dropped, for example as duplicates. Kept marks those that are in the block.
+	// dropped, for example as duplicates. Kept marks those that are in the block. It is nil for a
+	// packed bundle, of which all are.
 	IDs        []Hash
 	Kept       []bool
 	Signatures []Signature
@@ -118,7 +129,12 @@ type BundleSeal struct {
 	Root Hash
 	// tree is over the ids, until the block's roots are known.
 	tree idTree
+	// packed is the content of a packed bundle, and nil for any other.
+	packed *packed
 }
+
+// Packed reports whether it is a packed bundle.
+func (s *BundleSeal) Packed() bool { return s.packed != nil }
 
 // appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
 // mark is 0, which is never a count of transactions.
@@ -129,8 +145,16 @@ func (s *BundleSeal) appendNumber(to []byte) []byte {
 	return binary.AppendUvarint(append(to, 0), s.Number)
 }
 
+// packedMark begins a packed bundle in a block: a count of 0, and a number of 0, which no bundle of
+// a stream has.
+var packedMark = []byte{0, 0}
+
 func (s *BundleSeal) leaf() Hash {
-	data := binary.AppendUvarint(s.appendNumber(make([]byte, 0, 256)), uint64(len(s.IDs)))
+	data := s.appendNumber(make([]byte, 0, 256))
+	if s.packed != nil {
+		data = append(data, packedMark...)
+	}
+	data = binary.AppendUvarint(data, uint64(len(s.IDs)))
 	return leafHash(appendSignatures(append(data, s.Root[:]...), s.Signatures))
 }
 
@@ -151,6 +175,9 @@ func (b *Block) Encode() []byte {
 	}
 	for i := range b.Bundles {
 		size += 8 + len(b.Bundles[i].Signatures)*(MaxOrganisationName+100)
+		if packed := b.Bundles[i].packed; packed != nil {
+			size += len(packed.content) + 8
+		}
 	}
 	return b.appendTo(make([]byte, 0, size))
 }
@@ -161,6 +188,11 @@ func (b *Block) appendTo(to []byte) []byte {
 	entry := 0
 	for i := range b.Bundles {
 		seal := &b.Bundles[i]
+		if seal.packed != nil {
+			to = seal.appendPacked(to, b.Entries[entry:entry+len(seal.IDs)])
+			entry += len(seal.IDs)
+			continue
+		}
 		to = binary.AppendUvarint(seal.appendNumber(to), uint64(len(seal.IDs)))
 		for j := range seal.IDs {
 			to = codec.AppendBool(to, seal.Kept[j])
@@ -175,6 +207,24 @@ func (b *Block) appendTo(to []byte) []byte {
 		to = appendSignatures(to, seal.Signatures)
 	}
 	return to
+}
+
+// appendPacked appends a packed bundle: its mark, the content, the results that are not applied,
+// each after its place, and the signatures.
+func (s *BundleSeal) appendPacked(to []byte, entries []Entry) []byte {
+	to = codec.AppendString(append(to, packedMark...), s.packed.content)
+	to = appendFailures(to, entries)
+	return appendSignatures(to, s.Signatures)
+}
+
+// Body returns the canonical encoding of the transaction at index. For a transfer of a packed
+// bundle it makes what shows it; see DecodeBody.
+func (b *Block) Body(index int) []byte {
+	entry := &b.Entries[index]
+	if packed := b.Bundles[entry.Bundle].packed; packed != nil {
+		return packed.body(entry.Place)
+	}
+	return entry.Body
 }
 
 // DecodeBlock decodes a block and checks every part against the header. It does not check the
@@ -196,7 +246,11 @@ func DecodeBlock(data []byte) (*Block, error) {
 	block.Entries = make([]Entry, 0, block.Header.Transactions)
 	block.Bundles = make([]BundleSeal, r.Count("bundles", MaxBlockTransactions, 3))
 	for i := range block.Bundles {
-		if err := block.decodeBundle(&r, i, transactions, postings); err != nil {
+		decode := block.decodeBundle
+		if len(r.Data) >= 2 && r.Data[0] == 0 && r.Data[1] == 0 && block.Header.ByBundle {
+			decode = block.decodePacked
+		}
+		if err := decode(&r, i, transactions, postings); err != nil {
 			return nil, err
 		}
 	}
@@ -250,6 +304,45 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
 	return r.Err
 }
 
+// decodePacked is decodeBundle for a packed bundle.
+func (b *Block) decodePacked(r *reader, index int, transactions []Transaction,
+	postings *postingSlab) error {
+	r.Take(len(packedMark))
+	seal := &b.Bundles[index]
+	content := read(r.Bytes("bytes of bundle", MaxBundleBytes))
+	packed, taken := content.packed(content.Data, func(count int) []Transaction {
+		if len(transactions)-len(b.Entries) < count {
+			content.Fail("more transactions than the header says")
+			return nil
+		}
+		return transactions[len(b.Entries):][:count]
+	}, postings)
+	if err := content.End(); r.Err == nil && err != nil {
+		return err
+	}
+	if r.Err != nil {
+		return r.Err
+	}
+	seal.packed = packed
+	seal.Root = merkleRoot(packed.leaves())
+	seal.IDs = packedIDs(&seal.Root, packed.count)
+	first := len(b.Entries)
+	for place := range taken {
+		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: &taken[place],
+			Bundle: index, Place: place})
+	}
+	entries, results := b.Entries[first:], make([]Result, len(taken))
+	for i := range results {
+		results[i] = appliedWhole
+	}
+	r.failures(results)
+	for i := range entries {
+		entries[i].Result = results[i]
+	}
+	seal.Signatures = r.signatures()
+	return r.Err
+}
+
 // Complete computes the header's roots from the entries and bundles, sets the digest of the state
 // after the block, and computes the block's hash.
 func (b *Block) Complete(stateDigest Hash) {
@@ -261,6 +354,13 @@ func (b *Block) Complete(stateDigest Hash) {
 
 // roots returns the roots over the ids and over the results. It drops the bundles' trees.
 func (b *Block) roots() (ids, results Hash) {
+	if b.Header.ByBundle {
+		transactions, outcomes := b.leavesByBundle()
+		for i := range b.Bundles {
+			b.Bundles[i].tree = idTree{}
+		}
+		return merkleRoot(transactions), merkleRoot(outcomes)
+	}
 	hashes := make([]Hash, len(b.Entries))
 	ids = b.idRoot(hashes)
 	for i := range b.Bundles {
@@ -291,26 +391,6 @@ func (b *Block) bundlesRoot() Hash {
 		leaves[i] = b.Bundles[i].leaf()
 	}
 	return merkleRoot(leaves)
-}
-
-// CheckResults returns ErrBlock unless the header commits to these transaction ids and results, in
-// this order.
-func CheckResults(header *Header, ids []Hash, results []Result) error {
-	if len(ids) != int(header.Transactions) || len(results) != len(ids) {
-		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(ids),
-			header.Transactions)
-	}
-	leaves := make([]Hash, len(results))
-	for i := range results {
-		leaves[i] = results[i].leaf(ids[i])
-	}
-	switch {
-	case IDRoot(ids) != header.TransactionsRoot:
-		return fmt.Errorf("%w: transactions root", ErrBlock)
-	case merkleRoot(leaves) != header.ResultsRoot:
-		return fmt.Errorf("%w: results root", ErrBlock)
-	}
-	return nil
 }
 
 func (b *Block) checkRoots() error {

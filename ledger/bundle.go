@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
 
@@ -54,7 +55,8 @@ type Signature struct {
 	// for a member that admits a disk.
 	Organisation OrganisationName `json:"organisation"`
 	Key          PublicKey        `json:"key"`
-	// Bytes is the signature of "ledgerd/bundle/1", a zero byte and the bundle's root.
+	// Bytes is the signature of "ledgerd/bundle/1", or "ledgerd/bundle/2" for a packed bundle, a
+	// zero byte and the bundle's root.
 	Bytes SignatureBytes `json:"signature"`
 }
 
@@ -73,6 +75,9 @@ type Bundle struct {
 	tree    idTree
 	root    Hash
 	encoded []byte
+	// packed is the content of a packed bundle, which has no bodies and no tree. It is nil for any
+	// other bundle.
+	packed *packed
 	// decoded says that DecodeBundle made the bundle from encoded.
 	decoded bool
 }
@@ -156,8 +161,17 @@ func AssembleBundle(bodies [][]byte, signatures []Signature) (*Bundle, error) {
 		signatures))
 }
 
-// SigningMessage returns the bytes that the signatures of a bundle with this root sign.
-func SigningMessage(root Hash) []byte { return append([]byte(bundleDomain), root[:]...) }
+// SigningMessage returns the bytes that the bundle's signatures sign.
+func (b *Bundle) SigningMessage() []byte { return signingMessage(b.root, b.packed != nil) }
+
+// signingMessage returns the bytes that the signatures of a bundle with this root sign.
+func signingMessage(root Hash, packed bool) []byte {
+	domain := bundleDomain
+	if packed {
+		domain = packedBundleDomain
+	}
+	return append([]byte(domain), root[:]...)
+}
 
 // Sign adds an organisation's signature; for an operator's signature the organisation is Operator.
 // The private key has ed25519.PrivateKeySize bytes, in the form of crypto/ed25519.
@@ -167,7 +181,7 @@ func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
 	}
 	signature := Signature{Organisation: organisation}
 	copy(signature.Key[:], private[32:])
-	copy(signature.Bytes[:], ed25519.Sign(ed25519.PrivateKey(private), SigningMessage(b.root)))
+	copy(signature.Bytes[:], ed25519.Sign(ed25519.PrivateKey(private), b.SigningMessage()))
 	return b.AddSignature(signature)
 }
 
@@ -199,8 +213,32 @@ func (b *Bundle) Len() int { return len(b.transactions) }
 // Transaction returns transaction i.
 func (b *Bundle) Transaction(i int) *Transaction { return &b.transactions[i] }
 
-// Body returns the canonical encoding of transaction i.
+// Packed reports whether the bundle is a packed one; see PackBundle.
+func (b *Bundle) Packed() bool { return b.packed != nil }
+
+// AssemblePackedBundle makes a packed bundle from its content (see Bundle.Content) and from
+// existing signatures, which it does not verify. It returns ErrBundleSize, ErrMalformed or ErrName.
+func AssemblePackedBundle(content []byte, signatures []Signature) (*Bundle, error) {
+	if err := checkBodies(len(content)); err != nil {
+		return nil, err
+	}
+	for i := range signatures {
+		if err := signatures[i].check(i); err != nil {
+			return nil, fmt.Errorf("signature %d: %w", i, err)
+		}
+	}
+	if len(content) == 0 || content[0] != packedBundleVersion {
+		return nil, fmt.Errorf("%w: not a packed bundle", ErrMalformed)
+	}
+	return DecodeBundle(appendSignatures(slices.Clip(content), signatures))
+}
+
+// Body returns the canonical encoding of transaction i. For a packed bundle, which has none, it
+// makes the parts of the bundle that show the transfer; see DecodeBody.
 func (b *Bundle) Body(i int) []byte {
+	if b.packed != nil {
+		return b.packed.body(i)
+	}
 	at := b.bodies[i]
 	return b.memory[at.start:at.end:at.end]
 }
@@ -214,22 +252,36 @@ func (b *Bundle) IDs() []Hash { return b.ids }
 // Signatures returns the signatures.
 func (b *Bundle) Signatures() []Signature { return b.signatures }
 
-// Root returns the RFC 6962 Merkle root over the ids. The signatures sign it.
+// Root returns the RFC 6962 Merkle root over the ids, or over the parts of a packed bundle. The
+// signatures sign it.
 func (b *Bundle) Root() Hash { return b.root }
 
 // Seal returns what a block keeps of the bundle beside the transactions. Kept marks the
-// transactions that are in the block.
+// transactions that are in the block, which must be all of a packed bundle.
 func (b *Bundle) Seal(kept []bool) BundleSeal {
-	return BundleSeal{IDs: b.ids, Kept: kept, Signatures: b.signatures, Root: b.root, tree: b.tree}
+	if b.packed != nil {
+		kept = nil
+	}
+	return BundleSeal{IDs: b.ids, Kept: kept, Signatures: b.signatures, Root: b.root, tree: b.tree,
+		packed: b.packed}
 }
 
-// Path returns the inclusion path of transaction i in the bundle's root.
-func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
+// Content returns all of a packed bundle but its signatures, and nil for any other bundle.
+func (b *Bundle) Content() []byte {
+	if b.packed == nil {
+		return nil
+	}
+	return b.packed.content
+}
 
 // Encode returns the canonical encoding. It returns the same slice again until a signature is
 // added. The slice is read-only.
 func (b *Bundle) Encode() []byte {
-	if b.encoded == nil {
+	switch {
+	case b.encoded != nil:
+	case b.packed != nil:
+		b.encoded = appendSignatures(slices.Clip(b.packed.content), b.signatures)
+	default:
 		b.encoded = encodeBundle(len(b.bodies), b.Body, b.signatures)
 	}
 	return b.encoded
@@ -299,6 +351,9 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 	if len(data) > MaxBundleBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
 			MaxBundleBytes)
+	}
+	if len(data) > 0 && data[0] == packedBundleVersion {
+		return decodePackedBundle(data)
 	}
 	r := read(data)
 	if version := r.Byte(); version != bundleVersion {

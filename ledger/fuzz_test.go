@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -68,6 +70,16 @@ func crossingSeed() *ledger.Block {
 	block.Header.Transactions, block.Header.Total = 2, 2
 	block.Complete(ledger.Hash{})
 	return block
+}
+
+// bundleOf decodes a bundle.
+func bundleOf(f *testing.F, encoded []byte) *ledger.Bundle {
+	f.Helper()
+	bundle, err := ledger.DecodeBundle(encoded)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return bundle
 }
 
 func bundleSeed(f *testing.F) []byte {
@@ -167,11 +179,16 @@ func FuzzBundle(f *testing.F) {
 	for _, change := range changeSeeds() {
 		f.Add(change.Encode())
 	}
+	f.Add(packedSeed().Encode())
 	genesis := ledgertest.Genesis()
 	known := newAuthority(genesis)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := ledger.DecodeBundle(data)
 		if err != nil {
+			return
+		}
+		if decoded.Packed() {
+			checkPacked(t, decoded, data)
 			return
 		}
 		var transactions []ledger.Transaction
@@ -192,6 +209,35 @@ func FuzzBundle(f *testing.F) {
 		}
 		_ = ledger.VerifyBundle(decoded, genesis, genesis.Hash(), known)
 	})
+}
+
+// packedSeed returns a packed bundle.
+func packedSeed() *ledger.Bundle {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	return client.Packed(client.Transfer("acme:a", "acme:b", 1),
+		client.Transfer("acme:b", "other:a", 300))
+}
+
+// checkPacked checks a packed bundle that was decoded from data: assembled again it has the same
+// bytes, and what shows each of its transfers decodes to it.
+func checkPacked(t *testing.T, decoded *ledger.Bundle, data []byte) {
+	t.Helper()
+	assembled, err := ledger.AssemblePackedBundle(decoded.Content(), decoded.Signatures())
+	if errors.Is(err, ledger.ErrBundleSize) { // no room for all signatures that there may be
+		return
+	}
+	if err != nil || !bytes.Equal(assembled.Encode(), data) || assembled.Root() != decoded.Root() {
+		t.Fatalf("a packed bundle has two encodings: %v", err)
+	}
+	for i := range decoded.Len() {
+		shown, err := ledger.DecodeBody(decoded.Body(i))
+		if err != nil || !reflect.DeepEqual(shown, decoded.Transaction(i)) {
+			t.Fatalf("transfer %d is shown as %+v: %v", i, shown, err)
+		}
+		if err := shown.Validate(); err != nil {
+			t.Fatalf("transfer %d: %v", i, err)
+		}
+	}
 }
 
 func FuzzBatch(f *testing.F) {
@@ -224,6 +270,7 @@ func FuzzBlock(f *testing.F) {
 	f.Add(block)
 	crossing := crossingSeed()
 	f.Add(crossing.Encode())
+	f.Add(ledgertest.Block(ledgertest.Genesis(), packedSeed(), bundleOf(f, bundleSeed(f))).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := ledger.DecodeBlock(data)
 		if err == nil && !bytes.Equal(decoded.Encode(), data) {
@@ -235,6 +282,10 @@ func FuzzBlock(f *testing.F) {
 func FuzzProof(f *testing.F) {
 	_, _, _, _, proof := seeds(f)
 	f.Add(proof)
+	packed := ledgertest.Block(ledgertest.Genesis(), packedSeed(), bundleOf(f, bundleSeed(f)))
+	for i := range packed.Entries {
+		f.Add(packed.Proof(i).Encode())
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := ledger.DecodeProof(data)
 		if err != nil {

@@ -394,7 +394,7 @@ func AdministratorSigned(root Hash, signatures []Signature, may func(PublicKey) 
 	for i := range signatures {
 		signature := &signatures[i]
 		if signature.Organisation == Operator && may(signature.Key) &&
-			signature.verify(SigningMessage(root)) {
+			signature.verify(signingMessage(root, false)) {
 			return true
 		}
 	}

@@ -67,6 +67,20 @@ func idLeaves(ids []Hash) []Hash {
 // transactions root of a block's header.
 func IDRoot(ids []Hash) Hash { return merkleRoot(idLeaves(ids)) }
 
+// pathRoot returns the root to which an inclusion path leads from a leaf.
+func pathRoot(leaf Hash, index, size uint64, path []Hash) (root Hash, err error) {
+	siblings := make([][]byte, len(path))
+	for i := range path {
+		siblings[i] = path[i][:]
+	}
+	computed, err := proof.RootFromInclusionProof(rfc6962.DefaultHasher, index, size, leaf[:],
+		siblings)
+	if err != nil {
+		return Hash{}, fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	return Hash(computed), nil
+}
+
 // verifyPath checks an inclusion path with the code of the transparency project.
 func verifyPath(leaf Hash, index, size uint64, path []Hash, root Hash) error {
 	siblings := make([][]byte, len(path))

@@ -335,7 +335,7 @@ func (p *Policy) demands(name OrganisationName, t *Transaction) (done acts, need
 func GoodSignatures(root Hash, name OrganisationName, signatures []Signature) []Signature {
 	var good []Signature
 	for i := range signatures {
-		if signatures[i].Organisation == name && signatures[i].verify(SigningMessage(root)) {
+		if signatures[i].Organisation == name && signatures[i].verify(signingMessage(root, false)) {
 			good = append(good, signatures[i])
 		}
 	}

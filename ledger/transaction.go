@@ -431,7 +431,17 @@ func TransactionID(body []byte) Hash {
 
 // DecodeBody decodes a transaction, or returns ErrMalformed or ErrName. The transaction shares the
 // memory of body, which must not change any more.
+//
+// It also takes what shows a transfer of a packed bundle: those parts of the bundle that it is in.
+// The id of such a transfer does not follow from them, as it has 30 bytes of the bundle's root.
 func DecodeBody(body []byte) (*Transaction, error) {
+	if len(body) > 0 && body[0] == packedBodyVersion {
+		shown, err := decodePackedBody(body)
+		if err != nil {
+			return nil, err
+		}
+		return shown.transaction(), nil
+	}
 	transaction := new(Transaction)
 	if err := decodeBody(body, transaction, new(postingSlab)); err != nil {
 		return nil, err

@@ -392,7 +392,7 @@ func (e *examples) bundleVectors(t *testing.T) (all []bundleVector) {
 		same(t, each.name, v.Encoded, bundle.Encode())
 		root := bundle.Root()
 		same(t, each.name+", root", v.Root, root[:])
-		same(t, each.name+", message", v.Signed, ledger.SigningMessage(root))
+		same(t, each.name+", message", v.Signed, bundle.SigningMessage())
 		decoded, err := ledger.DecodeBundle(fromHex(v.Encoded))
 		if err != nil {
 			t.Fatalf("%s: %v", each.name, err)

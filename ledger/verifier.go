@@ -157,7 +157,7 @@ func (v *Verifier) find(all []signed, places []int, count int, wrong []int) {
 func (v *Verifier) Bundles(bundles []*Bundle) []error {
 	all := make([]signed, len(bundles))
 	for i, bundle := range bundles {
-		all[i] = signed{SigningMessage(bundle.root), bundle.signatures}
+		all[i] = signed{bundle.SigningMessage(), bundle.signatures}
 	}
 	failures := make([]error, len(bundles))
 	for i, at := range v.verify(all) {
@@ -230,7 +230,7 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 			p.Bundle, p.Kept = nil, nil
 			return
 		}
-		all, places = append(all, signed{SigningMessage(p.root), p.signatures}), append(places, p)
+		all, places = append(all, signed{p.SigningMessage(), p.signatures}), append(places, p)
 	}
 	for i, encoded := range batch.Bundles {
 		p := &verified.Proposals[i]
@@ -298,7 +298,8 @@ func VerifyBatches(batches [][]byte) []*VerifiedBatch {
 func VerifySignatures(block *Block) error {
 	all := make([]signed, len(block.Bundles))
 	for i := range block.Bundles {
-		all[i] = signed{SigningMessage(block.Bundles[i].Root), block.Bundles[i].Signatures}
+		seal := &block.Bundles[i]
+		all[i] = signed{signingMessage(seal.Root, seal.Packed()), seal.Signatures}
 	}
 	for i, at := range verifier.verify(all) {
 		if at >= 0 {

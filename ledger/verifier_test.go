@@ -138,8 +138,8 @@ func TestGoodSignaturesAreRemembered(t *testing.T) {
 	t.Parallel()
 	v := NewVerifier()
 	bundle := signedBundle(t, 1, 1)
-	good := signed{SigningMessage(bundle.Root()), bundle.Signatures()}
-	other := signed{SigningMessage(signedBundle(t, 1, 2).Root()), bundle.Signatures()}
+	good := signed{bundle.SigningMessage(), bundle.Signatures()}
+	other := signed{signedBundle(t, 1, 2).SigningMessage(), bundle.Signatures()}
 	if v.known(&good) || v.verify([]signed{good, other})[0] != -1 || !v.known(&good) {
 		t.Error("a good signature is not known once it was verified")
 	}

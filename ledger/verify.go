@@ -99,6 +99,12 @@ func signatureError(signature *Signature) error {
 
 // CheckBundle does the checks of VerifyBundle except verifying the signatures.
 func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
+	if bundle.Packed() {
+		if charter := authority.Charter(); !TakesPacked(charter.Version, genesis) {
+			return fmt.Errorf("%w: this chain takes no packed bundles: send the transactions as "+
+				"they are", ErrInvalidTransaction)
+		}
+	}
 	for i := range bundle.signatures {
 		if err := checkSigner(bundle, &bundle.signatures[i], genesis, authority); err != nil {
 			return err

@@ -16,8 +16,11 @@ const (
 	// AccountTreeVersion is the version from which on the state digest has a Merkle tree over the
 	// accounts. So a block costs less, and an account can be proven as of a block.
 	AccountTreeVersion = 2
+	// PackedVersion is the version from which on a chain takes packed bundles (see PackBundle), and
+	// the roots over transactions and results have a leaf for each bundle (see Header.ByBundle).
+	PackedVersion = 3
 	// NewestVersion is the newest version that this package knows.
-	NewestVersion = AccountTreeVersion
+	NewestVersion = PackedVersion
 
 	// maxVersion bounds the versions that are decoded. So a program can say that it is too old for
 	// a chain, instead of taking the change for a malformed one.
@@ -26,6 +29,12 @@ const (
 
 // ErrVersion reports that a chain has a newer version than this program knows.
 var ErrVersion = errors.New("ledger: this program is too old for the chain")
+
+// TakesPacked reports whether a chain of this version takes packed bundles: from PackedVersion on,
+// in a book of one shard.
+func TakesPacked(version int, genesis *Genesis) bool {
+	return version >= PackedVersion && !genesis.Sharded()
+}
 
 // CheckVersion returns ErrVersion if this package does not know a chain's version.
 func CheckVersion(version int) error {

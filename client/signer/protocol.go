@@ -136,7 +136,7 @@ func (r *Request) Check() (*ledger.Bundle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 		}
-		if !bytes.Equal(message.Bytes, ledger.SigningMessage(bundle.Root())) {
+		if !bytes.Equal(message.Bytes, bundle.SigningMessage()) {
 			return nil, fmt.Errorf("%w: the message is not that of the bundle", ErrRequest)
 		}
 		return bundle, nil

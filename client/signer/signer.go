@@ -48,7 +48,7 @@ func SignBundle(ctx context.Context, bundle *ledger.Bundle, organisation ledger.
 		return bundle.Sign(organisation, private)
 	}
 	signature, err := by.Sign(ctx, Message{Kind: KindBundle, Organisation: organisation,
-		Bytes: ledger.SigningMessage(bundle.Root()), Bundle: bundle.Encode()})
+		Bytes: bundle.SigningMessage(), Bundle: bundle.Encode()})
 	if err != nil {
 		return err
 	}

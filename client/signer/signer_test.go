@@ -129,7 +129,7 @@ func TestSignersAgree(t *testing.T) {
 		}
 		signatures = append(signatures, bundle.Signatures()...)
 	}
-	message := ledger.SigningMessage(newBundle(t).Root())
+	message := newBundle(t).SigningMessage()
 	for _, signature := range signatures {
 		if signature != signatures[0] || signature.Organisation != "acme" ||
 			!ed25519.Verify(signature.Key[:], message, signature.Bytes[:]) {
@@ -340,7 +340,7 @@ func TestConcurrentRequests(t *testing.T) {
 func TestRequestsThatFailTheCheck(t *testing.T) {
 	t.Parallel()
 	bundle := newBundle(t)
-	root := ledger.SigningMessage(bundle.Root())
+	root := bundle.SigningMessage()
 	good := Message{Kind: KindBundle, Organisation: "acme", Bytes: root, Bundle: bundle.Encode()}
 	for name, change := range map[string]func(*Message){
 		"another root": func(m *Message) {
@@ -466,7 +466,7 @@ func FuzzRequest(f *testing.F) {
 		{Message: Message{Organisation: "acme"}},
 		{Sign: true, Key: private.Public(), Message: testMessage(ledger.Operator)},
 		{Sign: true, Key: private.Public(), Message: Message{Kind: KindBundle,
-			Organisation: "acme", Bytes: ledger.SigningMessage(bundle.Root()),
+			Organisation: "acme", Bytes: bundle.SigningMessage(),
 			Bundle: bundle.Encode()}},
 	} {
 		line, err := request.encode()
@@ -493,7 +493,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%+v, %+v, %v", request, second, err)
 		}
 		if shown, err := request.Check(); request.Sign && err == nil && shown != nil &&
-			!bytes.Equal(request.Message.Bytes, ledger.SigningMessage(shown.Root())) {
+			!bytes.Equal(request.Message.Bytes, shown.SigningMessage()) {
 			t.Fatal("a bundle that is not the message")
 		}
 	})

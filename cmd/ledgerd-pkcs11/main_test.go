@@ -163,7 +163,7 @@ func TestKeysOnAToken(t *testing.T) {
 		}
 		signature := bundle.Signatures()[0]
 		if signature.Key.String() != public || !ed25519.Verify(signature.Key[:],
-			ledger.SigningMessage(bundle.Root()), signature.Bytes[:]) {
+			bundle.SigningMessage(), signature.Bytes[:]) {
 			t.Errorf("%+v", signature)
 		}
 	}

@@ -89,6 +89,19 @@ func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
+// Packed returns plain transfers in a packed bundle signed by the client. It panics if they cannot
+// be packed.
+func (c *Client) Packed(transactions ...ledger.Transaction) *ledger.Bundle {
+	bundle, err := ledger.PackBundle(transactions...)
+	if err == nil {
+		err = bundle.Sign(c.Organisation, c.private)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("ledgertest: %v", err))
+	}
+	return bundle
+}
+
 // Batch returns a round message with these bundles.
 func Batch(time ledger.Milliseconds, bundles ...*ledger.Bundle) []byte {
 	encoded := make([][]byte, len(bundles))
@@ -104,18 +117,22 @@ func Block(genesis *ledger.Genesis, bundles ...*ledger.Bundle) *ledger.Block {
 	return After(genesis.Block(), bundles...)
 }
 
-// After returns the block after another one, made as Block makes it.
+// After returns the block after another one, made as Block makes it. Its roots are over the bundles
+// if those of the other block are, or if one of its bundles is packed.
 func After(parent *ledger.Block, bundles ...*ledger.Bundle) *ledger.Block {
 	block := &ledger.Block{Header: parent.Header}
 	block.Header.Height++
 	block.Header.Previous = parent.Hash
 	for i, bundle := range bundles {
+		block.Header.ByBundle = block.Header.ByBundle || bundle.Packed()
 		seal := bundle.Seal(make([]bool, bundle.Len()))
 		for place, id := range bundle.IDs() {
-			seal.Kept[place] = true
-			block.Entries = append(block.Entries, ledger.Entry{ID: id,
-				Transaction: bundle.Transaction(place), Body: bundle.Body(place),
-				Result: ledger.Result{Item: ledger.NoItem}, Bundle: i, Place: place})
+			entry := ledger.Entry{ID: id, Transaction: bundle.Transaction(place),
+				Result: ledger.Result{Item: ledger.NoItem}, Bundle: i, Place: place}
+			if !bundle.Packed() {
+				seal.Kept[place], entry.Body = true, bundle.Body(place)
+			}
+			block.Entries = append(block.Entries, entry)
 		}
 		block.Bundles = append(block.Bundles, seal)
 	}

@@ -154,6 +154,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	}
 	changes := s.finish()
 	changes.Crossings = crossings
+	block.Header.ByBundle = s.Version() >= ledger.PackedVersion
 	block.Complete(s.stateDigest)
 	return block, changes
 }

@@ -37,6 +37,8 @@ type Parent struct {
 	// Members returns the members after the block. Seal calls it only if a batch's time is more
 	// than MaxStep beyond the block's. If it is nil, no such time counts.
 	Members func() ledger.Membership
+	// Packed says that the chain takes packed bundles after the block; see ledger.TakesPacked.
+	Packed bool
 }
 
 // times returns an empty set of times for the round after the parent.
@@ -69,8 +71,14 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 		}
 		times.Add(batch.Header.Time, batch.Clocks)
 		for i := range batch.Proposals {
-			if proposal := &batch.Proposals[i]; draft.takes(proposal) {
+			switch proposal := &batch.Proposals[i]; {
+			case !draft.takes(proposal):
+			case !proposal.Packed():
 				draft.add(proposal.Bundle, ids, seen)
+			case parent.Packed:
+				draft.addPacked(proposal.Bundle, ids, seen)
+			default:
+				draft.Malformed++
 			}
 		}
 	}
@@ -151,6 +159,25 @@ func (d *Draft) add(bundle *ledger.Bundle, ids idSet,
 	if len(d.block.Entries) > first {
 		d.block.Bundles = append(d.block.Bundles, bundle.Seal(kept))
 	}
+}
+
+// addPacked adds a packed bundle, as a whole or not at all. The id of its first transfer stands for
+// all of its ids: they differ in the place only, and no other bundle has the same root.
+func (d *Draft) addPacked(bundle *ledger.Bundle, ids idSet,
+	seen func(ledger.Hash, *ledger.Transaction) bool) {
+	first := bundle.ID(0)
+	key, again := ids.find(&first, d.block.Entries)
+	if again || seen(first, bundle.Transaction(0)) ||
+		len(d.block.Entries)+bundle.Len() > ledger.MaxBlockTransactions {
+		d.Duplicates += bundle.Len()
+		return
+	}
+	ids[key] = uint32(len(d.block.Entries))
+	for place, id := range bundle.IDs() {
+		d.block.Entries = append(d.block.Entries, ledger.Entry{ID: id,
+			Transaction: bundle.Transaction(place), Bundle: len(d.block.Bundles), Place: place})
+	}
+	d.block.Bundles = append(d.block.Bundles, bundle.Seal(nil))
 }
 
 // Redraft returns a draft of the block, with which the block can be executed again.

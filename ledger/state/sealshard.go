@@ -57,7 +57,11 @@ func (s *State) Seal(parent Parent, epoch ledger.Epoch, round ledger.Round,
 	sealing.addStream(decoded)
 	for _, batch := range decoded {
 		for i := range batch.Proposals {
-			if proposal := &batch.Proposals[i]; sealing.takes(proposal) {
+			switch proposal := &batch.Proposals[i]; {
+			case !sealing.takes(proposal):
+			case proposal.Packed(): // only for books of one shard
+				sealing.Malformed++
+			default:
 				sealing.addBundle(proposal.Bundle, nil, 0)
 			}
 		}

@@ -35,6 +35,7 @@ func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 			batches[0].Proposals[i].Err = nil
 		}
 	}
+	o.parent.Packed = o.state.Version() >= ledger.PackedVersion
 	draft := state.Seal(o.parent, 1, 1, batches,
 		func(id ledger.Hash, _ *ledger.Transaction) bool {
 			return o.seen[id]

@@ -61,6 +61,7 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
 	}
 	parent := s.head
 	parent.Members = s.Membership
+	parent.Packed = ledger.TakesPacked(s.Charter().Version, s.genesis)
 	draft = state.Seal(parent, epoch, round, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)

@@ -365,17 +365,7 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 	if err != nil {
 		return err
 	}
-	const step = ledger.HashSize + ledger.ResultSize
-	ids, results := make([]ledger.Hash, 0, len(outline)/step),
-		make([]ledger.Result, 0, len(outline)/step)
-	for rest := outline; len(rest) >= step; rest = rest[step:] {
-		result, err := ledger.DecodeResult(rest[ledger.HashSize:step])
-		if err != nil {
-			return damaged(height, "outline: %v", err)
-		}
-		ids, results = append(ids, ledger.Hash(rest[:ledger.HashSize])), append(results, result)
-	}
-	if err := ledger.CheckResults(&w.head.Header, ids, results); err != nil {
+	if _, _, err := ledger.DecodeOutline(&w.head.Header, outline); err != nil {
 		return damaged(height, "outline: %v", err)
 	}
 	w.buffer = append(headerRow(w.head.Header.Encode(), int(length)), outline...)
@@ -390,15 +380,23 @@ func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, leng
 	if err != nil {
 		return nil, 0, err
 	}
-	size := uint64(header.Transactions) * (ledger.HashSize + ledger.ResultSize)
-	if height == 1 && size > 0 {
+	var begin []byte
+	if header.Transactions > 0 {
+		begin, err = get(w.transaction, chunkKey(rowOutline, height, 0))
 		// Stores that began with a snapshot under a version without outlines have none.
-		if _, err := get(w.transaction, chunkKey(rowOutline, 1, 0)); errors.Is(err, errMissing) {
+		if height == 1 && errors.Is(err, errMissing) {
 			return nil, 0, fmt.Errorf("store: no snapshot can be made here yet: the blocks up "+
 				"to %d lie %w, and are not here: ask another node, or wait until this one has "+
 				"fetched them", w.absent, ErrAbsent)
 		}
 	}
-	outline, err = readChunks(w.transaction, rowOutline, height, size)
+	var size int
+	if err == nil {
+		size, err = ledger.OutlineSize(&header, begin[:min(len(begin), ledger.OutlinePrefix)])
+	}
+	if err != nil {
+		return nil, 0, damaged(height, "outline: %v", err)
+	}
+	outline, err = readChunks(w.transaction, rowOutline, height, uint64(size))
 	return outline, length, err
 }

@@ -197,7 +197,8 @@ func (s *Store) Known(id ledger.Hash) (bool, error) {
 
 // KnownIn reports, for each transaction of a bundle, whether a block has a transaction with its id,
 // as Known does. It returns nil if no block has any of them. It does not read the disk for
-// transactions with fresh nonces, unless they failed before.
+// transactions with fresh nonces, unless they failed before. Of a packed bundle it reports the
+// first transfer only, which stands for all.
 func (s *Store) KnownIn(bundle *ledger.Bundle) (known []bool, err error) {
 	unsure, err := s.unsure(bundle)
 	for _, i := range unsure {
@@ -226,6 +227,9 @@ func (s *Store) unsure(bundle *ledger.Bundle) (places []int, err error) {
 	for i := range bundle.Len() {
 		if !s.unseen(bundle.ID(i), bundle.Transaction(i)) {
 			places = append(places, i)
+		}
+		if bundle.Packed() { // a block has all of it or nothing
+			break
 		}
 	}
 	return places, nil

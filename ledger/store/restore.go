@@ -286,28 +286,19 @@ func (r *restoring) block(height ledger.Height) error {
 		headerRow(header.Encode(), int(length))); err != nil {
 		return err
 	}
-	var ids []ledger.Hash
-	var results []ledger.Result
-	var outline []byte
-	for index := range header.Transactions {
-		encoded, err := r.read(ledger.HashSize + ledger.ResultSize)
-		if err != nil {
-			return err
-		}
-		id := ledger.Hash(encoded[:ledger.HashSize])
-		result, err := ledger.DecodeResult(encoded[ledger.HashSize:])
-		if err != nil {
-			return r.bad("block %d: %v", height, err)
-		}
-		where := position{height: height, index: index, kind: indexKind(result)}
+	outline, err := r.outline(&header)
+	if err != nil {
+		return err
+	}
+	ids, results, err := ledger.DecodeOutline(&header, outline)
+	if err != nil {
+		return r.bad("block %d: %v", height, err)
+	}
+	for index, id := range ids {
+		where := position{height: height, index: uint32(index), kind: indexKind(results[index])}
 		if err := r.put(indexKey(id), where.append(nil)); err != nil {
 			return err
 		}
-		ids, results, outline = append(ids, id), append(results, result),
-			append(outline, encoded...)
-	}
-	if err := ledger.CheckResults(&header, ids, results); err != nil {
-		return r.bad("block %d: %v", height, err)
 	}
 	err = r.store.eachChunk(outline, func(chunk int, part []byte) error {
 		return r.put(chunkKey(rowOutline, height, chunk), part)
@@ -316,6 +307,31 @@ func (r *restoring) block(height ledger.Height) error {
 		return err
 	}
 	return r.put(indexKey(r.head.Hash), position{height: height, kind: indexBlock}.append(nil))
+}
+
+// outline reads the outline of a block.
+func (r *restoring) outline(header *ledger.Header) ([]byte, error) {
+	var prefix []byte
+	if header.ByBundle {
+		read, err := r.read(ledger.OutlinePrefix)
+		if err != nil {
+			return nil, err
+		}
+		prefix = bytes.Clone(read)
+	}
+	size, err := ledger.OutlineSize(header, prefix)
+	if err != nil {
+		return nil, r.bad("block %d: %v", header.Height, err)
+	}
+	outline := prefix
+	for len(outline) < size { // in parts, so that memory is only taken for what is there
+		part, err := r.read(min(size-len(outline), 1<<20))
+		if err != nil {
+			return nil, err
+		}
+		outline = append(outline, part...)
+	}
+	return outline, nil
 }
 
 // entries reads the state and checks it against the last header.

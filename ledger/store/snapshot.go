@@ -181,10 +181,7 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 		return damaged(height, "its body belongs to another header")
 	}
 	w.buffer = append(w.buffer[:0], headerRow(header.Encode(), int(length))...)
-	for i := range block.Entries {
-		w.buffer = append(w.buffer, block.Entries[i].ID[:]...)
-		w.buffer = block.Entries[i].Result.Append(w.buffer)
-	}
+	w.buffer = append(w.buffer, block.Outline()...)
 	_, err = w.out.Write(w.buffer)
 	return err
 }

@@ -249,7 +249,7 @@ func (s *Service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 	if err != nil {
 		return nil, invalid("bundle: %w", err)
 	}
-	answer := &ledgerdv1.PrepareResponse{ToSign: ledger.SigningMessage(bundle.Root())}
+	answer := &ledgerdv1.PrepareResponse{ToSign: bundle.SigningMessage()}
 	for i := range bundle.Len() {
 		id := bundle.ID(i)
 		answer.Transactions = append(answer.Transactions, bundle.Body(i))

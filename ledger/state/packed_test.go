@@ -1,0 +1,138 @@
+package state_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// packedGenesis is that of a chain that takes packed bundles.
+func packedGenesis() *ledger.Genesis {
+	genesis := ledgertest.Genesis()
+	genesis.Version = ledger.PackedVersion
+	return genesis
+}
+
+// TestPackedTransfersAreTransfers: packed transfers have the same results and effects as the same
+// transfers in a bundle of bodies, and the same block follows when it is executed again.
+func TestPackedTransfersAreTransfers(t *testing.T) {
+	t.Parallel()
+	names := []string{"issuer", "a", "b", "c", "unknown"}
+	rapid.Check(t, func(r *rapid.T) {
+		genesis := packedGenesis()
+		packed, plain, replayed := newChain(t, genesis), newChain(t, genesis), state.New(genesis)
+		client := ledgertest.NewClient(genesis, "acme")
+		register := client.Bundle(client.Register(names[:4]...))
+		plain.block(register)
+		replayed.Execute(state.Redraft(packed.block(register)))
+		for block := range rapid.IntRange(1, 4).Draw(r, "blocks") {
+			var transfers []ledger.Transaction
+			for range rapid.IntRange(1, 70).Draw(r, "transfers") {
+				from := rapid.IntRange(0, len(names)-1).Draw(r, "from")
+				to := (from + rapid.IntRange(1, len(names)-1).Draw(r, "to")) % len(names)
+				transfers = append(transfers, client.Transfer(client.Account(names[from]),
+					client.Account(names[to]), // never the same as in another block
+					rapid.Int64Range(1, 9).Draw(r, "amount")+10*int64(block)))
+			}
+			if rapid.Bool().Draw(r, "stale") {
+				client.Sequence -= uint64(len(transfers)) / 2 // so the next ones are stale
+			}
+			bundle := client.Packed(transfers...)
+			prechecked := packed.state.Precheck(bundle, packed.parent.Header.Height+1)
+			one, other := packed.block(bundle), plain.block(client.Bundle(transfers...))
+			for i := range one.Entries {
+				if one.Entries[i].Result != other.Entries[i].Result ||
+					one.Entries[i].Result != prechecked[i] {
+					r.Fatalf("transfer %d: %s, %s and %s", i, one.Entries[i].Result,
+						other.Entries[i].Result, prechecked[i])
+				}
+			}
+			if one.Header.StateDigest != other.Header.StateDigest || !one.Header.ByBundle {
+				r.Fatal("the states differ")
+			}
+			decoded, err := ledger.DecodeBlock(one.Encode())
+			if err != nil {
+				r.Fatal(err)
+			}
+			if again, _ := replayed.Execute(state.Redraft(decoded)); again.Hash != one.Hash {
+				r.Fatalf("executed again, the block is %s instead of %s", again.Hash, one.Hash)
+			}
+		}
+	})
+}
+
+// TestPackedBundleIsInTheChainOnce: a packed bundle is in a block as a whole, once.
+func TestPackedBundleIsInTheChainOnce(t *testing.T) {
+	t.Parallel()
+	genesis := packedGenesis()
+	chain, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
+	chain.block(client.Bundle(client.Register("issuer", "a")))
+	transfers := []ledger.Transaction{client.Transfer("acme:issuer", "acme:a", 1),
+		client.Transfer("acme:a", "acme:issuer", 5), client.Transfer("acme:a", "acme:issuer", 1)}
+	bundle := client.Packed(transfers...)
+	if block := chain.block(bundle, bundle); len(block.Entries) != 3 || len(block.Bundles) != 1 ||
+		!block.Bundles[0].Packed() || block.Entries[1].Result.OK() {
+		t.Fatalf("%d transactions in %d bundles", len(block.Entries), len(block.Bundles))
+	}
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundle)})
+	draft := state.Seal(chain.parent, 1, 2, batches, func(id ledger.Hash,
+		transaction *ledger.Transaction) bool {
+		if id != bundle.ID(0) || transaction.Nonce != transfers[0].Nonce {
+			t.Errorf("transfer %s stands for the bundle", id)
+		}
+		return chain.seen[id]
+	})
+	if draft != nil {
+		t.Errorf("%d transactions are in the chain again", draft.Len())
+	}
+}
+
+// TestPackedBundlesBeforeVersion3: what a chain does not take yet is left out, as every node does,
+// and a batch with it may hold other bundles.
+func TestPackedBundlesBeforeVersion3(t *testing.T) {
+	t.Parallel()
+	for name, genesis := range map[string]*ledger.Genesis{"version 1": ledgertest.Genesis(),
+		"several shards": ledgertest.ShardedGenesis(1, 0, 0)} {
+		if name == "several shards" {
+			genesis.Version = ledger.PackedVersion
+		}
+		client := ledgertest.NewClient(genesis, "acme")
+		batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5,
+			client.Bundle(client.Register("issuer", "a")),
+			client.Packed(client.Transfer("acme:issuer", "acme:a", 1)))})
+		parent := state.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}
+		unseen := func(ledger.Hash, *ledger.Transaction) bool { return false }
+		draft := state.New(genesis).Seal(parent, 1, 1, batches, unseen)
+		if draft == nil || draft.Malformed != 1 {
+			t.Errorf("%s: the draft is %+v", name, draft)
+		}
+	}
+}
+
+// TestForgedPackedBundle: a packed bundle with a signature of another one is left out.
+func TestForgedPackedBundle(t *testing.T) {
+	t.Parallel()
+	genesis := packedGenesis()
+	chain, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
+	chain.block(client.Bundle(client.Register("issuer", "a")))
+	good := client.Packed(client.Transfer("acme:issuer", "acme:a", 1))
+	forged, err := ledger.PackBundle(client.Transfer("acme:issuer", "acme:a", 1000))
+	if err == nil {
+		err = forged.AddSignature(good.Signatures()[0])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The signature of a bundle of bodies is none for a packed one, whatever their roots are.
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, forged)})
+	if draft := state.Seal(chain.parent, 1, 2, batches, func(ledger.Hash,
+		*ledger.Transaction) bool {
+		return false
+	}); draft != nil {
+		t.Errorf("a forged bundle is in a block: %+v", draft)
+	}
+}
