@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -68,6 +69,7 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.genesis = genesis
+	c.packing = packing{takes: packedTaken(cluster), asked: time.Now()}
 	return genesis, nil
 }
 

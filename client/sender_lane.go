@@ -157,7 +157,7 @@ func (l *lane) deliver(flight []*Submission) {
 		refuse(flight, ErrSenderClosed)
 		return
 	}
-	bundle, err := Sign(l.sender.ctx, l.sender.options.Keys, l.contents...)
+	bundle, err := l.sender.nodes.Sign(l.sender.ctx, l.sender.options.Keys, l.contents...)
 	if err != nil && !errors.Is(err, ledger.ErrBundleSize) {
 		refuse(flight, err)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -112,13 +113,75 @@ func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
 }
 
 // Sign makes a bundle of transactions, signed with all keys. The context bounds the time that
-// external signers take.
+// external signers take. Any chain takes it; Client.Sign makes smaller ones of plain transfers.
 func Sign(ctx context.Context, keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle,
 	error) {
 	bundle, err := ledger.NewBundle(transactions...)
 	if err != nil {
 		return nil, err
 	}
+	return signed(ctx, keys, bundle)
+}
+
+// Sign makes a bundle of transactions for the nodes' chain, signed with all keys: a packed one if
+// the chain takes it and the transactions can be packed (see ledger.PackBundle), and else the same
+// as the function Sign.
+func (c *Client) Sign(ctx context.Context, keys []Key,
+	transactions ...ledger.Transaction) (*ledger.Bundle, error) {
+	bundle, err := ledger.PackBundle(transactions...)
+	if err != nil { // which may be an error that NewBundle returns, too
+		return Sign(ctx, keys, transactions...)
+	}
+	packs, err := c.packs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !packs {
+		return Sign(ctx, keys, transactions...)
+	}
+	return signed(ctx, keys, bundle)
+}
+
+// packing is what a client knows of whether its nodes' chain takes packed bundles.
+type packing struct {
+	takes bool
+	asked time.Time // zero: not yet
+}
+
+// packingAsked is how long a chain is taken for one that does not take packed bundles, before the
+// client asks again: the operators may raise its version at any time. It never goes down.
+const packingAsked = time.Minute
+
+// packs reports whether the nodes' chain takes packed bundles.
+func (c *Client) packs(ctx context.Context) (bool, error) {
+	c.mutex.Lock()
+	known := c.packing
+	c.mutex.Unlock()
+	if known.takes || !known.asked.IsZero() && time.Since(known.asked) < packingAsked {
+		return known.takes, nil
+	}
+	cluster, err := c.Cluster(ctx)
+	switch {
+	case err == nil:
+		known.takes = packedTaken(cluster)
+	case known.asked.IsZero():
+		return false, err
+	}
+	known.asked = time.Now()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.packing = known
+	return known.takes, nil
+}
+
+// packedTaken reports whether a node's chain takes packed bundles, as ledger.TakesPacked does.
+func packedTaken(cluster *ledgerdv1.ClusterState) bool {
+	return len(cluster.GetBook()) == 0 &&
+		cluster.GetCharter().GetVersion() >= ledger.PackedVersion
+}
+
+// signed adds the keys' signatures to a bundle.
+func signed(ctx context.Context, keys []Key, bundle *ledger.Bundle) (*ledger.Bundle, error) {
 	for _, key := range keys {
 		if err := key.SignBundle(ctx, bundle); err != nil {
 			return nil, err

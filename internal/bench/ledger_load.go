@@ -334,7 +334,7 @@ func (l *load) submit(ctx context.Context, c *loadClient, choose *chooser) error
 		transactions[i] = l.next(c)
 		transactions[i].Postings = choose.transfer()
 	}
-	bundle, err := client.Sign(ctx, []client.Key{c.key}, transactions...)
+	bundle, err := c.node.Sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {
 		return err
 	}

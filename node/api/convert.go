@@ -314,14 +314,25 @@ func BundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 		copy(read.Key[:], signature.GetPublicKey())
 		copy(read.Bytes[:], signature.GetSignature())
 	}
-	return ledger.AssembleBundle(message.GetTransactions(), signatures)
+	if len(message.GetPacked()) == 0 {
+		return ledger.AssembleBundle(message.GetTransactions(), signatures)
+	}
+	if len(message.GetTransactions()) > 0 {
+		return nil, fmt.Errorf("%w: a bundle has either transactions or a packed form",
+			ledger.ErrMalformed)
+	}
+	return ledger.AssemblePackedBundle(message.GetPacked(), signatures)
 }
 
 // BundleToProto returns a bundle in the form for submission. The message shares the bundle's
 // memory.
 func BundleToProto(bundle *ledger.Bundle) *ledgerdv1.Bundle {
 	message := &ledgerdv1.Bundle{Signatures: signaturesToProto(bundle.Signatures()),
-		Transactions: make([][]byte, 0, bundle.Len())}
+		Packed: bundle.Content()}
+	if bundle.Packed() {
+		return message
+	}
+	message.Transactions = make([][]byte, 0, bundle.Len())
 	for i := range bundle.Len() {
 		message.Transactions = append(message.Transactions, bundle.Body(i))
 	}

@@ -78,7 +78,7 @@ func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.T
 		Signatures:  signaturesToProto(seal.Signatures),
 		BlockHash:   hash[:],
 		BlockTimeMs: uint64(crossing.Block.Header.Time),
-		Canonical:   crossing.Entry.Body,
+		Canonical:   crossing.Block.Body(crossing.Index),
 		BundleSize:  uint32(len(seal.IDs)),
 	}
 	if verdict := crossing.Entry.Transaction.Verdict; verdict != nil {
@@ -134,6 +134,12 @@ func (s *Service) GetProof(ctx context.Context,
 		IdPrefix:             []byte(transactionIDPrefix),
 		Encoded:              proof.Encode(),
 		Shard:                uint32(s.backend.Store().Shard()),
+	}
+	if placing := proof.Placing; placing != nil {
+		// The path of the bundle. What leads from the transaction to it is in the encoded proof.
+		answer.LeafData = proof.BundleLeaf()
+		answer.LeafIndex, answer.TreeSize = uint64(placing.Bundle), uint64(placing.Bundles)
+		answer.Path = proofSteps(answer.LeafIndex, answer.TreeSize, placing.TransactionPath)
 	}
 	finality, err := s.backend.Store().Finality(found.Block.Header.Height)
 	switch {

@@ -8,12 +8,27 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// place is a transaction's place in the pool.
+// place is a transaction's place in the pool, or that of all transfers of a packed bundle. Their
+// ids begin alike, so they get the same list.
 type place struct {
-	id   *ledger.Hash
+	id   *ledger.Hash // of a packed bundle: that of the first transfer
 	item *item
-	next *place // in the same list of the table
+	// transfers is how many a packed bundle has, and 0 for a transaction with an id of its own.
+	transfers int
+	next      *place // in the same list of the table
 }
+
+// holds reports whether a transaction has the place.
+func (p *place) holds(id *ledger.Hash) bool {
+	if p.transfers == 0 {
+		return *p.id == *id
+	}
+	first, at := ledger.PackedPlace(*id)
+	return first == *p.id && at < p.transfers
+}
+
+// transactions returns how many transactions have the place.
+func (p *place) transactions() int { return max(1, p.transfers) }
 
 // places finds items by the ids of their transactions. It is a hash table of lists, which takes a
 // fraction of the time of a map with whole ids. Clients can choose some bits of an id, but not
@@ -23,6 +38,8 @@ type places struct {
 	shift  int      // of a hash, to its place in lists
 	count  int
 	secret uint64 // odd
+	// transactions is how many there are in all places.
+	transactions int
 }
 
 // fewestLists is a table's size in the beginning.
@@ -42,7 +59,7 @@ func (t *places) list(id *ledger.Hash) **place {
 // find returns the item with a transaction, or nil.
 func (t *places) find(id *ledger.Hash) *item {
 	for at := *t.list(id); at != nil; at = at.next {
-		if *at.id == *id {
+		if at.holds(id) {
 			return at.item
 		}
 	}
@@ -55,6 +72,7 @@ func (t *places) add(added *place) {
 		t.grow()
 	}
 	t.count++
+	t.transactions += added.transactions()
 	t.link(added)
 }
 
@@ -63,11 +81,13 @@ func (t *places) link(added *place) {
 	added.next, *list = *list, added
 }
 
-// remove removes a transaction's place, and returns the item, or nil if there is none.
+// remove removes the place of a transaction, or of a packed bundle's first transfer, and returns
+// the item, or nil if there is none.
 func (t *places) remove(id *ledger.Hash) *item {
 	for at := t.list(id); *at != nil; at = &(*at).next {
 		if gone := *at; *gone.id == *id {
 			t.count--
+			t.transactions -= gone.transactions()
 			*at, gone.next = gone.next, nil
 			return gone.item
 		}

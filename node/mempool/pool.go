@@ -71,7 +71,7 @@ type item struct {
 	print    uint64 // hash of encoded
 	admitted time.Time
 	expires  ledger.Height
-	missing  int32    // transactions that are in no block yet
+	missing  int32    // places of transactions that are in no block yet
 	gone     bool     // all in blocks, or expired; compact removes it from the queue
 	only     [1]place // of the transaction, if there is only one
 }
@@ -126,7 +126,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	if err != nil {
 		return err
 	}
-	ids := bundle.IDs()
+	ids := placedIDs(bundle)
 	fresh := func(i int) bool {
 		return (inChain == nil || !inChain[i]) && p.places.find(&ids[i]) == nil
 	}
@@ -149,7 +149,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	}
 	for i := first; i < len(ids); i++ {
 		if fresh(i) {
-			added[i-first] = place{id: &ids[i], item: it}
+			added[i-first] = place{id: &ids[i], item: it, transfers: transfers(bundle)}
 			p.places.add(&added[i-first])
 			delete(p.expired, ids[i])
 			it.missing++
@@ -164,6 +164,23 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	}
 	p.signal()
 	return nil
+}
+
+// placedIDs returns the ids of a bundle that have places. Those of a packed bundle share one: the
+// bundle is in a block as a whole or not at all.
+func placedIDs(bundle *ledger.Bundle) []ledger.Hash {
+	if bundle.Packed() {
+		return bundle.IDs()[:1]
+	}
+	return bundle.IDs()
+}
+
+// transfers returns how many transfers share a place of the bundle; 0 if each has its own.
+func transfers(bundle *ledger.Bundle) int {
+	if bundle.Packed() {
+		return bundle.Len()
+	}
+	return 0
 }
 
 // lookUp asks which transactions of a bundle are in the chain, and locks the pool. The answer holds
@@ -320,7 +337,11 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 	p.blocks++
 	var last *item
 	for i := range block.Entries {
-		it := p.places.remove(&block.Entries[i].ID)
+		entry := &block.Entries[i]
+		if entry.Place > 0 && block.Bundles[entry.Bundle].Packed() {
+			continue // it has the place of the bundle's first transfer
+		}
+		it := p.places.remove(&entry.ID)
 		if it == nil {
 			continue
 		}
@@ -362,14 +383,15 @@ func (p *Pool) expire(height ledger.Height) (expired []ledger.Hash) {
 			p.earliest = min(p.earliest, max(it.expires, height+1))
 			continue
 		}
-		for i := range it.bundle.Len() {
-			id := it.bundle.ID(i)
-			if p.places.find(&id) != it {
-				continue
+		from := len(expired)
+		for i, id := range it.bundle.IDs() {
+			if p.places.find(&id) == it {
+				p.remember(id, it.bundle.Transaction(i).LastValid)
+				expired = append(expired, id)
 			}
-			p.places.remove(&id)
-			p.remember(id, it.bundle.Transaction(i).LastValid)
-			expired = append(expired, id)
+		}
+		for i := range expired[from:] {
+			p.places.remove(&expired[from+i]) // of a packed bundle, only the first one has a place
 		}
 		p.drop(it)
 	}
@@ -421,7 +443,7 @@ func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
 		if it == nil {
 			continue
 		}
-		ids := it.bundle.IDs()
+		ids := placedIDs(it.bundle)
 		for i := range ids {
 			if p.places.find(&ids[i]) == it {
 				p.places.remove(&ids[i])
@@ -506,7 +528,7 @@ func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 func (p *Pool) Size() (transactions, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.places.count, p.bytes
+	return p.places.transactions, p.bytes
 }
 
 // Bench adds a mark to the next batch: the next eon is to begin without this member. If another

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"pgregory.net/rapid"
 )
 
@@ -26,12 +27,52 @@ func bundle(t testing.TB, lastValid ledger.Height, sequences ...uint64) (*ledger
 	return b, b.Encode()
 }
 
+// packed returns a packed bundle of as many transfers, and its encoding.
+func packed(t testing.TB, sequence uint64, transfers int) (*ledger.Bundle, []byte) {
+	t.Helper()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	client.Stream = sequence
+	var transactions []ledger.Transaction
+	for range transfers {
+		transactions = append(transactions, client.Transfer("acme:a", "acme:b", 1))
+	}
+	b := client.Packed(transactions...)
+	return b, b.Encode()
+}
+
+// A packed bundle that expires leaves the pool as a whole, and each of its transfers is remembered.
+func TestPackedBundleExpires(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	transfers := []ledger.Transaction{client.Transfer("acme:a", "acme:b", 1),
+		client.Transfer("acme:a", "acme:b", 1)}
+	transfers[0].LastValid, transfers[1].LastValid = 3, 3
+	b := client.Packed(transfers...)
+	if err := p.Add(b, b.Encode(), nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	if _, expired := p.Applied(block(3)); !slices.Equal(expired, b.IDs()) {
+		t.Errorf("expired: %v", expired)
+	}
+	for _, id := range b.IDs() {
+		if height, expired := p.Expired(id); !expired || height != 3 || p.Pending(id) {
+			t.Errorf("%s: expired at %d: %v", id, height, expired)
+		}
+	}
+	if transactions, bytes := p.Size(); transactions != 0 || bytes != 0 {
+		t.Errorf("%d transactions and %d bytes are left", transactions, bytes)
+	}
+}
+
 func block(height ledger.Height, bundles ...*ledger.Bundle) *ledger.Block {
 	b := &ledger.Block{Header: ledger.Header{Height: height}}
 	for _, from := range bundles {
 		for i := range from.Len() {
-			b.Entries = append(b.Entries, ledger.Entry{ID: from.ID(i)})
+			b.Entries = append(b.Entries, ledger.Entry{ID: from.ID(i), Bundle: len(b.Bundles),
+				Place: i})
 		}
+		b.Bundles = append(b.Bundles, from.Seal(nil))
 	}
 	return b
 }
@@ -237,6 +278,9 @@ func TestPoolAgainstModel(t *testing.T) {
 			case 0, 1:
 				sequence++
 				b, encoded := bundle(t, 0, sequence)
+				if rapid.Bool().Draw(rt, "packed") {
+					b, encoded = packed(t, sequence, rapid.IntRange(1, 9).Draw(rt, "transfers"))
+				}
 				switch err := p.Add(b, encoded, nothingKnown); {
 				case err == nil:
 					waiting = append(waiting, b)
@@ -261,9 +305,17 @@ func TestPoolAgainstModel(t *testing.T) {
 				waiting, underWay = append(append([]*ledger.Bundle{}, underWay...), waiting...), nil
 			}
 			transactions, bytes := p.Size()
-			if transactions != len(waiting)+len(underWay) || bytes > 4000 {
-				rt.Fatalf("%d transactions, %d bytes; want %d", transactions, bytes,
-					len(waiting)+len(underWay))
+			want := 0
+			for _, b := range append(slices.Clone(waiting), underWay...) {
+				want += b.Len()
+				beyond := b.ID(b.Len() - 1)
+				if beyond[31]++; !p.Pending(b.ID(b.Len()-1)) || p.Pending(beyond) ||
+					len(p.Absent(b.IDs())) != 0 {
+					rt.Fatal("the pool does not know which transactions it has")
+				}
+			}
+			if transactions != want || bytes > 4000 {
+				rt.Fatalf("%d transactions, %d bytes; want %d", transactions, bytes, want)
 			}
 		}
 	})

@@ -35,7 +35,7 @@ type waiter struct {
 
 	// Guarded by progress.mu until unwatch.
 	gated   ledger.Height   // the height of the gate that holds it, if any
-	waits   []wait          // one for each transaction
+	waits   []wait          // for all transactions
 	found   []report.Status // of each transaction; those without an outcome are unknown yet
 	left    int             // how many are unknown yet
 	highest ledger.Height   // the last block that decides one of them
@@ -156,12 +156,12 @@ func (p *progress) release(w *waiter) {
 // later, and keep the ids as they are until then.
 func (p *progress) watch(ids []ledger.Hash, level report.Level) *waiter {
 	w := &waiter{ids: ids, level: level, more: make(chan struct{}, 1),
-		waits: make([]wait, len(ids)), found: make([]report.Status, len(ids)), left: len(ids)}
+		found: make([]report.Status, len(ids)), left: len(ids)}
+	w.waits = runsOf(w)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.era = p.era
-	for i := range ids {
-		w.waits[i] = wait{waiter: w, place: i}
+	for i := range w.waits {
 		p.waits.add(&w.waits[i])
 	}
 	return w
@@ -182,7 +182,7 @@ func (p *progress) settle(statuses []report.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range statuses {
-		p.tell(&statuses[i].ID, func() report.Status { return statuses[i] })
+		p.tell(&statuses[i].ID, 1, func(int) report.Status { return statuses[i] })
 	}
 }
 
@@ -190,18 +190,44 @@ func (p *progress) settle(statuses []report.Status) {
 func (p *progress) settleBlock(block *ledger.Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range block.Entries {
-		p.tell(&block.Entries[i].ID, func() report.Status {
-			return statusOf(&block.Entries[i], block.Header.Height, i, report.LevelOrdered)
+	for first := 0; first < len(block.Entries); {
+		count := 1
+		if seal := &block.Bundles[block.Entries[first].Bundle]; seal.Packed() {
+			count = len(seal.IDs)
+		}
+		p.tell(&block.Entries[first].ID, count, func(offset int) report.Status {
+			at := first + offset
+			return statusOf(&block.Entries[at], block.Header.Height, at, report.LevelOrdered)
 		})
+		first += count
 	}
 }
 
-// tell tells the waiters of a transaction its outcome, and wakes those that have nothing left to
-// wait for. It asks for the status only if a caller waits for it. The caller must hold the mutex.
-func (p *progress) tell(id *ledger.Hash, status func() report.Status) {
-	for each := p.waits.of(id); each != nil; each = each.next.of(id) {
-		if w := each.waiter; w.put(each.place, status()) && p.isDone(w) {
+// tell tells the waiters of a transaction its outcome, or those of a packed bundle's first
+// transfers the outcomes of so many, and wakes those that have nothing left to wait for. It asks
+// for a status, by the offset from the first, only if a caller waits for it. The caller must hold
+// the mutex.
+func (p *progress) tell(id *ledger.Hash, count int, status func(offset int) report.Status) {
+	for each := *p.waits.list(id); each != nil; each = each.next {
+		var offset, skipped int // of the first transaction of the wait; how many come before id
+		if count == 1 {
+			at, holds := each.holds(id)
+			if !holds {
+				continue
+			}
+			skipped = at
+		} else {
+			first, place := ledger.PackedPlace(*each.id())
+			if first != *id || place >= count {
+				continue
+			}
+			offset = place
+		}
+		w, all := each.waiter, false
+		for i := 0; i < min(each.count-skipped, count-offset); i++ {
+			all = w.put(each.place+skipped+i, status(offset+i))
+		}
+		if all && p.isDone(w) {
 			w.wake()
 		}
 	}
@@ -227,7 +253,7 @@ func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	among(func(id ledger.Hash) {
-		if p.waits.of(&id) != nil {
+		if p.waits.anyOf(&id) {
 			ids = append(ids, id)
 		}
 	})

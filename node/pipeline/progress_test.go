@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api/intake"
 	"github.com/ledgerd/ledgerd/node/report"
 )
@@ -53,7 +54,7 @@ func TestBlockTellsAllWaiters(t *testing.T) {
 		}
 		p.update(func(h *report.Heights) { h.Ordered = ledger.Height(height + 1) })
 		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: ledger.Height(height + 1)},
-			Entries: entries})
+			Entries: entries, Bundles: make([]ledger.BundleSeal, 1)})
 		awakeA, awakeB := len(a.more) > 0, len(b.more) > 0
 		if a.unknown() != block.unknownA || b.unknown() != block.unknownB ||
 			awakeA != block.awakeA || awakeB != block.awakeB {
@@ -110,7 +111,7 @@ func TestWaitersOfIDsThatBeginAlike(t *testing.T) {
 			case 2:
 				id := number.Draw(t, "applied")
 				p.settleBlock(&ledger.Block{Header: ledger.Header{Height: 1},
-					Entries: []ledger.Entry{{ID: id}}})
+					Entries: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
 				for _, w := range watching {
 					for i := range w.ids {
 						if w.ids[i] == id && w.found[i].ID != id {
@@ -143,6 +144,62 @@ func TestWaitersOfIDsThatBeginAlike(t *testing.T) {
 	})
 }
 
+// Callers that wait for transfers of packed bundles, in any order and number, learn the outcomes of
+// those transfers and of no others.
+func TestWaitersOfPackedTransfers(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	var bundles []*ledger.Bundle
+	var ids []ledger.Hash // of all transfers, and some of none
+	for _, count := range []int{1, 2, 6} {
+		var transfers []ledger.Transaction
+		for range count {
+			transfers = append(transfers, client.Transfer("acme:a", "acme:b", 1))
+		}
+		packed := client.Packed(transfers...)
+		beyond := packed.ID(count - 1)
+		beyond[31]++
+		bundles, ids = append(bundles, packed), append(append(ids, packed.IDs()...), beyond)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := newProgress(report.Heights{Ordered: 1})
+		var watching []*waiter
+		for range rapid.IntRange(1, 12).Draw(t, "waiters") {
+			from := rapid.IntRange(0, len(ids)-1).Draw(t, "from")
+			awaited := slices.Clone(ids[from:rapid.IntRange(from+1, len(ids)).Draw(t, "to")])
+			more := rapid.SliceOfN(rapid.SampledFrom(ids), 0, 4).Draw(t, "more")
+			watching = append(watching, p.watch(append(awaited, more...), report.LevelOrdered))
+		}
+		block := ledgertest.Block(ledgertest.Genesis(), rapid.SliceOfDistinct(
+			rapid.SampledFrom(bundles), rapid.ID).Draw(t, "bundles")...)
+		places := make(map[ledger.Hash]int)
+		for i := range block.Entries {
+			places[block.Entries[i].ID] = i
+		}
+		p.settleBlock(block)
+		for _, w := range watching {
+			left := 0
+			for i, id := range w.ids {
+				place, here := places[id]
+				if status := w.found[i]; here != (status.Outcome == report.OutcomeExecuted) ||
+					here && (status.ID != id || status.Index != uint32(place)) {
+					t.Fatalf("%s: %+v, in the block: %v", id, status, here)
+				}
+				if !here {
+					left++
+				}
+			}
+			if w.left != left || w.awake() != (left == 0) {
+				t.Fatalf("%d outcomes are missing, and not %d", w.left, left)
+			}
+			p.unwatch(w)
+		}
+		if p.anyone() {
+			t.Fatalf("%d transactions are still watched", p.waits.count)
+		}
+	})
+}
+
 // A caller that waits for a level wakes once, when its last transaction has that level, whether the
 // outcome or the level comes last. A caller that gave up leaves nothing behind.
 func TestWaitersWakeAtTheirLevel(t *testing.T) {
@@ -152,7 +209,7 @@ func TestWaitersWakeAtTheirLevel(t *testing.T) {
 	apply := func(height ledger.Height, id ledger.Hash) {
 		p.update(func(h *report.Heights) { h.Ordered = height })
 		p.settleBlock(&ledger.Block{Header: ledger.Header{Height: height},
-			Entries: []ledger.Entry{{ID: id}}})
+			Entries: []ledger.Entry{{ID: id}}, Bundles: make([]ledger.BundleSeal, 1)})
 	}
 	stored := func(height ledger.Height) {
 		p.update(func(h *report.Heights) { h.Stored = height })
@@ -207,7 +264,7 @@ func TestManyWaiters(t *testing.T) {
 	t.Parallel()
 	p := newProgress(report.Heights{})
 	block := &ledger.Block{Header: ledger.Header{Height: 1},
-		Entries: make([]ledger.Entry, 10*fewestLists)}
+		Entries: make([]ledger.Entry, 10*fewestLists), Bundles: make([]ledger.BundleSeal, 1)}
 	var watching []*waiter
 	for i := range block.Entries {
 		id := ledger.TransactionID([]byte{byte(i), byte(i >> 8)})
@@ -230,7 +287,8 @@ func TestManyWaiters(t *testing.T) {
 // BenchmarkWaiters tells the waiters of a block of 16 bundles of 400.
 func BenchmarkWaiters(b *testing.B) {
 	const bundles, perBundle = 16, 400
-	block := &ledger.Block{Entries: make([]ledger.Entry, bundles*perBundle)}
+	block := &ledger.Block{Entries: make([]ledger.Entry, bundles*perBundle),
+		Bundles: make([]ledger.BundleSeal, 1)}
 	ids := make([]ledger.Hash, len(block.Entries))
 	for i := range ids {
 		ids[i] = ledger.TransactionID([]byte{byte(i), byte(i >> 8)})

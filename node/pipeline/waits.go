@@ -8,26 +8,62 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// wait is one caller's wait for one transaction, in a list of those with the same place in the
-// table.
+// wait is one caller's wait for one transaction, or for transfers of a packed bundle that follow
+// each other. It is in a list of those with the same place in the table.
 type wait struct {
-	waiter       *waiter
-	place        int // of the transaction in the waiter
+	waiter *waiter
+	place  int // of the first transaction in the waiter
+	// count is how many transactions it is for, 1 or more. Those after the first one are next to it
+	// in the waiter, and in their packed bundle.
+	count        int
 	before, next *wait
 }
 
-// id returns the id of the transaction.
+// id returns the id of the first transaction.
 func (w *wait) id() *ledger.Hash { return &w.waiter.ids[w.place] }
 
-// of returns the first wait for a transaction, from this one of a list on.
-func (w *wait) of(id *ledger.Hash) *wait {
-	for w != nil && *w.id() != *id {
-		w = w.next
+// holds reports whether the wait is for a transaction, and which of its transactions that is.
+func (w *wait) holds(id *ledger.Hash) (offset int, holds bool) {
+	if *w.id() == *id {
+		return 0, true
 	}
-	return w
+	if w.count == 1 {
+		return 0, false
+	}
+	first, from := ledger.PackedPlace(*w.id())
+	other, place := ledger.PackedPlace(*id)
+	return place - from, first == other && place > from && place-from < w.count
 }
 
-// waits finds what callers wait for by the transaction's id. It is a hash table of lists, since
+// follows reports whether an id is of the transfer after the one with another id, in the same
+// packed bundle. Ids of other transactions never look so, as they are hashes.
+func follows(id, other *ledger.Hash) bool {
+	first, place := ledger.PackedPlace(*id)
+	before, from := ledger.PackedPlace(*other)
+	return place == from+1 && first == before
+}
+
+// runsOf returns the waits of a waiter, which are not in the table yet.
+func runsOf(w *waiter) []wait {
+	runs := 0
+	for i := range w.ids {
+		if i == 0 || !follows(&w.ids[i], &w.ids[i-1]) {
+			runs++
+		}
+	}
+	waits := make([]wait, 0, runs)
+	for i := range w.ids {
+		if i > 0 && follows(&w.ids[i], &w.ids[i-1]) {
+			waits[len(waits)-1].count++
+		} else {
+			waits = append(waits, wait{waiter: w, place: i, count: 1})
+		}
+	}
+	return waits
+}
+
+// waits finds what callers wait for by the transaction's id. Ids of one packed bundle begin alike,
+// so they have the same place in the table. It is a hash table of lists, since
 // several callers may wait for one transaction, and one caller several times. Adding and removing a
 // wait takes the same time in a long list.
 //
@@ -55,8 +91,15 @@ func (t *waits) list(id *ledger.Hash) **wait {
 	return &t.lists[binary.LittleEndian.Uint64(id[:])*t.secret>>t.shift]
 }
 
-// of returns the first wait for a transaction, or nil. Further ones follow it in its list.
-func (t *waits) of(id *ledger.Hash) *wait { return (*t.list(id)).of(id) }
+// anyOf reports whether a caller waits for a transaction.
+func (t *waits) anyOf(id *ledger.Hash) bool {
+	for each := *t.list(id); each != nil; each = each.next {
+		if _, holds := each.holds(id); holds {
+			return true
+		}
+	}
+	return false
+}
 
 func (t *waits) add(added *wait) {
 	if t.count == len(t.lists) {

@@ -24,6 +24,7 @@ const (
 	submitWait            = 2
 	bundleTransactions    = 1
 	bundleSignatures      = 2
+	bundlePacked          = 3
 	signatureOrganisation = 1
 	signatureKey          = 2
 	signatureBytes        = 3
@@ -62,6 +63,9 @@ func readBundle(data []byte, into *ledgerdv1.Bundle) bool {
 		switch field {
 		case bundleTransactions:
 			into.Transactions = append(into.Transactions, value)
+			return true
+		case bundlePacked:
+			into.Packed = value
 			return true
 		case bundleSignatures:
 			signature := new(ledgerdv1.Signature)

@@ -1325,12 +1325,12 @@ func (x *Signature) GetSignature() []byte {
 	return nil
 }
 
-// The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of
-// their ids.
+// The unit of submission: transactions in canonical bytes, and signatures over their root.
 type Bundle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Transactions  [][]byte               `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
+	Transactions  [][]byte               `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"` // or one of the other
 	Signatures    []*Signature           `protobuf:"bytes,2,rep,name=signatures,proto3" json:"signatures,omitempty"`
+	Packed        []byte                 `protobuf:"bytes,3,opt,name=packed,proto3" json:"packed,omitempty"` // a packed bundle without its signatures; the Go package makes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1375,13 @@ func (x *Bundle) GetTransactions() [][]byte {
 func (x *Bundle) GetSignatures() []*Signature {
 	if x != nil {
 		return x.Signatures
+	}
+	return nil
+}
+
+func (x *Bundle) GetPacked() []byte {
+	if x != nil {
+		return x.Packed
 	}
 	return nil
 }
@@ -7742,12 +7749,13 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x1c\n" +
-	"\tsignature\x18\x03 \x01(\fR\tsignature\"c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\"{\n" +
 	"\x06Bundle\x12\"\n" +
 	"\ftransactions\x18\x01 \x03(\fR\ftransactions\x125\n" +
 	"\n" +
 	"signatures\x18\x02 \x03(\v2\x15.ledgerd.v1.SignatureR\n" +
-	"signatures\"b\n" +
+	"signatures\x12\x16\n" +
+	"\x06packed\x18\x03 \x01(\fR\x06packed\"b\n" +
 	"\rSubmitRequest\x12*\n" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"S\n" +
