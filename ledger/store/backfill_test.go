@@ -56,8 +56,8 @@ func fillFrom(s, whole *Store, count int) error {
 
 // rowsOf returns all rows of a store after everything is written. For an entry of the state it has
 // only the value, because a snapshot does not keep the height of the block that set it. Of a
-// history row it has the steps, and of a run of the index the ids, which may lie in fewer or more
-// rows.
+// history row it has the steps, of a run of the index the ids, and of a row of hashes each hash,
+// which may lie in fewer or more rows.
 func rowsOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
@@ -80,7 +80,17 @@ func rowsOf(t testing.TB, s *Store) map[string]string {
 			if key[0] == rowState {
 				continue
 			}
-			if key[0] == rowRuns || slices.Contains(runKinds, runKind(key[0])) {
+			if key[0] == rowRuns || key[0] == rowGuide ||
+				slices.Contains(runKinds, runKind(key[0])) {
+				continue
+			}
+			if key[0] == rowHashes {
+				first := ledger.Height(binary.BigEndian.Uint64(key[1:]))
+				for k := range len(value) / ledger.HashSize {
+					height := first + ledger.Height(k)*segmentLength
+					rows[string(heightKey(rowHashes, height))] =
+						string(value[k*ledger.HashSize:][:ledger.HashSize])
+				}
 				continue
 			}
 			if key[0] == rowHistory {

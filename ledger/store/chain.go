@@ -1,9 +1,13 @@
 package store
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // segmentLength is the number of blocks between two checkpoints.
@@ -32,6 +36,114 @@ func (c *chain) append(hash ledger.Hash) {
 		c.recent = c.recent[:0]
 	}
 	c.recent = append(c.recent, hash)
+}
+
+// hashesPerRow bounds the hashes in one row of hashes.
+const hashesPerRow = 64
+
+// A row of hashes has the hashes of every segmentLength-th block, from the one in its key on. So
+// Open need not read the headers before the last of them. Such rows follow each other without a
+// gap. If some are missing, Open reads the headers from there on.
+func hashesRow(hashes []ledger.Hash) []byte {
+	row := make([]byte, 0, len(hashes)*ledger.HashSize+checksumSize)
+	for _, hash := range hashes {
+		row = append(row, hash[:]...)
+	}
+	return row
+}
+
+// checkpointRow passes the row with the hashes of a layer's checkpoints to put, if it has any.
+func (s *Store) checkpointRow(blocks []*pendingBlock, put putRow) error {
+	var hashes []ledger.Hash
+	var first ledger.Height
+	for _, pending := range blocks {
+		if height := pending.block.Header.Height; height%segmentLength == 0 {
+			if hashes = append(hashes, pending.block.Hash); len(hashes) == 1 {
+				first = height
+			}
+		}
+	}
+	if len(hashes) == 0 {
+		return nil
+	}
+	return put("hashes", heightKey(rowHashes, first), hashesRow(hashes))
+}
+
+// readHashes returns the hashes of the genesis and of every segmentLength-th block, up to the head
+// or to a gap in their rows.
+func (s *Store) readHashes(transaction *badger.Txn, head ledger.Height) (hashes []ledger.Hash,
+	err error) {
+	hashes = append(hashes, s.chainID)
+	settings := badger.DefaultIteratorOptions
+	settings.Prefix = []byte{rowHashes}
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	for rows.Rewind(); rows.Valid(); rows.Next() {
+		key := rows.Item().Key()
+		if len(key) != 1+8 {
+			return nil, damaged(head, "row of hashes %x: malformed key", key)
+		}
+		first := ledger.Height(binary.BigEndian.Uint64(key[1:]))
+		if first > head || first > ledger.Height(len(hashes))*segmentLength {
+			break
+		}
+		err := rows.Item().Value(func(sealed []byte) error {
+			row, err := unseal(key, sealed)
+			if err == nil {
+				hashes, err = addHashes(hashes, first, head, row)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, damaged(max(first, 1), "its row of hashes: %v", err)
+		}
+	}
+	return hashes, nil
+}
+
+// addHashes adds the hashes of a row that begins with that of a block. Of those that another row
+// has, both must be the same.
+func addHashes(hashes []ledger.Hash, first, head ledger.Height, row []byte) ([]ledger.Hash,
+	error) {
+	if first%segmentLength != 0 || len(row) == 0 || len(row)%ledger.HashSize != 0 {
+		return nil, errRow
+	}
+	for height := first; len(row) > 0 && height <= head; height += segmentLength {
+		switch at := int(height / segmentLength); {
+		case at == len(hashes):
+			hashes = append(hashes, ledger.Hash(row))
+		case hashes[at] != ledger.Hash(row):
+			return nil, fmt.Errorf("it says %s, and another row %s", ledger.Hash(row), hashes[at])
+		}
+		row = row[ledger.HashSize:]
+	}
+	return hashes, nil
+}
+
+// eachHeader reads the headers after a block up to a height, and calls visit with each as at. They
+// must exist and form a chain.
+func eachHeader(transaction *badger.Txn, at *state.Parent, last ledger.Height,
+	visit func() error) error {
+	settings := badger.DefaultIteratorOptions
+	settings.Prefix = []byte{rowHeader}
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	rows.Seek(heightKey(rowHeader, at.Header.Height+1))
+	for next := at.Header.Height + 1; next <= last; next++ {
+		header, err := nextHeader(rows, next)
+		if err != nil {
+			return err
+		}
+		if header.Previous != at.Hash ||
+			header.Total != at.Header.Total+uint64(header.Transactions) {
+			return damaged(next, "it does not follow block %d", next-1)
+		}
+		*at = state.Parent{Header: header, Hash: header.Hash()}
+		if err := visit(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hash returns the hash of the block at a height, which must not be above the head.

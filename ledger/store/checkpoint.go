@@ -180,10 +180,7 @@ func (s *Store) chunk() int { return int(min(maxChunk, s.options.MemTableBytes/3
 // rows passes all rows of a layer except the head row and the row of runs to set, with checksums.
 // It returns the layer's runs.
 func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []*run, err error) {
-	put := func(step string, key, value []byte) error {
-		s.options.onWrite(step)
-		return set(key, seal(key, value))
-	}
+	put := s.putTo(set)
 	var p packer
 	for _, pending := range sealed.blocks {
 		if err := s.blockRows(&p, pending, put); err != nil {
@@ -195,7 +192,15 @@ func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []
 			return nil, err
 		}
 	}
-	return added, nil
+	return added, s.checkpointRow(sealed.blocks, put)
+}
+
+// putTo returns a function that passes rows to set, with checksums.
+func (s *Store) putTo(set func(key, value []byte) error) putRow {
+	return func(step string, key, value []byte) error {
+		s.options.onWrite(step)
+		return set(key, seal(key, value))
+	}
 }
 
 // runRows passes the rows of a layer's run of a kind to put, and appends the run to added, unless
@@ -228,7 +233,7 @@ func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
 		}
 	}
 	if err == nil {
-		err = writer.flush()
+		err = writer.finish(s)
 	}
 	if err == nil && writer.run.records > 0 {
 		added = append(added, writer.run)

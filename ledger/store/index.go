@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -24,7 +23,6 @@ const (
 	placeMask   = 1<<kindShift - 1
 	chunkOf     = 64 // records in a chunk
 	filterBound = 4 << 20
-	filterError = 0.01
 )
 
 // record is an entry of a run of ids.
@@ -48,29 +46,34 @@ func (r *record) value() (value [recordSize - ledger.HashSize]byte) {
 
 // decodeRecord decodes the id and value of a record, of recordSize bytes together.
 func decodeRecord(from []byte) record {
-	value := from[ledger.HashSize:]
+	return record{id: ledger.Hash(from), where: decodePlaceOf(from[ledger.HashSize:])}
+}
+
+// decodePlaceOf decodes the value of a record.
+func decodePlaceOf(value []byte) position {
 	place := binary.BigEndian.Uint32(value[heightSize:])
-	return record{id: ledger.Hash(from), where: position{
+	return position{
 		height: ledger.Height(value[0])<<32 | ledger.Height(binary.BigEndian.Uint32(value[1:])),
-		index:  place & placeMask, kind: byte(place >> kindShift)}}
+		index:  place & placeMask, kind: byte(place >> kindShift)}
 }
 
 // expect makes the filter of a run of ids that will have this many records.
 func (r *run) expect(records uint64) {
 	if r.kind == rowRun && records <= filterBound {
-		r.filter = z.NewBloomFilter(float64(max(records, 1)), filterError)
+		r.filter = newIDFilter(records)
 	}
 }
 
 // note counts a record, and adds it to what memory has of a run of ids.
-func (r *run) note(key []byte) {
+func (r *run) note(key, value []byte) {
 	if r.kind == rowRun {
 		if r.records%chunkOf == 0 {
 			r.fences = append(r.fences, binary.BigEndian.Uint64(key))
 		}
 		if r.filter != nil {
-			r.filter.Add(binary.BigEndian.Uint64(key[8:]))
+			r.filter.add(key)
 		}
+		r.tally(key, value)
 	}
 	r.records++
 }
@@ -102,11 +105,9 @@ func (s *Store) find(id ledger.Hash) (where position, found bool, err error) {
 func findIn(transaction *badger.Txn, runs []*run, id ledger.Hash) (where position,
 	found bool, err error) {
 	for i := len(runs) - 1; i >= 0 && !found && err == nil; i-- {
-		if filter := runs[i].filter; filter != nil &&
-			!filter.Has(binary.BigEndian.Uint64(id[8:])) {
-			continue
+		if runs[i].filter.mayHave(id[:]) {
+			where, found, err = runs[i].find(transaction, id)
 		}
-		where, found, err = runs[i].find(transaction, id)
 	}
 	return where, found, err
 }
@@ -197,50 +198,20 @@ func (c *indexCount) take(id ledger.Hash, where position) {
 	c.transactions++
 }
 
-// loadIDs reads all runs of ids.
+// loadIDs reads the guides of all runs of ids, and the rows of those that have none, or of which
+// the database may have lost rows.
 func (s *Store) loadIDs(count *indexCount) error {
-	byNumber, wanted := make(map[uint64]*run), make(map[uint64]uint64)
-	for _, r := range of(rowRun, s.runs.list()) {
-		byNumber[r.number], wanted[r.number] = r, r.records
-		r.expect(r.records)
-		r.records = 0
-	}
-	var last ledger.Hash
-	err := s.eachRow(rowRun, func(key, value []byte) error {
-		if len(key) != runPrefixSize+4 {
-			return damaged(count.height, "row %x of the index: malformed key", key)
-		}
-		r := byNumber[binary.BigEndian.Uint64(key[1:])]
-		if r == nil {
-			return nil // about to be removed
-		}
-		chunk := uint64(binary.BigEndian.Uint32(key[runPrefixSize:]))
-		if chunk != r.records/chunkOf || r.records%chunkOf != 0 || len(value) == 0 ||
-			len(value)%recordSize != 0 || len(value) > chunkOf*recordSize {
-			return damaged(count.height, "row %x of the index: malformed", key)
-		}
-		for ; len(value) > 0; value = value[recordSize:] {
-			record := decodeRecord(value)
-			if r.records > 0 && bytes.Compare(last[:], record.id[:]) >= 0 ||
-				record.where.height > count.height || record.where.kind >= indexVoid {
-				return damaged(count.height, "row %x of the index: malformed", key)
+	runs := s.runs.list()
+	return s.db.View(func(transaction *badger.Txn) error {
+		for _, r := range of(rowRun, runs) {
+			if err := s.loadRun(transaction, r, runs, count.height); err != nil {
+				return err
 			}
-			last = record.id
-			r.note(record.id[:])
-			count.take(record.id, record.where)
+			count.transactions += r.records - r.blocks
+			count.blocks += r.blocks
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for number, r := range byNumber {
-		if r.records != wanted[number] {
-			return damaged(count.height, "run %d of the index has %d entries instead of %d",
-				number, r.records, wanted[number])
-		}
-	}
-	return nil
 }
 
 // loadLegacyIndex reads the rows of single ids, and voids those of blocks above the head.

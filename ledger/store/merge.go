@@ -136,7 +136,7 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 			return err
 		}
 	}
-	if err := writer.flush(); err != nil {
+	if err := writer.finish(s); err != nil {
 		return err
 	}
 	s.options.onWrite("merge flush")
@@ -168,8 +168,20 @@ func (s *Store) removeRuns(gone []*run) (err error) {
 }
 
 func (s *Store) removeRun(transaction *badger.Txn, r *run, remove func(key []byte) error) error {
+	if r.kind == rowRun {
+		guide := runPrefix(rowGuide, r.number)
+		if err := s.removeRows(transaction, guide, remove); err != nil {
+			return err
+		}
+	}
+	return s.removeRows(transaction, r.prefix(), remove)
+}
+
+// removeRows removes the rows whose keys begin with a prefix.
+func (s *Store) removeRows(transaction *badger.Txn, prefix []byte,
+	remove func(key []byte) error) error {
 	settings := badger.DefaultIteratorOptions
-	settings.PrefetchValues, settings.Prefix = false, r.prefix()
+	settings.PrefetchValues, settings.Prefix = false, prefix
 	rows := transaction.NewIterator(settings)
 	defer rows.Close()
 	row := 0

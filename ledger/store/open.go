@@ -46,12 +46,14 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if s.lock, err = lockFolder(dir); err != nil {
 		return nil, err
 	}
+	s.ending, s.checked = make(chan struct{}), make(chan struct{})
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.release())
+		return nil, errors.Join(err, s.endTablesUnless(err), s.release())
 	}
-	s.writer.Add(2)
+	s.writer.Add(3)
 	go s.write()
 	go s.merge()
+	go s.check()
 	return s, nil
 }
 
@@ -96,7 +98,7 @@ func (s *Store) open() error {
 	if err := s.requireSpace(0); err != nil {
 		return err
 	}
-	if err := checkTables(filepath.Join(s.dir, databaseFolder)); err != nil {
+	if err := s.beginTables(); err != nil {
 		return err
 	}
 	if err := s.openDatabase(); err != nil {
@@ -140,7 +142,7 @@ func (s *Store) openDatabase() (err error) {
 		WithSyncWrites(false).
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(s.options.MemTableBytes).
-		WithNumMemtables(3).
+		WithNumMemtables(memTables).
 		WithNumCompactors(2).
 		WithBlockCacheSize(s.options.BlockCacheBytes).
 		WithValueLogFileSize(16 << 20).
@@ -229,6 +231,9 @@ func (s *Store) load(must tip) (err error) {
 	if err := remains.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
 	}
+	if err := s.complement(); err != nil {
+		return err
+	}
 	s.unwritten, s.written, s.wanted = newUnwritten(), height, height
 	s.known, s.perhaps = min(must.known, height), must.perhaps
 	written := s.head
@@ -289,39 +294,78 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 	return height, hash, nil
 }
 
-// loadChain checks that the headers from 1 to the head exist and form a chain that includes the
-// marker's block.
+// loadChain checks that the last headers up to the head exist and form a chain with the hashes of
+// the earlier ones, and that it includes the marker's block.
 func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) error {
 	s.chain.segments = make(map[ledger.Height]*segment)
-	s.chain.append(s.chainID)
-	s.head = state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
 	return s.db.View(func(transaction *badger.Txn) error {
-		settings := badger.DefaultIteratorOptions
-		settings.Prefix = []byte{rowHeader}
-		rows := transaction.NewIterator(settings)
-		defer rows.Close()
-		rows.Rewind()
-		for next := ledger.Height(1); next <= height; next++ {
-			header, err := nextHeader(rows, next)
-			if err != nil {
-				return err
-			}
-			if header.Previous != s.head.Hash ||
-				header.Total != s.head.Header.Total+uint64(header.Transactions) {
-				return damaged(next, "it does not follow block %d", next-1)
-			}
-			s.head = state.Parent{Header: header, Hash: header.Hash()}
-			s.chain.append(s.head.Hash)
-			if next == must.height && (s.head.Hash != must.hash || header.Total != must.total) {
+		hashes, err := s.readHashes(transaction, height)
+		if err != nil {
+			return err
+		}
+		if err := s.beginChain(transaction, hashes, must.height, height); err != nil {
+			return err
+		}
+		check := func() error {
+			next := s.head.Header.Height
+			if next == must.height && (s.head.Hash != must.hash ||
+				s.head.Header.Total != must.total) {
 				return damaged(next, "it has hash %s; the tip marker says %s", s.head.Hash,
 					must.hash)
 			}
+			if at := next / segmentLength; next%segmentLength == 0 && at < ledger.Height(
+				len(hashes)) && s.head.Hash != hashes[at] {
+				return damaged(next, "it has hash %s; the row of hashes says %s", s.head.Hash,
+					hashes[at])
+			}
+			return nil
+		}
+		if s.head.Header.Height > 0 {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		err = eachHeader(transaction, &s.head, height, func() error {
+			s.chain.append(s.head.Hash)
+			return check()
+		})
+		if err != nil {
+			return err
 		}
 		if s.head.Hash != hash {
 			return damaged(height, "it has hash %s; the head row says %s", s.head.Hash, hash)
 		}
+		s.lacking.first = ledger.Height(len(hashes)) * segmentLength
+		s.lacking.hashes = s.chain.checkpoints[len(hashes):]
 		return nil
 	})
+}
+
+// beginChain sets the head to the block after which the headers are read at once. The others, of
+// whose hashes some are known, are read later.
+func (s *Store) beginChain(transaction *badger.Txn, hashes []ledger.Hash, must,
+	height ledger.Height) error {
+	begin := ledger.Height(0)
+	if !s.options.CheckAll {
+		most := min(ledger.Height(len(hashes)-1)*segmentLength, must)
+		var err error
+		if begin, err = s.mayHaveLost(transaction, most, height); err != nil {
+			return err
+		}
+	}
+	s.head = state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	if begin > 0 {
+		header, _, err := readHeader(transaction, begin)
+		if err != nil {
+			return err
+		}
+		s.head = state.Parent{Header: header, Hash: header.Hash()}
+	}
+	at := begin / segmentLength
+	s.chain.checkpoints = slices.Clone(hashes[:at+1])
+	s.chain.recent = append(s.chain.recent[:0], hashes[at])
+	s.left.header = begin
+	return nil
 }
 
 func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, error) {

@@ -30,6 +30,8 @@ const (
 	rowRun     = 'r'
 	rowSteps   = 'Y'
 	rowEntries = 'S'
+	rowGuide   = 'g'
+	rowHashes  = 'k'
 
 	rowCertificate = 'c'
 	rowEvidence    = 'e'

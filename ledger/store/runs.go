@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -25,10 +24,14 @@ type run struct {
 	// records is the number of the run's records, bytes that of the bytes in its rows.
 	records, bytes uint64
 
-	// Of a run of ids, memory has the first bytes of each chunk's first id, and of one that is not
-	// large a Bloom filter.
+	// Of a run of ids, memory has its guide (guide.go): the first bytes of each chunk's first id,
+	// of one that is not large a Bloom filter, and counts.
 	fences []uint64
-	filter *z.Bloom
+	filter idFilter
+	count
+	// failed has the first bytes of the ids of failed transactions until the guide is on its way
+	// to the disk.
+	failed []uint64
 }
 
 // runKind is what a run has: the kind of its rows.
@@ -58,6 +61,9 @@ func (x *runSet) list() []*run {
 	}
 	return nil
 }
+
+// has reports whether the row of runs names a run.
+func (x *runSet) has(r *run) bool { return slices.Contains(x.list(), r) }
 
 // look reads from the runs in the database. It reads again if a row was missing: a run may have
 // been made after the transaction began, or have been merged and removed before it. Then another
@@ -165,7 +171,7 @@ func (w *runWriter) add(key, value []byte) error {
 	}
 	w.chunk = w.run.kind.appendRecord(w.chunk, key, value)
 	w.count++
-	w.run.note(key)
+	w.run.note(key, value)
 	return nil
 }
 
@@ -185,7 +191,15 @@ func (w *runWriter) size(first int) int {
 	return max(w.bytes, first) + 2*binary.MaxVarintLen32
 }
 
-// flush writes the chunk that is being filled. It must be called after the last record.
+// finish writes what is left after the last record: the last chunk, and the guide of a run of ids.
+func (w *runWriter) finish(s *Store) error {
+	if err := w.flush(); err != nil || w.run.kind != rowRun || w.run.records == 0 {
+		return err
+	}
+	return s.putGuide(w.run, w.put)
+}
+
+// flush writes the chunk that is being filled.
 func (w *runWriter) flush() error {
 	if w.count == 0 {
 		return nil
@@ -279,8 +293,28 @@ func (s *Store) removeRemains(height ledger.Height, remains *badger.WriteBatch) 
 				return damaged(height, "the runs: %v", err)
 			}
 		}
-		return nil
+		named := of(rowRun, s.runs.list())
+		if err := removeUnnamed(transaction, rowGuide, named, remains); err != nil {
+			return damaged(height, "the guides of runs: %v", err)
+		}
+		// Other blocks may take the places of those above the head.
+		return s.removeRowsFrom(transaction, heightKey(rowHashes, height+1), remains.Delete)
 	})
+}
+
+// removeRowsFrom removes the rows of the kind of a key, from that key on.
+func (s *Store) removeRowsFrom(transaction *badger.Txn, from []byte,
+	remove func(key []byte) error) error {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchValues, settings.Prefix = false, from[:1]
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	for rows.Seek(from); rows.Valid(); rows.Next() {
+		if err := remove(rows.Item().KeyCopy(nil)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeUnnamed removes the rows of runs of a kind that are not among those named.

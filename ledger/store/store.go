@@ -40,6 +40,13 @@ type Options struct {
 	// node sets one that has verified most of them while they arrived.
 	Verify func(batches [][]byte) []*ledger.VerifiedBatch
 
+	// CheckAll makes Open check everything, as Verify needs it. Otherwise it leaves to a goroutine
+	// what the database cannot have lost without an error (see Checked).
+	CheckAll bool
+
+	// unsettledBytes is a number of bytes after which the database cannot have lost what was written
+	// before without an error. Only tests set it.
+	unsettledBytes uint64
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
 	checkpointBlocks int
@@ -169,6 +176,13 @@ type Store struct {
 	// single ids or entries of the state, from before there were runs or from a snapshot.
 	runs                     runSet
 	legacyIndex, legacyState bool
+
+	// lacking and left are what Open found lacking, and leaves to be checked. ending is closed when
+	// Close begins, checked when the check has ended; found is what it found.
+	lacking         lacking
+	left            left
+	ending, checked chan struct{}
+	found           error
 
 	// certified is the height of the highest certificate. certifying guards it and is held while a
 	// certificate is put. certifiedMore is closed when it grows, and by Close.
@@ -310,6 +324,7 @@ func (s *Store) Close() (err error) {
 	if closed {
 		return ErrClosed
 	}
+	close(s.ending)
 	if failure == nil {
 		err = s.Sync()
 	}
@@ -331,7 +346,7 @@ func (s *Store) Close() (err error) {
 		err = s.failure
 	}
 	s.mutex.RUnlock()
-	return errors.Join(err, s.release())
+	return errors.Join(err, s.endTablesUnless(s.found), s.release())
 }
 
 func (s *Store) release() (err error) {

@@ -12,11 +12,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// small returns options for tests: little memory, almost no reserve, and frequent checkpoints.
+// small returns options for tests: little memory, almost no reserve, frequent checkpoints, and
+// little that Open checks before it returns.
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
 		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3,
-		chunkBytes: 300}
+		chunkBytes: 300, unsettledBytes: 3000}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {

@@ -20,41 +20,71 @@ import (
 
 // Badger ends the process when the footer of a table is damaged. It panics in its own goroutines
 // when a block is damaged. It skips a table without an error if the table's index has a wrong
-// checksum. Therefore Open checks every table, block by block, before Badger opens the database.
+// checksum. Therefore Open checks the end of every table before Badger opens the database. Their
+// blocks are checked behind, or before as well if that may have ended the last process (check.go).
 
 var errTable = errors.New("damaged table")
 
-// checkTables checks every table of the database in the folder: those that the manifest names. A
+// tableFile is a table of the database.
+type tableFile struct {
+	path        string
+	compression options.CompressionType
+}
+
+// tablesOf returns the tables of the database in the folder: those that the manifest names. A
 // process that is killed while it writes a table leaves a file that the manifest does not name, of
 // any content. Badger removes such files when it opens the database.
-func checkTables(dir string) error {
+func tablesOf(dir string) (tables []tableFile, err error) {
 	file, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	manifest, _, err := badger.ReplayManifestFile(file, 0, badger.DefaultOptions(dir))
 	if err := errors.Join(err, file.Close()); err != nil {
-		return damaged(1, "the database's manifest: %v", err)
+		return nil, damaged(1, "the database's manifest: %v", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(manifest.Tables)) {
-		path := table.NewFilename(id, dir)
-		if err := checkTable(path, manifest.Tables[id].Compression); err != nil {
-			return damaged(1, "table %s: %v", filepath.Base(path), err)
+		tables = append(tables, tableFile{table.NewFilename(id, dir),
+			manifest.Tables[id].Compression})
+	}
+	return tables, nil
+}
+
+// checkTables checks tables on all processors: their ends, or all their blocks too.
+func checkTables(tables []tableFile, blocks bool) error {
+	failures := make([]error, len(tables))
+	onAllProcessors(len(tables), func(at int) { failures[at] = tables[at].check(blocks) })
+	for _, err := range failures {
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func checkTable(path string, compression options.CompressionType) (err error) {
+// check checks the end of a table, its index and its last block, which the database reads when it
+// opens the table, or all blocks.
+func (f *tableFile) check(blocks bool) error {
+	mode := options.OnBlockRead
+	if blocks {
+		mode = options.OnTableAndBlockRead
+	}
+	if err := f.open(mode); err != nil {
+		return damaged(1, "table %s: %v", filepath.Base(f.path), err)
+	}
+	return nil
+}
+
+func (f *tableFile) open(mode options.ChecksumVerificationMode) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("%w: %v", errTable, reason)
 		}
 	}()
-	mapped, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
+	mapped, err := z.OpenMmapFile(f.path, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -62,8 +92,7 @@ func checkTable(path string, compression options.CompressionType) (err error) {
 		return errors.Join(err, mapped.Close(-1))
 	}
 	opened, err := table.OpenTable(mapped, table.Options{
-		ReadOnly: true, BlockSize: 4 << 10, Compression: compression,
-		ChkMode: options.OnTableAndBlockRead,
+		ReadOnly: true, BlockSize: 4 << 10, Compression: f.compression, ChkMode: mode,
 	})
 	if err != nil {
 		return err

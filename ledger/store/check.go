@@ -1,0 +1,396 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// Open checks what the database may have lost without an error, and leaves the rest to a goroutine:
+// the blocks of its tables, the older headers and the older ids.
+//
+// The database drops without an error what follows damage in one of its logs. It does so with
+// nothing that is in a table: the manifest names the tables, and each has checksums. So Open reads
+// the headers and ids whose rows may still be in a log: those before which not at least
+// unsettledBytes were written.
+
+// memTables is the number of full memtables that the database holds back at most.
+const memTables = 3
+
+// unsettledBytes is a number of bytes after which the database certainly has in tables what was
+// written before: those of the memtable that is being filled, of the full ones and of one that is
+// being written to a table, and as much for batches that exceed them.
+func (s *Store) unsettledBytes() uint64 {
+	if s.options.unsettledBytes > 0 {
+		return s.options.unsettledBytes
+	}
+	return 2 * (memTables + 2) * uint64(s.options.MemTableBytes)
+}
+
+// headerRowBytes is less than the database's log takes for the row of a header.
+const headerRowBytes = ledger.HeaderSize + 8 + checksumSize + 1 + 8
+
+// mayHaveLost returns a height, at most most, after which the database may have lost headers
+// without an error. It reads few headers, of which it believes the totals.
+func (s *Store) mayHaveLost(transaction *badger.Txn, most, head ledger.Height) (ledger.Height,
+	error) {
+	total := func(height ledger.Height) (uint64, error) {
+		if height == 0 {
+			return 0, nil
+		}
+		header, _, err := readHeader(transaction, height)
+		return header.Total, err
+	}
+	last, err := total(head)
+	if err != nil {
+		return 0, err
+	}
+	low, high := ledger.Height(0), most/segmentLength // in segments
+	for low < high {
+		middle := (low + high + 1) / 2
+		before, err := total(middle * segmentLength)
+		if err != nil {
+			return 0, err
+		}
+		blocks := uint64(head - middle*segmentLength)
+		if blocks*headerRowBytes+(last-min(before, last)+blocks)*recordSize <
+			s.unsettledBytes() {
+			high = middle - 1
+		} else {
+			low = middle
+		}
+	}
+	return low * segmentLength, nil
+}
+
+// settledChunks returns the number of the first chunks of a run of ids that the database certainly
+// has in tables. All rows of runs that were begun after the run's end were written behind it.
+func (s *Store) settledChunks(r *run, runs []*run) uint64 {
+	bytes := uint64(0)
+	for _, other := range runs {
+		if other.number >= r.next {
+			bytes += other.bytes
+		}
+	}
+	all := chunksOf(r.records)
+	if bytes >= s.unsettledBytes() {
+		return all
+	}
+	return all - min(all, chunksOf((s.unsettledBytes()-bytes)/recordSize+chunkOf))
+}
+
+// loadRun reads the guide of a run of ids, and checks rows that the database may have lost. If the
+// run has no guide, it reads all its rows.
+func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height ledger.Height) error {
+	err := readGuide(transaction, r)
+	if errors.Is(err, errMissing) {
+		if err = readIDs(transaction, r, height); err == nil {
+			s.addFailed(r)
+			s.lacking.guides = append(s.lacking.guides, r)
+		}
+		return err
+	}
+	if err == nil && r.highest > height {
+		err = errRow
+	}
+	if err != nil {
+		return damaged(height, "the guide of run %d of the index: %v", r.number, err)
+	}
+	s.addFailed(r)
+	r.failed = nil
+	settled := uint64(0)
+	if !s.options.CheckAll {
+		settled = s.settledChunks(r, runs)
+	}
+	rows := &idRows{run: r, height: height, records: r.records, chunk: settled}
+	var seen count
+	if err := s.checkIDs(transaction, rows, chunksOf(r.records), &seen); err != nil {
+		return err
+	}
+	if settled == 0 {
+		return rows.complete(&seen)
+	}
+	s.left.ids = append(s.left.ids, idsLeft{r, settled})
+	return nil
+}
+
+// complete checks the counts of a run of ids of which all rows were read.
+func (x *idRows) complete(seen *count) error {
+	if seen.blocks != x.run.blocks || seen.failures != x.run.failures {
+		return damaged(x.height, "run %d of the index has %d blocks and %d failed transactions; "+
+			"its guide says %d and %d", x.run.number, seen.blocks, seen.failures, x.run.blocks,
+			x.run.failures)
+	}
+	return nil
+}
+
+func (s *Store) addFailed(r *run) {
+	for _, short := range r.failed {
+		s.failed[short] = struct{}{}
+	}
+}
+
+// lacking is what a store that an older version wrote lacks, and gets when it is opened.
+type lacking struct {
+	guides []*run
+	// hashes are those of every segmentLength-th block from first on.
+	hashes []ledger.Hash
+	first  ledger.Height
+}
+
+// complement writes what the store lacks, if the disk has space for it. What it writes follows from
+// what Open has read.
+func (s *Store) complement() error {
+	size := len(s.lacking.hashes) * ledger.HashSize
+	for _, r := range s.lacking.guides {
+		size += guideHeadSize + 8*(len(r.fences)+len(r.failed)+len(r.filter))
+	}
+	if size == 0 || s.requireSpace(size) != nil {
+		return nil
+	}
+	batch := s.db.NewWriteBatch()
+	defer batch.Cancel()
+	put := s.putTo(batch.Set)
+	for _, r := range s.lacking.guides {
+		if err := s.putGuide(r, put); err != nil {
+			return fmt.Errorf("store: database: %w", err)
+		}
+	}
+	for first, hashes := s.lacking.first, s.lacking.hashes; len(hashes) > 0; {
+		some := hashes[:min(len(hashes), hashesPerRow)]
+		if err := put("hashes", heightKey(rowHashes, first), hashesRow(some)); err != nil {
+			return fmt.Errorf("store: database: %w", err)
+		}
+		first, hashes = first+ledger.Height(len(some))*segmentLength, hashes[len(some):]
+	}
+	s.lacking = lacking{}
+	if err := batch.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	return nil
+}
+
+// left is what Open leaves to be checked.
+type left struct {
+	// tables says that the blocks of the tables are to be checked.
+	tables bool
+	// header is the last header.
+	header ledger.Height
+	ids    []idsLeft
+}
+
+// idsLeft are the chunks of a run of ids before a number.
+type idsLeft struct {
+	run    *run
+	before uint64
+}
+
+// uncheckedFile is there while the tables' blocks have not been checked. A process that ended in
+// this time, without Close, may have done so because of a damaged block: the database panics.
+// Therefore the next Open checks them before it opens the database.
+const uncheckedFile = "unchecked"
+
+// beginTables checks the tables. It returns an error if one is damaged.
+func (s *Store) beginTables() error {
+	path := filepath.Join(s.dir, uncheckedFile)
+	_, err := os.Stat(path)
+	s.left.tables = !s.options.CheckAll && errors.Is(err, fs.ErrNotExist)
+	folder := filepath.Join(s.dir, databaseFolder)
+	tables, err := tablesOf(folder)
+	if err != nil {
+		return err
+	}
+	if err := checkTables(tables, !s.left.tables); err != nil || !s.left.tables {
+		return err
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// endTables records that no process that ends from now on does so because of a damaged table.
+func (s *Store) endTables() error {
+	err := os.Remove(filepath.Join(s.dir, uncheckedFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// endTablesUnless is endTables at the end of a process that did not find damage.
+func (s *Store) endTablesUnless(found error) error {
+	if !s.left.tables || errors.Is(found, ErrDamaged) {
+		return nil
+	}
+	return s.endTables()
+}
+
+// Checked waits until everything is checked that Open left. It returns a *DamageError if there is
+// damage, the context's error, or ErrClosed if the store is closed before. After damage the store
+// accepts no more blocks.
+func (s *Store) Checked(ctx context.Context) error {
+	select {
+	case <-s.checked:
+		return s.found
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// check checks what Open left, until the store is closed.
+func (s *Store) check() {
+	defer s.writer.Done()
+	defer close(s.checked)
+	if s.found = s.checkLeft(); errors.Is(s.found, ErrDamaged) {
+		_ = s.fail(s.found)
+	}
+}
+
+func (s *Store) checkLeft() (err error) {
+	defer guard(1, &err)
+	if s.left.tables {
+		if err := s.checkTablesLeft(); err != nil {
+			return err
+		}
+	}
+	if err := s.endTables(); err != nil {
+		return err
+	}
+	if err := s.checkHeadersLeft(); err != nil {
+		return err
+	}
+	for _, part := range s.left.ids {
+		if err := s.checkIDsLeft(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slice is how long a check goes on without a rest. It rests for restFactor times as long as it
+// worked: what clients wait for comes first.
+const (
+	slice      = 20 * time.Millisecond
+	restFactor = 3
+)
+
+// pace makes a check rest.
+type pace struct {
+	store *Store
+	began time.Time
+}
+
+// step is called after each bit of work. It returns ErrClosed if the store is being closed.
+func (p *pace) step() error {
+	worked := time.Since(p.began)
+	if worked < slice {
+		select {
+		case <-p.store.ending:
+			return ErrClosed
+		default:
+			return nil
+		}
+	}
+	rest := time.NewTimer(restFactor * worked)
+	defer rest.Stop()
+	select {
+	case <-p.store.ending:
+		return ErrClosed
+	case <-rest.C:
+		p.began = time.Now()
+		return nil
+	}
+}
+
+func (s *Store) newPace() *pace { return &pace{store: s, began: time.Now()} }
+
+// checkTablesLeft checks the blocks of all tables. The database may remove tables meanwhile.
+func (s *Store) checkTablesLeft() error {
+	tables, err := tablesOf(filepath.Join(s.dir, databaseFolder))
+	if err != nil {
+		return err
+	}
+	pace := s.newPace()
+	for _, t := range tables {
+		err := t.check(true)
+		if _, gone := os.Stat(t.path); errors.Is(gone, fs.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := pace.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headersPerLook is how many headers a check reads from one transaction of the database, which keeps
+// what was removed since its begin.
+const headersPerLook = 1024
+
+func (s *Store) checkHeadersLeft() error {
+	pace := s.newPace()
+	at := state.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	for at.Header.Height < s.left.header {
+		last := min(at.Header.Height+headersPerLook, s.left.header)
+		err := s.db.View(func(transaction *badger.Txn) error {
+			return eachHeader(transaction, &at, last, func() error {
+				height := at.Header.Height
+				s.mutex.RLock()
+				defer s.mutex.RUnlock()
+				if height%segmentLength == 0 &&
+					at.Hash != s.chain.checkpoints[height/segmentLength] {
+					return damaged(height, "it has hash %s; the row of hashes says %s", at.Hash,
+						s.chain.checkpoints[height/segmentLength])
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if err := pace.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunksPerLook is how many chunks of ids a check reads from one transaction of the database.
+const chunksPerLook = 256
+
+func (s *Store) checkIDsLeft(part idsLeft) error {
+	pace := s.newPace()
+	head := s.AppendedHeight()
+	rows := &idRows{run: part.run, height: head, records: part.run.records}
+	var seen count
+	for rows.chunk < part.before {
+		gone := false
+		err := s.db.View(func(transaction *badger.Txn) error {
+			// The rows of a run are removed only after it is no longer among these.
+			if gone = !s.runs.has(part.run); gone {
+				return nil
+			}
+			return s.checkIDs(transaction, rows, min(rows.chunk+chunksPerLook, part.before), &seen)
+		})
+		if err != nil || gone {
+			return err
+		}
+		if err := pace.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

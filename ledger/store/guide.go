@@ -1,0 +1,276 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A guide is what memory has of a run of ids: the first bytes of each chunk's first id, the Bloom
+// filter, the counts, and the ids of failed transactions. It is written together with the run, so
+// that Open reads the guide, which has a fiftieth of the run's bytes, and not the run. A run that
+// an older version wrote has none; Open reads it whole, and writes its guide.
+//
+// A lost guide is no damage, because the run has all that it has. A malformed one is.
+
+// count is what a guide says of a run besides the fences and the filter.
+type count struct {
+	// blocks is the number of records of blocks. The others are of transactions, of which failures
+	// is the number of those that failed.
+	blocks, failures uint64
+	// highest is the height of the highest block of a record.
+	highest ledger.Height
+	// next is the number of the next run when the guide was made. All rows of runs from that number
+	// on are newer than those of this run.
+	next uint64
+}
+
+// tally counts a record of a run of ids. failed has the first bytes of the ids of failed
+// transactions, until the guide is made.
+func (r *run) tally(key, value []byte) {
+	where := decodePlaceOf(value)
+	switch r.highest = max(r.highest, where.height); where.kind {
+	case indexBlock:
+		r.blocks++
+	case indexFailed:
+		r.failures++
+		r.failed = append(r.failed, binary.BigEndian.Uint64(key))
+	}
+}
+
+// chunksOf returns the number of chunks of a run of ids with this many records.
+func chunksOf(records uint64) uint64 { return (records + chunkOf - 1) / chunkOf }
+
+// A guide begins with its version, the numbers of records and of bytes of the run, the number of
+// the next run, the number of records of blocks, the height of the highest one, the number of
+// failed transactions and that of words of the filter. The fences, the first bytes of the failed
+// ids and the filter follow.
+const (
+	guideVersion  = 1
+	guideHeadSize = 1 + 7*8
+)
+
+// encodeGuide returns the guide of a run of ids that is complete.
+func (r *run) encodeGuide() []byte {
+	to := make([]byte, 0, guideHeadSize+8*(len(r.fences)+len(r.failed)+len(r.filter)))
+	to = append(to, guideVersion)
+	for _, number := range [...]uint64{r.records, r.bytes, r.next, r.blocks, uint64(r.highest),
+		r.failures, uint64(len(r.filter))} {
+		to = binary.BigEndian.AppendUint64(to, number)
+	}
+	for _, numbers := range [...][]uint64{r.fences, r.failed, r.filter} {
+		for _, number := range numbers {
+			to = binary.BigEndian.AppendUint64(to, number)
+		}
+	}
+	return to
+}
+
+// decodeGuide gives a run that the row of runs names what its guide has.
+func (r *run) decodeGuide(guide []byte) error {
+	if len(guide) < guideHeadSize || guide[0] != guideVersion {
+		return errRow
+	}
+	numbers := func(count uint64) []uint64 {
+		list := make([]uint64, count)
+		for i := range list {
+			list[i], guide = binary.BigEndian.Uint64(guide), guide[8:]
+		}
+		return list
+	}
+	guide = guide[1:]
+	head := numbers(7)
+	filter, most := head[6], filterWords(filterBound)
+	if head[0] != r.records || head[1] != r.bytes || head[3] > r.records ||
+		head[5] > r.records-head[3] || filter > most ||
+		uint64(len(guide)) != 8*(chunksOf(r.records)+head[5]+filter) {
+		return errRow
+	}
+	r.count = count{next: head[2], blocks: head[3], highest: ledger.Height(head[4]),
+		failures: head[5]}
+	r.fences, r.failed = numbers(chunksOf(r.records)), numbers(head[5])
+	r.filter = numbers(filter)
+	if !slices.IsSorted(r.fences) {
+		return errRow
+	}
+	return nil
+}
+
+// guideKey returns the key of a part of a run's guide.
+func (r *run) guideKey(part int) []byte {
+	return binary.BigEndian.AppendUint32(runPrefix(rowGuide, r.number), uint32(part))
+}
+
+// putGuide makes the guide of a run of ids that is complete, and passes its rows to put.
+func (s *Store) putGuide(r *run, put putRow) error {
+	r.next = s.runs.next.Load()
+	guide := r.encodeGuide()
+	r.failed = nil
+	return s.eachChunk(guide, func(part int, data []byte) error {
+		return put("guide", r.guideKey(part), data)
+	})
+}
+
+// readGuide gives a run of ids what its guide has. It returns errMissing if the run has none.
+func readGuide(transaction *badger.Txn, r *run) error {
+	var guide []byte
+	for part := 0; ; part++ {
+		data, err := get(transaction, r.guideKey(part))
+		if errors.Is(err, errMissing) && part > 0 {
+			return r.decodeGuide(guide)
+		}
+		if err != nil {
+			return err
+		}
+		guide = append(guide, data...)
+	}
+}
+
+// idFilter is a Bloom filter of ids. As they are hashes, their bytes choose the bits.
+type idFilter []uint64
+
+const (
+	filterBits   = 10 // per id
+	filterProbes = 7
+)
+
+func filterWords(records uint64) uint64 { return (max(records, 1)*filterBits + 63) / 64 }
+
+func newIDFilter(records uint64) idFilter { return make(idFilter, filterWords(records)) }
+
+// probe returns the word and the bit of a probe for an id.
+func (f idFilter) probe(id []byte, number uint64) (word, bit uint64) {
+	at := binary.BigEndian.Uint64(id[8:]) + number*(binary.BigEndian.Uint64(id[16:])|1)
+	at, _ = bits.Mul64(at, uint64(len(f))*64)
+	return at / 64, 1 << (at % 64)
+}
+
+func (f idFilter) add(id []byte) {
+	for number := range uint64(filterProbes) {
+		word, bit := f.probe(id, number)
+		f[word] |= bit
+	}
+}
+
+// mayHave reports whether the filter may have an id. One without words may have any.
+func (f idFilter) mayHave(id []byte) bool {
+	for number := range uint64(filterProbes) {
+		if len(f) == 0 {
+			break
+		}
+		if word, bit := f.probe(id, number); f[word]&bit == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// idRows reads rows of one run of ids in their order, and checks them.
+type idRows struct {
+	run    *run
+	height ledger.Height // of the head
+	// records is the number of records that the run must have, chunk that of the next chunk.
+	records, chunk uint64
+	last           []byte // the last id
+}
+
+// read reads the rows of chunks up to before another, and passes each record to visit. They must
+// be complete, in order, and of blocks up to the head.
+func (x *idRows) read(transaction *badger.Txn, before uint64,
+	visit func(at uint64, key, value []byte) error) error {
+	settings := badger.DefaultIteratorOptions
+	settings.Prefix = x.run.prefix()
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	for rows.Seek(x.run.chunkKey(x.chunk, nil)); x.chunk < before; rows.Next() {
+		if !rows.Valid() {
+			return damaged(x.height, "run %d of the index has %d chunks instead of %d",
+				x.run.number, x.chunk, chunksOf(x.records))
+		}
+		key := rows.Item().Key()
+		if !bytes.Equal(key, x.run.chunkKey(x.chunk, nil)) {
+			return damaged(x.height, "row %x of the index: malformed key", key)
+		}
+		if err := rows.Item().Value(func(sealed []byte) error {
+			chunk, err := unseal(key, sealed)
+			if err == nil {
+				err = x.visit(chunk, visit)
+			}
+			return err
+		}); err != nil {
+			return damaged(x.height, "row %x of the index: %v", key, err)
+		}
+		x.chunk++
+	}
+	if rows.Valid() && x.chunk == chunksOf(x.records) {
+		return damaged(x.height, "run %d of the index has more than %d chunks", x.run.number,
+			x.chunk)
+	}
+	return nil
+}
+
+// visit passes the records of the next chunk to visit.
+func (x *idRows) visit(chunk []byte, visit func(at uint64, key, value []byte) error) error {
+	at := x.chunk * chunkOf
+	if uint64(len(chunk)) != recordSize*min(chunkOf, x.records-at) {
+		return errRow
+	}
+	for ; len(chunk) > 0; chunk, at = chunk[recordSize:], at+1 {
+		key, value := chunk[:ledger.HashSize], chunk[ledger.HashSize:recordSize]
+		where := decodePlaceOf(value)
+		if len(x.last) > 0 && bytes.Compare(x.last, key) >= 0 || where.height > x.height ||
+			where.kind >= indexVoid {
+			return errRow
+		}
+		x.last = append(x.last[:0], key...)
+		if err := visit(at, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readIDs reads a run of ids that the row of runs names, and gives it what its guide would have.
+func readIDs(transaction *badger.Txn, r *run, height ledger.Height) error {
+	rows := &idRows{run: r, height: height, records: r.records}
+	r.fences, r.filter, r.count, r.failed = nil, nil, count{}, nil
+	r.expect(r.records)
+	r.records = 0
+	return rows.read(transaction, chunksOf(rows.records), func(_ uint64, key, value []byte) error {
+		r.note(key, value)
+		return nil
+	})
+}
+
+var errGuide = errors.New("the run's guide says otherwise")
+
+// checkIDs goes on to check rows of a run of ids against the guide that memory has of it, up to
+// before a chunk. It counts in seen what it reads.
+func (s *Store) checkIDs(transaction *badger.Txn, rows *idRows, before uint64, seen *count) error {
+	r := rows.run
+	return rows.read(transaction, before, func(at uint64, key, value []byte) error {
+		short, where := binary.BigEndian.Uint64(key), decodePlaceOf(value)
+		if at%chunkOf == 0 && short != r.fences[at/chunkOf] || where.height > r.highest ||
+			!r.filter.mayHave(key) {
+			return errGuide
+		}
+		switch where.kind {
+		case indexBlock:
+			seen.blocks++
+		case indexFailed:
+			s.mutex.RLock()
+			_, known := s.failed[short]
+			s.mutex.RUnlock()
+			if seen.failures++; !known {
+				return errGuide
+			}
+		}
+		return nil
+	})
+}
