@@ -261,6 +261,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.life.stop)
+	go n.watchStore(opened)
 	n.backfill.start()
 	undo = append(undo, n.backfill.stop)
 	if err := n.crossing.Serve(n.server.Forwarded()); err != nil {
@@ -338,10 +339,22 @@ func (n *Node) openStore() (*store.Store, error) {
 		return nil, fmt.Errorf("%w: %s is not of the chain in %s", err, n.home.Data(),
 			filepath.Join(n.home.Dir, home.GenesisFile))
 	case errors.Is(err, store.ErrDamaged):
-		return nil, fmt.Errorf("%w; move %s away and start again: the node fetches the chain "+
-			"from its peers", err, n.home.Data())
+		return nil, n.adviseOnDamage(err)
 	}
 	return opened, err
+}
+
+func (n *Node) adviseOnDamage(err error) error {
+	return fmt.Errorf("%w; move %s away and start again: the node fetches the chain from its peers",
+		err, n.home.Data())
+}
+
+// watchStore ends the node's part in the group if the store finds damage behind, in what it did not
+// check when it was opened. It returns at the latest when the store is closed.
+func (n *Node) watchStore(opened *store.Store) {
+	if err := opened.Checked(context.Background()); errors.Is(err, store.ErrDamaged) {
+		n.fail(n.adviseOnDamage(err))
+	}
 }
 
 func (n *Node) currentStore(opened *store.Store) *store.Store {

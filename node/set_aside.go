@@ -93,6 +93,9 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 func (n *Node) reopen(ctx context.Context) (*store.Store, error) {
 	for said := false; ; said = true {
 		opened, err := n.openStore()
+		if err == nil {
+			go n.watchStore(opened)
+		}
 		if !errors.Is(err, store.ErrDiskFull) {
 			return opened, err
 		}

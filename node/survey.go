@@ -44,7 +44,7 @@ type Holdings struct {
 	absent ledger.Height
 }
 
-// Survey reads a home and checks its blocks as a start does. The identity and the promises stay
+// Survey reads a home and checks the headers of all its blocks. The identity and the promises stay
 // unchanged. It returns the store's errors, such as ErrLocked while the node runs, and ErrDamaged.
 func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	held, opened, err := survey(h, options)
@@ -82,6 +82,7 @@ func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error
 	if !held.Blocks {
 		return held, nil, nil
 	}
+	options.CheckAll = true // what is decided on it must not rest on what is found later
 	opened, err := store.Open(h.Data(), h.Genesis, options)
 	if err != nil {
 		return nil, nil, err

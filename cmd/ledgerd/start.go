@@ -235,11 +235,8 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, reload func
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	running, err := startNode(ctx, h, nil, logger, store.Options{})
-	if damage := (*store.DamageError)(nil); errors.As(err, &damage) {
-		return fmt.Errorf("%w\n`ledgerd verify --home %s` checks every block", err, h.Dir)
-	}
 	if err != nil {
-		return err
+		return tellOfVerify(h, err)
 	}
 	if err := ready(running); err != nil {
 		logger.Warn("cannot tell on standard output that the node is ready", "error", err)
@@ -264,10 +261,18 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, reload func
 		return fmt.Errorf("%s was %w", h.Name(), ended)
 	}
 	if ended != nil {
-		return fmt.Errorf("the node ended by itself: %w", ended)
+		return tellOfVerify(h, fmt.Errorf("the node ended by itself: %w", ended))
 	}
 	if err != nil {
 		return fmt.Errorf("the node did not stop in good order: %w", err)
 	}
 	return nil
+}
+
+// tellOfVerify adds to an error that reports damage how to find out more.
+func tellOfVerify(h *home.Home, err error) error {
+	if errors.Is(err, store.ErrDamaged) {
+		return fmt.Errorf("%w\n`ledgerd verify --home %s` checks every block", err, h.Dir)
+	}
+	return err
 }

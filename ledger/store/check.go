@@ -27,13 +27,13 @@ import (
 const memTables = 3
 
 // unsettledBytes is a number of bytes after which the database certainly has in tables what was
-// written before: those of the memtable that is being filled, of the full ones and of one that is
-// being written to a table, and as much for batches that exceed them.
+// written before: those of the memtable that is being filled, of the full ones, of one that is
+// being written to a table, and one more because a batch may exceed them.
 func (s *Store) unsettledBytes() uint64 {
 	if s.options.unsettledBytes > 0 {
 		return s.options.unsettledBytes
 	}
-	return 2 * (memTables + 2) * uint64(s.options.MemTableBytes)
+	return (memTables + 3) * uint64(s.options.MemTableBytes)
 }
 
 // headerRowBytes is less than the database's log takes for the row of a header.
@@ -181,8 +181,8 @@ func (s *Store) complement() error {
 
 // left is what Open leaves to be checked.
 type left struct {
-	// tables says that the blocks of the tables are to be checked.
-	tables bool
+	// tables are those of which the blocks are to be checked.
+	tables []tableFile
 	// header is the last header.
 	header ledger.Height
 	ids    []idsLeft
@@ -194,31 +194,39 @@ type idsLeft struct {
 	before uint64
 }
 
-// uncheckedFile is there while the tables' blocks have not been checked. A process that ended in
-// this time, without Close, may have done so because of a damaged block: the database panics.
-// Therefore the next Open checks them before it opens the database.
+// uncheckedFile is there while the tables' blocks have not been checked, and after damage was found
+// behind. A process that ended in this time, without Close, may have done so because of a damaged
+// block: the database panics. Therefore the next Open checks everything, and the blocks before it
+// opens the database.
 const uncheckedFile = "unchecked"
 
 // beginTables checks the tables. It returns an error if one is damaged.
 func (s *Store) beginTables() error {
-	path := filepath.Join(s.dir, uncheckedFile)
-	_, err := os.Stat(path)
-	s.left.tables = !s.options.CheckAll && errors.Is(err, fs.ErrNotExist)
-	folder := filepath.Join(s.dir, databaseFolder)
-	tables, err := tablesOf(folder)
-	if err != nil {
+	switch _, err := os.Stat(filepath.Join(s.dir, uncheckedFile)); {
+	case err == nil:
+		s.options.CheckAll = true
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("store: %w", err)
+	}
+	tables, err := tablesOf(filepath.Join(s.dir, databaseFolder))
+	if err == nil {
+		err = checkTables(tables, s.options.CheckAll)
+	}
+	if err != nil || s.options.CheckAll || len(tables) == 0 {
 		return err
 	}
-	if err := checkTables(tables, !s.left.tables); err != nil || !s.left.tables {
-		return err
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	s.left.tables = tables
+	return s.noteUnchecked()
+}
+
+func (s *Store) noteUnchecked() error {
+	if err := os.WriteFile(filepath.Join(s.dir, uncheckedFile), nil, 0o600); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
 
-// endTables records that no process that ends from now on does so because of a damaged table.
+// endTables removes the note of unchecked tables.
 func (s *Store) endTables() error {
 	err := os.Remove(filepath.Join(s.dir, uncheckedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -227,12 +235,16 @@ func (s *Store) endTables() error {
 	return nil
 }
 
-// endTablesUnless is endTables at the end of a process that did not find damage.
-func (s *Store) endTablesUnless(found error) error {
-	if !s.left.tables || errors.Is(found, ErrDamaged) {
-		return nil
+// noteFound notes at the end of a process whether the next Open must check everything: after
+// damage, so that a damaged disk does not take part again until it is found again.
+func (s *Store) noteFound(found error) error {
+	switch {
+	case errors.Is(found, ErrDamaged):
+		return s.noteUnchecked()
+	case s.left.tables != nil:
+		return s.endTables()
 	}
-	return s.endTables()
+	return nil
 }
 
 // Checked waits until everything is checked that Open left. It returns a *DamageError if there is
@@ -252,16 +264,14 @@ func (s *Store) check() {
 	defer s.writer.Done()
 	defer close(s.checked)
 	if s.found = s.checkLeft(); errors.Is(s.found, ErrDamaged) {
-		_ = s.fail(s.found)
+		_ = s.fail(errors.Join(s.found, s.noteFound(s.found)))
 	}
 }
 
 func (s *Store) checkLeft() (err error) {
 	defer guard(1, &err)
-	if s.left.tables {
-		if err := s.checkTablesLeft(); err != nil {
-			return err
-		}
+	if err := s.checkTablesLeft(); err != nil {
+		return err
 	}
 	if err := s.endTables(); err != nil {
 		return err
@@ -314,14 +324,11 @@ func (p *pace) step() error {
 
 func (s *Store) newPace() *pace { return &pace{store: s, began: time.Now()} }
 
-// checkTablesLeft checks the blocks of all tables. The database may remove tables meanwhile.
+// checkTablesLeft checks the blocks of the tables that were there when the store was opened. The
+// database may remove some meanwhile.
 func (s *Store) checkTablesLeft() error {
-	tables, err := tablesOf(filepath.Join(s.dir, databaseFolder))
-	if err != nil {
-		return err
-	}
 	pace := s.newPace()
-	for _, t := range tables {
+	for _, t := range s.left.tables {
 		err := t.check(true)
 		if _, gone := os.Stat(t.path); errors.Is(gone, fs.ErrNotExist) {
 			err = nil

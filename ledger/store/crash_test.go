@@ -140,6 +140,7 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 			partial++
 		}
 		mustReadAll(t, s)
+		mustCheck(t, s)
 		if err := s.verify(t.Context(), nil); err != nil {
 			t.Fatalf("run %d: %v", run, err)
 		}

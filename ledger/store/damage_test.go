@@ -252,6 +252,42 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
+// Open itself notices what the database has lost from its logs of headers, ids and the state: what
+// it leaves to be checked behind was in tables.
+func TestLostTailFoundByOpen(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.unsettledBytes = 0 // as products have it
+	reported := 0
+	_, killed, text := damagedFolders(t)
+	for _, name := range killed.names() {
+		size := len(killed[name].data)
+		if !strings.HasSuffix(name, ".mem") || size < 1000 {
+			continue
+		}
+		for part := range 8 {
+			dir := t.TempDir()
+			killed.write(t, dir)
+			flip(t, filepath.Join(dir, name), size*part/8+100, 3)
+			s, err := Open(dir, testGenesis(), options)
+			if err != nil {
+				if reported++; !errors.Is(err, ErrDamaged) {
+					t.Errorf("%s, cut at part %d: %v", name, part, err)
+				}
+				continue
+			}
+			if err := s.verify(t.Context(), nil); err != nil || mustReadAll(t, s) != text {
+				t.Errorf("%s, cut at part %d: Open did not find it: %v", name, part, err)
+			}
+			mustCheck(t, s)
+			closeStore(t, s)
+		}
+	}
+	if reported == 0 {
+		t.Fatal("no lost record of a write-ahead log was reported")
+	}
+}
+
 // TestMissingRows removes rows, or replaces them with older or foreign ones, through the database
 // itself. The store must report the damage.
 func TestMissingRows(t *testing.T) {

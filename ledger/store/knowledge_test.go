@@ -51,7 +51,7 @@ func grown(t *testing.T, blocks int, known ledger.Height) (dir string, book *boo
 	return dir, book, s.marker.last
 }
 
-func closeStore(t *testing.T, s *Store) {
+func closeStore(t testing.TB, s *Store) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	}
 	s.ending, s.checked = make(chan struct{}), make(chan struct{})
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.endTablesUnless(err), s.release())
+		return nil, errors.Join(err, s.noteFound(err), s.release())
 	}
 	s.writer.Add(3)
 	go s.write()

@@ -269,6 +269,7 @@ func TestPowerCuts(t *testing.T) {
 		}
 		if random.IntN(4) == 0 {
 			mustReadAll(t, s)
+			mustCheck(t, s)
 		}
 		p.mutex.Lock()
 		acked, ackedHash = s.Head().Height, s.Head().Hash

@@ -346,7 +346,7 @@ func (s *Store) Close() (err error) {
 		err = s.failure
 	}
 	s.mutex.RUnlock()
-	return errors.Join(err, s.endTablesUnless(s.found), s.release())
+	return errors.Join(err, s.noteFound(s.found), s.release())
 }
 
 func (s *Store) release() (err error) {

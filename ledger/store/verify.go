@@ -23,7 +23,7 @@ type Verified struct {
 // nil, Verify calls it after each block. No other process may have the store open (ErrLocked).
 func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
 	progress func(height, head ledger.Height)) (found Verified, err error) {
-	options.DecodedCacheBytes = 1
+	options.DecodedCacheBytes, options.CheckAll = 1, true
 	s, err := Open(dir, genesis, options)
 	if err != nil {
 		return Verified{}, err
