@@ -128,9 +128,7 @@ func runsOf(transaction *badger.Txn, s *Store, rows map[string]string) error {
 	runs := s.runs.list()
 	return errors.Join(
 		each(newMerged(transaction, of(rowRun, runs)), func(key, value []byte) error {
-			record := decodeRecord(append(bytes.Clone(key), value...))
-			rows[string(indexKey(record.id))] = string(record.where.append(nil))
-			return nil
+			return eachPlaced(s, decodeRecord(append(bytes.Clone(key), value...)), rows)
 		}),
 		each(newMerged(transaction, of(rowSteps, runs)), func(key, value []byte) error {
 			return eachStep(binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:]), value,
@@ -142,6 +140,24 @@ func runsOf(transaction *badger.Txn, s *Store, rows map[string]string) error {
 			}
 			return nil
 		}))
+}
+
+// eachPlaced adds a row for each transaction that a record of a run of ids stands for.
+func eachPlaced(s *Store, r record, rows map[string]string) error {
+	if !r.where.packed {
+		rows[string(indexKey(r.id))] = string(r.where.append(nil))
+		return nil
+	}
+	block, err := s.Block(r.where.height)
+	if err != nil {
+		return err
+	}
+	for i := range transactionsOf(r.id[:], r.where) {
+		entry := &block.Entries[uint64(r.where.index)+i]
+		rows[string(indexKey(entry.ID))] = string(position{height: r.where.height,
+			index: r.where.index + uint32(i), kind: indexKind(entry.Result)}.append(nil))
+	}
+	return nil
 }
 
 // eachStep adds a row for each step of a record of a history.

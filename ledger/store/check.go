@@ -40,7 +40,8 @@ func (s *Store) unsettledBytes() uint64 {
 const headerRowBytes = ledger.HeaderSize + 8 + checksumSize + 1 + 8
 
 // mayHaveLost returns a height, at most most, after which the database may have lost headers
-// without an error. It reads few headers, of which it believes the totals.
+// without an error. It reads few headers, of which it believes the totals. In blocks by bundle, the
+// transfers of a packed bundle may share one row, so there only the blocks count.
 func (s *Store) mayHaveLost(transaction *badger.Txn, most, head ledger.Height) (ledger.Height,
 	error) {
 	total := func(height ledger.Height) (uint64, error) {
@@ -48,6 +49,9 @@ func (s *Store) mayHaveLost(transaction *badger.Txn, most, head ledger.Height) (
 			return 0, nil
 		}
 		header, _, err := readHeader(transaction, height)
+		if header.ByBundle {
+			return 0, err
+		}
 		return header.Total, err
 	}
 	last, err := total(head)
@@ -125,10 +129,11 @@ func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height led
 
 // complete checks the counts of a run of ids of which all rows were read.
 func (x *idRows) complete(seen *count) error {
-	if seen.blocks != x.run.blocks || seen.failures != x.run.failures {
-		return damaged(x.height, "run %d of the index has %d blocks and %d failed transactions; "+
-			"its guide says %d and %d", x.run.number, seen.blocks, seen.failures, x.run.blocks,
-			x.run.failures)
+	if seen.blocks != x.run.blocks || seen.failures != x.run.failures ||
+		seen.transactions != x.run.transactions {
+		return damaged(x.height, "run %d of the index has %d blocks and %d transactions, of which "+
+			"%d failed; its guide says %d, %d and %d", x.run.number, seen.blocks,
+			seen.transactions, seen.failures, x.run.blocks, x.run.transactions, x.run.failures)
 	}
 	return nil
 }

@@ -21,9 +21,11 @@ import (
 
 // count is what a guide says of a run besides the fences and the filter.
 type count struct {
-	// blocks is the number of records of blocks. The others are of transactions, of which failures
-	// is the number of those that failed.
+	// blocks is the number of records of blocks. The others are of transactions or packed bundles,
+	// of which failures is the number of those that failed, or of which the first transfer did.
 	blocks, failures uint64
+	// transactions is how many transactions the records stand for.
+	transactions uint64
 	// highest is the height of the highest block of a record.
 	highest ledger.Height
 	// next is the number of the next run when the guide was made. All rows of runs from that number
@@ -35,6 +37,7 @@ type count struct {
 // transactions, until the guide is made.
 func (r *run) tally(key, value []byte) {
 	where := decodePlaceOf(value)
+	r.transactions += transactionsOf(key, where)
 	switch r.highest = max(r.highest, where.height); where.kind {
 	case indexBlock:
 		r.blocks++
@@ -49,11 +52,11 @@ func chunksOf(records uint64) uint64 { return (records + chunkOf - 1) / chunkOf 
 
 // A guide begins with its version, the numbers of records and of bytes of the run, the number of
 // the next run, the number of records of blocks, the height of the highest one, the number of
-// failed transactions and that of words of the filter. The fences, the first bytes of the failed
-// ids and the filter follow.
+// failed transactions, that of all transactions and that of words of the filter. The fences, the
+// first bytes of the failed ids and the filter follow.
 const (
 	guideVersion  = 1
-	guideHeadSize = 1 + 7*8
+	guideHeadSize = 1 + 8*8
 )
 
 // encodeGuide returns the guide of a run of ids that is complete.
@@ -61,7 +64,7 @@ func (r *run) encodeGuide() []byte {
 	to := make([]byte, 0, guideHeadSize+8*(len(r.fences)+len(r.failed)+len(r.filter)))
 	to = append(to, guideVersion)
 	for _, number := range [...]uint64{r.records, r.bytes, r.next, r.blocks, uint64(r.highest),
-		r.failures, uint64(len(r.filter))} {
+		r.failures, r.transactions, uint64(len(r.filter))} {
 		to = binary.BigEndian.AppendUint64(to, number)
 	}
 	for _, numbers := range [...][]uint64{r.fences, r.failed, r.filter} {
@@ -85,15 +88,15 @@ func (r *run) decodeGuide(guide []byte) error {
 		return list
 	}
 	guide = guide[1:]
-	head := numbers(7)
-	filter, most := head[6], filterWords(filterBound)
+	head := numbers(8)
+	filter, most := head[7], filterWords(filterBound)
 	if head[0] != r.records || head[1] != r.bytes || head[3] > r.records ||
 		head[5] > r.records-head[3] || filter > most ||
 		uint64(len(guide)) != 8*(chunksOf(r.records)+head[5]+filter) {
 		return errRow
 	}
 	r.count = count{next: head[2], blocks: head[3], highest: ledger.Height(head[4]),
-		failures: head[5]}
+		failures: head[5], transactions: head[6]}
 	r.fences, r.failed = numbers(chunksOf(r.records)), numbers(head[5])
 	r.filter = numbers(filter)
 	if !slices.IsSorted(r.fences) {
@@ -256,6 +259,7 @@ func (s *Store) checkIDs(transaction *badger.Txn, rows *idRows, before uint64, s
 	r := rows.run
 	return rows.read(transaction, before, func(at uint64, key, value []byte) error {
 		short, where := binary.BigEndian.Uint64(key), decodePlaceOf(value)
+		seen.transactions += transactionsOf(key, where)
 		if at%chunkOf == 0 && short != r.fences[at/chunkOf] || where.height > r.highest ||
 			!r.filter.mayHave(key) {
 			return errGuide

@@ -16,11 +16,13 @@ import (
 // (runs.go), so that a look-up reads one row of the run that has the id, and few others.
 const (
 	// recordSize is the size of an id in a run: the id, the height, and the place in the block with
-	// the kind in its highest bits.
+	// the kind in its highest bits, and below them a bit that marks a packed bundle. A packed
+	// bundle has one record, with the id of its last transfer and the place of the first one.
 	heightSize  = 5
 	recordSize  = ledger.HashSize + heightSize + 4
 	kindShift   = 30
-	placeMask   = 1<<kindShift - 1
+	packedBit   = 1 << (kindShift - 1)
+	placeMask   = packedBit - 1
 	chunkOf     = 64 // records in a chunk
 	filterBound = 4 << 20
 )
@@ -39,8 +41,11 @@ func (r *record) value() (value [recordSize - ledger.HashSize]byte) {
 	}
 	value[0] = byte(height >> 32)
 	binary.BigEndian.PutUint32(value[1:], uint32(height))
-	binary.BigEndian.PutUint32(value[heightSize:],
-		r.where.index|uint32(r.where.kind)<<kindShift)
+	place := r.where.index | uint32(r.where.kind)<<kindShift
+	if r.where.packed {
+		place |= packedBit
+	}
+	binary.BigEndian.PutUint32(value[heightSize:], place)
 	return value
 }
 
@@ -54,7 +59,19 @@ func decodePlaceOf(value []byte) position {
 	place := binary.BigEndian.Uint32(value[heightSize:])
 	return position{
 		height: ledger.Height(value[0])<<32 | ledger.Height(binary.BigEndian.Uint32(value[1:])),
-		index:  place & placeMask, kind: byte(place >> kindShift)}
+		index:  place & placeMask, kind: byte(place >> kindShift), packed: place&packedBit != 0}
+}
+
+// transactionsOf returns how many transactions a record stands for, given its key.
+func transactionsOf(key []byte, where position) uint64 {
+	switch {
+	case where.kind == indexBlock:
+		return 0
+	case where.packed:
+		_, last := ledger.PackedPlace(ledger.Hash(key))
+		return uint64(last) + 1
+	}
+	return 1
 }
 
 // expect makes the filter of a run of ids that will have this many records.
@@ -149,17 +166,24 @@ func findRecord(chunk []byte, id ledger.Hash) (where position, found bool,
 	low, high := 0, len(chunk)/recordSize
 	for low < high {
 		middle := (low + high) / 2
-		at := chunk[middle*recordSize:]
-		switch bytes.Compare(at[:ledger.HashSize], id[:]) {
-		case 0:
-			return decodeRecord(at).where, true, nil
-		case -1:
+		if bytes.Compare(chunk[middle*recordSize:][:ledger.HashSize], id[:]) < 0 {
 			low = middle + 1
-		default:
+		} else {
 			high = middle
 		}
 	}
-	return position{}, false, nil
+	if low*recordSize == len(chunk) {
+		return position{}, false, nil
+	}
+	// The first record that is not before the id is its own, or that of its packed bundle.
+	at := decodeRecord(chunk[low*recordSize:])
+	if !at.where.packed {
+		return at.where, at.id == id, nil
+	}
+	first, place := ledger.PackedPlace(id)
+	bundle, _ := ledger.PackedPlace(at.id)
+	at.where.index, at.where.packed = at.where.index+uint32(place), false
+	return at.where, first == bundle, nil
 }
 
 // loadIndex reads the index, checks that it has as many transactions and blocks as the chain,
@@ -207,7 +231,7 @@ func (s *Store) loadIDs(count *indexCount) error {
 			if err := s.loadRun(transaction, r, runs, count.height); err != nil {
 				return err
 			}
-			count.transactions += r.records - r.blocks
+			count.transactions += r.transactions
 			count.blocks += r.blocks
 		}
 		return nil

@@ -38,7 +38,8 @@ func idsOf(t testing.TB, s *Store) map[ledger.Hash]position {
 func checkIndex(t testing.TB, s *Store) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
-	for id, want := range idsOf(t, s) {
+	ids := idsOf(t, s)
+	for id, want := range ids {
 		where, found, err := s.locate(id)
 		if err != nil || !found || where.height != want.height || where.index != want.index ||
 			(where.kind == indexBlock) != (want.kind == indexBlock) {
@@ -48,6 +49,9 @@ func checkIndex(t testing.TB, s *Store) {
 		for _, i := range []int{0, 7, 8, 31} {
 			other := id
 			other[i] ^= byte(1 + random.IntN(255))
+			if _, there := ids[other]; there { // another transfer of the same packed bundle
+				continue
+			}
 			if _, found, err := s.locate(other); found || err != nil {
 				t.Fatalf("%s is found: %v", other, err)
 			}
@@ -157,7 +161,7 @@ func TestIndexOfSimilarIDs(t *testing.T) {
 // A layer may hold ids with the same first bytes, too.
 func TestLayerOfSimilarIDs(t *testing.T) {
 	t.Parallel()
-	block := &ledger.Block{Entries: make([]ledger.Entry, 4)}
+	block := &ledger.Block{Entries: make([]ledger.Entry, 4), Bundles: make([]ledger.BundleSeal, 1)}
 	for i := range block.Entries {
 		block.Entries[i].ID = ledger.Hash{1, 2, 3}
 		block.Entries[i].ID[30] = byte(i)

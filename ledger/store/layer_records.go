@@ -18,7 +18,9 @@ import (
 func recordsOf(blocks []*pendingBlock) []record {
 	count := len(blocks)
 	for _, pending := range blocks {
-		count += len(pending.block.Entries)
+		for i := 0; i < len(pending.block.Entries); i += max(1, transfersFrom(pending.block, i)) {
+			count++
+		}
 	}
 	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
 	add := func(id ledger.Hash, where position) {
@@ -27,9 +29,11 @@ func recordsOf(blocks []*pendingBlock) []record {
 	}
 	for _, pending := range blocks {
 		block, height := pending.block, pending.block.Header.Height
-		for i := range block.Entries {
-			add(block.Entries[i].ID, position{height: height, index: uint32(i),
-				kind: indexKind(block.Entries[i].Result)})
+		for i := 0; i < len(block.Entries); {
+			entry, count := &block.Entries[i], transfersFrom(block, i)
+			add(block.Entries[i+max(count, 1)-1].ID, position{height: height, index: uint32(i),
+				kind: indexKind(entry.Result), packed: count > 0})
+			i += max(count, 1)
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}
@@ -37,6 +41,15 @@ func recordsOf(blocks []*pendingBlock) []record {
 		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
 	})
 	return inOrder(records, order)
+}
+
+// transfersFrom returns how many transactions of a block, from the one at index on, are the
+// transfers of a packed bundle of which that is the first; 0 if it has an id of its own.
+func transfersFrom(block *ledger.Block, index int) int {
+	if seal := &block.Bundles[block.Entries[index].Bundle]; seal.Packed() {
+		return len(seal.IDs)
+	}
+	return 0
 }
 
 // entriesOf returns the changes of a row of blocks to the state, in the order of their keys: of

@@ -197,8 +197,7 @@ func (s *Store) Known(id ledger.Hash) (bool, error) {
 
 // KnownIn reports, for each transaction of a bundle, whether a block has a transaction with its id,
 // as Known does. It returns nil if no block has any of them. It does not read the disk for
-// transactions with fresh nonces, unless they failed before. Of a packed bundle it reports the
-// first transfer only, which stands for all.
+// transactions with fresh nonces, unless they failed before.
 func (s *Store) KnownIn(bundle *ledger.Bundle) (known []bool, err error) {
 	unsure, err := s.unsure(bundle)
 	for _, i := range unsure {
@@ -211,6 +210,9 @@ func (s *Store) KnownIn(bundle *ledger.Bundle) (known []bool, err error) {
 		}
 		if found {
 			known[i] = true
+		}
+		for j := range known {
+			known[j] = known[j] || bundle.Packed() // a block has all of it or nothing
 		}
 	}
 	return known, err
@@ -228,7 +230,7 @@ func (s *Store) unsure(bundle *ledger.Bundle) (places []int, err error) {
 		if !s.unseen(bundle.ID(i), bundle.Transaction(i)) {
 			places = append(places, i)
 		}
-		if bundle.Packed() { // a block has all of it or nothing
+		if bundle.Packed() { // the first transfer stands for all
 			break
 		}
 	}

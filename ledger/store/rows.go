@@ -132,6 +132,8 @@ type position struct {
 	height ledger.Height
 	index  uint32
 	kind   byte
+	// packed says that it is the place of a packed bundle's first transfer, in a run of ids.
+	packed bool
 }
 
 const positionSize = 8 + 4 + 1

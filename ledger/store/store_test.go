@@ -102,12 +102,10 @@ func (b *book) next(count int) []byte {
 				to, int64(step)))
 		}
 		if len(transactions) == 500 {
-			bundles, transactions = append(bundles, b.client.Bundle(transactions...)), nil
+			bundles, transactions = append(bundles, b.bundles(transactions)...), nil
 		}
 	}
-	if len(transactions) > 0 {
-		bundles = append(bundles, b.client.Bundle(transactions...))
-	}
+	bundles = append(bundles, b.bundles(transactions)...)
 	switch b.round % 6 {
 	case 2:
 		bundles = append(bundles,
@@ -116,6 +114,31 @@ func (b *book) next(count int) []byte {
 		bundles = append(bundles, b.operator.Leave(ledger.MemberIndex(b.round/6)))
 	}
 	return ledgertest.Batch(ledger.Milliseconds(b.round), bundles...)
+}
+
+// bundles returns bundles of transactions: one of bodies, or in every third round packed ones of the
+// transfers.
+func (b *book) bundles(transactions []ledger.Transaction) (bundles []*ledger.Bundle) {
+	plain := func(t *ledger.Transaction) bool {
+		return len(t.Postings) == 2 && t.Postings[0].Account != t.Postings[1].Account
+	}
+	for len(transactions) > 0 {
+		count := 1
+		switch {
+		case b.round%3 != 0:
+			count = len(transactions)
+		case plain(&transactions[0]):
+			for count < len(transactions) && plain(&transactions[count]) {
+				count++
+			}
+			bundles = append(bundles, b.client.Packed(transactions[:count]...))
+			transactions = transactions[count:]
+			continue
+		}
+		bundles = append(bundles, b.client.Bundle(transactions[:count]...))
+		transactions = transactions[count:]
+	}
+	return bundles
 }
 
 func (b *book) apply(t testing.TB, s *Store, count int) *ledger.Block {
@@ -150,6 +173,13 @@ func readAll(s *Store) (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(text, "%d %s %x\n", height, hash, again.Encode())
+		for i := range block.Bundles {
+			beyond := block.Bundles[i].IDs[len(block.Bundles[i].IDs)-1]
+			beyond[31]++
+			if _, err := s.Transaction(beyond); !errors.Is(err, ErrNotFound) {
+				return "", fmt.Errorf("transaction %s, which is nowhere: %w", beyond, err)
+			}
+		}
 		fmt.Fprintf(text, "%+v\n", s.MembershipAt(height))
 		for i := range block.Entries {
 			found, err := s.Transaction(block.Entries[i].ID)

@@ -62,7 +62,7 @@ func (l *layer) add(pending *pendingBlock) {
 	at := uint32(len(l.blocks))
 	l.blocks, l.bytes = append(l.blocks, pending), l.bytes+len(pending.encoded)
 	block := pending.block
-	for i := range block.Entries {
+	for i := 0; i < len(block.Entries); i += max(1, transfersFrom(block, i)) {
 		l.put(block.Entries[i].ID, place{at, uint32(i)})
 	}
 	l.put(block.Hash, place{at, wholeBlock})
@@ -87,27 +87,37 @@ func (l *layer) put(id ledger.Hash, at place) {
 // find looks up an id or a block hash.
 func (l *layer) find(id ledger.Hash) (where position, found bool) {
 	at, found := l.places[shortID(id)]
-	if found && l.id(at) != id {
-		at, found = l.others[id]
-	}
 	if !found {
 		return position{}, false
 	}
-	where.height = l.blocks[at.block].block.Header.Height
-	if at.index == wholeBlock {
-		where.kind = indexBlock
-	} else {
-		where.index = at.index
+	if where, found = l.holds(at, id); found {
+		return where, true
 	}
-	return where, true
+	if at, found = l.others[id]; !found {
+		first, _ := ledger.PackedPlace(id)
+		if at, found = l.others[first]; !found {
+			return position{}, false
+		}
+	}
+	return l.holds(at, id)
 }
 
-func (l *layer) id(at place) ledger.Hash {
+// holds returns the position of an id or a block hash if it is that of the block or transaction at
+// a place, or of a transfer of the packed bundle that begins there.
+func (l *layer) holds(at place, id ledger.Hash) (where position, holds bool) {
 	block := l.blocks[at.block].block
+	where.height = block.Header.Height
 	if at.index == wholeBlock {
-		return block.Hash
+		where.kind = indexBlock
+		return where, block.Hash == id
 	}
-	return block.Entries[at.index].ID
+	where.index = at.index
+	if count := transfersFrom(block, int(at.index)); count > 0 {
+		first, offset := ledger.PackedPlace(id)
+		where.index += uint32(offset)
+		return where, first == block.Entries[at.index].ID && offset < count
+	}
+	return where, block.Entries[at.index].ID == id
 }
 
 // unwritten are the blocks that the database does not have yet. The store's mutex guards it.
