@@ -191,6 +191,10 @@ type left struct {
 	// header is the last header.
 	header ledger.Height
 	ids    []idsLeft
+	// runs are those that the row of runs named, next was the number of the next one. Rows of
+	// others with lower numbers are to be removed.
+	runs []*run
+	next uint64
 }
 
 // idsLeft are the chunks of a run of ids before a number.
@@ -253,8 +257,8 @@ func (s *Store) noteFound(found error) error {
 }
 
 // Checked waits until everything is checked that Open left. It returns a *DamageError if there is
-// damage, the context's error, or ErrClosed if the store is closed before. After damage the store
-// accepts no more blocks.
+// damage, the context's error, or ErrClosed if the store is closed before. After damage, or another
+// failure, the store accepts no more blocks.
 func (s *Store) Checked(ctx context.Context) error {
 	select {
 	case <-s.checked:
@@ -268,7 +272,8 @@ func (s *Store) Checked(ctx context.Context) error {
 func (s *Store) check() {
 	defer s.writer.Done()
 	defer close(s.checked)
-	if s.found = s.checkLeft(); errors.Is(s.found, ErrDamaged) {
+	s.found = s.checkLeft()
+	if s.found != nil && !errors.Is(s.found, ErrClosed) {
 		_ = s.fail(errors.Join(s.found, s.noteFound(s.found)))
 	}
 }
@@ -289,7 +294,7 @@ func (s *Store) checkLeft() (err error) {
 			return err
 		}
 	}
-	return nil
+	return s.removeReplaced(s.left.runs, s.left.next)
 }
 
 // slice is how long a check goes on without a rest. It rests for restFactor times as long as it

@@ -250,7 +250,8 @@ func TestOlderStore(t *testing.T) {
 	}
 }
 
-// Runs that the row of runs does not name are what a crash left. Open removes their rows.
+// Runs that the row of runs does not name are what a crash left. Their rows are removed, at once or
+// behind.
 func TestUnnamedRunsAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -264,7 +265,7 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 	}
 	var keys [][]byte
 	for _, number := range []uint64{0, 1 << 40} {
-		for _, kind := range runKinds {
+		for _, kind := range runRows {
 			keys = append(keys, (&run{kind: kind, number: number}).chunkKey(7, []byte("any")))
 		}
 	}
@@ -274,7 +275,8 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 	}
 	named := func(key []byte) bool {
 		return slices.ContainsFunc(s.runs.list(), func(r *run) bool {
-			return bytes.HasPrefix(key, r.prefix())
+			return bytes.HasPrefix(key, r.prefix()) ||
+				r.kind == rowRun && bytes.HasPrefix(key, runPrefix(rowGuide, r.number))
 		})
 	}
 	keys = slices.DeleteFunc(keys, named)
@@ -288,6 +290,7 @@ func TestUnnamedRunsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, dir, small())
+	mustCheck(t, s)
 	for _, key := range keys {
 		if err := s.db.View(func(transaction *badger.Txn) error {
 			_, err := get(transaction, key)

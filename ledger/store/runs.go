@@ -278,67 +278,109 @@ func (s *Store) loadRuns(height ledger.Height) error {
 		}
 		s.runs.next.Store(next)
 		s.runs.runs.Store(&named)
+		s.left.runs, s.left.next = named, next
 		return nil
 	})
 }
 
-// removeRemains removes the rows of runs that the row of runs does not name: a crash left them
-// before the row named them, or after it ceased to. The batch may write some of them at once. So
-// everything that Open checks must be in order before.
+// removeRemains removes the rows that a crash left of runs that were being made, because the next
+// runs get their numbers. The batch may write some of them at once. So everything that Open checks
+// must be in order before.
 func (s *Store) removeRemains(height ledger.Height, remains *badger.WriteBatch) error {
+	next := s.runs.next.Load()
 	return s.db.View(func(transaction *badger.Txn) error {
-		for _, kind := range runKinds {
-			named := of(kind, s.runs.list())
-			if err := removeUnnamed(transaction, kind, named, remains); err != nil {
+		for _, kind := range runRows {
+			err := eachRowFrom(transaction, runPrefix(kind, next), remains.Delete)
+			if err != nil {
 				return damaged(height, "the runs: %v", err)
 			}
 		}
-		named := of(rowRun, s.runs.list())
-		if err := removeUnnamed(transaction, rowGuide, named, remains); err != nil {
-			return damaged(height, "the guides of runs: %v", err)
-		}
 		// Other blocks may take the places of those above the head.
-		return s.removeRowsFrom(transaction, heightKey(rowHashes, height+1), remains.Delete)
+		return eachRowFrom(transaction, heightKey(rowHashes, height+1), remains.Delete)
 	})
 }
 
-// removeRowsFrom removes the rows of the kind of a key, from that key on.
-func (s *Store) removeRowsFrom(transaction *badger.Txn, from []byte,
-	remove func(key []byte) error) error {
+// runRows are the kinds of rows that belong to runs.
+var runRows = append([]runKind{rowGuide}, runKinds...)
+
+// eachRowFrom visits the keys of the rows of the kind of a key, from that key on.
+func eachRowFrom(transaction *badger.Txn, from []byte, visit func(key []byte) error) error {
 	settings := badger.DefaultIteratorOptions
 	settings.PrefetchValues, settings.Prefix = false, from[:1]
 	rows := transaction.NewIterator(settings)
 	defer rows.Close()
 	for rows.Seek(from); rows.Valid(); rows.Next() {
-		if err := remove(rows.Item().KeyCopy(nil)); err != nil {
+		if err := visit(rows.Item().KeyCopy(nil)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeUnnamed removes the rows of runs of a kind that are not among those named.
-func removeUnnamed(transaction *badger.Txn, kind runKind, named []*run,
-	remains *badger.WriteBatch) error {
-	settings := badger.DefaultIteratorOptions
-	settings.PrefetchValues, settings.Prefix = false, []byte{byte(kind)}
-	rows := transaction.NewIterator(settings)
-	defer rows.Close()
-	for rows.Rewind(); rows.Valid(); {
-		key := rows.Item().KeyCopy(nil)
-		if len(key) < runPrefixSize {
-			return errRow
+// removeReplaced removes the rows of runs that the row of runs ceased to name before the store was
+// opened: a process may end before it has removed them all. It is done behind, because the
+// database passes each row that was removed before, one after the other. named are the runs that
+// the row named when the store was opened, next was the number of the next one.
+func (s *Store) removeReplaced(named []*run, next uint64) error {
+	pace := s.newPace()
+	for _, kind := range runRows {
+		numbers := make(map[uint64]bool)
+		for _, r := range named {
+			numbers[r.number] = numbers[r.number] || kind == r.kind ||
+				kind == rowGuide && r.kind == rowRun
 		}
-		number := binary.BigEndian.Uint64(key[1:])
-		if !slices.ContainsFunc(named, func(r *run) bool { return r.number == number }) {
-			if err := remains.Delete(key); err != nil {
+		for from := uint64(0); from < next; {
+			var err error
+			if from, err = s.removeSome(pace, kind, from, next, numbers); err != nil {
 				return err
 			}
-			rows.Next()
-			continue
 		}
-		// Pass the whole run at once.
-		rows.Seek(runPrefix(kind, number+1))
 	}
 	return nil
+}
+
+// removeSome removes rows of runs of a kind, from a number to before another, that are not among
+// those named. It returns the number from which to go on.
+func (s *Store) removeSome(pace *pace, kind runKind, from, next uint64,
+	named map[uint64]bool) (uint64, error) {
+	batch := s.db.NewWriteBatch()
+	defer batch.Cancel()
+	err := s.db.View(func(transaction *badger.Txn) error {
+		settings := badger.DefaultIteratorOptions
+		settings.PrefetchValues, settings.Prefix = false, []byte{byte(kind)}
+		rows := transaction.NewIterator(settings)
+		defer rows.Close()
+		rows.Seek(runPrefix(kind, from))
+		for removed := 0; rows.Valid(); {
+			key := rows.Item().KeyCopy(nil)
+			if len(key) < runPrefixSize {
+				return errRow
+			}
+			if from = binary.BigEndian.Uint64(key[1:]); from >= next || removed == rowsPerCheck {
+				return nil
+			}
+			if named[from] {
+				rows.Seek(runPrefix(kind, from+1)) // pass the whole run at once
+				continue
+			}
+			s.options.onWrite("remove")
+			if err := batch.Delete(key); err != nil {
+				return err
+			}
+			removed++
+			rows.Next()
+		}
+		from = next
+		return nil
+	})
+	if err == nil {
+		err = s.awaitDescriptors()
+	}
+	if err == nil {
+		err = batch.Flush()
+	}
+	if err == nil {
+		err = pace.step()
+	}
+	return from, err
 }
