@@ -44,8 +44,8 @@ type Options struct {
 	// what the database cannot have lost without an error (see Checked).
 	CheckAll bool
 
-	// unsettledBytes is a number of bytes after which the database cannot have lost what was written
-	// before without an error. Only tests set it.
+	// unsettledBytes is a number of bytes after which the database cannot have lost what was
+	// written before without an error. Only tests set it.
 	unsettledBytes uint64
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.

@@ -116,8 +116,8 @@ func (b *book) next(count int) []byte {
 	return ledgertest.Batch(ledger.Milliseconds(b.round), bundles...)
 }
 
-// bundles returns bundles of transactions: one of bodies, or in every third round packed ones of the
-// transfers.
+// bundles returns bundles of transactions: one of bodies, or in every third round packed ones of
+// the transfers.
 func (b *book) bundles(transactions []ledger.Transaction) (bundles []*ledger.Bundle) {
 	plain := func(t *ledger.Transaction) bool {
 		return len(t.Postings) == 2 && t.Postings[0].Account != t.Postings[1].Account
