@@ -23,12 +23,14 @@ type pathBook struct {
 	state   *state.State
 	parent  state.Parent
 	next    int
+	packed  bool // its bundles are
 }
 
-func newPathBook(accounts int) *pathBook {
+func newPathBook(accounts int, packed bool) *pathBook {
 	genesis := ledgertest.Genesis()
+	genesis.Version = ledger.NewestVersion
 	book := &pathBook{genesis: genesis, client: ledgertest.NewClient(genesis, "acme"),
-		state: state.New(genesis), parent: state.Parent{Hash: genesis.Hash()}}
+		state: state.New(genesis), parent: state.Parent{Hash: genesis.Hash()}, packed: packed}
 	transactions := []ledger.Transaction{book.client.Register()}
 	for first := 0; first < accounts; first += ledger.MaxOpenings {
 		opening := book.client.Next()
@@ -54,10 +56,17 @@ func (b *pathBook) bundles() []*ledger.Bundle {
 		transactions := make([]ledger.Transaction, pathBundle)
 		for j := range transactions {
 			b.next++
-			transactions[j] = b.client.Transfer(pathAccount(b.next*7919%pathAccounts),
-				pathAccount(b.next*104729%pathAccounts), 1)
+			from, to := b.next*7919%pathAccounts, b.next*104729%pathAccounts
+			if from == to {
+				to = (to + 1) % pathAccounts
+			}
+			transactions[j] = b.client.Transfer(pathAccount(from), pathAccount(to), 1)
 		}
-		made[i] = b.client.Bundle(transactions...)
+		if b.packed {
+			made[i] = b.client.Packed(transactions...)
+		} else {
+			made[i] = b.client.Bundle(transactions...)
+		}
 	}
 	return made
 }
@@ -70,7 +79,7 @@ func (b *pathBook) seal(batches []*ledger.VerifiedBatch) *state.Draft {
 
 func (b *pathBook) execute(batches []*ledger.VerifiedBatch) *ledger.Block {
 	block, _ := b.state.Execute(b.seal(batches))
-	b.parent = state.Parent{Header: block.Header, Hash: block.Hash}
+	b.parent = state.Parent{Header: block.Header, Hash: block.Hash, Packed: true}
 	return block
 }
 
@@ -92,13 +101,19 @@ func (b *pathBook) measure(bench *testing.B, step func(round []*ledger.Bundle, b
 // those of organisations' bundles are all known. The unit of ns/op, B/op and allocs/op is a bundle
 // of 400 transfers.
 func BenchmarkPath(b *testing.B) {
+	for name, packed := range map[string]bool{"bodies": false, "packed": true} {
+		b.Run(name, func(b *testing.B) { benchmarkPath(b, packed) })
+	}
+}
+
+func benchmarkPath(b *testing.B, packed bool) {
 	b.Run("admit", func(b *testing.B) {
 		// The node that a client chose reads the bundle and checks it.
-		book := newPathBook(pathAccounts)
+		book := newPathBook(pathAccounts, packed)
 		hash := book.genesis.Book()
 		book.measure(b, func(round []*ledger.Bundle, _ []byte) {
 			for _, bundle := range round {
-				admitted, err := ledger.AssembleBundle(bodiesOf(bundle), bundle.Signatures())
+				admitted, err := again(bundle)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -110,7 +125,7 @@ func BenchmarkPath(b *testing.B) {
 	})
 	b.Run("verify", func(b *testing.B) {
 		// Another node's batch arrives.
-		book := newPathBook(pathAccounts)
+		book := newPathBook(pathAccounts, packed)
 		book.measure(b, func(_ []*ledger.Bundle, batch []byte) {
 			if _, err := ledger.VerifyBatch(batch); err != nil {
 				b.Fatal(err)
@@ -119,7 +134,7 @@ func BenchmarkPath(b *testing.B) {
 	})
 	b.Run("execute", func(b *testing.B) {
 		// Another node's batch arrives and becomes a block.
-		book := newPathBook(pathAccounts)
+		book := newPathBook(pathAccounts, packed)
 		book.measure(b, func(_ []*ledger.Bundle, batch []byte) {
 			block := book.execute(ledger.VerifyBatches([][]byte{batch}))
 			if last := block.Entries[len(block.Entries)-1].Result; !last.OK() {
@@ -127,6 +142,14 @@ func BenchmarkPath(b *testing.B) {
 			}
 		})
 	})
+}
+
+// again makes a bundle from its parts, as a node does with one that a client sends.
+func again(bundle *ledger.Bundle) (*ledger.Bundle, error) {
+	if bundle.Packed() {
+		return ledger.AssemblePackedBundle(bundle.Content(), bundle.Signatures())
+	}
+	return ledger.AssembleBundle(bodiesOf(bundle), bundle.Signatures())
 }
 
 func bodiesOf(bundle *ledger.Bundle) [][]byte {
@@ -139,7 +162,7 @@ func bodiesOf(bundle *ledger.Bundle) [][]byte {
 
 // BenchmarkSeal seals a round of 16 bundles of 400 transfers.
 func BenchmarkSeal(b *testing.B) {
-	book := newPathBook(pathAccounts)
+	book := newPathBook(pathAccounts, false)
 	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(1, book.bundles()...)})
 	b.ReportAllocs()
 	for b.Loop() {
