@@ -353,8 +353,8 @@ func (s *Store) checkTablesLeft() error {
 	return nil
 }
 
-// headersPerLook is how many headers a check reads from one transaction of the database, which keeps
-// what was removed since its begin.
+// headersPerLook is how many headers a check reads from one transaction of the database, which
+// keeps what was removed since its begin.
 const headersPerLook = 1024
 
 func (s *Store) checkHeadersLeft() error {

@@ -53,7 +53,8 @@ func inFolder(t testing.TB, files folder) string {
 }
 
 // edit changes the database of a store that is closed. It passes each row to change.
-func edit(t testing.TB, dir string, change func(batch *badger.WriteBatch, key, value []byte) error) {
+func edit(t testing.TB, dir string, change func(batch *badger.WriteBatch, key,
+	value []byte) error) {
 	t.Helper()
 	s := &Store{dir: dir, options: small().withDefaults(), marker: &marker{last: tip{height: 1}}}
 	if err := s.openDatabase(); err != nil {
@@ -188,7 +189,7 @@ func unnoted(files folder) folder {
 }
 
 // Damage in what Open leaves is found behind, as if Open had found it: the store takes no more
-// blocks, and is not opened again. Whoever checks everything at once finds it at once.
+// blocks, and is not opened again. A check of everything at once finds it at once.
 func TestDamageFoundBehind(t *testing.T) {
 	t.Parallel()
 	options := small()
@@ -699,8 +700,8 @@ func FuzzHashes(f *testing.F) {
 	})
 }
 
-// BenchmarkOpenLong opens stores of many blocks and ids, and of few accounts: in part, and whole, as
-// older versions did.
+// BenchmarkOpenLong opens stores of many blocks and ids, and of few accounts: in part, and whole,
+// as older versions did.
 func BenchmarkOpenLong(b *testing.B) {
 	for _, size := range []struct{ blocks, transactions int }{{1000, 20}, {1000, 200}, {1000, 800},
 		{10_000, 20}} {

@@ -53,6 +53,7 @@
 //
 // A look-up of an id reads a row of the run that has it, and few others: memory has eight bytes for
 // each row of a run of ids, and a Bloom filter for each such run of up to four million (index.go).
+// Both are on the disk, too, as the run's guide (guide.go), which is written with the run.
 // A look-up in a history goes back from the newest run, and reads one row in most (history.go). The
 // state is in memory; only Open and snapshots read its runs.
 //
@@ -69,14 +70,37 @@
 // Badger opens without an error when the tail of its write-ahead log is damaged, and drops the
 // records there. Therefore a tip marker, in its own file and in two copies, holds the height that
 // the database must reach, and the segments of the journal that must exist (marker.go). Open checks
-// everything that could be missing without an error: every header from the genesis to the head, the
-// state against the state digest of the head, and the number of ids in the index. Gaps in a
-// history are noticed because its entries are numbered and the account has their count. Bodies are
-// checked when they are read.
+// everything that could be missing without an error: the headers and ids whose rows may still be in
+// a log, the state against the state digest of the head, and the number of ids in the index. Gaps
+// in a history are noticed because its entries are numbered and the account has their count. Bodies
+// are checked when they are read.
+//
+// # What Open leaves
+//
+// Open need not read what is in the database's tables: the manifest names them, and each has
+// checksums, so nothing of it is lost without an error. A row is in a table, and not in a log, if
+// as many bytes were written after it as all memtables hold (check.go). So of a long chain Open
+// reads only the last headers. It takes the hashes of earlier blocks, of every 64th, from rows of
+// hashes (chain.go), and every read of a header is checked against these. Of a run of ids it reads
+// the guide, and the rows only as far as they may be in a log.
+//
+// A goroutine checks the rest, slowly: the blocks of the tables, the older headers against the rows
+// of hashes, and the older ids against the guides. If it finds damage, it is as if Open had found
+// it: the store takes no more blocks, Checked returns the damage, and the next Open checks
+// everything before it returns. Options.CheckAll makes Open do so at once, as Verify needs it.
+//
+// Meanwhile nothing wrong is read: a missing or damaged row of what is left is an error of the read
+// that needs it. A damaged block of a table may also end the process, because the database panics
+// in goroutines of its own. So a file says that the tables are unchecked. If a process leaves it
+// behind, the next Open checks everything, and the tables before it opens the database.
+//
+// A lost guide or row of hashes is no damage. Open reads what it was made from, all of it, and
+// writes it again. So it does with a store that an older version wrote.
 //
 // Badger's WriteBatch may split into several transactions, so a crash may leave a part of a layer.
-// Nothing reads the rows of a run that the row of runs does not name, and Open removes them. Stores
-// from before there were runs have a row for each entry of the state, which also has the value from
+// Nothing reads the rows of a run that the row of runs does not name. Open removes those with
+// numbers that the next runs get; those of runs that were replaced are removed behind. Stores from
+// before there were runs have a row for each entry of the state, which also has the value from
 // before its layer. Open restores that value if the head row does not cover the layer (open.go).
 //
 // Badger's Sync skips memtables that were full before the call and are not yet written to tables.
@@ -158,6 +182,12 @@
 //	Y run first-key            -> records of a run of histories: account number and ordinal of the
 //	                              first step, after their length; the steps as in row y, after
 //	                              their length; all packed after a 0 if that is shorter
+//	g run part                 -> a part of the guide of a run of ids: the numbers of its records, of
+//	                              its bytes, of the next run, of its blocks and of its failed
+//	                              transactions; the first bytes of the first id of each chunk and
+//	                              of each failed transaction; a Bloom filter of its ids
+//	k height                   -> the hashes of the block at this height, which is a multiple of 64,
+//	                              and of every 64th one after it
 //	S run first-key            -> records of a run of the state: key and value, each after its
 //	                              length; no value if the entry does not exist any more; all packed
 //	                              after a 0 if that is shorter

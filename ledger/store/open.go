@@ -22,11 +22,11 @@ import (
 // databaseFolder is the name of Badger's folder in the store's folder.
 const databaseFolder = "badger"
 
-// Open opens the store in dir, or creates one if dir is empty or does not exist. It checks every
-// table of the database, every header, the whole state and the number of rows of the index, and
-// undoes the blocks that a crash left above the head. The time it takes grows with the data (about
-// a second for a million rows, and one for some GB). Open returns ErrForeign, ErrLocked, ErrDamaged
-// (a *DamageError) or ErrDiskFull.
+// Open opens the store in dir, or creates one if dir is empty or does not exist. It checks the
+// whole state, and of the rest what the database may have lost without an error; Checked tells of
+// what is left. It undoes the blocks that a crash left above the head. The time it takes grows with
+// the state (about a second for a million entries), and hardly with the chain. Open returns
+// ErrForeign, ErrLocked, ErrDamaged (a *DamageError) or ErrDiskFull.
 func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, err

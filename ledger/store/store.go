@@ -40,12 +40,12 @@ type Options struct {
 	// node sets one that has verified most of them while they arrived.
 	Verify func(batches [][]byte) []*ledger.VerifiedBatch
 
-	// CheckAll makes Open check everything, as Verify needs it. Otherwise it leaves to a goroutine
-	// what the database cannot have lost without an error (see Checked).
+	// CheckAll makes Open check everything, as Verify needs it. Otherwise Open leaves to a
+	// goroutine what the database cannot have lost without an error (see Checked).
 	CheckAll bool
 
-	// unsettledBytes is a number of bytes after which the database cannot have lost what was
-	// written before without an error. Only tests set it.
+	// unsettledBytes is a number of bytes after which the database cannot have lost without an
+	// error what was written before. Only tests set it.
 	unsettledBytes uint64
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
