@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
 // long is the number of blocks of longChain.
@@ -198,16 +199,8 @@ func TestDamageFoundBehind(t *testing.T) {
 	set := func(batch *badger.WriteBatch, key, value []byte) error {
 		return batch.Set(key, seal(key, value))
 	}
-	var named []*run
-	edit(t, inFolder(t, closed), func(_ *badger.WriteBatch, key, value []byte) (err error) {
-		if key[0] == rowRuns {
-			_, named, err = decodeRunsRow(value[:len(value)-checksumSize])
-		}
-		return err
-	})
-	oldest := func(key []byte) bool { // a row of the oldest run of ids
-		return bytes.HasPrefix(key, of(rowRun, named)[0].prefix())
-	}
+	run := idRuns(t, closed)[0]
+	oldest := func(key []byte) bool { return bytes.HasPrefix(key, run.prefix()) }
 	once := func(done *bool) bool { before := *done; *done = true; return !before }
 	for name, damage := range map[string]func(done *bool, batch *badger.WriteBatch, key,
 		value []byte) error{
@@ -288,6 +281,18 @@ func TestDamageFoundBehind(t *testing.T) {
 	})
 }
 
+// idRuns returns the runs of ids that a folder's row of runs names.
+func idRuns(t testing.TB, files folder) (named []*run) {
+	t.Helper()
+	edit(t, inFolder(t, files), func(_ *badger.WriteBatch, key, value []byte) (err error) {
+		if key[0] == rowRuns {
+			_, named, err = decodeRunsRow(value[:len(value)-checksumSize])
+		}
+		return err
+	})
+	return of(rowRun, named)
+}
+
 // damageBody flips a bit of a body in a table.
 func damageBody(t *testing.T, dir string) {
 	t.Helper()
@@ -338,13 +343,9 @@ func TestLostRowsFoundByOpen(t *testing.T) {
 	t.Parallel()
 	options := small()
 	closed, _, _ := longChain(t, options)
-	var newest []byte // the last row of the run of ids with the highest number
-	edit(t, inFolder(t, closed), func(_ *badger.WriteBatch, key, _ []byte) error {
-		if key[0] == rowRun {
-			newest = key
-		}
-		return nil
-	})
+	runs := idRuns(t, closed)
+	last := runs[len(runs)-1]
+	newest := last.chunkKey(chunksOf(last.records)-1, nil)
 	for _, lost := range [][]byte{heightKey(rowHeader, long), heightKey(rowHeader, long-1),
 		heightKey(rowHeader, long-5), newest} {
 		dir := inFolder(t, closed)
@@ -700,37 +701,48 @@ func FuzzHashes(f *testing.F) {
 	})
 }
 
-// BenchmarkOpenLong opens stores of many blocks and ids, and of few accounts: in part, and whole,
-// as older versions did.
+// BenchmarkOpenLong opens stores of several numbers of blocks, ids and accounts: in part, and
+// whole, as older versions did.
 func BenchmarkOpenLong(b *testing.B) {
-	for _, size := range []struct{ blocks, transactions int }{{1000, 20}, {1000, 200}, {1000, 800},
-		{10_000, 20}} {
-		options := Options{unsettledBytes: 8 << 20}
-		dir := b.TempDir()
-		s := open(b, dir, options)
-		traffic := newBook(100)
-		for range size.blocks {
-			traffic.apply(b, s, size.transactions)
-		}
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
-		for _, all := range []bool{false, true} {
-			name := fmt.Sprintf("blocks=%d/ids=%d/all=%v", size.blocks,
-				size.blocks*size.transactions, all)
-			b.Run(name, func(b *testing.B) {
-				options.CheckAll = all
-				b.ReportAllocs()
-				for b.Loop() {
-					s, err := Open(dir, testGenesis(), options)
-					if err != nil {
-						b.Fatal(err)
-					}
-					b.StopTimer()
-					closeStore(b, s)
-					b.StartTimer()
+	for _, size := range []struct{ blocks, transactions, accounts int }{{1000, 20, 0},
+		{1000, 200, 0}, {1000, 800, 0}, {10_000, 20, 0}, {10, 20, 50_000}, {10, 20, 200_000}} {
+		b.Run(fmt.Sprintf("blocks=%d/ids=%d/accounts=%d", size.blocks,
+			size.blocks*size.transactions, 100+size.accounts), func(b *testing.B) {
+			dir, options := b.TempDir(), Options{unsettledBytes: 8 << 20}
+			s := open(b, dir, options)
+			traffic := newBook(100)
+			for range size.blocks {
+				traffic.apply(b, s, size.transactions)
+			}
+			for first := 0; first < size.accounts; {
+				names := make([]string, 100)
+				for i := range names {
+					names[i], first = fmt.Sprintf("more-%d", first), first+1
 				}
-			})
-		}
+				traffic.round++
+				if _, err := s.Apply(1, traffic.round, [][]byte{ledgertest.Batch(1,
+					traffic.client.Bundle(traffic.client.Register(names...)))}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+			for _, all := range []bool{false, true} {
+				b.Run(fmt.Sprintf("all=%v", all), func(b *testing.B) {
+					options.CheckAll = all
+					b.ReportAllocs()
+					for b.Loop() {
+						s, err := Open(dir, testGenesis(), options)
+						if err != nil {
+							b.Fatal(err)
+						}
+						b.StopTimer()
+						closeStore(b, s)
+						b.StartTimer()
+					}
+				})
+			}
+		})
 	}
 }
