@@ -96,73 +96,96 @@ func OutlineSize(header *Header, prefix []byte) (int, error) {
 	return OutlinePrefix + int(size), r.Err
 }
 
+// Outline is a decoded outline.
+type Outline struct {
+	// IDs and Results are those of the block's transactions, in their order.
+	IDs     []Hash
+	Results []Result
+	// Transfers has, at the place of a packed bundle's first transfer, how many the bundle has. It
+	// is 0 at all other places.
+	Transfers []int
+}
+
 // DecodeOutline decodes the outline of the block with this header. It returns ErrMalformed, or
 // ErrBlock unless the header commits to these ids and results, in this order.
-func DecodeOutline(header *Header, outline []byte) (ids []Hash, results []Result, err error) {
+func DecodeOutline(header *Header, data []byte) (*Outline, error) {
 	if header.Transactions > MaxBlockTransactions {
-		return nil, nil, fmt.Errorf("%w: %d transactions", ErrMalformed, header.Transactions)
+		return nil, fmt.Errorf("%w: %d transactions", ErrMalformed, header.Transactions)
 	}
-	r := read(outline)
+	r, o := read(data), &Outline{}
 	if header.ByBundle {
-		return r.outlineByBundle(header)
+		return o, o.readByBundle(&r, header)
 	}
 	for range header.Transactions {
-		ids, results = append(ids, r.Hash()), append(results, r.result())
+		o.IDs, o.Results = append(o.IDs, r.Hash()), append(o.Results, r.result())
 		if r.Err != nil {
 			break
 		}
 	}
 	if err := r.End(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	leaves := make([]Hash, len(results))
-	for i := range results {
-		leaves[i] = results[i].leaf(ids[i])
+	o.Transfers = make([]int, len(o.IDs))
+	leaves := make([]Hash, len(o.Results))
+	for i := range leaves {
+		leaves[i] = o.Results[i].leaf(o.IDs[i])
 	}
-	return ids, results, header.checkLeaves(len(ids), idLeaves(ids), leaves)
+	return o, header.checkLeaves(len(o.IDs), idLeaves(o.IDs), leaves)
 }
 
-// outlineByBundle is DecodeOutline for a block with ByBundle.
-func (r *reader) outlineByBundle(header *Header) (ids []Hash, results []Result, err error) {
+// readByBundle reads the outline of a block with ByBundle, and checks it.
+func (o *Outline) readByBundle(r *reader, header *Header) error {
 	if size := r.Uint32(); int(size) != len(r.Data) {
 		r.Fail("an outline of %d bytes instead of %d", len(r.Data), size)
 	}
 	count := r.Count("bundles", MaxBlockTransactions, 1+1+HashSize+1)
-	transactionLeaves, resultLeaves := make([]Hash, 0, count), make([]Hash, 0, count)
+	transactions, results := make([]Hash, 0, count), make([]Hash, 0, count)
 	for range count {
-		leaf := bundleLeaf{kind: r.Byte(), first: uint32(len(ids))}
-		kept := r.Count("transactions", MaxBundleTransactions, 0)
-		leaf.kept = uint32(kept)
-		switch {
-		case kept == 0 || kept > int(header.Transactions)-len(ids):
-			r.Fail("a bundle with %d of %d transactions", kept, header.Transactions)
-		case leaf.kind == leafOfPacked:
-			leaf.root = r.Hash()
-			ids = append(ids, packedIDs(&leaf.root, kept)...)
-		case leaf.kind == leafOfIDs:
-			for range kept {
-				ids = append(ids, r.Hash())
-			}
-			leaf.root = IDRoot(ids[leaf.first:])
-		default:
-			r.Fail("a bundle of kind %d", leaf.kind)
-		}
+		leaf := o.readBundle(r, header)
 		if r.Err != nil {
 			break
 		}
-		for range kept {
-			results = append(results, appliedWhole)
-		}
-		of := results[leaf.first:]
-		r.failures(of)
-		transactionLeaves = append(transactionLeaves, leaf.hash())
-		resultLeaves = append(resultLeaves, leaf.resultsHash(resultsRoot(resultsOf(len(of),
+		of := o.Results[leaf.first:]
+		transactions = append(transactions, leaf.hash())
+		results = append(results, leaf.resultsHash(resultsRoot(resultsOf(len(of),
 			func(i int) Result { return of[i] }))))
 	}
 	if err := r.End(); err != nil {
-		return nil, nil, err
+		return err
 	}
-	return ids, results, header.checkLeaves(len(ids), transactionLeaves, resultLeaves)
+	return header.checkLeaves(len(o.IDs), transactions, results)
+}
+
+// readBundle reads a bundle's part of an outline, and returns its leaf.
+func (o *Outline) readBundle(r *reader, header *Header) bundleLeaf {
+	leaf := bundleLeaf{kind: r.Byte(), first: uint32(len(o.IDs))}
+	kept := r.Count("transactions", MaxBundleTransactions, 0)
+	leaf.kept = uint32(kept)
+	switch {
+	case kept == 0 || kept > int(header.Transactions)-len(o.IDs):
+		r.Fail("a bundle with %d of %d transactions", kept, header.Transactions)
+	case leaf.kind == leafOfPacked:
+		leaf.root = r.Hash()
+		o.IDs = append(o.IDs, packedIDs(&leaf.root, kept)...)
+	case leaf.kind == leafOfIDs:
+		for range kept {
+			o.IDs = append(o.IDs, r.Hash())
+		}
+		leaf.root = IDRoot(o.IDs[leaf.first:])
+	default:
+		r.Fail("a bundle of kind %d", leaf.kind)
+	}
+	if r.Err != nil {
+		return leaf
+	}
+	for range kept {
+		o.Results, o.Transfers = append(o.Results, appliedWhole), append(o.Transfers, 0)
+	}
+	if leaf.kind == leafOfPacked {
+		o.Transfers[leaf.first] = kept
+	}
+	r.failures(o.Results[leaf.first:])
+	return leaf
 }
 
 // checkLeaves returns ErrBlock unless the header has this number of transactions and the roots over

@@ -330,13 +330,18 @@ func TestBlockByBundle(t *testing.T) {
 	if !bytes.Equal(decoded.Encode(), block.Encode()) || decoded.Hash != block.Hash {
 		t.Error("a block has two encodings")
 	}
-	ids, results, err := ledger.DecodeOutline(&decoded.Header, decoded.Outline())
-	if err != nil || len(ids) != len(block.Entries) {
-		t.Fatalf("an outline of %d: %v", len(ids), err)
+	outline, err := ledger.DecodeOutline(&decoded.Header, decoded.Outline())
+	if err != nil || len(outline.IDs) != len(block.Entries) {
+		t.Fatalf("an outline of %d: %v", len(outline.IDs), err)
 	}
 	for i := range block.Entries {
 		entry := &decoded.Entries[i]
-		if ids[i] != entry.ID || results[i] != entry.Result ||
+		transfers := 0
+		if seal := &block.Bundles[entry.Bundle]; seal.Packed() && entry.Place == 0 {
+			transfers = len(seal.IDs)
+		}
+		if outline.IDs[i] != entry.ID || outline.Results[i] != entry.Result ||
+			outline.Transfers[i] != transfers ||
 			entry.Result != block.Entries[i].Result || !alike(entry.Transaction,
 			block.Entries[i].Transaction) {
 			t.Fatalf("transaction %d differs", i)
@@ -370,11 +375,11 @@ func TestOutlineThatLies(t *testing.T) {
 	for i := range outline {
 		wrong := bytes.Clone(outline)
 		wrong[i] ^= 1
-		if _, _, err := ledger.DecodeOutline(&block.Header, wrong); err == nil {
+		if _, err := ledger.DecodeOutline(&block.Header, wrong); err == nil {
 			t.Errorf("byte %d of the outline may have another value", i)
 		}
 	}
-	if _, _, err := ledger.DecodeOutline(&block.Header, outline[:len(outline)-1]); err == nil {
+	if _, err := ledger.DecodeOutline(&block.Header, outline[:len(outline)-1]); err == nil {
 		t.Error("an outline is cut short")
 	}
 	if _, err := ledger.OutlineSize(&block.Header, []byte{0x7f, 0, 0, 0}); err == nil {

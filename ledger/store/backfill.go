@@ -365,7 +365,7 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := ledger.DecodeOutline(&w.head.Header, outline); err != nil {
+	if _, err := ledger.DecodeOutline(&w.head.Header, outline); err != nil {
 		return damaged(height, "outline: %v", err)
 	}
 	w.buffer = append(headerRow(w.head.Header.Encode(), int(length)), outline...)

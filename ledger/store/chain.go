@@ -52,6 +52,18 @@ func hashesRow(hashes []ledger.Hash) []byte {
 	return row
 }
 
+// putHashes passes rows of hashes to put, the first of which is that of a block.
+func putHashes(first ledger.Height, hashes []ledger.Hash, put putRow) error {
+	for len(hashes) > 0 {
+		some := hashes[:min(len(hashes), hashesPerRow)]
+		if err := put("hashes", heightKey(rowHashes, first), hashesRow(some)); err != nil {
+			return err
+		}
+		first, hashes = first+ledger.Height(len(some))*segmentLength, hashes[len(some):]
+	}
+	return nil
+}
+
 // checkpointRow passes the row with the hashes of a layer's checkpoints to put, if it has any.
 func (s *Store) checkpointRow(blocks []*pendingBlock, put putRow) error {
 	var hashes []ledger.Hash

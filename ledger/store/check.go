@@ -170,12 +170,8 @@ func (s *Store) complement() error {
 			return fmt.Errorf("store: database: %w", err)
 		}
 	}
-	for first, hashes := s.lacking.first, s.lacking.hashes; len(hashes) > 0; {
-		some := hashes[:min(len(hashes), hashesPerRow)]
-		if err := put("hashes", heightKey(rowHashes, first), hashesRow(some)); err != nil {
-			return fmt.Errorf("store: database: %w", err)
-		}
-		first, hashes = first+ledger.Height(len(some))*segmentLength, hashes[len(some):]
+	if err := putHashes(s.lacking.first, s.lacking.hashes, put); err != nil {
+		return fmt.Errorf("store: database: %w", err)
 	}
 	s.lacking = lacking{}
 	if err := batch.Flush(); err != nil {

@@ -701,6 +701,44 @@ func FuzzHashes(f *testing.F) {
 	})
 }
 
+// A store that is made from a snapshot is opened in part, too.
+func TestOpenRestoredInPart(t *testing.T) {
+	t.Parallel()
+	options := small()
+	closed, _, _ := longChain(t, options)
+	whole := open(t, inFolder(t, closed), options)
+	s := restoredFrom(t, whole, filepath.Join(t.TempDir(), "restored"))
+	if s.legacyIndex || s.legacyState || len(s.lacking.guides) > 0 || len(s.lacking.hashes) > 0 {
+		t.Errorf("it has rows of an older version: %v, %v; it lacks %+v", s.legacyIndex,
+			s.legacyState, s.lacking)
+	}
+	if !maps.Equal(s.failed, whole.failed) || !slices.Equal(s.chain.checkpoints,
+		whole.chain.checkpoints) {
+		t.Error("the memory differs")
+	}
+	checkAll := func() {
+		for id, want := range idsOf(t, whole) {
+			where, found, err := s.locate(id)
+			if err != nil || !found || where.height != want.height || where.index != want.index {
+				t.Fatalf("%s is at %+v, %v, %v; want %+v", id, where, found, err, want)
+			}
+			id[9]++
+			if _, found, err := s.locate(id); found || err != nil {
+				t.Fatalf("%s is found: %v", id, err)
+			}
+		}
+		mustCheck(t, s)
+	}
+	checkAll()
+	closeStore(t, s)
+	options.unsettledBytes = 1
+	s = open(t, s.dir, options)
+	if s.left.header == 0 {
+		t.Error("all headers were read")
+	}
+	checkAll()
+}
+
 // BenchmarkOpenLong opens stores of several numbers of blocks, ids and accounts: in part, and
 // whole, as older versions did.
 func BenchmarkOpenLong(b *testing.B) {

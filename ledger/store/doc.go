@@ -132,8 +132,8 @@
 //	// Histories, streams and ends of waits. Afterwards Unindexed is 0.
 //	err = store.Index(ctx, pace)
 //
-// Only the rows differ: what came from the snapshot, or from executing its blocks, is in rows of
-// its own and not in runs.
+// Only the rows differ: Restore makes runs of the ids and of the state, but the steps of histories
+// that come from executing the blocks are in rows of their own.
 //
 // # Certificates
 //
@@ -192,7 +192,8 @@
 //	                              length; no value if the entry does not exist any more; all packed
 //	                              after a 0 if that is shorter
 //
-// In a store that began with a snapshot, or from before rows were packed or there were runs:
+// In a store from before rows were packed or there were runs, or that an older version made from a
+// snapshot; row y in each that began with a snapshot:
 //
 //	b height chunk             -> a part of the encoded block
 //	i id or block hash         -> height, index, kind

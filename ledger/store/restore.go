@@ -80,6 +80,11 @@ type restoring struct {
 	state  *state.State
 	taken  int
 	buffer []byte
+	// ids are records of which no run is written yet, hashes those of every segmentLength-th block.
+	// runs are those that are written.
+	ids    []record
+	hashes []ledger.Hash
+	runs   []*run
 	// magic is how the snapshot begins and ends. finality proves that its block is final; nil if
 	// the snapshot has no certificates.
 	magic    string
@@ -136,10 +141,14 @@ func (r *restoring) finish() error {
 		rowGenesis: s.genesis.Encode(),
 		rowAbsent:  missing{absent: r.head.Header.Height, unindexed: r.head.Header.Height}.row(),
 		rowHead:    headRow(r.head.Header.Height, r.head.Hash),
+		rowRuns:    runsRow(s.runs.next.Load(), r.runs),
 	} {
 		if err := r.put([]byte{key}, value); err != nil {
 			return err
 		}
+	}
+	if err := putHashes(segmentLength, r.hashes, r.putStep); err != nil {
+		return err
 	}
 	if err := r.batch.Flush(); err != nil {
 		return fmt.Errorf("store: database: %w", err)
@@ -260,14 +269,15 @@ func (r *restoring) blocks(height ledger.Height) error {
 		if err := r.goOn(); err != nil {
 			return err
 		}
-		if err := r.block(next); err != nil {
+		if err := r.block(next, height); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *restoring) block(height ledger.Height) error {
+// block reads what the snapshot has of a block. last is the height of its last one.
+func (r *restoring) block(height, last ledger.Height) error {
 	row, err := r.read(ledger.HeaderSize + 8)
 	if err != nil {
 		return err
@@ -286,27 +296,35 @@ func (r *restoring) block(height ledger.Height) error {
 		headerRow(header.Encode(), int(length))); err != nil {
 		return err
 	}
-	outline, err := r.outline(&header)
+	encoded, err := r.outline(&header)
 	if err != nil {
 		return err
 	}
-	ids, results, err := ledger.DecodeOutline(&header, outline)
+	outline, err := ledger.DecodeOutline(&header, encoded)
 	if err != nil {
 		return r.bad("block %d: %v", height, err)
 	}
-	for index, id := range ids {
-		where := position{height: height, index: uint32(index), kind: indexKind(results[index])}
-		if err := r.put(indexKey(id), where.append(nil)); err != nil {
-			return err
-		}
+	for index := 0; index < len(outline.IDs); {
+		count := max(1, outline.Transfers[index])
+		r.ids = append(r.ids, record{outline.IDs[index+count-1], position{height: height,
+			index: uint32(index), kind: indexKind(outline.Results[index]),
+			packed: outline.Transfers[index] > 0}})
+		index += count
 	}
-	err = r.store.eachChunk(outline, func(chunk int, part []byte) error {
+	err = r.store.eachChunk(encoded, func(chunk int, part []byte) error {
 		return r.put(chunkKey(rowOutline, height, chunk), part)
 	})
 	if err != nil {
 		return err
 	}
-	return r.put(indexKey(r.head.Hash), position{height: height, kind: indexBlock}.append(nil))
+	if height%segmentLength == 0 {
+		r.hashes = append(r.hashes, r.head.Hash)
+	}
+	r.ids = append(r.ids, record{r.head.Hash, position{height: height, kind: indexBlock}})
+	if len(r.ids) < r.store.options.idsPerRun && height < last {
+		return nil
+	}
+	return r.idRun()
 }
 
 // outline reads the outline of a block.
@@ -334,8 +352,38 @@ func (r *restoring) outline(header *ledger.Header) ([]byte, error) {
 	return outline, nil
 }
 
-// entries reads the state and checks it against the last header.
+// idsPerRunDefault is the number of records at which a run of ids ends that is made from a
+// snapshot. One that was merged once has as many.
+const idsPerRunDefault = 128 << 10
+
+// idRun writes the records that came as a run.
+func (r *restoring) idRun() error {
+	slices.SortFunc(r.ids, func(a, b record) int { return bytes.Compare(a.id[:], b.id[:]) })
+	w := r.store.newRunWriter(rowRun, 1, uint64(len(r.ids)), r.putStep)
+	for i := range r.ids {
+		value := r.ids[i].value()
+		if i > 0 && r.ids[i].id == r.ids[i-1].id {
+			return r.bad("%s is there twice", r.ids[i].id)
+		}
+		if err := w.add(r.ids[i].id[:], value[:]); err != nil {
+			return err
+		}
+	}
+	if err := w.finish(r.store); err != nil {
+		return err
+	}
+	w.run.fences, w.run.filter = nil, nil // Open reads them again
+	r.runs, r.ids = append(r.runs, w.run), r.ids[:0]
+	return nil
+}
+
+func (r *restoring) putStep(_ string, key, value []byte) error { return r.put(key, value) }
+
+// entries reads the state and checks it against the last header. Its entries come in order, and
+// become one run.
 func (r *restoring) entries(height ledger.Height) error {
+	w := r.store.newRunWriter(rowEntries, 0, 0, r.putStep)
+	var last []byte
 	for {
 		if err := r.goOn(); err != nil {
 			return err
@@ -347,18 +395,26 @@ func (r *restoring) entries(height ledger.Height) error {
 		if len(key) == 0 {
 			break
 		}
-		key = append([]byte{rowState}, key...)
+		if bytes.Compare(last, key) >= 0 {
+			return r.bad("the entries of the state are not in order")
+		}
+		last = append(last[:0], key...)
 		value, err := r.text(maxStateValue)
 		if err != nil {
 			return err
 		}
-		if err := r.state.Restore(key[1:], value); err != nil {
+		if len(value) == 0 {
+			return r.bad("an entry of the state is empty")
+		}
+		if err := r.state.Restore(last, value); err != nil {
 			return r.bad("%v", err)
 		}
-		row := stateRow{height: height, after: value}
-		if err := r.put(key, row.append(nil)); err != nil {
+		if err := w.add(last, value); err != nil {
 			return err
 		}
+	}
+	if err := r.endEntries(w); err != nil {
+		return err
 	}
 	switch err := r.state.Complete(onAllProcessors); {
 	case errors.Is(err, ledger.ErrVersion):
@@ -377,6 +433,19 @@ func (r *restoring) entries(height ledger.Height) error {
 	if string(end) != r.magic {
 		return r.bad("it does not end like a snapshot")
 	}
+	return nil
+}
+
+// endEntries completes the run of the state. Its level is that of a run of this size that was
+// merged.
+func (r *restoring) endEntries(w *runWriter) error {
+	if err := w.finish(r.store); err != nil || w.run.records == 0 {
+		return err
+	}
+	for size := w.run.bytes; size > uint64(r.store.options.CheckpointBytes); size /= fanOutDefault {
+		w.run.level++
+	}
+	r.runs = append(r.runs, w.run)
 	return nil
 }
 

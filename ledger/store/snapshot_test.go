@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -243,9 +244,31 @@ func TestBadSnapshots(t *testing.T) {
 	}
 	attempt("nothing", nil, ErrSnapshot)
 	// A member that neither joined nor left is no entry of the state, so no digest covers it.
-	end := len(good) - len(snapshotMagic) - 1
-	attempt("a planted member", slices.Concat(good[:end], []byte("\x06m\x00\x00\x00\x07\x00"),
-		[]byte("\x0e\x04evil\x01k\x00\x00\x00\x00\x00\x00\x00"), good[end:]), ErrSnapshot)
+	before, entries := entriesIn(t, s, good)
+	with := func(entries [][]byte) []byte {
+		return slices.Concat(before, slices.Concat(entries...), []byte{0}, []byte(snapshotMagic))
+	}
+	if !bytes.Equal(with(entries), good) {
+		t.Fatal("the entries are not found in the snapshot")
+	}
+	evil := []byte("\x06m\x00\x00\x00\x07\x00\x0e\x04evil\x01k\x00\x00\x00\x00\x00\x00\x00")
+	at, _ := slices.BinarySearchFunc(entries, evil, func(a, b []byte) int {
+		return bytes.Compare(a[1:], b[1:])
+	})
+	attempt("a planted member", with(slices.Insert(slices.Clone(entries), at, evil)), ErrSnapshot)
+	for at := range len(entries) - 1 {
+		swapped := slices.Clone(entries)
+		swapped[at], swapped[at+1] = swapped[at+1], swapped[at]
+		attempt("entries out of order", with(swapped), ErrSnapshot)
+		if !testing.Short() || at == 0 {
+			attempt("an entry twice", with(slices.Insert(slices.Clone(entries), at, entries[at])),
+				ErrSnapshot)
+		} else {
+			break
+		}
+	}
+	attempt("an empty entry", with(append(slices.Clone(entries), []byte("\x01\xff\x00"))),
+		ErrSnapshot)
 	other := testGenesis()
 	other.Time++
 	if _, err := Restore(t.Context(), filepath.Join(dir, "other"), other, small(),
@@ -291,6 +314,29 @@ func TestBadSnapshots(t *testing.T) {
 		trust); err != nil {
 		t.Errorf("after an attempt that was killed: %v", err)
 	}
+}
+
+// entriesIn cuts a snapshot of a store into what comes before the state, and the state's entries.
+func entriesIn(t testing.TB, s *Store, snapshot []byte) (before []byte, entries [][]byte) {
+	t.Helper()
+	start := len(snapshotMagic) + 2*ledger.HashSize + 8
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		header, _, err := s.Header(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start += ledger.HeaderSize + 8 +
+			int(header.Transactions)*(ledger.HashSize+ledger.ResultSize)
+	}
+	for rest := snapshot[start:]; rest[0] != 0; {
+		end := 0
+		for range 2 {
+			length, size := binary.Uvarint(rest[end:])
+			end += size + int(length)
+		}
+		entries, rest = append(entries, rest[:end]), rest[end:]
+	}
+	return snapshot[:start], entries
 }
 
 // isLength reports whether a byte of a snapshot belongs to the length of a block's encoding, on

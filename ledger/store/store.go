@@ -50,9 +50,9 @@ type Options struct {
 	// checkpointBlocks is the number of blocks that wait before they go to the database. Only tests
 	// set it.
 	checkpointBlocks int
-	// fanOut is how many runs are merged into one, and chunkBytes the size of a chunk. Only tests
-	// set them.
-	fanOut, chunkBytes int
+	// fanOut is how many runs are merged into one, chunkBytes the size of a chunk, and idsPerRun
+	// the records in a run of ids that is made from a snapshot. Only tests set them.
+	fanOut, chunkBytes, idsPerRun int
 	// onWrite is called before each step of writing. Only tests set it.
 	onWrite func(step string)
 }
@@ -86,6 +86,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.chunkBytes <= 0 {
 		o.chunkBytes = chunkBytes
+	}
+	if o.idsPerRun <= 0 {
+		o.idsPerRun = idsPerRunDefault
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -173,7 +176,7 @@ type Store struct {
 
 	cache blockCache
 	// runs are those in the database. legacyIndex and legacyState say that there may be rows of
-	// single ids or entries of the state, from before there were runs or from a snapshot.
+	// single ids or entries of the state, which older versions wrote.
 	runs                     runSet
 	legacyIndex, legacyState bool
 
