@@ -167,7 +167,7 @@ func (p *platter) cut() folder {
 			make([]byte, whole[name].size-int64(len(whole[name].data)))...)
 	}
 	put := func(name string, data []byte) {
-		left[name] = file{data: bytes.TrimRight(data, "\x00"), size: int64(len(data))}
+		left[name] = file{data: trimZeros(data), size: int64(len(data))}
 	}
 	for name, content := range whole {
 		switch {

@@ -86,7 +86,7 @@ func TestHeadRowInANewLog(t *testing.T) {
 				switch {
 				case filepath.Ext(name) != ".mem":
 				case known:
-					left[name] = file{data: bytes.TrimRight(old, "\x00"), size: int64(len(old))}
+					left[name] = file{data: trimZeros(old), size: int64(len(old))}
 				default:
 					delete(left, name)
 				}
