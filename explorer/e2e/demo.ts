@@ -32,7 +32,7 @@ export async function startDemo(flags: readonly string[], folder?: string): Prom
   try {
     await ready(url, cluster);
   } catch (error) {
-    cluster.kill("SIGKILL");
+    await stop(cluster); // it removes its homes
     throw new Error(`${String(error)}\n${output}`);
   }
   return { url, stop: () => stop(cluster) };
@@ -63,7 +63,7 @@ async function ready(url: string, cluster: ChildProcess): Promise<void> {
 }
 
 async function stop(cluster: ChildProcess): Promise<void> {
-  if (cluster.exitCode !== null) return;
+  if (cluster.exitCode !== null || cluster.signalCode !== null) return;
   const ended = new Promise<void>((resolve) => cluster.once("exit", () => resolve()));
   cluster.kill("SIGINT");
   const timer = setTimeout(() => cluster.kill("SIGKILL"), stopsWithinMs);
