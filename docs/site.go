@@ -144,7 +144,7 @@ func framed(p *page, navigation []section) (*static.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return static.New("text/html; charset=utf-8", b.Bytes(), false)
+	return static.New("text/html; charset=utf-8", b.Bytes(), false), nil
 }
 
 // addFiles adds the style sheet and the images.
@@ -159,8 +159,8 @@ func (s *site) addFiles() error {
 		if err != nil {
 			return err
 		}
-		s.files[root+name], err = static.New(contentType, content, false)
-		return err
+		s.files[root+name] = static.New(contentType, content, false)
+		return nil
 	})
 }
 

@@ -106,7 +106,7 @@ func newFile(name string, content []byte) (*static.File, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: no content type is known for this extension", name)
 	}
-	return static.New(contentType, content, strings.HasPrefix(name, "assets/"))
+	return static.New(contentType, content, strings.HasPrefix(name, "assets/")), nil
 }
 
 // pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them.

@@ -1,13 +1,13 @@
-// Package static serves files that the binary embeds, from memory. A File is compressed and gets
-// its entity tags when it is made, and never changes:
+// Package static serves files that the binary embeds, from memory. A File gets its entity tags when
+// it is made, and is compressed when it is asked for first, because most nodes are never asked:
 //
-//	f, err := static.New("text/css; charset=utf-8", content, false)
+//	f := static.New("text/css; charset=utf-8", content, false)
 //	static.Secure(w.Header(), policy)
 //	f.ServeHTTP(w, r)
 //
-// Invariants: serving reads no disk and takes no lock, so a File is safe for concurrent use. A file
-// whose name has a hash of its content may be cached for ever. A browser asks for any other file
-// again on each use, and gets 304 while its tag is the same.
+// Invariants: serving reads no disk, and a File is safe for concurrent use. A file whose name has a
+// hash of its content may be cached for ever. A browser asks for any other file again on each use,
+// and gets 304 while its tag is the same.
 package static
 
 import (
@@ -18,44 +18,47 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // File is one file, ready to be sent.
 type File struct {
 	contentType string
 	plain       []byte
-	gzipped     []byte // empty if compression does not pay
-	tag         string // strong entity tag of the plain form, quotes included
+	gzipped     func() []byte // empty if compression does not pay
+	tag         string        // strong entity tag of the plain form, quotes included
 	gzippedTag  string
 	immutable   bool
 }
 
 // New makes a file. An immutable file has a name that changes with its content.
-func New(contentType string, content []byte, immutable bool) (*File, error) {
+func New(contentType string, content []byte, immutable bool) *File {
 	sum := sha256.Sum256(content)
 	tag := hex.EncodeToString(sum[:16])
-	f := &File{
+	return &File{
 		contentType: contentType,
 		plain:       content,
+		gzipped:     sync.OnceValue(func() []byte { return compress(content) }),
 		tag:         `"` + tag + `"`,
 		gzippedTag:  `"` + tag + `-gzip"`,
 		immutable:   immutable,
 	}
+}
+
+// compress returns nothing if compression does not pay.
+func compress(content []byte) []byte {
 	var buffer bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&buffer, gzip.BestCompression)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = writer.Write(content)
 	}
-	if _, err := writer.Write(content); err != nil {
-		return nil, err
+	if err == nil {
+		err = writer.Close()
 	}
-	if err := writer.Close(); err != nil {
-		return nil, err
+	if err != nil || buffer.Len() >= len(content)*9/10 {
+		return nil
 	}
-	if buffer.Len() < len(content)*9/10 {
-		f.gzipped = buffer.Bytes()
-	}
-	return f, nil
+	return buffer.Bytes()
 }
 
 // Content returns the content, which the caller must not change.
@@ -72,10 +75,10 @@ func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Cache-Control", "no-cache")
 	}
 	content, tag := f.plain, f.tag
-	if len(f.gzipped) > 0 {
+	if gzipped := f.gzipped(); len(gzipped) > 0 {
 		header.Set("Vary", "Accept-Encoding")
 		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
-			content, tag = f.gzipped, f.gzippedTag
+			content, tag = gzipped, f.gzippedTag
 			header.Set("Content-Encoding", "gzip")
 		}
 	}

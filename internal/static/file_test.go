@@ -9,10 +9,7 @@ import (
 
 func TestFile(t *testing.T) {
 	t.Parallel()
-	f, err := New("text/plain", []byte(strings.Repeat("text ", 400)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := New("text/plain", []byte(strings.Repeat("text ", 400)), false)
 	get := func(method string, handle http.HandlerFunc, header ...string) *http.Response {
 		request := httptest.NewRequest(method, "/", nil)
 		for i := 0; i < len(header); i += 2 {
@@ -41,10 +38,7 @@ func TestFile(t *testing.T) {
 		missing.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("missing: %d, %v", missing.StatusCode, missing.Header)
 	}
-	hashed, err := New("text/plain", []byte("x"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hashed := New("text/plain", []byte("x"), true)
 	if got := get(http.MethodGet, hashed.ServeHTTP).Header; !strings.Contains(
 		got.Get("Cache-Control"), "immutable") {
 		t.Errorf("immutable: %v", got)
