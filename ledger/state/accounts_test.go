@@ -71,6 +71,55 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
+// TestAccountsWithOneHash: accounts are told apart by their paths if these have the same hash.
+func TestAccountsWithOneHash(t *testing.T) {
+	t.Parallel()
+	accounts := newAccounts()
+	paths := make(map[uint32]ledger.AccountPath)
+	var one, other ledger.AccountPath
+	for i := 0; one == ""; i++ { // some 80,000 paths have two with the same 32 bits
+		other = ledger.AccountPath(fmt.Sprintf("acme:%09d", i))
+		hash := accounts.hash(other)
+		one = paths[hash]
+		paths[hash] = other
+	}
+	check := func(want ...*account) {
+		t.Helper()
+		lookups := []lookup{{path: one}, {path: other}}
+		accounts.findAll(lookups)
+		for i, l := range lookups {
+			if found := accounts.find(l.path); found != want[i] || l.found != want[i] {
+				t.Errorf("%s: %p and %p, want %p", l.path, found, l.found, want[i])
+			}
+		}
+	}
+	check(nil, nil)
+	first := accounts.add(one)
+	first.number = 1
+	check(first, nil)
+	second := accounts.add(other)
+	second.number = 2
+	check(first, second)
+	accounts.removeLast()
+	check(first, nil)
+}
+
+// TestAccountPages: an account that comes and goes where a page ends takes no page each time.
+func TestAccountPages(t *testing.T) {
+	t.Parallel()
+	accounts := newAccounts()
+	for i := range accountsPerPage {
+		accounts.add(ledger.AccountPath(fmt.Sprintf("acme:%d", i)))
+	}
+	for range 10 {
+		accounts.add("acme:other").number = 1
+		accounts.removeLast()
+	}
+	if len(accounts.pages) != 2 {
+		t.Errorf("%d accounts have %d pages", accounts.length, len(accounts.pages))
+	}
+}
+
 // TestPathMemory: kept paths do not change as others are kept, and fill their memory.
 func TestPathMemory(t *testing.T) {
 	t.Parallel()

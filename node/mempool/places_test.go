@@ -1,6 +1,7 @@
 package mempool
 
 import (
+	"crypto/sha256"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -42,4 +43,32 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	})
+}
+
+// However many places there are, their lists are short, and clients cannot know which ids share one.
+func TestPlacesAreSpread(t *testing.T) {
+	t.Parallel()
+	const all = 10_000
+	first, second := newPlaces(), newPlaces()
+	if first.secret == second.secret {
+		t.Error("two tables have the same secret")
+	}
+	for i := range all {
+		id := ledger.Hash(sha256.Sum256([]byte{byte(i >> 8), byte(i)}))
+		first.add(&place{id: &id, item: new(item)})
+	}
+	if len(first.lists) < all {
+		t.Errorf("%d lists for %d places", len(first.lists), all)
+	}
+	longest := 0
+	for _, each := range first.lists {
+		length := 0
+		for ; each != nil; each = each.next {
+			length++
+		}
+		longest = max(longest, length)
+	}
+	if longest > 20 {
+		t.Errorf("a list has %d of %d places", longest, all)
+	}
 }
