@@ -45,7 +45,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// However many places there are, their lists are short, and clients cannot know which ids share one.
+// However many places there are, their lists are short. Clients cannot know which ids share one.
 func TestPlacesAreSpread(t *testing.T) {
 	t.Parallel()
 	const all = 10_000

@@ -67,7 +67,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// However many waits there are, their lists are short, and clients cannot know which ids share one.
+// However many waits there are, their lists are short. Clients cannot know which ids share one.
 func TestWaitsAreSpread(t *testing.T) {
 	t.Parallel()
 	const waits = 10_000

@@ -63,6 +63,8 @@ func TestReadSubmit(t *testing.T) {
 		"many transactions":  {submission(t, 400), true},
 		"two bundles":        {twice, false},
 		"an unknown field":   {append(bytes.Clone(one), 9<<3, 1), false},
+		"a bundle's number":  {[]byte{0x0a, 2, 1 << 3, 1}, false},
+		"a signature's":      {[]byte{0x0a, 4, 0x12, 2, 1 << 3, 1}, false},
 		"a fixed number":     {protowire.AppendTag(nil, 2, protowire.Fixed32Type), false},
 		"the wrong kind":     {[]byte{1 << 3, 0}, false},
 		"cut off":            {one[:len(one)-1], false},
