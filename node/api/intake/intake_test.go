@@ -117,6 +117,18 @@ func TestOverTheLimits(t *testing.T) {
 	submit := nameOf(&ledgerdv1.SubmitRequest{})
 	node := nameOf(&ledgerdv1.GetNodeRequest{})
 	repeat := func(part string, count int) []byte { return bytes.Repeat([]byte(part), count) }
+	fullBody := &ledgerdv1.TransactionBody{}
+	for range 72 {
+		fullBody.Postings = append(fullBody.Postings, &ledgerdv1.Posting{Account: "acme:abc"})
+	}
+	full := &ledgerdv1.PrepareRequest{}
+	for range ledger.MaxBundleTransactions {
+		full.Transactions = append(full.Transactions, fullBody)
+	}
+	manyPostings, err := proto.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		request protoreflect.FullName
@@ -128,11 +140,15 @@ func TestOverTheLimits(t *testing.T) {
 			"more than the 4096"},
 		{"a bundle twice", submit, false, repeat("\x0a\x00", 2), "more than the 1 "},
 		{"empty elements", prepare, false, repeat("\x0a\x00", 1000), "too much memory"},
+		{"elements that are not empty", prepare, false, manyPostings, "too much memory"},
 		{"unknown fields", submit, false, repeat("\xf8\x07\x01", 60000), "too much memory"},
 		{"bytes", node, false, repeat("\xf8\x07\x01", 30000), "at most 65536"},
 		{"no request", nameOf(&ledgerdv1.Posting{}), false, nil, "not a request"},
 		{"JSON: transactions", submit, true, []byte(`{"bundle":{"transactions":[` +
-			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4097) + `""]}}`),
+			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4096) + `""]}}`),
+			"more than the 4096"},
+		{"JSON: after an escaped quote", submit, true, []byte(`{"x":"\"","bundle":{"transactions":[` +
+			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4096) + `""]}}`),
 			"more than the 4096"},
 		{"JSON: an escaped name", submit, true, []byte(`{"bundl\u0065":{"transactions":[` +
 			strings.Repeat(`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",`, 4097) + `""]}}`),
@@ -148,6 +164,16 @@ func TestOverTheLimits(t *testing.T) {
 		}
 		if err := check(c.request, c.data); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+func TestLimitsOfTheNode(t *testing.T) {
+	t.Parallel()
+	small := intake.NewTable(1000, 1)
+	for _, method := range []string{"Submit", "GetNode"} {
+		if got := small.Of(method).Bytes; got != 1000 {
+			t.Errorf("%s may have %d bytes, want 1000", method, got)
 		}
 	}
 }
