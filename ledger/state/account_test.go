@@ -1,7 +1,9 @@
 package state
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -14,6 +16,38 @@ func TestAccountSize(t *testing.T) {
 	t.Parallel()
 	if size := unsafe.Sizeof(account{}); size > 128 {
 		t.Errorf("an account has %d bytes", size)
+	}
+}
+
+// TestRestoredAccount: a restored account is what was written, and keeps nothing of what it was read
+// from, which a reader of a store uses for the next one.
+func TestRestoredAccount(t *testing.T) {
+	t.Parallel()
+	amount := ledger.NewAmount
+	var names assetNames
+	for _, alias := range []string{"", "an alias"} {
+		written := account{path: "acme:cash", number: 3, opened: 4, history: 5}
+		for place, asset := range []ledger.AssetName{"coal", "iron"} {
+			written.insert(place, asset)
+			written.balances[place].amount = amount(int64(place + 9))
+		}
+		for _, holds := range [][]hold{nil, {{"coal", amount(1), amount(2)}},
+			{{"coal", amount(3), amount(4)}, {"iron", amount(5), amount(6)}},
+			{{"iron", amount(7), amount(8)}}, {}} {
+			written.setRare(alias, holds)
+			if written.alias() != alias || !slices.Equal(written.holds(), holds) {
+				t.Fatalf("it has %q and %v, want %q and %v", written.alias(), written.holds(),
+					alias, holds)
+			}
+			entry, keyLength := written.appendEntry(nil)
+			value := bytes.Clone(entry[keyLength:])
+			restored := account{path: written.path}
+			restored.restore(read(value), &names)
+			clear(value)
+			if again, _ := restored.appendEntry(nil); !bytes.Equal(again, entry) {
+				t.Errorf("%x was restored as %x", entry, again)
+			}
+		}
 	}
 }
 
