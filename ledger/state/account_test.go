@@ -19,8 +19,8 @@ func TestAccountSize(t *testing.T) {
 	}
 }
 
-// TestRestoredAccount: a restored account is what was written, and keeps nothing of what it was read
-// from, which a reader of a store uses for the next one.
+// TestRestoredAccount: a restored account is what was written, and keeps nothing of what it was
+// read from, which a reader of a store uses for the next one.
 func TestRestoredAccount(t *testing.T) {
 	t.Parallel()
 	amount := ledger.NewAmount

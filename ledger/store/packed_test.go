@@ -11,6 +11,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/klauspost/compress/s2"
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -80,6 +81,55 @@ func TestDenseSteps(t *testing.T) {
 	})
 }
 
+// What is no packed chunk, or has too much, is an error, and is found before its memory is taken.
+func TestDamagedPackedChunks(t *testing.T) {
+	t.Parallel()
+	large := func(size int) []byte { return s2.Encode(nil, make([]byte, size)) }
+	overlong := bytes.Repeat([]byte{0xff}, 10)
+	for name, test := range map[string]struct {
+		kind  runKind
+		chunk []byte
+		good  bool
+	}{
+		"the largest":          {rowEntries, large(maxUnpacked), true},
+		"too large":            {rowEntries, large(maxUnpacked + 1), false},
+		"a step":               {rowSteps, []byte{1, 1, 2, 2, 0}, true},
+		"no step":              {rowSteps, []byte{1, 1, 0, 2}, true},
+		"number 128":           {rowSteps, []byte{0x80, 1, 1, 2, 2, 0}, true},
+		"too many steps":       {rowSteps, []byte{1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2}, false},
+		"one step too many":    {rowSteps, []byte{1, 1, 4, 2, 0}, false},
+		"no distance":          {rowSteps, []byte{1, 1, 0}, false},
+		"cut off in a step":    {rowSteps, []byte{1, 1, 2, 2, 0x80}, false},
+		"a height below 0":     {rowSteps, []byte{1, 1, 2, 1, 0}, false},
+		"an overlong number":   {rowSteps, slices.Concat(overlong, []byte{1, 1, 2, 2, 0}), false},
+		"too many records":     {rowSteps, make([]byte, 400_000), false},
+		"many records, in all": {rowSteps, make([]byte, 4_000), true},
+	} {
+		mark := byte(packedMark)
+		if test.kind == rowSteps {
+			mark = denseMark
+		}
+		var buffer []byte
+		got, err := test.kind.unpack(&buffer, append([]byte{mark}, test.chunk...))
+		if good := err == nil; good != test.good || !good && !errors.Is(err, errPacked) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	for _, part := range [][]byte{nil, {2}, {denseMark + 1, 0}} {
+		if got, err := unpackPart(new([]byte), part); !errors.Is(err, errPacked) {
+			t.Errorf("the part %x is read as %x: %v", part, got, err)
+		}
+	}
+	// Only steps are packed as steps.
+	for _, record := range [][2]string{{"a short key", "12345678"}, {"0123456789abcdef", "1234567"},
+		{"0123456789abcdef", "12345678123"}} {
+		chunk := runKind(rowSteps).appendRecord(nil, []byte(record[0]), []byte(record[1]))
+		if dense, ok := appendDense(nil, chunk); ok {
+			t.Errorf("%q became %x", record, dense)
+		}
+	}
+}
+
 // FuzzUnpack checks that what cannot be unpacked, or is too large, is an error.
 func FuzzUnpack(f *testing.F) {
 	var p packer
@@ -91,7 +141,7 @@ func FuzzUnpack(f *testing.F) {
 	dense, _ := appendDense(nil, runKind(rowSteps).appendRecord(nil, appendStepKey(nil, 3, 4),
 		appendHistory(nil, []step{{height: 5}, {height: 6}})))
 	f.Add(true, dense)
-	f.Add(true, []byte{denseMark, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1})
+	f.Add(true, []byte{denseMark, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2})
 	f.Fuzz(func(t *testing.T, steps bool, chunk []byte) {
 		var buffer []byte
 		kind := runKind(rowEntries)
