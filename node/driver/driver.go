@@ -20,7 +20,6 @@ const LaneName = "order"
 
 // Defaults of Config.
 const (
-	DefaultLinger      = time.Millisecond
 	DefaultMaxBatch    = 1 << 20
 	DefaultInboxFrames = 4096
 	DefaultInboxBytes  = 32 << 20
@@ -113,8 +112,9 @@ type Config struct {
 	Source   Source
 	Sink     Sink
 	// Linger is how long this server waits, with nothing to send, before it A-broadcasts an empty
-	// message so that other servers' messages are delivered. Zero means DefaultLinger, a negative
-	// value means no wait.
+	// message so that other servers' messages are delivered. Zero and less mean no wait: the
+	// others' next messages are then under way at the same time as this server's, and not one after
+	// the other.
 	Linger time.Duration
 	// MaxBatch bounds a batch in bytes. Zero means DefaultMaxBatch.
 	MaxBatch int
@@ -172,7 +172,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.ParkedBytes < 0 || c.ParkedPatience < 0 || c.Farewell < 0:
 		return c, fmt.Errorf("%w: a bound is negative", ErrConfig)
 	}
-	c.Linger = cmp.Or(c.Linger, DefaultLinger)
 	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
 	c.InboxFrames = cmp.Or(c.InboxFrames, DefaultInboxFrames)
 	c.InboxBytes = cmp.Or(c.InboxBytes, DefaultInboxBytes)

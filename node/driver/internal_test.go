@@ -213,7 +213,7 @@ func TestLingerForOthersMessages(t *testing.T) {
 		atOnce    bool
 	}{
 		{"after the linger", 30 * time.Millisecond, false, false},
-		{"no linger", -1, false, true},
+		{"no linger", 0, false, true},
 		{"solicited", time.Hour, true, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 	n := len(group.Members)
 	r := &running{
 		turn: turn.New(turn.Config{
-			Engine: engine, Self: place, Servers: n, NoLinger: d.config.Linger < 0,
+			Engine: engine, Self: place, Servers: n, NoLinger: d.config.Linger <= 0,
 		}),
 		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
 		done: make(chan struct{}), drained: make(chan struct{}),

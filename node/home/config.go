@@ -93,7 +93,8 @@ type OrderingConfig struct {
 	Heartbeat time.Duration `koanf:"heartbeat"` // time between two heartbeats; at least 1ms
 	// How long a node may be silent before others suspect it; at least three heartbeats.
 	SuspectAfter time.Duration `koanf:"suspect_after"`
-	// How long to wait before an empty message that helps deliver others' last transactions.
+	// How long to wait before an empty message that helps deliver others' last transactions. 0s
+	// delivers them earliest.
 	Linger time.Duration `koanf:"linger"`
 	// The most bytes of one message of a round; at most 8388608.
 	BatchBytesMax int `koanf:"batch_bytes_max"`
@@ -142,7 +143,6 @@ func Default() Config {
 		Ordering: OrderingConfig{
 			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(),
 			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
-			Linger:        time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
