@@ -20,7 +20,9 @@
 // A file is a row of sectors of 512 bytes, the unit that disks write whole. Each sector names its
 // segment, its group, its place in the group and the number of the group's sectors, under a
 // checksum (sector.go). A group begins at a multiple of 4 KiB, so that no flush writes a page that
-// an earlier group needs, and may go on in the next segment.
+// an earlier group needs, and may go on in the next segment. It is written in whole such pages,
+// with zeros after its last sector. On Linux they bypass the system's cache, if the file system
+// allows that (segment.write).
 //
 // # What always holds
 //

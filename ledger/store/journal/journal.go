@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 var (
@@ -111,7 +112,8 @@ func (j *Journal) Append(parts ...[]byte) (group uint64, err error) {
 			}
 		}
 		here := min(count-place, int(current.size-j.at)/sectorSize)
-		j.buffer = sized(j.buffer, here*sectorSize)
+		j.buffer = sized(j.buffer, int(align(int64(here)*sectorSize)))
+		clear(j.buffer[here*sectorSize:])
 		for k := range here {
 			sector := j.buffer[k*sectorSize:][:sectorSize]
 			body.take(sector[headSize:])
@@ -119,10 +121,10 @@ func (j *Journal) Append(parts ...[]byte) (group uint64, err error) {
 				count: uint32(count)}.put(sector)
 		}
 		j.options.Before("journal write")
-		if _, err := current.file.WriteAt(j.buffer, j.at); err != nil {
+		if err := current.write(j.buffer, j.at); err != nil {
 			return 0, j.fail(fmt.Errorf("journal: %w", err))
 		}
-		place, j.at = place+here, j.at+int64(here)*sectorSize
+		place, j.at = place+here, j.at+int64(len(j.buffer))
 		if place == count || j.at == current.size {
 			j.options.Before("journal flush")
 			if err := j.flushFile(current.file); err != nil {
@@ -130,7 +132,6 @@ func (j *Journal) Append(parts ...[]byte) (group uint64, err error) {
 			}
 		}
 	}
-	j.at = align(j.at)
 	j.finish(current, group)
 	if cap(j.buffer) > maxBuffer {
 		j.buffer = nil
@@ -143,11 +144,15 @@ const maxBuffer = 8 << 20
 
 func align(offset int64) int64 { return (offset + pageSize - 1) / pageSize * pageSize }
 
+// sized returns a buffer of a size that begins at a multiple of pageSize, which writes that bypass
+// the system's cache need.
 func sized(buffer []byte, size int) []byte {
-	if cap(buffer) < size {
-		return make([]byte, size)
+	if cap(buffer) >= size {
+		return buffer[:size]
 	}
-	return buffer[:size]
+	buffer = make([]byte, size+pageSize)
+	begin := -uintptr(unsafe.Pointer(unsafe.SliceData(buffer))) % pageSize
+	return buffer[begin:][:size]
 }
 
 // ready returns the segment in use.

@@ -360,6 +360,7 @@ func (j *Journal) erase() error {
 		if err := j.flushFile(segment.file); err != nil {
 			return err
 		}
+		segment.direct = bypassCache(segment.file, true)
 	}
 	return nil
 }

@@ -18,6 +18,21 @@ type segment struct {
 	size   int64
 	// last is the last group of which the segment has a part.
 	last uint64
+	// direct says that writes bypass the system's cache.
+	direct bool
+}
+
+// write writes whole pages. Where that is possible, they go to the disk without the system's cache:
+// nothing reads them before the next Open, and a write through the cache and its flush take longer
+// and more of the processor.
+func (s *segment) write(pages []byte, at int64) error {
+	_, err := s.file.WriteAt(pages, at)
+	if err != nil && s.direct && isMisaligned(err) {
+		s.direct = false
+		bypassCache(s.file, false)
+		_, err = s.file.WriteAt(pages, at)
+	}
+	return err
 }
 
 const (
@@ -137,7 +152,8 @@ func (j *Journal) provide(number uint64, free *segment) (next *segment, err erro
 			return nil, err
 		}
 	} else {
-		next = &segment{number: number, path: path, file: free.file, size: free.size}
+		next = &segment{number: number, path: path, file: free.file, size: free.size,
+			direct: free.direct}
 		j.options.Before("segment reuse")
 		if err := os.Rename(free.path, path); err != nil {
 			return nil, errors.Join(fmt.Errorf("journal: %w", err), free.file.Close())
@@ -183,7 +199,8 @@ func (j *Journal) create(number uint64, path string) (*segment, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("journal: %w", err), file.Close())
 	}
-	return &segment{number: number, path: path, file: file, size: j.options.SegmentBytes}, nil
+	return &segment{number: number, path: path, file: file, size: j.options.SegmentBytes,
+		direct: bypassCache(file, true)}, nil
 }
 
 func (j *Journal) flushFolder(folder *os.File) error {
