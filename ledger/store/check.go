@@ -123,7 +123,7 @@ func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height led
 	if settled == 0 {
 		return rows.complete(&seen)
 	}
-	s.left.ids = append(s.left.ids, idsLeft{r, settled})
+	s.left.ids = append(s.left.ids, idsLeft{r.number, settled})
 	return nil
 }
 
@@ -187,17 +187,14 @@ type left struct {
 	// header is the last header.
 	header ledger.Height
 	ids    []idsLeft
-	// runs are those that the row of runs named, next was the number of the next one. Rows of
-	// others with lower numbers are to be removed.
-	runs []*run
+	// runs has the kinds of the runs that the row of runs named, next was the number of the next
+	// one. Rows of others with lower numbers are to be removed.
+	runs map[uint64]runKind
 	next uint64
 }
 
-// idsLeft are the chunks of a run of ids before a number.
-type idsLeft struct {
-	run    *run
-	before uint64
-}
+// idsLeft are the chunks before one of the run of ids with a number.
+type idsLeft struct{ number, before uint64 }
 
 // uncheckedFile is there while the tables' blocks have not been checked, and after damage was found
 // behind. A process that ended in this time, without Close, may have done so because of a damaged
@@ -290,7 +287,7 @@ func (s *Store) checkLeft() (err error) {
 			return err
 		}
 	}
-	return s.removeReplaced(s.left.runs, s.left.next)
+	return s.removeReplaced()
 }
 
 // slice is how long a check goes on without a rest. It rests for restFactor times as long as it
@@ -386,19 +383,18 @@ const chunksPerLook = 256
 
 func (s *Store) checkIDsLeft(part idsLeft) error {
 	pace := s.newPace()
-	head := s.AppendedHeight()
-	rows := &idRows{run: part.run, height: head, records: part.run.records}
+	rows := &idRows{height: s.AppendedHeight()}
 	var seen count
 	for rows.chunk < part.before {
-		gone := false
 		err := s.db.View(func(transaction *badger.Txn) error {
 			// The rows of a run are removed only after it is no longer among these.
-			if gone = !s.runs.has(part.run); gone {
+			if rows.run = s.runs.find(part.number); rows.run == nil {
 				return nil
 			}
+			rows.records = rows.run.records
 			return s.checkIDs(transaction, rows, min(rows.chunk+chunksPerLook, part.before), &seen)
 		})
-		if err != nil || gone {
+		if err != nil || rows.run == nil {
 			return err
 		}
 		if err := pace.step(); err != nil {

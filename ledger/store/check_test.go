@@ -342,7 +342,11 @@ func foundBehind(t *testing.T, dir string, options Options) {
 func TestLostRowsFoundByOpen(t *testing.T) {
 	t.Parallel()
 	options := small()
+	options.unsettledBytes = 20_000
 	closed, _, _ := longChain(t, options)
+	if s := open(t, inFolder(t, closed), options); s.left.header == 0 {
+		t.Error("all headers are read")
+	}
 	runs := idRuns(t, closed)
 	last := runs[len(runs)-1]
 	newest := last.chunkKey(chunksOf(last.records)-1, nil)

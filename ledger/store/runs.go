@@ -62,8 +62,15 @@ func (x *runSet) list() []*run {
 	return nil
 }
 
-// has reports whether the row of runs names a run.
-func (x *runSet) has(r *run) bool { return slices.Contains(x.list(), r) }
+// find returns the run with a number, or nil if the row of runs does not name it.
+func (x *runSet) find(number uint64) *run {
+	list := x.list()
+	at := slices.IndexFunc(list, func(r *run) bool { return r.number == number })
+	if at < 0 {
+		return nil
+	}
+	return list[at]
+}
 
 // look reads from the runs in the database. It reads again if a row was missing: a run may have
 // been made after the transaction began, or have been merged and removed before it. Then another
@@ -278,7 +285,10 @@ func (s *Store) loadRuns(height ledger.Height) error {
 		}
 		s.runs.next.Store(next)
 		s.runs.runs.Store(&named)
-		s.left.runs, s.left.next = named, next
+		s.left.runs, s.left.next = make(map[uint64]runKind), next
+		for _, r := range named {
+			s.left.runs[r.number] = r.kind
+		}
 		return nil
 	})
 }
@@ -319,19 +329,13 @@ func eachRowFrom(transaction *badger.Txn, from []byte, visit func(key []byte) er
 
 // removeReplaced removes the rows of runs that the row of runs ceased to name before the store was
 // opened: a process may end before it has removed them all. It is done behind, because the
-// database passes each row that was removed before, one after the other. named are the runs that
-// the row named when the store was opened, next was the number of the next one.
-func (s *Store) removeReplaced(named []*run, next uint64) error {
+// database passes each row that was removed before, one after the other.
+func (s *Store) removeReplaced() error {
 	pace := s.newPace()
 	for _, kind := range runRows {
-		numbers := make(map[uint64]bool)
-		for _, r := range named {
-			numbers[r.number] = numbers[r.number] || kind == r.kind ||
-				kind == rowGuide && r.kind == rowRun
-		}
-		for from := uint64(0); from < next; {
+		for from := uint64(0); from < s.left.next; {
 			var err error
-			if from, err = s.removeSome(pace, kind, from, next, numbers); err != nil {
+			if from, err = s.removeSome(pace, kind, from); err != nil {
 				return err
 			}
 		}
@@ -339,10 +343,13 @@ func (s *Store) removeReplaced(named []*run, next uint64) error {
 	return nil
 }
 
-// removeSome removes rows of runs of a kind, from a number to before another, that are not among
-// those named. It returns the number from which to go on.
-func (s *Store) removeSome(pace *pace, kind runKind, from, next uint64,
-	named map[uint64]bool) (uint64, error) {
+// removeSome removes some rows of a kind of runs that were replaced, from a number on. It returns
+// the number from which to go on.
+func (s *Store) removeSome(pace *pace, kind runKind, from uint64) (uint64, error) {
+	of := kind
+	if kind == rowGuide {
+		of = rowRun
+	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
 	err := s.db.View(func(transaction *badger.Txn) error {
@@ -356,10 +363,11 @@ func (s *Store) removeSome(pace *pace, kind runKind, from, next uint64,
 			if len(key) < runPrefixSize {
 				return errRow
 			}
-			if from = binary.BigEndian.Uint64(key[1:]); from >= next || removed == rowsPerCheck {
+			from = binary.BigEndian.Uint64(key[1:])
+			if from >= s.left.next || removed == rowsPerCheck {
 				return nil
 			}
-			if named[from] {
+			if s.left.runs[from] == of {
 				rows.Seek(runPrefix(kind, from+1)) // pass the whole run at once
 				continue
 			}
@@ -370,7 +378,7 @@ func (s *Store) removeSome(pace *pace, kind runKind, from, next uint64,
 			removed++
 			rows.Next()
 		}
-		from = next
+		from = s.left.next
 		return nil
 	})
 	if err == nil {
