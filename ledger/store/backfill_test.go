@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -471,14 +472,16 @@ func TestFillChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs as a child of TestKillWhileFillingIn only")
 	}
-	var step int
+	var step int64
 	if _, err := fmt.Sscan(os.Getenv(crashStep), &step); err != nil {
 		t.Fatal(err)
 	}
+	var left atomic.Int64 // what is done behind counts steps, too
+	left.Store(step)
 	whole := open(t, filepath.Join(dir, "whole"), small())
 	options := small()
 	options.onWrite = func(string) {
-		if step--; step == 0 {
+		if left.Add(-1) == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			time.Sleep(time.Minute)
 		}

@@ -75,7 +75,8 @@ func (r *run) encodeGuide() []byte {
 	return to
 }
 
-// decodeGuide gives a run that the row of runs names what its guide has.
+// decodeGuide gives a run that the row of runs names what its guide has. It returns errMissing if
+// the guide has lost its end.
 func (r *run) decodeGuide(guide []byte) error {
 	if len(guide) < guideHeadSize || guide[0] != guideVersion {
 		return errRow
@@ -91,8 +92,13 @@ func (r *run) decodeGuide(guide []byte) error {
 	head := numbers(8)
 	filter, most := head[7], filterWords(filterBound)
 	if head[0] != r.records || head[1] != r.bytes || head[3] > r.records ||
-		head[5] > r.records-head[3] || filter > most ||
-		uint64(len(guide)) != 8*(chunksOf(r.records)+head[5]+filter) {
+		head[5] > r.records-head[3] || filter > most {
+		return errRow
+	}
+	switch size := 8 * (chunksOf(r.records) + head[5] + filter); {
+	case uint64(len(guide)) < size:
+		return errMissing
+	case uint64(len(guide)) > size:
 		return errRow
 	}
 	r.count = count{next: head[2], blocks: head[3], highest: ledger.Height(head[4]),
@@ -120,7 +126,8 @@ func (s *Store) putGuide(r *run, put putRow) error {
 	})
 }
 
-// readGuide gives a run of ids what its guide has. It returns errMissing if the run has none.
+// readGuide gives a run of ids what its guide has. It returns errMissing if the run has none, or
+// one that is not whole: a crash may leave a part of a guide that Open was writing.
 func readGuide(transaction *badger.Txn, r *run) error {
 	var guide []byte
 	for part := 0; ; part++ {
