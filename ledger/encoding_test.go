@@ -94,10 +94,10 @@ func TestPageHasAllDomains(t *testing.T) {
 // Each domain of this package stands where its hash or signature is explained.
 func TestPageNamesDomainsInText(t *testing.T) {
 	t.Parallel()
-	for heading, domain := range map[string]string{"Genesis": genesisDomain,
-		"Transaction": transactionDomain, "Bundle": bundleDomain, "Batch": voucherDomain,
-		"Block": blockDomain, "Certificate": statementDomain,
-		"Home of an organisation": homeDomain} {
+	for domain, heading := range map[string]string{genesisDomain: "Genesis",
+		transactionDomain: "Transaction", bundleDomain: "Bundle", packedBundleDomain: "Bundle",
+		voucherDomain: "Batch", blockDomain: "Block", statementDomain: "Certificate",
+		homeDomain: "Home of an organisation"} {
 		text := strings.Join(section(t, heading), "\n")
 		if !strings.Contains(text, `"`+strings.TrimSuffix(domain, "\x00")+`"`) {
 			t.Errorf("section %s does not name %q", heading, domain)
@@ -198,29 +198,66 @@ func TestPageHasExamples(t *testing.T) {
 			t.Errorf("section %s does not say that a header has %d bytes", heading, HeaderSize)
 		}
 	}
-	text, err := os.ReadFile("testdata/vectors/transactions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var vectors struct {
 		Transactions []struct {
-			Name  string
 			Parts [][2]string
 			Hash  string
 		}
 	}
-	if err := json.Unmarshal(text, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	readVectors(t, "transactions.json", &vectors)
 	transfer := vectors.Transactions[0]
-	var want [][]string
-	for _, part := range transfer.Parts {
-		want = append(want, []string{"`" + part[1] + "`", part[0]})
-	}
+	want := exampleRows(transfer.Parts)
 	if page := rows(t, "Transaction", "| bytes | meaning |"); fmt.Sprint(page) != fmt.Sprint(want) {
 		t.Errorf("the page has the example\n%v\nand the vectors have\n%v", page, want)
 	}
 	if !strings.Contains(strings.Join(section(t, "Transaction"), "\n"), transfer.Hash) {
 		t.Errorf("the page does not have the id %s of the example", transfer.Hash)
 	}
+}
+
+// The example of a packed bundle is that of the vectors, without its signatures.
+func TestPageHasPackedExample(t *testing.T) {
+	t.Parallel()
+	var vectors struct {
+		Bundles []struct {
+			Parts [][2]string
+			IDs   []string
+			Root  string
+		}
+	}
+	readVectors(t, "packed.json", &vectors)
+	bundle := vectors.Bundles[0]
+	signatures := slices.IndexFunc(bundle.Parts, func(part [2]string) bool {
+		return part[0] == "signatures, count"
+	})
+	want := exampleRows(bundle.Parts[:signatures])
+	if page := rows(t, "Bundle", "| bytes | meaning |"); fmt.Sprint(page) != fmt.Sprint(want) {
+		t.Errorf("the page has the example\n%v\nand the vectors have\n%v", page, want)
+	}
+	text := strings.Join(section(t, "Bundle"), "\n")
+	for _, hash := range []string{bundle.Root, bundle.IDs[2]} {
+		if !strings.Contains(text, hash) {
+			t.Errorf("the page does not have %s of the example", hash)
+		}
+	}
+}
+
+// readVectors reads a file of the test vectors.
+func readVectors(t *testing.T, name string, vectors any) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/vectors/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, vectors); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exampleRows returns the rows of a table with these parts.
+func exampleRows(parts [][2]string) (rows [][]string) {
+	for _, part := range parts {
+		rows = append(rows, []string{"`" + part[1] + "`", part[0]})
+	}
+	return rows
 }

@@ -40,6 +40,9 @@ func TestVectors(t *testing.T) {
 	blocks := blockVectors{Blocks: e.blockVectors(t), Proofs: e.proofVectors(t)}
 	blocks.Statements, blocks.Certificates, blocks.Certified = e.finalityVectors(t)
 	compareVectors(t, "blocks.json", blocks)
+	packed := newPackedExamples(t)
+	compareVectors(t, "packed.json", packed.vectors(t))
+	compareVectors(t, "bybundle.json", packed.byBundleVectors(t))
 }
 
 // compareVectors fails the test unless a file has these vectors. With -write it writes the file.
@@ -321,18 +324,23 @@ func (e *examples) find(t *testing.T, name string) ledger.Transaction {
 func (e *examples) makeBundles(t *testing.T) {
 	t.Helper()
 	alice, bob := signer{"alice", "alice"}, signer{"bob", "bob"}
-	e.three = signedBundle{"three transactions, with the consents of two organisations",
-		[]ledger.Transaction{e.find(t, "a transfer"),
+	e.three = signedBundle{name: "three transactions, with the consents of two organisations",
+		transactions: []ledger.Transaction{e.find(t, "a transfer"),
 			e.find(t, "several postings of two organisations and two assets"),
-			e.find(t, "a record")}, []signer{alice, bob}}
-	e.alone = signedBundle{"one transaction",
-		[]ledger.Transaction{e.find(t, "a registration and openings")}, []signer{alice}}
-	e.policy = signedBundle{"a change of a policy",
-		[]ledger.Transaction{e.find(t, "a change of a policy")}, []signer{alice}}
-	e.join = signedBundle{"a member joins, by an operator",
-		[]ledger.Transaction{e.find(t, "a member joins")}, []signer{{ledger.Operator, "operator"}}}
-	e.crossing = signedBundle{"two shards: a transfer between them",
-		[]ledger.Transaction{e.find(t, "two shards: a transfer between them")}, []signer{alice}}
+			e.find(t, "a record")},
+		signers: []signer{alice, bob}}
+	e.alone = signedBundle{name: "one transaction",
+		transactions: []ledger.Transaction{e.find(t, "a registration and openings")},
+		signers:      []signer{alice}}
+	e.policy = signedBundle{name: "a change of a policy",
+		transactions: []ledger.Transaction{e.find(t, "a change of a policy")},
+		signers:      []signer{alice}}
+	e.join = signedBundle{name: "a member joins, by an operator",
+		transactions: []ledger.Transaction{e.find(t, "a member joins")},
+		signers:      []signer{{ledger.Operator, "operator"}}}
+	e.crossing = signedBundle{name: "two shards: a transfer between them",
+		transactions: []ledger.Transaction{e.find(t, "two shards: a transfer between them")},
+		signers:      []signer{alice}}
 }
 
 func (e *examples) makeBlocks(t *testing.T) {
@@ -388,27 +396,33 @@ func (e *examples) transactionVectors(t *testing.T) (all []vector) {
 func (e *examples) bundleVectors(t *testing.T) (all []bundleVector) {
 	t.Helper()
 	for _, each := range []signedBundle{e.alone, e.three, e.join, e.crossing} {
-		v, bundle := each.vector(), each.bundle(t)
-		same(t, each.name, v.Encoded, bundle.Encode())
-		root := bundle.Root()
-		same(t, each.name+", root", v.Root, root[:])
-		same(t, each.name+", message", v.Signed, bundle.SigningMessage())
-		decoded, err := ledger.DecodeBundle(fromHex(v.Encoded))
-		if err != nil {
-			t.Fatalf("%s: %v", each.name, err)
-		}
-		if failed := ledger.NewVerifier().Bundles([]*ledger.Bundle{decoded})[0]; failed != nil {
-			t.Errorf("%s: %v", each.name, failed)
-		}
+		v := each.vector()
+		compareBundle(t, &v, each.bundle(t))
 		all = append(all, v)
 	}
 	return all
 }
 
+// compareBundle fails the test unless package ledger makes the bundle of a vector.
+func compareBundle(t *testing.T, v *bundleVector, bundle *ledger.Bundle) {
+	t.Helper()
+	same(t, v.Name, v.Encoded, bundle.Encode())
+	root := bundle.Root()
+	same(t, v.Name+", root", v.Root, root[:])
+	same(t, v.Name+", message", v.Signed, bundle.SigningMessage())
+	decoded, err := ledger.DecodeBundle(fromHex(v.Encoded))
+	if err != nil {
+		t.Fatalf("%s: %v", v.Name, err)
+	}
+	if failed := ledger.NewVerifier().Bundles([]*ledger.Bundle{decoded})[0]; failed != nil {
+		t.Errorf("%s: %v", v.Name, failed)
+	}
+}
+
 // carriedVector is the bundle of three in block 1, as a stream to a child shard would carry it.
 func (e *examples) carriedVector(t *testing.T) vector {
 	t.Helper()
-	ids, leaves := e.three.ids()
+	ids, _ := e.three.ids()
 	var p parts
 	p.add("version", 2)
 	p.uvarint("transactions, count", uint64(len(ids)))
@@ -421,7 +435,7 @@ func (e *examples) carriedVector(t *testing.T) vector {
 		p.string(fmt.Sprintf("transaction %d, body", i),
 			transactionParts(&e.three.transactions[i]).bytes())
 	}
-	signaturesParts(&p, rootOf(leaves), e.three.signers)
+	e.three.signaturesParts(&p)
 	v := vector{Name: "a bundle of three without the second", Parts: p, Encoded: p.hex(),
 		Hash: hex.EncodeToString(hashOf(domain("ledgerd/carried/1"), p.bytes()))}
 	carried := e.blocks[0].block(t, e.genesis.Hash()).CarriedBundle(1)
@@ -550,16 +564,21 @@ func (e *examples) blockVectors(t *testing.T) (all []blockVector) {
 	t.Helper()
 	for i, each := range e.blocks {
 		v := each.vector(e.previous(i))
-		block := each.block(t, ledger.Hash(e.previous(i)))
-		same(t, each.name+", header", v.EncodedHeader, block.Header.Encode())
-		same(t, each.name+", hash", v.Hash, block.Hash[:])
-		same(t, each.name, v.Encoded, block.Encode())
-		if _, err := ledger.DecodeBlock(fromHex(v.Encoded)); err != nil {
-			t.Errorf("%s: %v", each.name, err)
-		}
+		compareBlock(t, &v, each.block(t, ledger.Hash(e.previous(i))))
 		all = append(all, v)
 	}
 	return all
+}
+
+// compareBlock fails the test unless package ledger makes the block of a vector.
+func compareBlock(t *testing.T, v *blockVector, block *ledger.Block) {
+	t.Helper()
+	same(t, v.Name+", header", v.EncodedHeader, block.Header.Encode())
+	same(t, v.Name+", hash", v.Hash, block.Hash[:])
+	same(t, v.Name, v.Encoded, block.Encode())
+	if _, err := ledger.DecodeBlock(fromHex(v.Encoded)); err != nil {
+		t.Errorf("%s: %v", v.Name, err)
+	}
 }
 
 func (e *examples) proofVectors(t *testing.T) (all []vector) {
@@ -567,17 +586,23 @@ func (e *examples) proofVectors(t *testing.T) (all []vector) {
 	for index, name := range []string{"a registration and openings", "a transfer", "a record"} {
 		p := e.blocks[0].proofParts(e.previous(0), index)
 		v := vector{Name: "block 1: " + name, Parts: p, Encoded: p.hex()}
-		same(t, v.Name, v.Encoded, e.blocks[0].block(t, e.genesis.Hash()).Proof(index).Encode())
-		proof, err := ledger.DecodeProof(fromHex(v.Encoded))
-		if err != nil {
-			t.Fatalf("%s: %v", v.Name, err)
-		}
-		if err := ledger.VerifyProof(proof); err != nil {
-			t.Errorf("%s: %v", v.Name, err)
-		}
+		compareProof(t, &v, e.blocks[0].block(t, e.genesis.Hash()).Proof(index))
 		all = append(all, v)
 	}
 	return all
+}
+
+// compareProof fails the test unless package ledger makes the proof of a vector, and it holds.
+func compareProof(t *testing.T, v *vector, made *ledger.Proof) {
+	t.Helper()
+	same(t, v.Name, v.Encoded, made.Encode())
+	proof, err := ledger.DecodeProof(fromHex(v.Encoded))
+	if err != nil {
+		t.Fatalf("%s: %v", v.Name, err)
+	}
+	if err := ledger.VerifyProof(proof); err != nil {
+		t.Errorf("%s: %v", v.Name, err)
+	}
 }
 
 // finalityVectors certifies block 1 by itself, and once more by block 3 after a change of the

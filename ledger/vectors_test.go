@@ -147,6 +147,13 @@ func (p *parts) string(meaning string, content []byte) {
 	}
 }
 
+func (p *parts) path(meaning string, hashes [][]byte) {
+	p.uvarint(meaning+", count", uint64(len(hashes)))
+	for i, hash := range hashes {
+		p.add(fmt.Sprintf("%s, hash %d", meaning, i), hash...)
+	}
+}
+
 func (p *parts) bool(meaning string, value bool) {
 	if value {
 		p.add(meaning, 1)
@@ -469,14 +476,15 @@ type signer struct {
 	key          string
 }
 
-func signaturesParts(p *parts, root []byte, signers []signer) {
-	p.uvarint("signatures, count", uint64(len(signers)))
-	for i, each := range signers {
+// signaturesParts are the list of the bundle's signatures.
+func (b signedBundle) signaturesParts(p *parts) {
+	p.uvarint("signatures, count", uint64(len(b.signers)))
+	for i, each := range b.signers {
 		key := ledgertest.Key(each.key)
 		of := fmt.Sprintf("signature %d, ", i)
 		p.string(of+"organisation", []byte(each.organisation))
 		p.add(of+"key", key.Public().(ed25519.PublicKey)...)
-		p.add(of+"ed25519", ed25519.Sign(key, append(domain("ledgerd/bundle/1"), root...))...)
+		p.add(of+"ed25519", ed25519.Sign(key, b.message())...)
 	}
 }
 
@@ -485,9 +493,23 @@ type signedBundle struct {
 	name         string
 	transactions []ledger.Transaction
 	signers      []signer
+	packed       bool
 }
 
+// message is what the signatures sign.
+func (b signedBundle) message() []byte {
+	_, leaves := b.ids()
+	if b.packed {
+		return append(domain("ledgerd/bundle/2"), rootOf(leaves)...)
+	}
+	return append(domain("ledgerd/bundle/1"), rootOf(leaves)...)
+}
+
+// ids returns the ids of all transactions, and the leaves under the bundle's root.
 func (b signedBundle) ids() (ids, leaves [][]byte) {
+	if b.packed {
+		return b.packedIDs()
+	}
 	for i := range b.transactions {
 		id := idOf(&b.transactions[i])
 		ids, leaves = append(ids, id), append(leaves, leafOf(id))
@@ -505,16 +527,20 @@ func (b signedBundle) vector() bundleVector {
 		p.string(fmt.Sprintf("transaction %d, body", i),
 			transactionParts(&b.transactions[i]).bytes())
 	}
-	signaturesParts(&p, root, b.signers)
+	b.signaturesParts(&p)
 	return bundleVector{vector{Name: b.name, Parts: p, Encoded: p.hex(),
-		Signed: hex.EncodeToString(append(domain("ledgerd/bundle/1"), root...))},
+		Signed: hex.EncodeToString(b.message())},
 		hexes(ids), hexes(leaves), hex.EncodeToString(root)}
 }
 
 // bundle returns what package ledger makes of the same.
 func (b signedBundle) bundle(t *testing.T) *ledger.Bundle {
 	t.Helper()
-	bundle, err := ledger.NewBundle(b.transactions...)
+	newBundle := ledger.NewBundle
+	if b.packed {
+		newBundle = ledger.PackBundle
+	}
+	bundle, err := newBundle(b.transactions...)
 	if err != nil {
 		t.Fatalf("%s: %v", b.name, err)
 	}
@@ -548,6 +574,10 @@ type exampleBlock struct {
 
 // trees returns the leaves of the block's three trees.
 func (b exampleBlock) trees() (transactions, results, bundles [][]byte) {
+	if b.header.ByBundle {
+		of, outcomes, _ := b.leavesByBundle()
+		return leavesOf(of), leavesOf(outcomes), b.seals()
+	}
 	for _, sealed := range b.bundles {
 		ids, leaves := sealed.ids()
 		for i, each := range sealed.outcomes {
@@ -558,22 +588,49 @@ func (b exampleBlock) trees() (transactions, results, bundles [][]byte) {
 			results = append(results, leafOf(ids[i], []byte{byte(each.result.Code)},
 				bigEndian(uint64(each.result.Item), 4)))
 		}
+	}
+	return transactions, results, b.seals()
+}
+
+// seals returns the leaves under the bundles root.
+func (b exampleBlock) seals() (bundles [][]byte) {
+	for _, sealed := range b.bundles {
+		ids, leaves := sealed.ids()
 		var seal parts
+		if sealed.packed {
+			seal.add("mark", 0, 0)
+		}
 		if sealed.number > 0 {
 			seal.add("mark", 0)
 			seal.uvarint("number in the stream", sealed.number)
 		}
 		seal.uvarint("transactions, count", uint64(len(ids)))
 		seal.add("root", rootOf(leaves)...)
-		signaturesParts(&seal, rootOf(leaves), sealed.signers)
+		sealed.signaturesParts(&seal)
 		bundles = append(bundles, leafOf(seal.bytes()))
 	}
-	return transactions, results, bundles
+	return bundles
+}
+
+// count returns the number of transactions in the block.
+func (b exampleBlock) count() (count uint64) {
+	for _, sealed := range b.bundles {
+		for _, each := range sealed.outcomes {
+			if !each.dropped {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 func (b exampleBlock) headerParts(previous []byte) (p parts) {
 	transactions, results, bundles := b.trees()
-	p.add("version", 1)
+	if b.header.ByBundle {
+		p.add("version", 2)
+	} else {
+		p.add("version", 1)
+	}
 	p.big("height", uint64(b.header.Height), 8)
 	p.add("hash of the previous block", previous...)
 	p.big("epoch", uint64(b.header.Epoch), 8)
@@ -583,7 +640,7 @@ func (b exampleBlock) headerParts(previous []byte) (p parts) {
 	p.add("results root", rootOf(results)...)
 	p.add("bundles root", rootOf(bundles)...)
 	p.add("state digest", b.header.StateDigest[:]...)
-	p.big("transactions in the block", uint64(len(transactions)), 4)
+	p.big("transactions in the block", b.count(), 4)
 	p.big("transactions in the chain", b.header.Total, 8)
 	return p
 }
@@ -604,7 +661,14 @@ func (b exampleBlock) vector(previous []byte) blockVector {
 			p.add(of+"mark of the parent's stream", 0)
 			p.uvarint(of+"number in the stream", sealed.number)
 		}
-		ids, leaves := sealed.ids()
+		var signatures parts
+		sealed.signaturesParts(&signatures)
+		if sealed.packed {
+			sealed.packedInBlock(&p, of)
+			p.nested(fmt.Sprintf("bundle %d", i), signatures)
+			continue
+		}
+		ids, _ := sealed.ids()
 		p.uvarint(of+"transactions, count", uint64(len(ids)))
 		for j, each := range sealed.outcomes {
 			place := fmt.Sprintf("%stransaction %d, ", of, j)
@@ -616,8 +680,6 @@ func (b exampleBlock) vector(previous []byte) blockVector {
 			p.string(place+"body", transactionParts(&sealed.transactions[j]).bytes())
 			resultParts(&p, place, each.result)
 		}
-		var signatures parts
-		signaturesParts(&signatures, rootOf(leaves), sealed.signers)
 		p.nested(fmt.Sprintf("bundle %d", i), signatures)
 	}
 	v.Parts, v.Encoded = p, p.hex()
@@ -638,14 +700,22 @@ func (b exampleBlock) block(t *testing.T, previous ledger.Hash) *ledger.Block {
 			seal.Root = ledger.IDRoot(seal.IDs)
 		} else {
 			signed := sealed.bundle(t)
-			seal.IDs, seal.Root, seal.Signatures = signed.IDs(), signed.Root(), signed.Signatures()
+			seal = signed.Seal(seal.Kept)
+			seal.Number = sealed.number
 			for place := range signed.Len() {
-				entries = append(entries, ledger.Entry{ID: signed.ID(place),
-					Transaction: signed.Transaction(place), Body: signed.Body(place)})
+				entry := ledger.Entry{ID: signed.ID(place),
+					Transaction: signed.Transaction(place)}
+				if !sealed.packed {
+					entry.Body = signed.Body(place)
+				}
+				entries = append(entries, entry)
 			}
 		}
 		for place, each := range sealed.outcomes {
-			if seal.Kept[place] = !each.dropped; each.dropped {
+			if !sealed.packed {
+				seal.Kept[place] = !each.dropped
+			}
+			if each.dropped {
 				continue
 			}
 			entry := entries[place]
@@ -677,12 +747,6 @@ func (b exampleBlock) proofParts(previous []byte, index int) (p parts) {
 	sealed := b.bundles[bundle]
 	ids, leaves := sealed.ids()
 	header := b.headerParts(previous).bytes()
-	path := func(name string, hashes [][]byte) {
-		p.add(name+", count", byte(len(hashes)))
-		for i, hash := range hashes {
-			p.add(fmt.Sprintf("%s, hash %d", name, i), hash...)
-		}
-	}
 	p.add("version", 1)
 	p.string("body", transactionParts(&sealed.transactions[place]).bytes())
 	p.add("id", ids[place]...)
@@ -690,14 +754,14 @@ func (b exampleBlock) proofParts(previous []byte, index int) (p parts) {
 	p.add("hash of the block", hashOf(domain("ledgerd/block/1"), header)...)
 	p.big("index in the block", uint64(index), 4)
 	p.big("transactions in the block", uint64(len(transactions)), 4)
-	path("transaction path", pathOf(transactions, index))
+	p.path("transaction path", pathOf(transactions, index))
 	resultParts(&p, "", sealed.outcomes[place].result)
-	path("result path", pathOf(results, index))
+	p.path("result path", pathOf(results, index))
 	p.big("index in the bundle", uint64(place), 4)
 	p.big("transactions in the bundle", uint64(len(ids)), 4)
-	path("bundle path", pathOf(leaves, place))
+	p.path("bundle path", pathOf(leaves, place))
 	p.add("root of the bundle", rootOf(leaves)...)
-	signaturesParts(&p, rootOf(leaves), sealed.signers)
+	sealed.signaturesParts(&p)
 	return p
 }
 
