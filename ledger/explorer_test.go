@@ -32,6 +32,49 @@ type fixtures struct {
 	ID        string `json:"id"`
 	Certified string `json:"certified"`
 	Evidence  string `json:"evidence"`
+	// ByBundle are proofs in a block by bundle.
+	ByBundle []byBundleFixture `json:"by_bundle"`
+}
+
+// byBundleFixture is a proof in a block by bundle, and what a node says beside it.
+type byBundleFixture struct {
+	Name     string `json:"name"`
+	ID       string `json:"id"`
+	Encoded  string `json:"encoded"`
+	Leaf     string `json:"leaf"`
+	Finality string `json:"finality"`
+}
+
+// byBundleFixtures are proofs in a mixedBlock, which the certificate of block 3 makes final. A
+// member joins in block 2.
+func byBundleFixtures() (made []byBundleFixture) {
+	genesis := ledgertest.OperatedGenesis(3)
+	block := mixedBlock(genesis)
+	join := ledgertest.After(block, ledgertest.NewOperator(genesis).Join(ledgertest.Member(3)))
+	client := ledgertest.NewClient(genesis, "acme")
+	last := ledgertest.After(join, client.Bundle(client.Transfer("acme:a", "acme:b", 1)))
+	joined := ledgertest.Certificate(genesis, 0, join, 0, 2)
+	joined.Change = join.Proof(0)
+	finality := &ledger.Finality{Changes: []*ledger.Certificate{joined},
+		Headers:     [][]byte{join.Header.Encode(), last.Header.Encode()},
+		Certificate: ledgertest.Certificate(genesis, 1, last, 0, 1, 3)}
+	for _, each := range []struct {
+		name  string
+		index int
+	}{
+		{"a packed transfer, names of two parts", 100},
+		{"a packed transfer that failed", 149},
+		{"a body in a bundle that was applied", 151},
+		{"a packed transfer that is alone", 153},
+		{"a body beside one that was dropped", 155},
+	} {
+		proof := block.Proof(each.index)
+		made = append(made, byBundleFixture{Name: each.name, ID: proof.ID.String(),
+			Encoded:  hex.EncodeToString(proof.Encode()),
+			Leaf:     hex.EncodeToString(proof.BundleLeaf()),
+			Finality: hex.EncodeToString(finality.Encode())})
+	}
+	return made
 }
 
 // otherGeneses returns a genesis of each version but the first, of one shard or three, with a
@@ -92,6 +135,7 @@ func TestExplorerFixtures(t *testing.T) {
 		Certified: hex.EncodeToString(certified.Encode()),
 		Evidence: hex.EncodeToString(ledger.Contradiction(c.certificate(5, 2, 1, 3),
 			ledgertest.Certificate(c.genesis, 2, ledgertest.After(c.blocks[4]), 3)).Encode()),
+		ByBundle: byBundleFixtures(),
 	}
 	for height := ledger.Height(1); height <= 6; height++ {
 		made.Blocks = append(made.Blocks, finalityFixture{Height: height,

@@ -289,9 +289,8 @@ func TestChainsTakePackedBundlesFromVersion3(t *testing.T) {
 
 // mixedBlock returns a block with a packed bundle in which some transfers failed, one in which none
 // did, and bundles of bodies: whole, with failed transactions, and with some that were dropped.
-func mixedBlock(t *testing.T) *ledger.Block {
-	t.Helper()
-	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+func mixedBlock(genesis *ledger.Genesis) *ledger.Block {
+	client := ledgertest.NewClient(genesis, "acme")
 	transfers := func(count int) (all []ledger.Transaction) {
 		for i := range count {
 			all = append(all, client.Transfer(client.Account(fmt.Sprintf("from-%d", i)),
@@ -299,7 +298,7 @@ func mixedBlock(t *testing.T) *ledger.Block {
 		}
 		return all
 	}
-	block := ledgertest.Block(ledgertest.Genesis(), client.Packed(transfers(150)...),
+	block := ledgertest.Block(genesis, client.Packed(transfers(150)...),
 		client.Bundle(transfers(3)...), client.Packed(transfers(1)...),
 		client.Bundle(transfers(5)...), client.Bundle(transfers(2)...))
 	short := ledger.Result{Code: ledger.InsufficientFunds}
@@ -319,7 +318,7 @@ func mixedBlock(t *testing.T) *ledger.Block {
 // of its transactions can be proven.
 func TestBlockByBundle(t *testing.T) {
 	t.Parallel()
-	block := mixedBlock(t)
+	block := mixedBlock(ledgertest.Genesis())
 	decoded, err := ledger.DecodeBlock(block.Encode())
 	if err != nil {
 		t.Fatal(err)
@@ -370,7 +369,7 @@ func alike(a, b *ledger.Transaction) bool {
 // TestOutlineThatLies: an outline with another id, root, result or place does not fit the header.
 func TestOutlineThatLies(t *testing.T) {
 	t.Parallel()
-	block := mixedBlock(t)
+	block := mixedBlock(ledgertest.Genesis())
 	outline := block.Outline()
 	for i := range outline {
 		wrong := bytes.Clone(outline)
@@ -394,7 +393,7 @@ func TestOutlineThatLies(t *testing.T) {
 // TestBlockByBundleThatLies: no bit of a block with packed bundles may have another value.
 func TestBlockByBundleThatLies(t *testing.T) {
 	t.Parallel()
-	block := mixedBlock(t)
+	block := mixedBlock(ledgertest.Genesis())
 	encoded := block.Encode()
 	for i := ledger.HeaderSize; i < len(encoded); i++ {
 		wrong := bytes.Clone(encoded)
@@ -415,7 +414,7 @@ func TestBlockByBundleThatLies(t *testing.T) {
 // TestProofByBundleThatLies: each part of a proof in a block by bundle has to be right.
 func TestProofByBundleThatLies(t *testing.T) {
 	t.Parallel()
-	block := mixedBlock(t)
+	block := mixedBlock(ledgertest.Genesis())
 	for _, index := range []int{5, 149, 151, 156} {
 		good := block.Proof(index).Encode()
 		other := block.Proof(4)
@@ -467,7 +466,7 @@ func TestProofByBundleThatLies(t *testing.T) {
 // TestPackedBodyThatLies: no byte of what shows a transfer may change.
 func TestPackedBodyThatLies(t *testing.T) {
 	t.Parallel()
-	block := mixedBlock(t)
+	block := mixedBlock(ledgertest.Genesis())
 	for _, index := range []int{70, 150 + 3} {
 		good := block.Proof(index)
 		for i := range good.Body {

@@ -1,7 +1,8 @@
 import { clone } from "@bufbuild/protobuf";
 import { beforeAll, expect, test } from "vitest";
 import { ProofSchema, type Proof } from "../src/gen/ledgerd/v1/ledgerd_pb";
-import { siblingSides, verifyProof } from "../src/lib/proof";
+import { siblingSides } from "../src/lib/merkle";
+import { verifyProof } from "../src/lib/proof";
 import { sha256 } from "../src/lib/sha256";
 import { sha256 as portable } from "@noble/hashes/sha2.js";
 import { FakeChain, hash } from "./fake-chain";

@@ -8,7 +8,8 @@
 import { concatBytes, equalBytes } from "./bytes";
 import type { Ed25519, Verify } from "./ed25519";
 import { isWord, maxMembers, readMember, type Genesis, type Member } from "./genesis";
-import { siblingSides } from "./proof";
+import { leadsTo, pathRoot } from "./merkle";
+import { decodeShown, isShown, packedId, pathLengths } from "./packed";
 import { Reader, type Decoded } from "./reader";
 import { sha256 } from "./sha256";
 
@@ -40,6 +41,22 @@ export interface Header {
   transactionsRoot: Uint8Array;
   resultsRoot: Uint8Array;
   transactions: number;
+  /** Whether the leaves of the first two roots are bundles, and not transactions. */
+  byBundle: boolean;
+}
+
+/**
+ * Where the bundle is in a block by bundle. first is the index of its first transaction in the
+ * block, and kept is how many of its transactions are in the block.
+ */
+export interface Placing {
+  bundle: number;
+  bundles: number;
+  first: number;
+  kept: number;
+  transactionPath: readonly Uint8Array[];
+  resultPath: readonly Uint8Array[];
+  allApplied: boolean;
 }
 
 /** Proves that a transaction is in a block with its result, and that its bundle was signed. */
@@ -54,6 +71,8 @@ export interface TransactionProof {
   code: number;
   item: Uint8Array;
   resultPath: readonly Uint8Array[];
+  /** Only in a block by bundle. The two paths above then lead to roots of the bundle. */
+  placing: Placing | undefined;
   bundleIndex: number;
   bundleCount: number;
   bundlePath: readonly Uint8Array[];
@@ -71,6 +90,7 @@ const statementDomain = text.encode("ledgerd/stored/1\0");
 const blockDomain = text.encode("ledgerd/block/1\0");
 const transactionDomain = text.encode("ledgerd/transaction/1\0");
 const bundleDomain = text.encode("ledgerd/bundle/1\0");
+const packedDomain = text.encode("ledgerd/bundle/2\0");
 
 const headerSize = 205;
 const maxPath = 33;
@@ -120,7 +140,7 @@ export function decodeEvidence(data: Uint8Array): Decoded<Evidence> {
 export function decodeHeader(data: Uint8Array): Decoded<Header> {
   const reader = new Reader(data);
   const version = reader.byte();
-  if (version !== 1) reader.fail(`header version ${version}`);
+  if (version !== 1 && version !== 2) reader.fail(`header version ${version}`);
   const height = reader.uint64();
   const previous = reader.hash();
   reader.take(8 + 8 + 8); // epoch, round, time
@@ -129,7 +149,8 @@ export function decodeHeader(data: Uint8Array): Decoded<Header> {
   reader.take(32 + 32); // bundles root, state digest
   const transactions = reader.uint32();
   reader.uint64(); // transactions in all blocks
-  return reader.end({ height, previous, transactionsRoot, resultsRoot, transactions });
+  const byBundle = version === 2;
+  return reader.end({ height, previous, transactionsRoot, resultsRoot, transactions, byBundle });
 }
 
 export function headerHash(header: Uint8Array): Promise<Uint8Array> {
@@ -156,9 +177,8 @@ function readCertificate(reader: Reader): Certificate {
 }
 
 function readProof(reader: Reader): TransactionProof {
-  const path = (): Uint8Array[] => reader.list("hashes", maxPath, 32, () => reader.hash());
   const version = reader.byte();
-  if (version !== 1) reader.fail(`proof version ${version}`);
+  if (version !== 1 && version !== 3) reader.fail(`proof version ${version}`);
   // The order of the members of a literal is the order in which they are read.
   return {
     body: reader.bytes("transaction", maxTransactionBytes),
@@ -167,18 +187,35 @@ function readProof(reader: Reader): TransactionProof {
     blockHash: reader.hash(),
     index: reader.uint32(),
     count: reader.uint32(),
-    transactionPath: path(),
+    transactionPath: readPath(reader),
     code: reader.byte(),
     item: reader.take(4),
-    resultPath: path(),
+    resultPath: readPath(reader),
+    placing: version === 3 ? readPlacing(reader) : undefined,
     bundleIndex: reader.uint32(),
     bundleCount: reader.uint32(),
-    bundlePath: path(),
+    bundlePath: readPath(reader),
     bundleRoot: reader.hash(),
     signatures: reader.list("signatures", maxSignatures, 97, () => {
       reader.bytes("organisation", maxName);
       return { key: reader.take(32), signature: reader.take(64) };
     }),
+  };
+}
+
+function readPath(reader: Reader): Uint8Array[] {
+  return reader.list("hashes", maxPath, 32, () => reader.hash());
+}
+
+function readPlacing(reader: Reader): Placing {
+  return {
+    bundle: reader.uint32(),
+    bundles: reader.uint32(),
+    first: reader.uint32(),
+    kept: reader.uint32(),
+    transactionPath: readPath(reader),
+    resultPath: readPath(reader),
+    allApplied: reader.bool(),
   };
 }
 
@@ -195,46 +232,116 @@ export function proofFile(proof: Uint8Array, finality: Uint8Array): Uint8Array<A
   return concatBytes(new Uint8Array([certifiedProofVersion, ...length]), finality, proof);
 }
 
-async function leadsTo(
-  leaf: Uint8Array,
-  index: number,
-  size: number,
-  path: readonly Uint8Array[],
-  root: Uint8Array,
-): Promise<boolean> {
-  const sides = siblingSides(BigInt(index), BigInt(size));
-  if (!sides || sides.length !== path.length) return false;
-  let node = await sha256(concatBytes(new Uint8Array([0]), leaf));
-  for (const [i, sibling] of path.entries())
-    node = await sha256(
-      concatBytes(new Uint8Array([1]), ...(sides[i] ? [sibling, node] : [node, sibling])),
-    );
-  return equalBytes(node, root);
-}
-
 /** Returns what is wrong with a proof, or "". The caller must know its block from elsewhere. */
 export async function proofProblem(proof: TransactionProof, verify: Verify): Promise<string> {
   const header = decodeHeader(proof.header);
   if (header.problem !== undefined) return `its header: ${header.problem}`;
-  const { transactionsRoot, resultsRoot, transactions } = header.value;
   if (!equalBytes(await headerHash(proof.header), proof.blockHash))
     return "its header has another hash";
-  if (!equalBytes(await sha256(concatBytes(transactionDomain, proof.body)), proof.id))
-    return "its transaction has another id";
-  if (transactions !== proof.count) return "its block has another number of transactions";
-  if (!(await leadsTo(proof.id, proof.index, proof.count, proof.transactionPath, transactionsRoot)))
-    return "its path does not lead to the transactions root";
-  const result = concatBytes(proof.id, new Uint8Array([proof.code]), proof.item);
-  if (!(await leadsTo(result, proof.index, proof.count, proof.resultPath, resultsRoot)))
-    return "its result's path does not lead to the results root";
-  const { bundleIndex, bundleCount, bundlePath, bundleRoot } = proof;
-  if (!(await leadsTo(proof.id, bundleIndex, bundleCount, bundlePath, bundleRoot)))
-    return "its path does not lead to the bundle's root";
-  const message = concatBytes(bundleDomain, bundleRoot);
+  if (header.value.transactions !== proof.count)
+    return "its block has another number of transactions";
+  const packed = isShown(proof.body);
+  const inBundle = await (packed ? packedProblem(proof) : bodyProblem(proof));
+  if (inBundle !== "") return inBundle;
+  if (header.value.byBundle !== (proof.placing !== undefined) || (packed && !proof.placing))
+    return "it is not of such a block";
+  const inBlock = await (proof.placing
+    ? placingProblem(proof, proof.placing, header.value)
+    : pathsProblem(proof, header.value));
+  if (inBlock !== "") return inBlock;
+  const message = concatBytes(packed ? packedDomain : bundleDomain, proof.bundleRoot);
   const good = await Promise.all(
     proof.signatures.map(({ key, signature }) => verify(key, message, signature)),
   );
   return good.every(Boolean) ? "" : "a signature of its bundle is wrong";
+}
+
+/** Checks that the bundle's root is over the id, which is the hash of the body. */
+async function bodyProblem(proof: TransactionProof): Promise<string> {
+  const { id, bundleIndex, bundleCount, bundlePath, bundleRoot } = proof;
+  if (!equalBytes(await sha256(concatBytes(transactionDomain, proof.body)), id))
+    return "its transaction has another id";
+  return (await leadsTo(id, bundleIndex, bundleCount, bundlePath, bundleRoot))
+    ? ""
+    : "its path does not lead to the bundle's root";
+}
+
+/** Checks that a packed bundle's root is over the parts that show the transfer. */
+async function packedProblem(proof: TransactionProof): Promise<string> {
+  const decoded = decodeShown(proof.body);
+  if (decoded.problem !== undefined) return `its transfer cannot be read: ${decoded.problem}`;
+  const shown = decoded.value;
+  if (!equalBytes(packedId(proof.bundleRoot, shown.place), proof.id))
+    return "its transfer has another id";
+  if (proof.bundleIndex !== shown.place || proof.bundleCount !== shown.count)
+    return "its transfer has another place in the bundle";
+  const lengths = pathLengths(shown);
+  let from = 0;
+  for (const [i, part] of shown.parts.entries()) {
+    const path = proof.bundlePath.slice(from, from + (lengths[i] ?? 0));
+    if (!(await leadsTo(part.bytes, part.index, shown.size, path, proof.bundleRoot)))
+      return `the path of its bundle's ${part.what} does not lead to the bundle's root`;
+    from += path.length;
+  }
+  return from === proof.bundlePath.length ? "" : "its path to the bundle's root is too long";
+}
+
+/** Checks the paths to the roots of a block that is not by bundle. */
+async function pathsProblem(proof: TransactionProof, header: Header): Promise<string> {
+  const { id, index, count, transactionPath, resultPath } = proof;
+  if (!(await leadsTo(id, index, count, transactionPath, header.transactionsRoot)))
+    return "its path does not lead to the transactions root";
+  const result = concatBytes(id, new Uint8Array([proof.code]), proof.item);
+  return (await leadsTo(result, index, count, resultPath, header.resultsRoot))
+    ? ""
+    : "its result's path does not lead to the results root";
+}
+
+/** Checks the paths to the roots of a block by bundle. */
+async function placingProblem(
+  proof: TransactionProof,
+  placing: Placing,
+  header: Header,
+): Promise<string> {
+  const { bundle, bundles, first, kept, allApplied } = placing;
+  const within = proof.index - first;
+  if (within < 0 || within >= kept || first + kept > proof.count)
+    return "its transaction is not among those of its bundle";
+  const packed = isShown(proof.body);
+  let root: Uint8Array | undefined = proof.bundleRoot;
+  if (!packed) root = await pathRoot(proof.id, within, kept, proof.transactionPath);
+  else if (
+    proof.transactionPath.length > 0 ||
+    kept !== proof.bundleCount ||
+    within !== proof.bundleIndex
+  )
+    return "its packed bundle is not in the block as a whole";
+  if (root === undefined) return "its path does not lead to its bundle's leaf";
+  const leaf = concatBytes(bundleLeaf(packed, first, kept), root);
+  if (!(await leadsTo(leaf, bundle, bundles, placing.transactionPath, header.transactionsRoot)))
+    return "its bundle's path does not lead to the transactions root";
+  const result = concatBytes(new Uint8Array([proof.code]), proof.item);
+  let results: Uint8Array | undefined = new Uint8Array();
+  if (!allApplied) results = await pathRoot(result, within, kept, proof.resultPath);
+  else if (!equalBytes(result, applied) || proof.resultPath.length > 0)
+    return "its result is not that of all transactions of its bundle";
+  if (results === undefined) return "its result's path does not lead to its bundle's leaf";
+  const outcome = concatBytes(leaf, new Uint8Array([allApplied ? 0 : 1]), results);
+  return (await leadsTo(outcome, bundle, bundles, placing.resultPath, header.resultsRoot))
+    ? ""
+    : "its bundle's result's path does not lead to the results root";
+}
+
+/** The result of a transaction that was applied. */
+const applied = new Uint8Array([0, 255, 255, 255, 255]);
+
+/** Returns the data of a bundle's leaf without its root: the kind, and what is in the block. */
+function bundleLeaf(packed: boolean, first: number, kept: number): Uint8Array {
+  const view = new DataView(new ArrayBuffer(9));
+  view.setUint8(0, packed ? 2 : 1);
+  view.setUint32(1, first);
+  view.setUint32(5, kept);
+  return new Uint8Array(view.buffer);
 }
 
 type MembershipChange = { join: Member } | { leave: number };
