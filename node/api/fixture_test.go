@@ -58,13 +58,25 @@ func (b *bank) public() (key ledger.PublicKey) {
 // sign fills in ledger, signer and nonce, and makes a signed bundle.
 func (b *bank) sign(transactions ...ledger.Transaction) *ledger.Bundle {
 	b.Helper()
+	return b.signed(ledger.NewBundle, transactions)
+}
+
+// packed is sign for a packed bundle.
+func (b *bank) packed(transactions ...ledger.Transaction) *ledger.Bundle {
+	b.Helper()
+	return b.signed(ledger.PackBundle, transactions)
+}
+
+func (b *bank) signed(newBundle func(...ledger.Transaction) (*ledger.Bundle, error),
+	transactions []ledger.Transaction) *ledger.Bundle {
+	b.Helper()
 	for i := range transactions {
 		b.next++
 		transactions[i].Ledger = b.cluster.Genesis().Hash()
 		transactions[i].Signer = "bank"
 		transactions[i].Nonce = ledger.Nonce{Sequence: b.next}
 	}
-	bundle, err := ledger.NewBundle(transactions...)
+	bundle, err := newBundle(transactions...)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -92,6 +93,52 @@ func TestProofs(t *testing.T) {
 	_, err := b.client.GetProof(b.context(),
 		connect.NewRequest(&ledgerdv1.GetProofRequest{IdHex: strings.Repeat("ab", 32)}))
 	codeIs(t, err, connect.CodeNotFound)
+}
+
+// In a block by bundle, the answer's path leads from the bundle's leaf, and the encoded proof leads
+// to that. The id of a packed transfer is no hash of bytes.
+func TestProofsByBundle(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.PackedVersion
+	b := newBank(t, apitest.Options{Genesis: genesis}, api.Options{})
+	for _, packed := range []bool{true, false} {
+		sign := b.sign
+		if packed {
+			sign = b.packed
+		}
+		transactions := make([]ledger.Transaction, 5)
+		for i := range transactions {
+			transactions[i] = transfer("bank:mint", "bank:a", int64(i+1))
+		}
+		bundle := sign(transactions...)
+		b.submit(ledgerdv1.Level_LEVEL_DURABLE, bundle)
+		for place, id := range bundle.IDs() {
+			answer, err := b.client.GetProof(b.context(),
+				connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
+			must(t, err)
+			proof := answer.Msg.Proof
+			encoded, err := ledger.DecodeProof(proof.Encoded)
+			must(t, err)
+			must(t, ledger.VerifyProof(encoded))
+			leaf := encoded.BundleLeaf()
+			if encoded.Placing == nil || !bytes.Equal(proof.LeafData, leaf) ||
+				proof.LeafIndex != 0 || proof.TreeSize != 1 || len(proof.Path) != 0 {
+				t.Fatalf("transfer %d, packed %t: the answer has another leaf", place, packed)
+			}
+			root := sha256.Sum256(append([]byte{0}, leaf...))
+			header := proof.Header.Canonical[proof.RootOffset:][:len(root)]
+			if !bytes.Equal(root[:], proof.TransactionsRoot) || !bytes.Equal(root[:], header) {
+				t.Fatalf("transfer %d, packed %t: the leaf leads to another root", place, packed)
+			}
+			hash := sha256.Sum256(slices.Concat(proof.IdPrefix, proof.CanonicalTransaction))
+			if hashed := bytes.Equal(hash[:], id[:]); hashed == packed ||
+				packed != (len(proof.IdPrefix) == 0) {
+				t.Fatalf("transfer %d, packed %t: its id is a hash: %t, with prefix %q", place,
+					packed, hashed, proof.IdPrefix)
+			}
+		}
+	}
 }
 
 // A transaction that moves nothing says what it opens, in the summary of its block.

@@ -131,9 +131,11 @@ func (s *Service) GetProof(ctx context.Context,
 		RootOffset:           transactionsRootOffset,
 		HashPrefix:           []byte(blockHashPrefix),
 		CanonicalTransaction: proof.Body,
-		IdPrefix:             []byte(transactionIDPrefix),
 		Encoded:              proof.Encode(),
 		Shard:                uint32(s.backend.Store().Shard()),
+	}
+	if !found.Block.Bundles[found.Entry.Bundle].Packed() {
+		answer.IdPrefix = []byte(transactionIDPrefix)
 	}
 	if placing := proof.Placing; placing != nil {
 		// The path of the bundle. What leads from the transaction to it is in the encoded proof.

@@ -44,7 +44,7 @@ test("a transaction is final from the genesis on, and ledgerd accepts its file",
   await panel.getByRole("button", { name: "Proof" }).click();
   const file = info.outputPath((await download).suggestedFilename());
   await (await download).saveAs(file);
-  expect(file).toContain(`${id.slice(0, 16)}.proof`);
+  expect(file).toContain(`${id.slice(0, 12)}-${id.slice(-4)}.proof`);
   const flags = ["tx", "status", "--proof", file, "--genesis", trusted ?? "", "--json"];
   const report = JSON.parse(execFileSync(binary ?? "", flags, { encoding: "utf8" })) as {
     id: string;
