@@ -137,14 +137,18 @@ func (s *Store) ready(size int) error {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for !s.closed && s.failure == nil && (len(s.unwritten.blocks) >= maxPendingBlocks ||
-		s.unwritten.bytes >= maxPendingBytes) {
+	for !s.closed && s.failure == nil && !s.hasRoom() {
 		s.changed.Wait()
 	}
 	if s.closed {
 		return ErrClosed
 	}
 	return s.failure
+}
+
+// hasRoom reports whether another block may wait for the database. The caller must hold the mutex.
+func (s *Store) hasRoom() bool {
+	return len(s.unwritten.blocks) < maxPendingBlocks && s.unwritten.held < maxPendingBytes
 }
 
 // executed reports whether a transaction was in an earlier block.

@@ -7,7 +7,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// blockCache keeps the most recently used verified blocks. The sum of their encoded sizes is
+// heldTransfer is what a transfer of a packed bundle counts for, in bounds of memory, above its
+// bytes: about as many as it would have in a bundle of bodies. When it is decoded it takes as much
+// memory as any other transaction.
+const heldTransfer = 128
+
+// heldBytes returns what a block of an encoded size counts for in bounds of memory.
+func heldBytes(block *ledger.Block, encoded int) int {
+	for i := range block.Bundles {
+		if seal := &block.Bundles[i]; seal.Packed() {
+			encoded += heldTransfer * len(seal.IDs)
+		}
+	}
+	return encoded
+}
+
+// blockCache keeps the most recently used verified blocks. The sum of what they count for is
 // bounded, but it keeps at least one block.
 type blockCache struct {
 	mutex sync.Mutex
@@ -37,14 +52,16 @@ func (c *blockCache) get(height ledger.Height) *ledger.Block {
 	return element.Value.(cached).block
 }
 
-func (c *blockCache) put(block *ledger.Block, size int) {
+// put adds a block of an encoded size.
+func (c *blockCache) put(block *ledger.Block, encoded int) {
+	size := int64(heldBytes(block, encoded))
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.byKey[block.Header.Height] != nil {
 		return
 	}
-	c.byKey[block.Header.Height] = c.order.PushFront(cached{block: block, size: int64(size)})
-	c.size += int64(size)
+	c.byKey[block.Header.Height] = c.order.PushFront(cached{block: block, size: size})
+	c.size += size
 	for c.size > c.bound && c.order.Len() > 1 {
 		oldest := c.order.Remove(c.order.Back()).(cached)
 		delete(c.byKey, oldest.block.Header.Height)

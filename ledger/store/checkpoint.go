@@ -16,7 +16,7 @@ const maxChunk = 256 << 10
 // the mutex.
 func (s *Store) full() bool {
 	newest := s.unwritten.newest()
-	return newest.bytes >= int(s.options.CheckpointBytes) ||
+	return newest.bytes >= int(s.options.CheckpointBytes) || newest.held >= maxPendingBytes/2 ||
 		len(newest.blocks) >= s.options.checkpointBlocks
 }
 

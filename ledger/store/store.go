@@ -21,8 +21,8 @@ type Options struct {
 	MemTableBytes int64
 	// BlockCacheBytes bounds Badger's cache of table blocks. Default 32 MiB.
 	BlockCacheBytes int64
-	// DecodedCacheBytes bounds the decoded blocks in memory, measured by their encoded size.
-	// Default 32 MiB.
+	// DecodedCacheBytes bounds the decoded blocks in memory, measured by their encoded size, as if
+	// no bundle were packed. Default 32 MiB.
 	DecodedCacheBytes int64
 	// ReserveBytes is the free space that the store leaves unused, for the logs of memtables and
 	// for compaction. Default 256 MiB.
@@ -102,7 +102,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Bounds of the blocks that the database does not have yet, and of their bytes.
+// Bounds of the blocks that the database does not have yet, and of their bytes, measured as if no
+// bundle were packed.
 const (
 	maxPendingBlocks = 4096
 	maxPendingBytes  = 64 << 20

@@ -32,7 +32,8 @@ func (p *pendingBlock) history() []state.HistoryChange {
 // database cannot answer yet. Blocks are added to the newest layer only.
 type layer struct {
 	blocks []*pendingBlock
-	bytes  int
+	// bytes are those of the encodings, held is the sum of heldBytes.
+	bytes, held int
 	// places finds ids and block hashes by their first bytes. others has those whose first bytes
 	// an earlier one in the layer has.
 	places map[uint64]place
@@ -60,8 +61,9 @@ func newLayer() *layer {
 
 func (l *layer) add(pending *pendingBlock) {
 	at := uint32(len(l.blocks))
-	l.blocks, l.bytes = append(l.blocks, pending), l.bytes+len(pending.encoded)
 	block := pending.block
+	l.blocks, l.bytes = append(l.blocks, pending), l.bytes+len(pending.encoded)
+	l.held += heldBytes(block, len(pending.encoded))
 	for i := 0; i < len(block.Entries); i += max(1, transfersFrom(block, i)) {
 		l.put(block.Entries[i].ID, place{at, uint32(i)})
 	}
@@ -125,7 +127,8 @@ type unwritten struct {
 	// blocks are those of all layers, by height. The slice is only appended to and cut at its
 	// beginning, so that a copy of it may be read without the mutex.
 	blocks []*pendingBlock
-	bytes  int
+	// bytes are those of the encodings, held is the sum of heldBytes.
+	bytes, held int
 	// layers are the layers, oldest first. The last one takes new blocks. One before it is being
 	// written.
 	layers []*layer
@@ -137,6 +140,7 @@ func (u *unwritten) newest() *layer { return u.layers[len(u.layers)-1] }
 
 func (u *unwritten) add(pending *pendingBlock) {
 	u.blocks, u.bytes = append(u.blocks, pending), u.bytes+len(pending.encoded)
+	u.held += heldBytes(pending.block, len(pending.encoded))
 	u.newest().add(pending)
 }
 
@@ -151,6 +155,7 @@ func (u *unwritten) seal() *layer {
 func (u *unwritten) drop() {
 	oldest := u.layers[0]
 	u.blocks, u.bytes = u.blocks[len(oldest.blocks):], u.bytes-oldest.bytes
+	u.held -= oldest.held
 	u.layers = slices.Clone(u.layers[1:])
 }
 
