@@ -32,7 +32,8 @@ type Clock interface {
 
 // Config configures a pool.
 type Config struct {
-	// BytesMax bounds the encoded bundles in the pool.
+	// BytesMax bounds the encoded bundles in the pool, of which a transfer of a packed bundle counts
+	// for heldTransfer bytes more.
 	BytesMax int
 	// Tip returns the last executed block. It must be quick and must not call the pool.
 	Tip func() Tip
@@ -61,6 +62,10 @@ type Config struct {
 // they are in no block.
 const expiredMax = 1 << 16
 
+// heldTransfer is about what a transfer has in a bundle of bodies, and takes beside the encoding of a
+// packed bundle when it is decoded.
+const heldTransfer = 128
+
 // never is later than every height.
 const never = ^ledger.Height(0)
 
@@ -68,6 +73,7 @@ const never = ^ledger.Height(0)
 type item struct {
 	bundle   *ledger.Bundle
 	encoded  []byte
+	held     int    // what it counts for of Config.BytesMax
 	print    uint64 // hash of encoded
 	admitted time.Time
 	expires  ledger.Height
@@ -137,12 +143,13 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	if first == len(ids) {
 		return nil
 	}
-	if p.bytes+len(encoded) > p.config.BytesMax {
+	held := len(encoded) + heldTransfer*transfers(bundle)
+	if p.bytes+held > p.config.BytesMax {
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes,
 			p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, print: print, admitted: p.config.Now(),
-		expires: expires}
+	it := &item{bundle: bundle, encoded: encoded, held: held, print: print,
+		admitted: p.config.Now(), expires: expires}
 	added := it.only[:]
 	if len(ids)-first > 1 {
 		added = make([]place, len(ids)-first)
@@ -156,7 +163,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 		}
 	}
 	p.queue = append(p.queue, it)
-	p.bytes += len(encoded)
+	p.bytes += held
 	p.prints[it.print] = it
 	if it.expires != 0 {
 		p.expires++
@@ -362,7 +369,7 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 
 func (p *Pool) drop(it *item) {
 	it.gone = true
-	p.bytes -= len(it.encoded)
+	p.bytes -= it.held
 	if p.prints[it.print] == it {
 		delete(p.prints, it.print)
 	}
@@ -524,7 +531,8 @@ func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 	return height, ok
 }
 
-// Size returns the number of transactions in the pool, and the bytes of their bundles.
+// Size returns the number of transactions in the pool, and the bytes of their bundles, as
+// Config.BytesMax bounds them.
 func (p *Pool) Size() (transactions, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

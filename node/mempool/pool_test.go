@@ -174,6 +174,32 @@ func TestFullPoolRefuses(t *testing.T) {
 	}
 }
 
+// A packed transfer takes as much memory as any other transaction, however few bytes it has. So a
+// pool has room for about as many.
+func TestPackedBundlesFillThePool(t *testing.T) {
+	t.Parallel()
+	p, first := pool(1<<20), (*ledger.Bundle)(nil)
+	for sequence := uint64(1); ; sequence++ {
+		b, encoded := packed(t, sequence, 1000)
+		if err := p.Add(b, encoded, nothingKnown); errors.Is(err, ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = b
+		}
+		if transactions, _ := p.Size(); transactions > 1<<20/100 {
+			t.Fatalf("a pool of %d bytes has %d transfers", p.config.BytesMax, transactions)
+		}
+	}
+	before, _ := p.Size()
+	p.Applied(block(1, first))
+	if b, encoded := packed(t, 1000, 1000); p.Add(b, encoded, nothingKnown) != nil || before == 0 {
+		t.Errorf("there is no room after a block, with %d transfers before", before)
+	}
+}
+
 func TestExpiredIsDroppedAndRemembered(t *testing.T) {
 	t.Parallel()
 	p := pool(1 << 20)
