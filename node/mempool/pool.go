@@ -32,8 +32,8 @@ type Clock interface {
 
 // Config configures a pool.
 type Config struct {
-	// BytesMax bounds the encoded bundles in the pool, of which a transfer of a packed bundle counts
-	// for heldTransfer bytes more.
+	// BytesMax bounds the encoded bundles in the pool, of which a transfer of a packed bundle
+	// counts for heldTransfer bytes more.
 	BytesMax int
 	// Tip returns the last executed block. It must be quick and must not call the pool.
 	Tip func() Tip
@@ -62,8 +62,8 @@ type Config struct {
 // they are in no block.
 const expiredMax = 1 << 16
 
-// heldTransfer is about what a transfer has in a bundle of bodies, and takes beside the encoding of a
-// packed bundle when it is decoded.
+// heldTransfer is about what a transfer has in a bundle of bodies, and takes beside the encoding of
+// a packed bundle when it is decoded.
 const heldTransfer = 128
 
 // never is later than every height.

@@ -4644,25 +4644,22 @@ func (x *ProofStep) GetSiblingIsLeft() bool {
 }
 
 // The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
-// node = SHA-256(0x01 || left || right). From version 3 of a chain on, the leaves are bundles, and
-// `encoded` has what leads from the transaction to its bundle.
+// node = SHA-256(0x01 || left || right). If the leaves are bundles, `encoded` has the rest.
 type Proof struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	TransactionId    []byte                 `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
-	LeafData         []byte                 `protobuf:"bytes,2,opt,name=leaf_data,json=leafData,proto3" json:"leaf_data,omitempty"` // the transaction's id, or its bundle in a block by bundle
-	LeafIndex        uint64                 `protobuf:"varint,3,opt,name=leaf_index,json=leafIndex,proto3" json:"leaf_index,omitempty"`
-	TreeSize         uint64                 `protobuf:"varint,4,opt,name=tree_size,json=treeSize,proto3" json:"tree_size,omitempty"`
-	Path             []*ProofStep           `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
-	TransactionsRoot []byte                 `protobuf:"bytes,6,opt,name=transactions_root,json=transactionsRoot,proto3" json:"transactions_root,omitempty"`
-	Header           *BlockHeader           `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"` // its canonical bytes have transactions_root at root_offset
-	RootOffset       uint32                 `protobuf:"varint,8,opt,name=root_offset,json=rootOffset,proto3" json:"root_offset,omitempty"`
-	HashPrefix       []byte                 `protobuf:"bytes,9,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"` // SHA-256(hash_prefix || header.canonical) is the block's hash
-	// SHA-256(id_prefix || this) is the id. Of a transfer in a packed bundle, it is the parts of the
-	// bundle that show the transfer; the id is made of the bundle's root and the transfer's place.
-	CanonicalTransaction []byte `protobuf:"bytes,10,opt,name=canonical_transaction,json=canonicalTransaction,proto3" json:"canonical_transaction,omitempty"`
-	IdPrefix             []byte `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"` // empty for a transfer in a packed bundle
-	Encoded              []byte `protobuf:"bytes,12,opt,name=encoded,proto3" json:"encoded,omitempty"`                   // the whole proof in the form that `ledgerd` verifies offline
-	Shard                uint32 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`                      // the shard whose chain has the block
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	TransactionId        []byte                 `protobuf:"bytes,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	LeafData             []byte                 `protobuf:"bytes,2,opt,name=leaf_data,json=leafData,proto3" json:"leaf_data,omitempty"` // the transaction's id, or its bundle in a block by bundle
+	LeafIndex            uint64                 `protobuf:"varint,3,opt,name=leaf_index,json=leafIndex,proto3" json:"leaf_index,omitempty"`
+	TreeSize             uint64                 `protobuf:"varint,4,opt,name=tree_size,json=treeSize,proto3" json:"tree_size,omitempty"`
+	Path                 []*ProofStep           `protobuf:"bytes,5,rep,name=path,proto3" json:"path,omitempty"`
+	TransactionsRoot     []byte                 `protobuf:"bytes,6,opt,name=transactions_root,json=transactionsRoot,proto3" json:"transactions_root,omitempty"`
+	Header               *BlockHeader           `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"` // its canonical bytes have transactions_root at root_offset
+	RootOffset           uint32                 `protobuf:"varint,8,opt,name=root_offset,json=rootOffset,proto3" json:"root_offset,omitempty"`
+	HashPrefix           []byte                 `protobuf:"bytes,9,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"`                                // SHA-256(hash_prefix || header.canonical) is the block's hash
+	CanonicalTransaction []byte                 `protobuf:"bytes,10,opt,name=canonical_transaction,json=canonicalTransaction,proto3" json:"canonical_transaction,omitempty"` // SHA-256(id_prefix || this) is the id, unless it is packed
+	IdPrefix             []byte                 `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`                                     // empty for a transfer in a packed bundle
+	Encoded              []byte                 `protobuf:"bytes,12,opt,name=encoded,proto3" json:"encoded,omitempty"`                                                       // the whole proof in the form that `ledgerd` verifies offline
+	Shard                uint32                 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`                                                          // the shard whose chain has the block
 	// Proves from the genesis that the block is final, in the form that `ledgerd` verifies offline.
 	// Empty while the block, and all after it, have no certificate.
 	Finality      []byte `protobuf:"bytes,14,opt,name=finality,proto3" json:"finality,omitempty"`

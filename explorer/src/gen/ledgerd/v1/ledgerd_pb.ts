@@ -2307,8 +2307,7 @@ export const ProofStepSchema: GenMessage<ProofStep> = /*@__PURE__*/
 
 /**
  * The path from a transaction to its block. leaf = SHA-256(0x00 || leaf_data),
- * node = SHA-256(0x01 || left || right). From version 3 of a chain on, the leaves are bundles, and
- * `encoded` has what leads from the transaction to its bundle.
+ * node = SHA-256(0x01 || left || right). If the leaves are bundles, `encoded` has the rest.
  *
  * @generated from message ledgerd.v1.Proof
  */
@@ -2365,8 +2364,7 @@ export type Proof = Message<"ledgerd.v1.Proof"> & {
   hashPrefix: Uint8Array;
 
   /**
-   * SHA-256(id_prefix || this) is the id. Of a transfer in a packed bundle, it is the parts of the
-   * bundle that show the transfer; the id is made of the bundle's root and the transfer's place.
+   * SHA-256(id_prefix || this) is the id, unless it is packed
    *
    * @generated from field: bytes canonical_transaction = 10;
    */
