@@ -147,7 +147,11 @@ func refuse(flight []*Submission, err error) {
 
 // deliver signs a bundle of numbered submissions and brings it to its outcome. If a node refuses
 // the bundle, its halves are delivered one after the other.
-func (l *lane) deliver(flight []*Submission) {
+func (l *lane) deliver(flight []*Submission) { l.deliverSigned(flight, l.sender.nodes.Sign) }
+
+// deliverSigned is deliver with a way to make and sign the bundle.
+func (l *lane) deliverSigned(flight []*Submission, sign func(context.Context, []Key,
+	...ledger.Transaction) (*ledger.Bundle, error)) {
 	l.contents = l.contents[:0]
 	for _, t := range flight {
 		l.contents = append(l.contents, t.transaction)
@@ -157,7 +161,7 @@ func (l *lane) deliver(flight []*Submission) {
 		refuse(flight, ErrSenderClosed)
 		return
 	}
-	bundle, err := l.sender.nodes.Sign(l.sender.ctx, l.sender.options.Keys, l.contents...)
+	bundle, err := sign(l.sender.ctx, l.sender.options.Keys, l.contents...)
 	if err != nil && !errors.Is(err, ledger.ErrBundleSize) {
 		refuse(flight, err)
 		return
@@ -174,6 +178,12 @@ func (l *lane) deliver(flight []*Submission) {
 			}
 			return
 		}
+	}
+	if refused && bundle != nil && bundle.Packed() && (len(flight) == 1 ||
+		!l.sender.nodes.stillPacks(l.sender.ctx)) {
+		// The node may be behind the change from which on the chain takes packed bundles.
+		l.deliverSigned(flight, Sign)
+		return
 	}
 	if refused && len(flight) > 1 {
 		half := len(flight) / 2

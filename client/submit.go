@@ -125,7 +125,8 @@ func Sign(ctx context.Context, keys []Key, transactions ...ledger.Transaction) (
 
 // Sign makes a bundle of transactions for the nodes' chain, signed with all keys: a packed one if
 // the chain takes it and the transactions can be packed (see ledger.PackBundle), and else the same
-// as the function Sign.
+// as the function Sign. A node that is behind the change from which on the chain takes packed
+// bundles refuses one; a Sender then sends the transactions as they are.
 func (c *Client) Sign(ctx context.Context, keys []Key,
 	transactions ...ledger.Transaction) (*ledger.Bundle, error) {
 	bundle, err := ledger.PackBundle(transactions...)
@@ -172,6 +173,15 @@ func (c *Client) packs(ctx context.Context) (bool, error) {
 	defer c.mutex.Unlock()
 	c.packing = known
 	return known.takes, nil
+}
+
+// stillPacks is packs after a node refused a packed bundle: it asks again.
+func (c *Client) stillPacks(ctx context.Context) bool {
+	c.mutex.Lock()
+	c.packing = packing{}
+	c.mutex.Unlock()
+	takes, err := c.packs(ctx)
+	return takes && err == nil
 }
 
 // packedTaken reports whether a node's chain takes packed bundles, as ledger.TakesPacked does.
