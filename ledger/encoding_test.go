@@ -177,6 +177,7 @@ func TestPageHasBounds(t *testing.T) {
 		{"assets of a packed bundle", MaxPackedAssets},
 		{"bytes of a bundle", MaxBundleBytes},
 		{"bundles of a batch", MaxBatchBundles},
+		{"transfers in the packed bundles of a batch", MaxBatchPacked},
 		{"bytes of a batch", MaxBatchBytes},
 		{"transactions of a block", MaxBlockTransactions},
 		{"hashes of a path", maxPath},

@@ -25,6 +25,10 @@ import (
 const (
 	// MaxPackedAssets bounds the assets of a packed bundle.
 	MaxPackedAssets = 16
+	// MaxBatchPacked bounds the transfers in the packed bundles of a batch. A transfer may have few
+	// bytes there, and takes some hundred when it is decoded. The packed bundles of a batch with
+	// which there are more are left out of the block; see Verifier.Batch.
+	MaxBatchPacked = 1 << 17
 	// packedPart is how many names or records are in a part, except in the last one.
 	packedPart = 64
 )
@@ -500,6 +504,20 @@ func (a Amount) appendFixed(to []byte, width int) []byte {
 	binary.BigEndian.PutUint64(all[:], uint64(a.high))
 	binary.BigEndian.PutUint64(all[8:], a.low)
 	return append(to, all[16-width:]...)
+}
+
+// packedCount returns how many transfers an encoded bundle has if it is a packed one, as its head
+// says; 0 if it is none, or its head is malformed.
+func packedCount(encoded []byte) int {
+	if len(encoded) == 0 || encoded[0] != packedBundleVersion {
+		return 0
+	}
+	r := read(encoded)
+	head := r.packedHead()
+	if r.Err != nil {
+		return 0
+	}
+	return head.count
 }
 
 // decodePackedBundle is DecodeBundle for a packed bundle.

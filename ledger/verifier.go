@@ -212,7 +212,9 @@ func (b *VerifiedBatch) Forged() (bundles int, first error) {
 }
 
 // Batch decodes a batch and its bundles and verifies their signatures. It returns an error only if
-// the batch itself cannot be decoded. The result shares the memory of data.
+// the batch itself cannot be decoded. Once the packed bundles have more than MaxBatchPacked
+// transfers, they and all packed bundles after them get an error. The result shares the memory of
+// data.
 func (v *Verifier) Batch(data []byte) (*VerifiedBatch, error) { return v.batch(data, nil) }
 
 // batch is Batch. It does not decode the bundles that find has.
@@ -232,8 +234,15 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 		}
 		all, places = append(all, signed{p.SigningMessage(), p.signatures}), append(places, p)
 	}
+	packed := 0
 	for i, encoded := range batch.Bundles {
 		p := &verified.Proposals[i]
+		if packed += packedCount(encoded); packed > MaxBatchPacked && len(encoded) > 0 &&
+			encoded[0] == packedBundleVersion {
+			p.Err = fmt.Errorf("%w: a batch with more than %d packed transfers", ErrBundleSize,
+				MaxBatchPacked)
+			continue
+		}
 		if find != nil {
 			p.Bundle = find(encoded)
 		}

@@ -292,11 +292,13 @@ func (p *Pool) payload(stamp stamp, room int, input Input) []byte {
 	marks := p.marks
 	p.marks = Marks{}
 	var bundles [][]byte
+	packed := 0
 	for p.next < len(p.queue) && len(bundles) < ledger.MaxBatchBundles {
 		it := p.queue[p.next]
 		if !it.gone {
 			size := ledger.BatchSize(len(it.encoded))
-			if size > room {
+			packed += transfers(it.bundle)
+			if size > room || packed > ledger.MaxBatchPacked {
 				break
 			}
 			room -= size

@@ -65,6 +65,24 @@ func TestPackedBundleExpires(t *testing.T) {
 	}
 }
 
+// A batch has no more packed transfers than nodes decode; the others go into the next one.
+func TestBatchBoundsPackedTransfers(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 30)
+	bundles := ledger.MaxBatchPacked/ledger.MaxBundleTransactions + 1
+	for i := range bundles {
+		b, encoded := packed(t, uint64(i), ledger.MaxBundleTransactions)
+		if err := p.Add(b, encoded, nothingKnown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{bundles - 1, 1} {
+		if got, _ := taken(t, p, ledger.MaxBatchBytes); len(got) != want {
+			t.Errorf("%d bundles, want %d", len(got), want)
+		}
+	}
+}
+
 func block(height ledger.Height, bundles ...*ledger.Bundle) *ledger.Block {
 	b := &ledger.Block{Header: ledger.Header{Height: height}}
 	for _, from := range bundles {
