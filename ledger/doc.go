@@ -21,10 +21,14 @@
 //   - A transaction's id is the SHA-256 of its body under a domain prefix. Encodings are canonical:
 //     each value has one form, and decoders refuse all others. So an id cannot have two bodies, and
 //     a body cannot have two ids.
-//   - Signatures cover the RFC 6962 Merkle root of a bundle's ids. The member that admits a bundle
-//     verifies them (VerifyBundle), and so does each node before it makes a block of a round
-//     (VerifyBatch) or takes a block from a peer (VerifySignatures): a member may lie. What a good
-//     signature is does not depend on the node, or on the batch in which it is verified.
+//   - The id of a transfer in a packed bundle (PackBundle) is made of the bundle's root and the
+//     transfer's place. So an id cannot have two transfers; the same transfer in another packed
+//     bundle has another id, and its nonce keeps it from taking effect twice.
+//   - Signatures cover the RFC 6962 Merkle root of a bundle's ids, or of the parts of a packed
+//     bundle. The member that admits a bundle verifies them (VerifyBundle), and so does each node
+//     before it makes a block of a round (VerifyBatch) or takes a block from a peer
+//     (VerifySignatures): a member may lie. What a good signature is does not depend on the node,
+//     or on the batch in which it is verified.
 //   - A block's header commits to the previous block, the transactions, their results, the
 //     signatures and the whole state.
 //
