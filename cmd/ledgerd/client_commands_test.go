@@ -35,8 +35,13 @@ type shell struct {
 
 func newShell(t *testing.T, nodes int) *shell {
 	t.Helper()
-	s := &shell{t: t, cluster: apitest.NewCluster(t, apitest.Options{Nodes: nodes}),
-		folder: t.TempDir()}
+	return newShellOf(t, nodes, apitest.Options{})
+}
+
+func newShellOf(t *testing.T, nodes int, options apitest.Options) *shell {
+	t.Helper()
+	options.Nodes = nodes
+	s := &shell{t: t, cluster: apitest.NewCluster(t, options), folder: t.TempDir()}
 	for i := range nodes {
 		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
 	}

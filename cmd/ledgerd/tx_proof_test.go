@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
 // writeGenesis writes a genesis file as a node's home has it.
@@ -97,6 +98,61 @@ func TestProofsFromTheGenesis(t *testing.T) {
 			t.Errorf("ledgerd %s: exit status %d\n%s%s", c.line, result.status, result.out,
 				result.errs)
 		}
+	}
+}
+
+// TestPackedTransfers submits a packed bundle, shows its transfers, and proves them offline.
+func TestPackedTransfers(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(3)
+	genesis.Version = ledger.PackedVersion
+	s := newShellOf(t, 3, apitest.Options{Genesis: genesis})
+	client := ledgertest.NewClient(&genesis, "acme")
+	opened := client.Bundle(client.Register("issuer", "a"))
+	packed := client.Packed(client.Transfer("acme:issuer", "acme:a", 5),
+		client.Transfer("acme:a", "acme:issuer", 70), client.Transfer("acme:a", "acme:issuer", 2))
+	writeGenesis(t, filepath.Join(s.folder, "genesis"), &genesis)
+	for file, bundle := range map[string]*ledger.Bundle{"opened": opened, "packed": packed} {
+		if err := writeBundle(filepath.Join(s.folder, file), bundle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must("tx submit %d/opened %n")
+	submitted := s.run("tx submit %d/packed %n")
+	if submitted.status != exitFailure || !strings.Contains(submitted.errs, "insufficient_funds") {
+		t.Errorf("one of the transfers fails: exit status %d, %s", submitted.status, submitted.errs)
+	}
+	for place, want := range []struct {
+		state, amount string
+		status        int
+	}{{"applied", "-5", exitDone}, {"failed", "-70", exitFailure}, {"applied", "-2", exitDone}} {
+		id := packed.ID(place).String()
+		if !strings.Contains(submitted.out, id) {
+			t.Errorf("the id of transfer %d is not shown: %s", place, submitted.out)
+		}
+		kept := fmt.Sprintf("%%d/kept-%d", place)
+		online := s.run("tx status " + id + " --proof " + kept + " --genesis %d/genesis %n --json")
+		offline := s.run("tx status --proof " + kept + " --genesis %d/genesis --json")
+		if online.status != want.status || offline.status != want.status {
+			t.Errorf("transfer %d: exit status %d, and offline %d: %s", place, online.status,
+				offline.status, offline.errs)
+		}
+		shown := object(t, offline.out)
+		posting := shown["postings"].([]any)[0].(map[string]any)
+		if shown["id"] != id || shown["state"] != want.state || posting["amount"] != want.amount {
+			t.Errorf("transfer %d is %v", place, shown)
+		}
+	}
+	another := s.run("tx status " + packed.ID(2).String() + " --proof %d/kept-2 %n")
+	if another.status != exitDone || !strings.Contains(another.out, "proof        holds") {
+		t.Errorf("exit status %d\n%s%s", another.status, another.out, another.errs)
+	}
+	unknown := packed.ID(0)
+	unknown[len(unknown)-1] = 3 // the bundle has no such place
+	if result := s.run("tx status " + unknown.String() + " --proof %n"); result.status !=
+		exitFailure || !strings.Contains(result.errs, "no transaction "+unknown.String()) {
+		t.Errorf("a place that the bundle does not have: exit status %d\n%s%s", result.status,
+			result.out, result.errs)
 	}
 }
 
