@@ -28,6 +28,8 @@ that of --to. A version is the set of rules by which the nodes execute blocks:
   1  the state digest is a sum over all entries of the state
   2  the state digest has a Merkle tree over the accounts: blocks cost less, and an
      account can be proven as of any block
+  3  ledgers of one shard take packed bundles of plain transfers, which cost a
+     fraction; blocks have fewer hashes. Auditors need a program that knows it, too
 
 The block with this change is the first one of the new version, in each shard at a
 height of its own. Nothing else changes: blocks, ids and proofs from before stay
@@ -47,8 +49,8 @@ cluster status shows the present version.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if version <= ledger.FirstVersion || version > ledger.NewestVersion {
-				return usagef("--to %d: this program can raise a chain to version %d, and to none "+
-					"above %d", version, ledger.AccountTreeVersion, ledger.NewestVersion)
+				return usagef("--to %d: this program can raise a chain to versions %d to %d",
+					version, ledger.AccountTreeVersion, ledger.NewestVersion)
 			}
 			return options.run(command, func(charter *ledger.Charter) error {
 				if present := max(ledger.FirstVersion, charter.Version); present >= version {
