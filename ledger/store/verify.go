@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -121,14 +122,20 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes,
 	finder *stepFinder) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
-	for i := range block.Entries {
+	at := func(i int) error {
 		where, found, err := s.locate(block.Entries[i].ID)
-		if err != nil {
+		if err == nil && (!found || where.height != height || where.index != uint32(i)) {
+			err = damaged(height, "the index does not find transaction %d", i)
+		}
+		return err
+	}
+	for i := 0; i < len(block.Entries); {
+		// One record of the index finds all transfers of a packed bundle, so its ends suffice.
+		count := max(1, transfersFrom(block, i))
+		if err := errors.Join(at(i), at(i+count-1)); err != nil {
 			return err
 		}
-		if !found || where.height != height || where.index != uint32(i) {
-			return damaged(height, "the index does not find transaction %d", i)
-		}
+		i += count
 	}
 	if where, found, err := s.locate(block.Hash); err != nil || !found || where.height != height ||
 		where.kind != indexBlock {
