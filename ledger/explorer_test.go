@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -43,16 +44,44 @@ type byBundleFixture struct {
 	Encoded  string `json:"encoded"`
 	Leaf     string `json:"leaf"`
 	Finality string `json:"finality"`
+	// From, To, Asset and Amount are the content of the transfer.
+	From   ledger.AccountPath `json:"from"`
+	To     ledger.AccountPath `json:"to"`
+	Asset  ledger.AssetName   `json:"asset"`
+	Amount string             `json:"amount"`
 }
 
-// byBundleFixtures are proofs in a mixedBlock, which the certificate of block 3 makes final. A
-// member joins in block 2.
+func newByBundleFixture(name string, proof *ledger.Proof,
+	finality *ledger.Finality) byBundleFixture {
+	transfer, err := proof.Transaction()
+	if err != nil {
+		panic(err)
+	}
+	from, to := &transfer.Postings[0], &transfer.Postings[1]
+	return byBundleFixture{Name: name, ID: proof.ID.String(),
+		Encoded: hex.EncodeToString(proof.Encode()), Leaf: hex.EncodeToString(proof.BundleLeaf()),
+		Finality: hex.EncodeToString(finality.Encode()), From: from.Account, To: to.Account,
+		Asset: to.Asset, Amount: to.Amount.String()}
+}
+
+// byBundleFixtures are proofs in a mixedBlock, and in block 3, whose certificate makes both final.
+// A member joins in block 2.
 func byBundleFixtures() (made []byBundleFixture) {
 	genesis := ledgertest.OperatedGenesis(3)
 	block := mixedBlock(genesis)
 	join := ledgertest.After(block, ledgertest.NewOperator(genesis).Join(ledgertest.Member(3)))
 	client := ledgertest.NewClient(genesis, "acme")
-	last := ledgertest.After(join, client.Bundle(client.Transfer("acme:a", "acme:b", 1)))
+	var many []ledger.Transaction
+	for i := range 200 {
+		transfer := client.Transfer(client.Account(fmt.Sprintf("from-%d", i)),
+			client.Account(fmt.Sprintf("to-%d", i/2)), int64(i+1))
+		if i%2 == 1 {
+			transfer.Postings[0].Asset, transfer.Postings[1].Asset = "EUR", "EUR"
+		}
+		many = append(many, transfer)
+	}
+	last := ledgertest.After(join, client.Packed(many...),
+		client.Bundle(client.Transfer("acme:a", "acme:b", 1)))
 	joined := ledgertest.Certificate(genesis, 0, join, 0, 2)
 	joined.Change = join.Proof(0)
 	finality := &ledger.Finality{Changes: []*ledger.Certificate{joined},
@@ -68,12 +97,11 @@ func byBundleFixtures() (made []byBundleFixture) {
 		{"a packed transfer that is alone", 153},
 		{"a body beside one that was dropped", 155},
 	} {
-		proof := block.Proof(each.index)
-		made = append(made, byBundleFixture{Name: each.name, ID: proof.ID.String(),
-			Encoded:  hex.EncodeToString(proof.Encode()),
-			Leaf:     hex.EncodeToString(proof.BundleLeaf()),
-			Finality: hex.EncodeToString(finality.Encode())})
+		made = append(made, newByBundleFixture(each.name, block.Proof(each.index), finality))
 	}
+	made = append(made, newByBundleFixture("a packed transfer of many names and two assets",
+		last.Proof(151), &ledger.Finality{Changes: finality.Changes,
+			Certificate: finality.Certificate}))
 	return made
 }
 

@@ -86,6 +86,22 @@ test.each(cases)("%s: each step holds", async (_, fixture) => {
   });
 });
 
+test.each(cases)("%s: the bytes show the transfer", (_, fixture) => {
+  const { body, bundleIndex, bundleCount } = decoded(fixture);
+  expect(isShown(body)).toBe(fixture.name.startsWith("a packed transfer"));
+  if (!isShown(body)) return;
+  const { from, to, asset, amount } = fixture;
+  expect(decodeShown(body).value).toMatchObject({
+    signer: "acme",
+    place: bundleIndex,
+    count: bundleCount,
+    from,
+    to,
+    asset,
+    amount: BigInt(amount),
+  });
+});
+
 test("the steps say what each part of a packed bundle shows", async () => {
   const [fixture] = fixtures.by_bundle;
   if (!fixture) throw new Error("no fixture");

@@ -18,6 +18,10 @@ export interface ByBundle {
   encoded: string;
   leaf: string;
   finality: string;
+  from: string;
+  to: string;
+  asset: string;
+  amount: string;
 }
 
 interface Fixtures {
