@@ -2,11 +2,13 @@ package ledger_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,10 +149,14 @@ func TestPackBundleTakesPlainTransfersOnly(t *testing.T) {
 		}
 	}
 	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
-	client.Sequence = math.MaxUint64 - 2
-	if !refusesPacking([]ledger.Transaction{client.Transfer("acme:a", "acme:b", 1),
-		client.Transfer("acme:a", "acme:b", 1), client.Transfer("acme:a", "acme:b", 1)}) {
-		t.Error("nonces that overflow are packed")
+	for sequence, refused := range map[uint64]bool{math.MaxUint64 - 4: false,
+		math.MaxUint64 - 3: true, math.MaxUint64 - 2: true} {
+		client.Sequence = sequence
+		if refusesPacking([]ledger.Transaction{client.Transfer("acme:a", "acme:b", 1),
+			client.Transfer("acme:a", "acme:b", 1),
+			client.Transfer("acme:a", "acme:b", 1)}) != refused {
+			t.Errorf("nonces that begin at %d are packed: %v", sequence+1, refused)
+		}
 	}
 	var many []ledger.Transaction
 	for i := range ledger.MaxPackedAssets + 1 {
@@ -192,15 +198,20 @@ func TestPackedDecoderRefuses(t *testing.T) {
 		"order of names": {"03", chain, signer, nonce, assets, "020201", names, "010005",
 			"000106"},
 		"unknown name": {"03", chain, signer, nonce, assets, "020201", names, "000105", "020006"},
-		"unused name": {"03", chain, signer, nonce, assets, "030201", names, "05017b", "000105",
+		"name after the last": {"03", chain, signer, nonce, assets, "020201", names, "000205",
+			"010006"},
+		"unused name": {"03", chain, signer, nonce, assets, "030201", names, "050179", "000105",
 			"010006"},
 		"a name of no transfer twice": {"03", chain, signer, nonce, assets, "020201",
 			"0006612d3a312f78", "0600", "000105", "010006"},
 		"less shared": {"03", chain, signer, nonce, assets, "020201", "0006612d3a312f78",
 			"04022f7a", "000105", "010006"},
-		"more shared": {"03", chain, signer, nonce, assets, "020201", "0006612d3a312f78", "07017a"},
-		"malformed name": {"03", chain, signer, nonce, assets, "020201", "0003612d3a",
-			"01027a3a"},
+		"a byte less shared": {"03", chain, signer, nonce, assets, "020201", "0006612d3a312f78",
+			"0502787a", "000105", "010006"},
+		"more shared": {"03", chain, signer, nonce, assets, "020201", "0006612d3a312f78", "07017a",
+			"000105", "010006"},
+		"malformed name": {"03", chain, signer, nonce, assets, "020201", "0006612d3a312f78",
+			"05015c", "000105", "010006"},
 		"malformed signer": {"03", chain, "012f", nonce, assets, "020201", names, "000105",
 			"010006"},
 		"operator": {"03", chain, "00", nonce, assets, "020201", names, "000105", "010006"},
@@ -210,15 +221,22 @@ func TestPackedDecoderRefuses(t *testing.T) {
 			"00010005", "01000006"},
 		"unknown asset": {"03", chain, signer, nonce, "0203424f4203424f43", "020201", names,
 			"00010005", "01000206"},
-		"malformed asset": {"03", chain, signer, nonce, "01012f", "020201", names, "000105"},
-		"no asset":        {"03", chain, signer, nonce, "00", "020201", names, "000105", "010006"},
-		"no transfers":    {"03", chain, signer, nonce, assets, "020001", names},
-		"too many names":  {"03", chain, signer, nonce, assets, "050201", names},
-		"one name":        {"03", chain, signer, nonce, assets, "010201", "0006612d3a312f78"},
-		"amounts of 17": {"03", chain, signer, nonce, assets, "020211", names, "000105",
+		"malformed asset": {"03", chain, signer, nonce, "01012f", "020201", names, "000105",
 			"010006"},
+		"no asset":       {"03", chain, signer, nonce, "00", "020201", names, "000105", "010006"},
+		"no transfers":   {"03", chain, signer, nonce, assets, "020001", names},
+		"too many names": {"03", chain, signer, nonce, assets, "050201", names},
+		"one name":       {"03", chain, signer, nonce, assets, "010201", "0006612d3a312f78"},
+		"amounts of 17": {"03", chain, signer, nonce, assets, "020211", names,
+			"0001" + strings.Repeat("00", 16) + "05", "0100" + strings.Repeat("00", 16) + "06"},
 		"nonces": {"03", chain, signer, "07ffffffffffffffffff0109", assets, "020201", names,
 			"000105", "010006"},
+		"overflowing nonces": {"03", chain, signer, "07feffffffffffffffff0109", assets, "020201",
+			names, "000105", "010006"},
+		"last nonces": {"03", chain, signer, "07fdffffffffffffffff0109", assets, "020201", names,
+			"000105", "010006"},
+		"too many transfers": {"03", chain, signer, nonce, assets, "02812001", names,
+			strings.Repeat("000105", ledger.MaxBundleTransactions+1)},
 		"negative": {"03", chain, signer, nonce, assets, "020110", names, "0001",
 			"ff000000000000000000000000000000"},
 		"cut":     {"03", chain, signer, nonce, assets, "020201", names, "000105", "0100"},
@@ -229,10 +247,74 @@ func TestPackedDecoderRefuses(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		_, err = ledger.DecodeBundle(append(content, 0)) // without signatures
-		if good := name == "good"; good != (err == nil) || !good && !errors.Is(err,
-			ledger.ErrMalformed) {
+		if good := name == "good" || name == "last nonces"; good !=
+			(err == nil) || !good && !errors.Is(err, ledger.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestNumbersOfNames: 256 names have numbers of one byte, and 257 have numbers of two.
+func TestNumbersOfNames(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	var transfers []ledger.Transaction
+	for i := range 128 {
+		transfers = append(transfers, client.Transfer(client.Account(fmt.Sprint(2*i)),
+			client.Account(fmt.Sprint(2*i+1)), 5))
+	}
+	narrow := client.Packed(transfers...)
+	wide := client.Packed(append(transfers, client.Transfer("acme:0", "acme:x", 5))...)
+	for _, each := range []struct {
+		bundle *ledger.Bundle
+		end    []byte
+	}{{narrow, []byte{252, 253, 5, 254, 255, 5}},
+		{wide, []byte{0, 254, 0, 255, 5, 0, 0, 1, 0, 5}}} {
+		if content := each.bundle.Content(); !bytes.HasSuffix(content, each.end) {
+			t.Errorf("the records end with %x, and not with %x", content[len(content)-12:], each.end)
+		}
+		if decoded, err := ledger.DecodeBundle(each.bundle.Encode()); err != nil ||
+			!reflect.DeepEqual(transactionsOf(decoded), transactionsOf(each.bundle)) {
+			t.Errorf("it is decoded otherwise: %v", err)
+		}
+	}
+}
+
+// TestLargestPackedBundle has as many transfers as a bundle may have, and then names that are too
+// long for them.
+func TestLargestPackedBundle(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	transfers := make([]ledger.Transaction, ledger.MaxBundleTransactions)
+	for i := range transfers {
+		transfers[i] = client.Transfer(client.Account(fmt.Sprintf("%d-from", i)),
+			client.Account(fmt.Sprintf("%d-to", i)), 1)
+	}
+	bundle := client.Packed(transfers...)
+	decoded, err := ledger.DecodeBundle(bundle.Encode())
+	if err != nil || !reflect.DeepEqual(decoded.IDs(), bundle.IDs()) {
+		t.Fatal(err)
+	}
+	for i, id := range bundle.IDs() {
+		if first, place := ledger.PackedPlace(id); first != bundle.ID(0) || place != i {
+			t.Fatalf("transfer %d is at place %d", i, place)
+		}
+	}
+	if shown, err := ledger.DecodeBody(bundle.Body(4095)); err != nil || shown.Postings[1].Account !=
+		"acme:4095-to" {
+		t.Errorf("the last one is shown as %+v: %v", shown, err)
+	}
+	for i := range transfers {
+		long := strings.Repeat("x", ledger.MaxAccountPath-len("acme:f0000"))
+		transfers[i].Postings[0].Account = client.Account(fmt.Sprintf("f%04d", i) + long)
+		transfers[i].Postings[1].Account = client.Account(fmt.Sprintf("t%04d", i) + long)
+	}
+	if _, err := ledger.PackBundle(transfers...); !errors.Is(err, ledger.ErrBundleSize) {
+		t.Errorf("a bundle of more than %d bytes: %v", ledger.MaxBundleBytes, err)
+	}
+	malformed := client.Transfer("acme:a", "acme:", 1)
+	if _, err := ledger.PackBundle(malformed); !errors.Is(err, ledger.ErrName) {
+		t.Errorf("a malformed name: %v", err)
 	}
 }
 
@@ -441,10 +523,13 @@ func TestProofByBundleThatLies(t *testing.T) {
 			"bundle index": func(p *ledger.Proof) { p.BundleIndex ^= 1 },
 			"bundle path":  func(p *ledger.Proof) { p.BundlePath[0][0]++ },
 			"cut path":     func(p *ledger.Proof) { p.BundlePath = p.BundlePath[1:] },
-			"longer path":  func(p *ledger.Proof) { p.BundlePath = append(p.BundlePath, p.ID) },
-			"signature":    func(p *ledger.Proof) { p.Signatures[0].Bytes[5] ^= 1 },
-			"header":       func(p *ledger.Proof) { p.Header[70] ^= 1 },
-			"no placing":   func(p *ledger.Proof) { p.Placing = nil },
+			"shorter path": func(p *ledger.Proof) {
+				p.BundlePath = slices.Clip(p.BundlePath[:len(p.BundlePath)-1])
+			},
+			"longer path": func(p *ledger.Proof) { p.BundlePath = append(p.BundlePath, p.ID) },
+			"signature":   func(p *ledger.Proof) { p.Signatures[0].Bytes[5] ^= 1 },
+			"header":      func(p *ledger.Proof) { p.Header[70] ^= 1 },
+			"no placing":  func(p *ledger.Proof) { p.Placing = nil },
 		}
 		if index < 150 {
 			// A path does not show how many leaves a tree of bodies has.
@@ -477,5 +562,93 @@ func TestPackedBodyThatLies(t *testing.T) {
 				t.Errorf("transaction %d, byte %d: %v", index, i, err)
 			}
 		}
+	}
+}
+
+// bodyFields returns what shows a transfer as its fields.
+func bodyFields(t *testing.T, body []byte) (fields [][]byte, place uint64) {
+	t.Helper()
+	rest := body[1:]
+	text := func() {
+		size, width := binary.Uvarint(rest)
+		fields = append(fields, rest[width:][:size])
+		rest = rest[width+int(size):]
+	}
+	text()
+	place, width := binary.Uvarint(rest)
+	for rest = rest[width:]; len(rest) > 0; {
+		text()
+	}
+	if len(fields) != 4 {
+		t.Fatalf("%d fields", len(fields))
+	}
+	return fields, place
+}
+
+// bodyOf puts such fields together.
+func bodyOf(fields [][]byte, place uint64) []byte {
+	body := []byte{8}
+	for i, field := range fields {
+		body = append(binary.AppendUvarint(body, uint64(len(field))), field...)
+		if i == 0 {
+			body = binary.AppendUvarint(body, place)
+		}
+	}
+	return body
+}
+
+// TestPackedBodyHasOneForm: parts with more or less than the head says are refused, as are names
+// that are given twice.
+func TestPackedBodyHasOneForm(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	var transfers []ledger.Transaction
+	for i := range 70 {
+		transfers = append(transfers, client.Transfer(client.Account(fmt.Sprintf("from-%d", i)),
+			client.Account(fmt.Sprintf("to-%d", i)), 1))
+	}
+	transfers = append(transfers, client.Transfer("acme:from-1", "acme:to-69", 1))
+	bundle := client.Packed(transfers...)
+	for _, at := range []int{3, 69, 70} { // the last one has its names in two parts
+		good := bundle.Body(at)
+		fields, place := bodyFields(t, good)
+		if !bytes.Equal(bodyOf(fields, place), good) || (len(fields[2]) > 0) != (at == 70) {
+			t.Fatalf("transfer %d is shown by %d fields", at, len(fields))
+		}
+		lies := map[string][]byte{"longer": append(bytes.Clone(good), 0),
+			"shorter": good[:len(good)-1], "place": bodyOf(fields, 71),
+			"far place": bodyOf(fields, 1<<40)}
+		for i := range fields {
+			for name, field := range map[string][]byte{"more": append(bytes.Clone(fields[i]), 1),
+				"less":    fields[i][:max(len(fields[i]), 1)-1],
+				"another": fields[(i+1)%4], "none": nil} {
+				if bytes.Equal(field, fields[i]) {
+					continue
+				}
+				changed := slices.Clone(fields)
+				changed[i] = field
+				lies[fmt.Sprintf("field %d: %s", i, name)] = bodyOf(changed, place)
+			}
+		}
+		if at != 70 {
+			changed := slices.Clone(fields)
+			changed[2] = fields[1]
+			lies["the same part twice"] = bodyOf(changed, place)
+		}
+		for name, lie := range lies {
+			if shown, err := ledger.DecodeBody(lie); !errors.Is(err, ledger.ErrMalformed) {
+				t.Errorf("transfer %d, %s: %+v, %v", at, name, shown, err)
+			}
+		}
+	}
+	// The head, names and one record of a transfer from an account to itself.
+	itself, err := hex.DecodeString("03" + strings.Repeat("11", 32) + "0461636d65" + "070109" +
+		"0103424f42" + "020101")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lie := bodyOf([][]byte{itself, []byte("\x00\x03a:b\x03\x00"), nil, {0, 1, 5}}, 0)
+	if _, err := ledger.DecodeBody(lie); !errors.Is(err, ledger.ErrMalformed) {
+		t.Errorf("a transfer from an account to itself: %v", err)
 	}
 }
