@@ -271,7 +271,8 @@ func TestNumbersOfNames(t *testing.T) {
 	}{{narrow, []byte{252, 253, 5, 254, 255, 5}},
 		{wide, []byte{0, 254, 0, 255, 5, 0, 0, 1, 0, 5}}} {
 		if content := each.bundle.Content(); !bytes.HasSuffix(content, each.end) {
-			t.Errorf("the records end with %x, and not with %x", content[len(content)-12:], each.end)
+			t.Errorf("the records end with %x, and not with %x", content[len(content)-12:],
+				each.end)
 		}
 		if decoded, err := ledger.DecodeBundle(each.bundle.Encode()); err != nil ||
 			!reflect.DeepEqual(transactionsOf(decoded), transactionsOf(each.bundle)) {
@@ -300,8 +301,8 @@ func TestLargestPackedBundle(t *testing.T) {
 			t.Fatalf("transfer %d is at place %d", i, place)
 		}
 	}
-	if shown, err := ledger.DecodeBody(bundle.Body(4095)); err != nil || shown.Postings[1].Account !=
-		"acme:4095-to" {
+	if shown, err := ledger.DecodeBody(bundle.Body(4095)); err != nil ||
+		shown.Postings[1].Account != "acme:4095-to" {
 		t.Errorf("the last one is shown as %+v: %v", shown, err)
 	}
 	for i := range transfers {
@@ -324,11 +325,17 @@ func TestAssemblePackedRefuses(t *testing.T) {
 	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
 	transfer := client.Transfer("acme:a", "acme:b", 1)
 	plain, packed := client.Bundle(transfer), client.Packed(transfer)
+	unsigned, err := ledger.NewBundle(transfer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if plain.Packed() || plain.Content() != nil {
 		t.Error("a bundle of bodies is packed")
 	}
 	for name, content := range map[string][]byte{"nothing": nil, "bodies": plain.Encode(),
-		"cut": packed.Content()[:40], "more": append(bytes.Clone(packed.Content()), 1)} {
+		"bodies without signatures": unsigned.Encode()[:len(unsigned.Encode())-1],
+		"cut":                       packed.Content()[:40],
+		"more":                      append(bytes.Clone(packed.Content()), 1)} {
 		if _, err := ledger.AssemblePackedBundle(content, nil); !errors.Is(err,
 			ledger.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -530,6 +537,11 @@ func TestProofByBundleThatLies(t *testing.T) {
 			"signature":   func(p *ledger.Proof) { p.Signatures[0].Bytes[5] ^= 1 },
 			"header":      func(p *ledger.Proof) { p.Header[70] ^= 1 },
 			"no placing":  func(p *ledger.Proof) { p.Placing = nil },
+			"the result of another": func(p *ledger.Proof) {
+				near := block.Proof(index - 1)
+				p.Index, p.BundleIndex, p.Result = near.Index, near.BundleIndex, near.Result
+				p.ResultPath, p.Placing = near.ResultPath, near.Placing
+			},
 		}
 		if index < 150 {
 			// A path does not show how many leaves a tree of bodies has.
@@ -545,6 +557,28 @@ func TestProofByBundleThatLies(t *testing.T) {
 				t.Errorf("transaction %d, %s: %v", index, name, err)
 			}
 		}
+	}
+}
+
+// TestProofsOfOtherBlocks: a proof with a placing is of a block by bundle only, and so is one of a
+// packed transfer.
+func TestProofsOfOtherBlocks(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	transfer := client.Transfer("acme:a", "acme:b", 1)
+	plain := ledgertest.Block(ledgertest.Genesis(), client.Bundle(transfer)).Proof(0)
+	if err := ledger.VerifyProof(plain); err != nil {
+		t.Fatal(err)
+	}
+	block := ledgertest.Block(ledgertest.Genesis(), client.Packed(transfer))
+	plain.Placing = block.Proof(0).Placing
+	if err := ledger.VerifyProof(plain); !errors.Is(err, ledger.ErrProof) {
+		t.Errorf("a placing in a block that is not by bundle: %v", err)
+	}
+	block.Header.ByBundle = false
+	block.Complete(ledger.Hash{})
+	if err := ledger.VerifyProof(block.Proof(0)); !errors.Is(err, ledger.ErrProof) {
+		t.Errorf("a packed transfer in a block that is not by bundle: %v", err)
 	}
 }
 

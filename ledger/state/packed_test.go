@@ -78,16 +78,22 @@ func TestPackedBundleIsInTheChainOnce(t *testing.T) {
 		!block.Bundles[0].Packed() || block.Entries[1].Result.OK() {
 		t.Fatalf("%d transactions in %d bundles", len(block.Entries), len(block.Bundles))
 	}
-	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundle)})
-	draft := state.Seal(chain.parent, 1, 2, batches, func(id ledger.Hash,
+	fresh := client.Bundle(client.Transfer("acme:issuer", "acme:a", 1))
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, bundle, fresh)})
+	parent, asked := chain.parent, 0
+	parent.Packed = true
+	draft := state.Seal(parent, 1, 2, batches, func(id ledger.Hash,
 		transaction *ledger.Transaction) bool {
-		if id != bundle.ID(0) || transaction.Nonce != transfers[0].Nonce {
+		if id == fresh.ID(0) {
+			return false
+		}
+		if asked++; id != bundle.ID(0) || transaction.Nonce != transfers[0].Nonce {
 			t.Errorf("transfer %s stands for the bundle", id)
 		}
 		return chain.seen[id]
 	})
-	if draft != nil {
-		t.Errorf("%d transactions are in the chain again", draft.Len())
+	if draft == nil || draft.Len() != 1 || draft.Duplicates != 3 || asked != 1 {
+		t.Errorf("after %d questions the draft is %+v", asked, draft)
 	}
 }
 
@@ -128,11 +134,13 @@ func TestForgedPackedBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The signature of a bundle of bodies is none for a packed one, whatever their roots are.
-	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, forged)})
-	if draft := state.Seal(chain.parent, 1, 2, batches, func(ledger.Hash,
-		*ledger.Transaction) bool {
+	batches := ledger.VerifyBatches([][]byte{ledgertest.Batch(5, forged, good)})
+	parent := chain.parent
+	parent.Packed = true
+	draft := state.Seal(parent, 1, 2, batches, func(ledger.Hash, *ledger.Transaction) bool {
 		return false
-	}); draft != nil {
-		t.Errorf("a forged bundle is in a block: %+v", draft)
+	})
+	if draft == nil || draft.Len() != 1 || draft.Forged != 1 || draft.Malformed != 0 {
+		t.Errorf("a forged bundle is in a block, or a good one is not: %+v", draft)
 	}
 }
