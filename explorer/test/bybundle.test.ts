@@ -6,15 +6,17 @@ import { ed25519, type Verify } from "../src/lib/ed25519";
 import {
   decodeHeader,
   decodeProof,
+  headerHash,
   proofProblem,
   verifyTransaction,
   type Placing,
   type TransactionProof,
 } from "../src/lib/finality";
 import { decodeGenesis } from "../src/lib/genesis";
-import { siblingSides } from "../src/lib/merkle";
+import { leafHash, siblingSides } from "../src/lib/merkle";
 import { decodeShown, isShown } from "../src/lib/packed";
 import { verifyProof } from "../src/lib/proof";
+import { uint32 } from "./fake-certificates";
 import { blockPrefix, idPrefix } from "./fake-chain";
 import { bytes, fixtures, type ByBundle } from "./fixtures";
 
@@ -255,6 +257,93 @@ test.each(cases)("%s: a lie of the node makes a step fail", async (_, fixture) =
   for (const [name, { id }] of cases)
     expect((await verifyProof(answer(fixture), id)).ok).toBe(name === fixture.name);
   expect((await verifyProof(answer(fixture), "")).ok).toBe(false);
+});
+
+/** A proof in a well hashed block of one bundle that no chain would have. */
+async function forged(
+  fixture: ByBundle,
+  block: { version?: number; kind?: number; first?: number; kept?: number; behind?: number[] },
+): Promise<{ whole: TransactionProof; answer: Proof; id: string }> {
+  const { version = 2, kind = 2, first = 0, kept, behind = [] } = block;
+  const proof = decoded(fixture);
+  const { bundleCount, bundleIndex, bundleRoot, id } = proof;
+  const leaf = concatBytes(
+    new Uint8Array([kind]),
+    uint32(first),
+    uint32(kept ?? bundleCount),
+    bundleRoot,
+    new Uint8Array(behind),
+  );
+  const header = proof.header.slice();
+  header[0] = version;
+  const applied = new Uint8Array([0, 255, 255, 255, 255]);
+  const ofId = concatBytes(id, applied);
+  header.set(await leafHash(version === 1 ? id : leaf), 65);
+  header.set(await leafHash(version === 1 ? ofId : concatBytes(leaf, new Uint8Array(1))), 97);
+  const count = version === 1 ? 1 : bundleCount;
+  header.set(uint32(count), 193);
+  const placing = {
+    ...proof.placing,
+    ...{ bundle: 0, bundles: 1, first, kept: kept ?? bundleCount },
+    ...{ transactionPath: [], resultPath: [], allApplied: true },
+  };
+  const whole = {
+    ...proof,
+    header,
+    blockHash: await headerHash(header),
+    index: version === 1 ? 0 : first + bundleIndex,
+    count,
+    ...{ code: 0, item: applied.subarray(1), resultPath: [] },
+    placing: version === 1 ? undefined : placing,
+  };
+  const told = answer(fixture);
+  told.leafData = leaf;
+  told.leafIndex = 0n;
+  told.treeSize = 1n;
+  told.path = [];
+  told.transactionsRoot = header.slice(65, 97);
+  if (told.header) Object.assign(told.header, { canonical: header, hash: whole.blockHash });
+  return { whole, answer: told, id: fixture.id };
+}
+
+test("a block that is well hashed, and none of a chain", async () => {
+  const check = await verify();
+  const of = (name: string): ByBundle =>
+    fixtures.by_bundle.find((each) => each.name === name) ?? (fixtures.by_bundle[0] as ByBundle);
+  const packed = of("a packed transfer, names of two parts");
+  const fine = await forged(packed, {});
+  expect(await proofProblem(fine.whole, check)).toBe("");
+  expect((await verifyProof(fine.answer, fine.id)).ok).toBe(true);
+  for (const block of [{ first: 1 }, { kept: 101 }, { kept: 151 }, { kept: 100 }, { kind: 1 }]) {
+    const { whole, answer, id } = await forged(packed, block);
+    expect(await proofProblem(whole, check), JSON.stringify(block)).not.toBe("");
+    expect((await verifyProof(answer, id)).ok, JSON.stringify(block)).toBe(false);
+  }
+  const longer = await forged(packed, { behind: [0] });
+  expect((await verifyProof(longer.answer, longer.id)).ok).toBe(false);
+  const old = await forged(packed, { version: 1 });
+  expect(await proofProblem(old.whole, check)).toBe("it is not of such a block");
+  const body = of("a body in a bundle that was applied");
+  const { answer: packedLeaf, id } = await forged(body, { kind: 2 });
+  expect((await verifyProof(packedLeaf, id)).ok).toBe(false);
+});
+
+test("a path of a packed bundle with a hash too many makes a step fail", async () => {
+  const fixture = fixtures.by_bundle[0] as ByBundle;
+  const told = answer(fixture);
+  const hashes = decoded(fixture).bundlePath.length;
+  const after = told.encoded.length - 32 - (1 + 1 + "acme".length + 32 + 64); // root, signature
+  const count = after - 32 * hashes - 1;
+  expect(told.encoded[count]).toBe(hashes);
+  told.encoded = concatBytes(
+    told.encoded.subarray(0, count),
+    new Uint8Array([hashes + 1]),
+    told.encoded.subarray(count + 1, after),
+    other,
+    told.encoded.subarray(after),
+  );
+  expect(decodeProof(told.encoded).value?.bundlePath).toHaveLength(hashes + 1);
+  expect((await verifyProof(told, fixture.id)).ok).toBe(false);
 });
 
 test("any bytes show a transfer or a problem", () => {
