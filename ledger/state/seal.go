@@ -93,7 +93,7 @@ func Seal(parent Parent, epoch ledger.Epoch, round ledger.Round, batches []*ledg
 
 // reserve makes room for the entries of a round's bundles, and for their ids.
 func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
-	transactions, bundles := 0, 0
+	transactions, bundles, ids := 0, 0, 0
 	for _, batch := range batches {
 		if batch == nil {
 			continue
@@ -101,18 +101,23 @@ func (d *Draft) reserve(batches []*ledger.VerifiedBatch) idSet {
 		for i := range batch.Proposals {
 			if proposal := &batch.Proposals[i]; proposal.Err == nil {
 				transactions += proposal.Len()
-				bundles++
+				if bundles++; proposal.Packed() {
+					ids++
+				} else {
+					ids += proposal.Len()
+				}
 			}
 		}
 	}
 	d.block.Entries = make([]ledger.Entry, 0, min(transactions, ledger.MaxBlockTransactions))
 	d.block.Bundles = make([]ledger.BundleSeal, 0, bundles)
-	return make(idSet, transactions)
+	return make(idSet, ids)
 }
 
 // idSet is the set of the ids of a draft's entries: the places of the entries, by the first 8 bytes
 // of their ids. If another id has the key, the next free key after it is used. Ids are hashes, so
-// no client can make more than a few that begin alike.
+// no client can make more than a few that begin alike. Those of a packed bundle all do, and only
+// the first one is in the set.
 type idSet map[uint64]uint32
 
 // find reports whether one of the entries has the id. Otherwise it returns the id's key.
