@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // packingGenesis is of a chain that takes packed bundles.
@@ -86,5 +87,68 @@ func TestSenderPacksTooEarly(t *testing.T) {
 	}
 	if packed > 1 {
 		t.Errorf("%d packed bundles were sent to a chain that refused the first", packed)
+	}
+}
+
+// Everything that a node tells of transactions, it tells of packed transfers, too: their statuses,
+// blocks, histories and proofs. The bundle may be submitted again, and other ids are of nothing.
+func TestPackedTransfersAreTold(t *testing.T) {
+	t.Parallel()
+	genesis := packingGenesis()
+	cluster := apitest.NewCluster(t, apitest.Options{Genesis: genesis})
+	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	key, ctx := testKey(t, "acme"), testContext(t)
+	beginBank(t, c, key)
+	transfers := []ledger.Transaction{transfer("acme:a", "acme:b", 5),
+		transfer("acme:mint", "acme:a", 5), transfer("acme:a", "acme:b", 3)}
+	for i := range transfers {
+		transfers[i].Ledger, transfers[i].Signer = cluster.Genesis().Hash(), "acme"
+		transfers[i].Nonce = ledger.Nonce{Stream: 9, Sequence: uint64(1 + i)}
+	}
+	bundle, err := c.Sign(ctx, []Key{key}, transfers...)
+	if err != nil || !bundle.Packed() {
+		t.Fatal(err)
+	}
+	for range 2 {
+		statuses, err := c.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+		if err != nil || len(statuses) != 3 || statuses[0].GetReasonCode() !=
+			api.ReasonCode(ledger.InsufficientFunds) || statuses[2].GetReasonCode() != "" {
+			t.Fatalf("%v, %v", statuses, err)
+		}
+	}
+	for i, id := range bundle.IDs() {
+		told, err := c.Transaction(ctx, id)
+		if err != nil || told.GetBundleSize() != 3 ||
+			told.GetBody().GetNonce().GetSequence() != uint64(1+i) ||
+			(told.GetStatus().GetReasonCode() == "") != (i > 0) {
+			t.Errorf("transfer %d: %v, %v", i, told, err)
+		}
+		shown, err := ledger.DecodeBody(told.GetCanonical())
+		if err != nil || shown.Nonce != transfers[i].Nonce {
+			t.Errorf("transfer %d is shown as %+v: %v", i, shown, err)
+		}
+		proof, err := c.VerifiedProof(ctx, id)
+		if err != nil || proof.ID != id || proof.Result.OK() != (i > 0) {
+			t.Errorf("transfer %d is proven by %+v: %v", i, proof, err)
+		}
+		hits, err := c.Search(ctx, id.String())
+		if err != nil || len(hits) != 1 {
+			t.Errorf("a search finds transfer %d %d times: %v", i, len(hits), err)
+		}
+	}
+	other := bundle.ID(2)
+	other[31]++
+	if told, err := c.Transaction(ctx, other); err == nil {
+		t.Errorf("a fourth transfer: %v", told)
+	}
+	entries := 0
+	for entry, err := range c.History(ctx, "acme:a", true) {
+		if err != nil || entry == nil {
+			t.Fatal(err)
+		}
+		entries++
+	}
+	if entries != 2 {
+		t.Errorf("the history has %d entries", entries)
 	}
 }
