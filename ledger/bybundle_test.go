@@ -167,18 +167,18 @@ func TestPackedBundleInABlockHasOneForm(t *testing.T) {
 	larger[ledger.OutlinePrefix+2] = 3 // transactions, of the two in the header
 	lies["a third transfer"] = larger
 	for name, lie := range lies {
-		if _, _, err := ledger.DecodeOutline(&block.Header, resized(lie)); !errors.Is(err,
+		if _, err := ledger.DecodeOutline(&block.Header, resized(lie)); !errors.Is(err,
 			ledger.ErrMalformed) {
 			t.Errorf("outline: %s: %v", name, err)
 		}
 	}
 	header := block.Header
 	header.Transactions = ledger.MaxBlockTransactions + 1
-	if _, _, err := ledger.DecodeOutline(&header, outline); !errors.Is(err, ledger.ErrMalformed) {
+	if _, err := ledger.DecodeOutline(&header, outline); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("an outline of too many transactions: %v", err)
 	}
 	header.Transactions = 3
-	if _, _, err := ledger.DecodeOutline(&header, outline); !errors.Is(err, ledger.ErrBlock) {
+	if _, err := ledger.DecodeOutline(&header, outline); !errors.Is(err, ledger.ErrBlock) {
 		t.Errorf("an outline of fewer transactions: %v", err)
 	}
 }

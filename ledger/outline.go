@@ -96,96 +96,113 @@ func OutlineSize(header *Header, prefix []byte) (int, error) {
 	return OutlinePrefix + int(size), r.Err
 }
 
-// Outline is a decoded outline.
-type Outline struct {
-	// IDs and Results are those of the block's transactions, in their order.
-	IDs     []Hash
-	Results []Result
-	// Transfers has, at the place of a packed bundle's first transfer, how many the bundle has. It
-	// is 0 at all other places.
-	Transfers []int
+// OutlineEntry is what an outline has of a transaction with an id of its own, or of a packed
+// bundle.
+type OutlineEntry struct {
+	// ID is the id of the transaction, or of the bundle's last transfer.
+	ID Hash
+	// Index is the place in the block of the transaction, or of the bundle's first transfer.
+	Index uint32
+	// Result is the result of the transaction, or of the bundle's first transfer.
+	Result Result
+	// Transfers is how many a packed bundle has, and 0 for a transaction with an id of its own.
+	Transfers int
 }
 
 // DecodeOutline decodes the outline of the block with this header. It returns ErrMalformed, or
-// ErrBlock unless the header commits to these ids and results, in this order.
-func DecodeOutline(header *Header, data []byte) (*Outline, error) {
+// ErrBlock unless the header commits to these ids and results, in this order. The entries take
+// about as much memory as the outline.
+func DecodeOutline(header *Header, data []byte) ([]OutlineEntry, error) {
 	if header.Transactions > MaxBlockTransactions {
 		return nil, fmt.Errorf("%w: %d transactions", ErrMalformed, header.Transactions)
 	}
-	r, o := read(data), &Outline{}
+	r := read(data)
 	if header.ByBundle {
-		return o, o.readByBundle(&r, header)
+		o := outline{reader: &r, left: int(header.Transactions)}
+		return o.read(header)
 	}
-	for range header.Transactions {
-		o.IDs, o.Results = append(o.IDs, r.Hash()), append(o.Results, r.result())
+	var entries []OutlineEntry
+	var ids, results []Hash
+	for i := range header.Transactions {
+		entry := OutlineEntry{ID: r.Hash(), Index: i, Result: r.result()}
 		if r.Err != nil {
 			break
 		}
+		entries = append(entries, entry)
+		ids, results = append(ids, leafHash(entry.ID[:])), append(results,
+			entry.Result.leaf(entry.ID))
 	}
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	o.Transfers = make([]int, len(o.IDs))
-	leaves := make([]Hash, len(o.Results))
-	for i := range leaves {
-		leaves[i] = o.Results[i].leaf(o.IDs[i])
-	}
-	return o, header.checkLeaves(len(o.IDs), idLeaves(o.IDs), leaves)
+	return entries, header.checkLeaves(len(entries), ids, results)
 }
 
-// readByBundle reads the outline of a block with ByBundle, and checks it.
-func (o *Outline) readByBundle(r *reader, header *Header) error {
-	if size := r.Uint32(); int(size) != len(r.Data) {
-		r.Fail("an outline of %d bytes instead of %d", len(r.Data), size)
-	}
-	count := r.Count("bundles", MaxBlockTransactions, 1+1+HashSize+1)
-	transactions, results := make([]Hash, 0, count), make([]Hash, 0, count)
-	for range count {
-		leaf := o.readBundle(r, header)
-		if r.Err != nil {
-			break
-		}
-		of := o.Results[leaf.first:]
-		transactions = append(transactions, leaf.hash())
-		results = append(results, leaf.resultsHash(resultsRoot(resultsOf(len(of),
-			func(i int) Result { return of[i] }))))
-	}
-	if err := r.End(); err != nil {
-		return err
-	}
-	return header.checkLeaves(len(o.IDs), transactions, results)
+// outline is the outline of a block with ByBundle that is being decoded.
+type outline struct {
+	*reader
+	entries               []OutlineEntry
+	transactions, results []Hash // the leaf hashes of the block's trees
+	left                  int    // transactions that the header says are still to come
+	next                  uint32 // the index of the next transaction
 }
 
-// readBundle reads a bundle's part of an outline, and returns its leaf.
-func (o *Outline) readBundle(r *reader, header *Header) bundleLeaf {
-	leaf := bundleLeaf{kind: r.Byte(), first: uint32(len(o.IDs))}
-	kept := r.Count("transactions", MaxBundleTransactions, 0)
+// read reads the outline, and checks it against the header.
+func (o *outline) read(header *Header) ([]OutlineEntry, error) {
+	if size := o.Uint32(); int(size) != len(o.Data) {
+		o.Fail("an outline of %d bytes instead of %d", len(o.Data), size)
+	}
+	for range o.Count("bundles", MaxBlockTransactions, 1+1+HashSize+1) {
+		o.bundle()
+	}
+	if err := o.End(); err != nil {
+		return nil, err
+	}
+	return o.entries, header.checkLeaves(int(o.next), o.transactions, o.results)
+}
+
+// bundle reads a bundle's part.
+func (o *outline) bundle() {
+	leaf := bundleLeaf{kind: o.Byte(), first: o.next}
+	kept := o.Count("transactions", MaxBundleTransactions, 0)
 	leaf.kept = uint32(kept)
+	first := len(o.entries)
 	switch {
-	case kept == 0 || kept > int(header.Transactions)-len(o.IDs):
-		r.Fail("a bundle with %d of %d transactions", kept, header.Transactions)
+	case kept == 0 || kept > o.left:
+		o.Fail("a bundle with %d transactions of the %d that are left", kept, o.left)
 	case leaf.kind == leafOfPacked:
-		leaf.root = r.Hash()
-		o.IDs = append(o.IDs, packedIDs(&leaf.root, kept)...)
+		leaf.root = o.Hash()
+		o.entries = append(o.entries, OutlineEntry{ID: packedID(&leaf.root, kept-1),
+			Index: o.next, Transfers: kept})
 	case leaf.kind == leafOfIDs:
-		for range kept {
-			o.IDs = append(o.IDs, r.Hash())
+		ids := make([]Hash, 0, min(kept, len(o.Data)/HashSize+1))
+		for i := range kept {
+			if ids = append(ids, o.Hash()); o.Err != nil {
+				return
+			}
+			o.entries = append(o.entries, OutlineEntry{ID: ids[i], Index: o.next + uint32(i)})
 		}
-		leaf.root = IDRoot(o.IDs[leaf.first:])
+		leaf.root = IDRoot(ids)
 	default:
-		r.Fail("a bundle of kind %d", leaf.kind)
+		o.Fail("a bundle of kind %d", leaf.kind)
 	}
-	if r.Err != nil {
-		return leaf
+	if o.Err != nil {
+		return
 	}
-	for range kept {
-		o.Results, o.Transfers = append(o.Results, appliedWhole), append(o.Transfers, 0)
+	results := make([]Result, kept)
+	for i := range results {
+		results[i] = appliedWhole
 	}
-	if leaf.kind == leafOfPacked {
-		o.Transfers[leaf.first] = kept
+	if o.failures(results); o.Err != nil {
+		return
 	}
-	r.failures(o.Results[leaf.first:])
-	return leaf
+	for i := range o.entries[first:] {
+		o.entries[first+i].Result = results[i]
+	}
+	o.transactions = append(o.transactions, leaf.hash())
+	o.results = append(o.results, leaf.resultsHash(resultsRoot(resultsOf(kept,
+		func(i int) Result { return results[i] }))))
+	o.left, o.next = o.left-kept, o.next+leaf.kept
 }
 
 // checkLeaves returns ErrBlock unless the header has this number of transactions and the roots over

@@ -304,12 +304,10 @@ func (r *restoring) block(height, last ledger.Height) error {
 	if err != nil {
 		return r.bad("block %d: %v", height, err)
 	}
-	for index := 0; index < len(outline.IDs); {
-		count := max(1, outline.Transfers[index])
-		r.ids = append(r.ids, record{outline.IDs[index+count-1], position{height: height,
-			index: uint32(index), kind: indexKind(outline.Results[index]),
-			packed: outline.Transfers[index] > 0}})
-		index += count
+	for i := range outline {
+		entry := &outline[i]
+		r.ids = append(r.ids, record{entry.ID, position{height: height, index: entry.Index,
+			kind: indexKind(entry.Result), packed: entry.Transfers > 0}})
 	}
 	err = r.store.eachChunk(encoded, func(chunk int, part []byte) error {
 		return r.put(chunkKey(rowOutline, height, chunk), part)
