@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
@@ -105,6 +106,10 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.packsTooEarly(block, s.state.Version()) {
+		return fmt.Errorf("%w: block %d has packed bundles, which the chain does not take after "+
+			"block %d", ErrMismatch, block.Header.Height, block.Header.Height-1)
+	}
 	executed, changes := s.state.Execute(state.Redraft(block))
 	// The version comes first: the rules of one that is unknown may give another block.
 	if err := s.checkVersion(executed); err != nil {
@@ -119,6 +124,15 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	}
 	s.publish(executed, changes)
 	return nil
+}
+
+// packsTooEarly reports whether a block has packed bundles that a chain with this version before the
+// block does not take.
+func (s *Store) packsTooEarly(block *ledger.Block, version int) bool {
+	return !ledger.TakesPacked(version, s.genesis) &&
+		slices.ContainsFunc(block.Bundles, func(seal ledger.BundleSeal) bool {
+			return seal.Packed()
+		})
 }
 
 // ready waits until there are not too many blocks that the database does not have, and checks that

@@ -94,6 +94,9 @@ func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
 	if err := ledger.VerifySignatures(block); err != nil {
 		return damaged(height, "%v", err)
 	}
+	if s.packsTooEarly(block, replayed.Version()) {
+		return damaged(height, "it has packed bundles, which the chain does not take yet")
+	}
 	executed, changes := replayed.Execute(state.Redraft(block))
 	if executed.Hash != block.Hash {
 		return damaged(height, "executing it again gives another result: %s",

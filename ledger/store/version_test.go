@@ -81,6 +81,99 @@ func TestUpgradedChain(t *testing.T) {
 	}
 }
 
+// blockWith returns the block after the head, as a program makes it that takes packed bundles in any
+// version of a chain.
+func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,
+	bundles ...*ledger.Bundle) *ledger.Block {
+	t.Helper()
+	replayed, parent := state.New(genesis), state.Parent{Packed: true}
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed.Execute(state.Redraft(block))
+		parent.Header, parent.Hash = block.Header, block.Hash
+	}
+	draft := state.Seal(parent, 1, parent.Header.Round+1, ledger.VerifyBatches([][]byte{
+		ledgertest.Batch(parent.Header.Time, bundles...)}), func(ledger.Hash,
+		*ledger.Transaction) bool {
+		return false
+	})
+	block, _ := replayed.Execute(draft)
+	return block
+}
+
+// TestChainBeginsToTakePackedBundles: a packed bundle that comes with the change is left out, and one
+// after it is in a block, once. The roots of both blocks are by bundle. A block of another node that
+// has a packed bundle beside the change is refused.
+func TestChainBeginsToTakePackedBundles(t *testing.T) {
+	t.Parallel()
+	b, genesis := oldBook(5)
+	dir := t.TempDir()
+	s := openBook(t, dir, genesis, small())
+	b.apply(t, s, 5)
+	packed := b.client.Packed(b.client.Transfer(b.client.Account("issuer"), b.account(0), 1),
+		b.client.Transfer(b.client.Account("issuer"), b.account(1), 1))
+	plain := b.client.Bundle(b.client.Transfer(b.client.Account("issuer"), b.account(2), 1))
+	if err := ledger.VerifyBundle(packed, genesis, genesis.Book(), s); !errors.Is(err,
+		ledger.ErrInvalidTransaction) {
+		t.Errorf("before the change it is admitted: %v", err)
+	}
+	change := ledgertest.Charter(1, "operator")
+	change.Number, change.Version = 1, ledger.PackedVersion
+	upgrade := ledgertest.Signed(ledger.Operator, []string{"operator"},
+		b.operator.ChangeCharter(change))
+	apply := func(bundles ...*ledger.Bundle) *ledger.Block {
+		t.Helper()
+		b.round++
+		block, err := s.Apply(1, b.round, [][]byte{ledgertest.Batch(ledger.Milliseconds(b.round),
+			bundles...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return block
+	}
+	early := blockWith(t, s, genesis, upgrade, packed)
+	if !early.Header.ByBundle || len(early.Entries) != 3 {
+		t.Fatalf("%d transactions", len(early.Entries))
+	}
+	if err := s.Append(early); !errors.Is(err, ErrMismatch) {
+		t.Errorf("a block that takes packed bundles too early: %v", err)
+	}
+	first := apply(upgrade, packed, plain)
+	if len(first.Entries) != 2 || !first.Header.ByBundle {
+		t.Fatalf("the block with the change is %+v", first)
+	}
+	if known, err := s.KnownIn(packed); known != nil || err != nil {
+		t.Errorf("the packed bundle is in it: %v, %v", known, err)
+	}
+	if err := ledger.VerifyBundle(packed, genesis, genesis.Book(), s); err != nil {
+		t.Errorf("after the change: %v", err)
+	}
+	second := apply(packed, plain, packed)
+	if len(second.Entries) != 2 || !second.Entries[1].Result.OK() || !second.Header.ByBundle {
+		t.Fatalf("the block after it is %+v", second)
+	}
+	copied := restoredFrom(t, s, filepath.Join(t.TempDir(), "copied"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), dir, genesis, small(), nil); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	s = openBook(t, dir, genesis, small())
+	for name, each := range map[string]*Store{"reopened": s, "copied": copied} {
+		batch := ledgertest.Batch(ledger.Milliseconds(b.round), packed, plain)
+		if block, err := each.Apply(1, b.round+1, [][]byte{batch}); block != nil || err != nil {
+			t.Errorf("%s, it takes them again: %+v, %v", name, block, err)
+		}
+		if known, err := each.KnownIn(packed); err != nil || len(known) != 2 || !known[1] {
+			t.Errorf("%s, it knows %v: %v", name, known, err)
+		}
+	}
+}
+
 // TestProgramTooOld: a store stops before the first block of a version that its program does not
 // know, says so, and still serves what it has, also after it is opened again.
 func TestProgramTooOld(t *testing.T) {
