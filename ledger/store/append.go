@@ -107,8 +107,8 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.packsTooEarly(block, s.state.Version()) {
-		return fmt.Errorf("%w: block %d has packed bundles, which the chain does not take after "+
-			"block %d", ErrMismatch, block.Header.Height, block.Header.Height-1)
+		return fmt.Errorf("%w: block %d has packed bundles, which the chain does not take yet",
+			ErrMismatch, block.Header.Height)
 	}
 	executed, changes := s.state.Execute(state.Redraft(block))
 	// The version comes first: the rules of one that is unknown may give another block.
@@ -126,8 +126,8 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	return nil
 }
 
-// packsTooEarly reports whether a block has packed bundles that a chain with this version before the
-// block does not take.
+// packsTooEarly reports whether a block has packed bundles that a chain does not take, with this
+// version before the block.
 func (s *Store) packsTooEarly(block *ledger.Block, version int) bool {
 	return !ledger.TakesPacked(version, s.genesis) &&
 		slices.ContainsFunc(block.Bundles, func(seal ledger.BundleSeal) bool {

@@ -81,8 +81,8 @@ func TestUpgradedChain(t *testing.T) {
 	}
 }
 
-// blockWith returns the block after the head, as a program makes it that takes packed bundles in any
-// version of a chain.
+// blockWith returns the block after the head, as a program makes it that takes packed bundles in
+// any version of a chain.
 func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,
 	bundles ...*ledger.Bundle) *ledger.Block {
 	t.Helper()
@@ -104,9 +104,9 @@ func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,
 	return block
 }
 
-// TestChainBeginsToTakePackedBundles: a packed bundle that comes with the change is left out, and one
-// after it is in a block, once. The roots of both blocks are by bundle. A block of another node that
-// has a packed bundle beside the change is refused.
+// TestChainBeginsToTakePackedBundles: a packed bundle that comes with the change is left out, and
+// one after it is in a block, once. The roots of both blocks are by bundle. A block of another node
+// that has a packed bundle beside the change is refused.
 func TestChainBeginsToTakePackedBundles(t *testing.T) {
 	t.Parallel()
 	b, genesis := oldBook(5)
