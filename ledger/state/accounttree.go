@@ -138,15 +138,20 @@ func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
 	return true
 }
 
-// root brings all hashes up to date and returns that of the root; zero if there are no accounts.
-func (t *accountTree) root() ledger.Hash {
+// root brings all hashes up to date and returns that of the root; zero if there are no accounts. The
+// computation is divided.
+func (t *accountTree) root(divide Divide) ledger.Hash {
 	if t.accounts() == 0 {
 		return ledger.Hash{}
 	}
 	for i := 1; i < len(t.levels); i++ {
 		below, level := &t.levels[i-1], &t.levels[i]
+		divided(divide, len(level.stale), func(from, to int) {
+			for _, place := range level.stale[from:to] {
+				*level.at(place) = nodeHash(below.children(place))
+			}
+		})
 		for _, place := range level.stale {
-			*level.at(place) = nodeHash(below.children(place))
 			level.isStale[place/64] &^= 1 << (place % 64)
 			if i+1 < len(t.levels) {
 				t.levels[i+1].outdate(place / treeArity)

@@ -69,7 +69,7 @@ func TestAccountTree(t *testing.T) {
 					t.Fatalf("%d of %d hashes are stale", len(level.stale), level.length)
 				}
 			}
-			if tree.root() != referenceRoot(leaves) || tree.accounts() != len(leaves) {
+			if tree.root(inTurn) != referenceRoot(leaves) || tree.accounts() != len(leaves) {
 				t.Fatalf("another root over %d accounts", len(leaves))
 			}
 			for i := range tree.levels {
@@ -96,14 +96,14 @@ func TestAccountTreeSizes(t *testing.T) {
 		hash := leafOf(number, 0)
 		leaves = append(leaves, hash)
 		tree.set(number, &hash)
-		if ends[len(leaves)] && tree.root() != referenceRoot(leaves) {
+		if ends[len(leaves)] && tree.root(inTurn) != referenceRoot(leaves) {
 			t.Fatalf("another root over %d accounts", len(leaves))
 		}
 	}
 	for place := 0; place < len(leaves); place += 4095 {
 		leaves[place] = leafOf(uint64(place), 1)
 		tree.set(uint64(place+1), &leaves[place])
-		if tree.root() != referenceRoot(leaves) {
+		if tree.root(inTurn) != referenceRoot(leaves) {
 			t.Fatalf("another root after account %d changed", place+1)
 		}
 	}
@@ -132,13 +132,13 @@ func TestNewAccountTree(t *testing.T) {
 			accounts[i*7919%count] = each
 		}
 		made := newAccountTree(accounts, backward)
-		if made.root() != grown.root() || made.accounts() != count {
+		if made.root(inTurn) != grown.root(inTurn) || made.accounts() != count {
 			t.Errorf("%d accounts: another root", count)
 		}
 		next := leafOf(1<<40, 0)
 		grown.set(uint64(count+1), &next)
 		made.set(uint64(count+1), &next)
-		if made.root() != grown.root() {
+		if made.root(inTurn) != grown.root(inTurn) {
 			t.Errorf("%d accounts and one more: another root", count)
 		}
 	}
@@ -189,7 +189,7 @@ func BenchmarkAccountTree(b *testing.B) {
 					hash := accountHash(entry)
 					tree.set(next>>20%uint64(accounts)+1, &hash)
 				}
-				_ = tree.root()
+				_ = tree.root(inTurn)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changed, "ns/account")
 		})

@@ -3,6 +3,9 @@ package state_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -121,55 +124,77 @@ func BenchmarkShard(b *testing.B) {
 }
 
 // BenchmarkExecute executes blocks of 16 bundles with 400 transfers each, between accounts that are
-// chosen equally often.
+// chosen equally often. In "divided" all processors hash them.
 func BenchmarkExecute(b *testing.B) {
-	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 	for _, accounts := range []int{10_000, 1_000_000} {
-		b.Run(fmt.Sprint(accounts), func(b *testing.B) {
-			genesis := ledgertest.Genesis()
-			genesis.Version = ledger.NewestVersion
-			s := state.New(genesis)
-			parent := state.Parent{Hash: genesis.Hash()}
-			sealed := func(bundles ...*ledger.Bundle) *state.Draft {
-				return state.Seal(parent, 1, 1,
-					ledger.VerifyBatches([][]byte{ledgertest.Batch(1, bundles...)}), never)
-			}
-			client := ledgertest.NewClient(genesis, "acme")
-			var names []string
-			for i := range accounts {
-				names = append(names, fmt.Sprintf("account-%d", i))
-				if len(names) == 200 || i == accounts-1 {
-					registration := client.Register(names...)
-					for j := range registration.Openings {
-						registration.Openings[j].Issuer = true
-					}
-					s.Execute(sealed(client.Bundle(registration)))
-					names = names[:0]
-				}
-			}
-			random, count := rand.New(rand.NewPCG(1, 1)), 0
-			account := func() ledger.AccountPath {
-				return client.Account(fmt.Sprintf("account-%d", random.IntN(accounts)))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				b.StopTimer()
-				var bundles []*ledger.Bundle
-				for range 16 {
-					client.Stream++
-					client.Sequence = 0
-					transactions := make([]ledger.Transaction, 400)
-					for i := range transactions {
-						transactions[i] = client.Transfer(account(), account(), 1)
-					}
-					bundles = append(bundles, client.Bundle(transactions...))
-				}
-				draft := sealed(bundles...)
-				count += draft.Len()
-				b.StartTimer()
-				s.Execute(draft)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/tx")
+		b.Run(fmt.Sprint(accounts), func(b *testing.B) { benchmarkExecute(b, accounts, nil) })
+		b.Run(fmt.Sprintf("%d divided", accounts), func(b *testing.B) {
+			benchmarkExecute(b, accounts, onAllProcessors)
 		})
 	}
+}
+
+// onAllProcessors is a state.Divide.
+func onAllProcessors(parts int, do func(part int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), parts) {
+		working.Go(func() {
+			for part := int(next.Add(1)) - 1; part < parts; part = int(next.Add(1)) - 1 {
+				do(part)
+			}
+		})
+	}
+	working.Wait()
+}
+
+func benchmarkExecute(b *testing.B, accounts int, divide state.Divide) {
+	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+	genesis := ledgertest.Genesis()
+	genesis.Version = ledger.NewestVersion
+	s := state.New(genesis)
+	if err := s.Complete(divide); err != nil {
+		b.Fatal(err)
+	}
+	parent := state.Parent{Hash: genesis.Hash()}
+	sealed := func(bundles ...*ledger.Bundle) *state.Draft {
+		return state.Seal(parent, 1, 1,
+			ledger.VerifyBatches([][]byte{ledgertest.Batch(1, bundles...)}), never)
+	}
+	client := ledgertest.NewClient(genesis, "acme")
+	var names []string
+	for i := range accounts {
+		names = append(names, fmt.Sprintf("account-%d", i))
+		if len(names) == 200 || i == accounts-1 {
+			registration := client.Register(names...)
+			for j := range registration.Openings {
+				registration.Openings[j].Issuer = true
+			}
+			s.Execute(sealed(client.Bundle(registration)))
+			names = names[:0]
+		}
+	}
+	random, count := rand.New(rand.NewPCG(1, 1)), 0
+	account := func() ledger.AccountPath {
+		return client.Account(fmt.Sprintf("account-%d", random.IntN(accounts)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		var bundles []*ledger.Bundle
+		for range 16 {
+			client.Stream++
+			client.Sequence = 0
+			transactions := make([]ledger.Transaction, 400)
+			for i := range transactions {
+				transactions[i] = client.Transfer(account(), account(), 1)
+			}
+			bundles = append(bundles, client.Bundle(transactions...))
+		}
+		draft := sealed(bundles...)
+		count += draft.Len()
+		b.StartTimer()
+		s.Execute(draft)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/tx")
 }

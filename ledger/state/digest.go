@@ -115,7 +115,7 @@ func (s *State) sum() ledger.Hash {
 	if s.accountTree == nil {
 		return s.digest.Sum()
 	}
-	root, others := s.accountTree.root(), s.digest.Sum()
+	root, others := s.accountTree.root(s.divide), s.digest.Sum()
 	to := append(make([]byte, 0, len(treeDigestDomain)+8+2*ledger.HashSize), treeDigestDomain...)
 	to = binary.BigEndian.AppendUint64(to, uint64(s.accountTree.accounts()))
 	return sha256.Sum256(append(append(to, root[:]...), others[:]...))
@@ -187,6 +187,22 @@ func addAll[E entry](to *Digest, entries []E, divide Divide) {
 
 // partSize is how many entries or hashes one part of a computation has.
 const partSize = 1 << 12
+
+// blockPart is how many hashes of a block one part of a computation has: work for some 50
+// microseconds, which is several times what it takes to give it to another processor.
+const blockPart = 1 << 9
+
+// divided calls do for parts of a row of count hashes, perhaps several at a time, and returns when
+// all calls have.
+func divided(divide Divide, count int, do func(from, to int)) {
+	if count < 2*blockPart {
+		do(0, count)
+		return
+	}
+	divide((count+blockPart-1)/blockPart, func(part int) {
+		do(part*blockPart, min((part+1)*blockPart, count))
+	})
+}
 
 // parts returns the number of parts of a computation over count entries or hashes.
 func parts(count int) int { return (count + partSize - 1) / partSize }

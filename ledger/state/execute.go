@@ -58,6 +58,7 @@ type execution struct {
 	// kept are the places in the arena of the encodings from before the block.
 	kept                 []kept
 	touchedAccounts      []*account
+	settledAccounts      []settledAccount // of the current block, in the order of touchedAccounts
 	touchedOrganisations []*organisation
 	touchedWindows       []*window
 	touchedRecords       []*record
@@ -302,10 +303,11 @@ func (s *State) finish() *Changes {
 	changes := &Changes{Entries: make([]Change, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+	if s.accountTree != nil {
+		s.settleAccounts(changes)
+	}
 	for _, each := range s.touchedAccounts {
-		if s.accountTree != nil {
-			s.settleAccount(changes, each)
-		} else {
+		if s.accountTree == nil {
 			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
@@ -344,16 +346,35 @@ func (s *State) finish() *Changes {
 	return changes
 }
 
-// settleAccount is settle for an account in the tree.
-func (s *State) settleAccount(changes *Changes, a *account) {
-	start := len(s.arena)
-	var keyLength int
-	s.arena, keyLength = a.appendEntry(s.arena)
-	after := s.arena[start:len(s.arena):len(s.arena)]
-	hash := accountHash(after)
-	if s.accountTree.set(a.number, &hash) {
-		changes.Entries = append(changes.Entries, Change{Key: after[:keyLength:keyLength],
-			After: after[keyLength:]})
+// settledAccount is the place of an account's encoding in the arena, and its hash.
+type settledAccount struct {
+	kept
+	hash ledger.Hash
+}
+
+// settleAccounts is settle for the touched accounts, which are in the tree. Hashing them takes most
+// of the time, and is divided.
+func (s *State) settleAccounts(changes *Changes) {
+	s.settledAccounts = s.settledAccounts[:0]
+	for _, each := range s.touchedAccounts {
+		start := len(s.arena)
+		var keyLength int
+		s.arena, keyLength = each.appendEntry(s.arena)
+		s.settledAccounts = append(s.settledAccounts, settledAccount{kept: kept{start: start,
+			value: start + keyLength, end: len(s.arena)}})
+	}
+	divided(s.divide, len(s.settledAccounts), func(from, to int) {
+		for i := from; i < to; i++ {
+			at := &s.settledAccounts[i]
+			at.hash = accountHash(s.arena[at.start:at.end])
+		}
+	})
+	for i, each := range s.touchedAccounts {
+		at := &s.settledAccounts[i]
+		if s.accountTree.set(each.number, &at.hash) {
+			changes.Entries = append(changes.Entries, Change{
+				Key: s.arena[at.start:at.value:at.value], After: s.arena[at.value:at.end:at.end]})
+		}
 	}
 }
 

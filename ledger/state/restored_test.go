@@ -2,9 +2,11 @@ package state_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
@@ -21,4 +23,41 @@ func restoredFrom(t *testing.T, genesis *ledger.Genesis, from *state.State) *sta
 		t.Fatalf("restored with another digest: %v", err)
 	}
 	return restored
+}
+
+// TestDividedBlocks: blocks that touch thousands of accounts are the same, whatever processors hash
+// which part of them.
+func TestDividedBlocks(t *testing.T) {
+	t.Parallel()
+	const accounts = 3000
+	genesis := packedGenesis()
+	alone, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
+	together := newChain(t, genesis)
+	if err := together.state.Complete(onAllProcessors); err != nil {
+		t.Fatal(err)
+	}
+	name := func(number int) ledger.AccountPath {
+		return client.Account(fmt.Sprintf("account-%d", number))
+	}
+	bundles := [][]*ledger.Bundle{{client.Bundle(client.Register())}}
+	for first := 0; first < accounts; first += ledger.MaxOpenings {
+		opening := client.Next()
+		for i := first; i < min(accounts, first+ledger.MaxOpenings); i++ {
+			opening.Openings = append(opening.Openings, ledger.Opening{Account: name(i),
+				Issuer: true})
+		}
+		bundles[0] = append(bundles[0], client.Bundle(opening))
+	}
+	for range 3 {
+		var transfers []ledger.Transaction
+		for i := range accounts - 1 {
+			transfers = append(transfers, client.Transfer(name(i), name(i+1), int64(i+1)))
+		}
+		bundles = append(bundles, []*ledger.Bundle{client.Packed(transfers...)})
+	}
+	for height, of := range bundles {
+		if one, other := alone.block(of...), together.block(of...); one.Hash != other.Hash {
+			t.Fatalf("block %d is %s alone, and %s together", height+1, one.Hash, other.Hash)
+		}
+	}
 }
