@@ -138,8 +138,8 @@ func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
 	return true
 }
 
-// root brings all hashes up to date and returns that of the root; zero if there are no accounts. The
-// computation is divided.
+// root brings all hashes up to date and returns that of the root; zero if there are no accounts.
+// The computation is divided.
 func (t *accountTree) root(divide Divide) ledger.Hash {
 	if t.accounts() == 0 {
 		return ledger.Hash{}

@@ -412,7 +412,7 @@ func tamper(t *testing.T, dir string, kind byte, damage string) {
 	}
 	var keys, values [][]byte
 	if err := s.eachRow(kind, func(key, value []byte) error {
-		if slices.Contains(runKinds, runKind(kind)) && !slices.ContainsFunc(named,
+		if slices.Contains(runRows, runKind(kind)) && !slices.ContainsFunc(named,
 			func(r *run) bool { return r.number == binary.BigEndian.Uint64(key[1:]) }) {
 			return nil // it was replaced, and is about to be removed
 		}
