@@ -159,13 +159,9 @@ func DecodeBatch(data []byte) (*Batch, error) {
 			len(data), MaxBatchBytes)
 	}
 	r := read(data)
-	version := r.Byte()
-	if version < batchVersion || version > vouchedBatchVersion {
-		r.Fail("batch version %d", version)
-	}
-	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.Uint64()), Height: Height(r.Uint64()),
-		Tip: r.Hash()}}
-	if count := r.Count("bundles", MaxBatchBundles, 1); count > 0 {
+	batch := new(Batch)
+	version, count := r.batchHeader(&batch.Header)
+	if count > 0 {
 		batch.Bundles = make([][]byte, count)
 		for i := range batch.Bundles {
 			batch.Bundles[i] = r.Bytes("bytes of bundle", MaxBundleBytes)
@@ -187,6 +183,16 @@ func DecodeBatch(data []byte) (*Batch, error) {
 		return nil, err
 	}
 	return batch, nil
+}
+
+// batchHeader reads the beginning of a batch. It returns the version and the number of bundles.
+func (r *reader) batchHeader(header *BatchHeader) (version byte, bundles int) {
+	version = r.Byte()
+	if version < batchVersion || version > vouchedBatchVersion {
+		r.Fail("batch version %d", version)
+	}
+	*header = BatchHeader{Time: Milliseconds(r.Uint64()), Height: Height(r.Uint64()), Tip: r.Hash()}
+	return version, r.Count("bundles", MaxBatchBundles, 1)
 }
 
 // decodeSharded decodes the entries from other shards.

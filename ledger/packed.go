@@ -520,6 +520,29 @@ func packedCount(encoded []byte) int {
 	return head.count
 }
 
+// packedMemory is about how many bytes a transfer of a packed bundle takes once it is decoded: the
+// transaction, its two postings and its id. leastRecord is the fewest bytes that it has encoded.
+const packedMemory, leastRecord = 384, 3
+
+// PackedMemory returns about how many bytes of memory the transfers of an encoded bundle take once
+// it is decoded, beside the encoding. It is 0 if the bundle is not packed: then it is in proportion
+// to the encoding. A transfer may have 3 bytes there, so a head that is a lie counts for no more.
+func PackedMemory(encoded []byte) int {
+	return packedMemory * min(packedCount(encoded), len(encoded)/leastRecord)
+}
+
+// PackedBatchMemory is PackedMemory of the bundles of a batch, as VerifyBatch decodes them. What is
+// malformed counts for nothing.
+func PackedBatchMemory(batch []byte) int {
+	r := read(batch)
+	_, count := r.batchHeader(new(BatchHeader))
+	bytes := 0
+	for range count {
+		bytes += PackedMemory(r.Bytes("bytes of bundle", MaxBundleBytes))
+	}
+	return min(bytes, packedMemory*MaxBatchPacked)
+}
+
 // decodePackedBundle is DecodeBundle for a packed bundle.
 func decodePackedBundle(data []byte) (*Bundle, error) {
 	r, postings := read(data), new(postingSlab)

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -48,5 +49,53 @@ func TestBatchBoundsPackedTransfers(t *testing.T) {
 				t.Errorf("%s: bundle %d: %v", name, i, err)
 			}
 		}
+	}
+}
+
+// TestPackedMemory: what decoded packed bundles take is known from their encoding, within a factor
+// of two. A head that lies about the transfers counts for little, and other bundles for nothing.
+func TestPackedMemory(t *testing.T) {
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	transfers := make([]ledger.Transaction, ledger.MaxBundleTransactions)
+	for i := range transfers {
+		transfers[i] = client.Transfer("acme:a", "acme:b", 1)
+	}
+	packed := client.Packed(transfers...).Encode()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	bundle, err := ledger.DecodeBundle(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle.IDs()
+	runtime.ReadMemStats(&after)
+	said, taken := ledger.PackedMemory(packed), int(after.TotalAlloc-before.TotalAlloc)
+	if said > 2*taken || said < taken/2 {
+		t.Errorf("it says %d bytes, and takes %d", said, taken)
+	}
+	body := client.Bundle(client.Transfer("acme:a", "acme:b", 1))
+	if got := ledger.PackedMemory(body.Encode()); got != 0 {
+		t.Errorf("a bundle of bodies counts for %d bytes", got)
+	}
+	for size := range packed[:100] {
+		if got := ledger.PackedMemory(packed[:size]); got > 200*size {
+			t.Errorf("%d bytes of it count for %d", size, got)
+		}
+	}
+	batch := ledger.EncodeBatch(ledger.BatchHeader{Time: 5},
+		[][]byte{packed, body.Encode(), packed})
+	if got := ledger.PackedBatchMemory(batch); got != 2*said {
+		t.Errorf("a batch of two counts for %d bytes, want %d", got, 2*said)
+	}
+	for size := range batch[:200] {
+		ledger.PackedBatchMemory(batch[:size]) // does not panic
+	}
+	many := make([][]byte, 3*ledger.MaxBatchPacked/ledger.MaxBundleTransactions)
+	for i := range many {
+		many[i] = packed
+	}
+	batch = ledger.EncodeBatch(ledger.BatchHeader{Time: 5}, many)
+	if got := ledger.PackedBatchMemory(batch); got != said/len(transfers)*ledger.MaxBatchPacked {
+		t.Errorf("a batch with too many counts for %d bytes", got)
 	}
 }

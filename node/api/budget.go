@@ -12,7 +12,9 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/intake"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // requests keeps all requests under way within one memory budget, and each within its call's
@@ -140,13 +142,33 @@ func (b *budgetedBody) Read(buffer []byte) (int, error) {
 	return 0, b.failed
 }
 
+// packedMemory returns what the packed bundles of a request take once they are decoded. Limits does
+// not count it, since they take far more than other bundles for their bytes.
+func packedMemory(message any) int64 {
+	bytes := 0
+	switch request := message.(type) {
+	case *ledgerdv1.SubmitRequest:
+		bytes = ledger.PackedMemory(request.GetBundle().GetPacked())
+	case *ledgerdv1.SubmitManyRequest:
+		for _, bundle := range request.GetBundles() {
+			bytes += ledger.PackedMemory(bundle.GetPacked())
+		}
+	case *ledgerdv1.SubmitStreamRequest:
+		bytes = ledger.PackedMemory(request.GetBundle())
+	}
+	return int64(bytes)
+}
+
 // WrapUnary implements connect.Interceptor. A request that is decoded gives back the memory of its
-// encoded form.
+// encoded form, and reserves that of packed bundles.
 func (r *requests) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		if body, _ := ctx.Value(bodyKey{}).(*budgetedBody); body != nil {
 			body.accepted = true
 			body.reservation.Shrink(body.limits.Encoded(body.read))
+			if packed := packedMemory(request.Any()); !body.reservation.Grow(packed) {
+				return nil, overBudget()
+			}
 		}
 		return next(ctx, request)
 	}

@@ -120,6 +120,11 @@ func (t *streamed) read() error {
 			t.finish(bundle)
 			continue
 		}
+		if r := bundle.reservation; r != nil && !r.Grow(packedMemory(request)) {
+			bundle.answer = refusedAnswer(request.GetNumber(), overBudget())
+			t.finish(bundle)
+			continue
+		}
 		t.working.Go(func() {
 			bundle.answer = t.answer(request)
 			t.finish(bundle)

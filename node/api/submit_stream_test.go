@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
@@ -254,6 +255,38 @@ func TestSubmitStreamRefusesOverload(t *testing.T) {
 		}
 		must(t, s.CloseRequest())
 		s.ends(0)
+		b.nothingReserved()
+	})
+	t.Run("memory of packed bundles", func(t *testing.T) {
+		t.Parallel()
+		genesis := *ledgertest.OperatedGenesis(1)
+		genesis.Version = ledger.PackedVersion
+		b := newBank(t, apitest.Options{Genesis: genesis},
+			api.Options{MaxRequestMemory: 1 << 20})
+		packed := func(count int) *ledger.Bundle {
+			transfers := make([]ledger.Transaction, count)
+			for i := range transfers {
+				transfers[i] = transfer("bank:mint", "bank:a", 1)
+			}
+			return b.packed(transfers...)
+		}
+		few, many := packed(100), packed(2000)
+		s := b.submissions("")
+		s.send(1, many.Encode(), 0)
+		s.refused(1, connect.CodeResourceExhausted, true, "no memory")
+		s.send(2, few.Encode(), 0)
+		if got := s.next(); got.GetNumber() != 2 || got.GetRefusal() != nil {
+			t.Error(got)
+		}
+		must(t, s.CloseRequest())
+		s.ends(0)
+		_, err := b.client.Submit(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(many)}))
+		codeIs(t, err, connect.CodeResourceExhausted)
+		_, err = b.client.SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{
+			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(few), api.BundleToProto(many)}}))
+		codeIs(t, err, connect.CodeResourceExhausted)
+		b.submit(ledgerdv1.Level_LEVEL_DURABLE, few)
 		b.nothingReserved()
 	})
 	t.Run("streams", func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 
 // Bounds of a pool.
 const (
-	// heldBytesMax bounds the bytes of the batches whose results are held.
-	heldBytesMax = 64 << 20
+	// heldBytesMax bounds the memory of the batches whose results are held: their bytes, and what
+	// packed transfers take once they are decoded.
+	heldBytesMax = 256 << 20
 	// heldMax bounds their number.
 	heldMax = 4096
 	// queueMax is how many batches that one sender delivered may wait for a worker.
@@ -67,6 +68,8 @@ type task struct {
 	// are guarded by Pool.mu.
 	cost  time.Duration
 	taken bool
+	// bytes is what the task counts for in Pool.bytes.
+	bytes int
 }
 
 // sender is a member whose lane delivers messages, its own and those that it relays.
@@ -241,10 +244,10 @@ func (p *Pool) hold(batch []byte) *task {
 	if old := p.held[&batch[0]]; old != nil {
 		p.drop(old)
 	}
-	t := &task{data: batch, find: p.find}
+	t := &task{data: batch, find: p.find, bytes: len(batch) + ledger.PackedBatchMemory(batch)}
 	t.place = p.order.PushBack(t)
 	p.held[&batch[0]] = t
-	p.bytes += len(batch)
+	p.bytes += t.bytes
 	for len(p.held) > heldMax || p.bytes > heldBytesMax && len(p.held) > 1 {
 		p.drop(p.order.Front().Value.(*task))
 	}
@@ -258,7 +261,7 @@ func (p *Pool) drop(t *task) {
 		delete(p.messages, t.message)
 	}
 	p.order.Remove(t.place)
-	p.bytes -= len(t.data)
+	p.bytes -= t.bytes
 	if t.from != nil {
 		t.from.unqueue(t)
 	}

@@ -133,6 +133,29 @@ func TestMemoryOfAnotherLength(t *testing.T) {
 	}
 }
 
+// TestMemoryOfPackedTransfers: packed transfers, which have few bytes, count for what they take.
+func TestMemoryOfPackedTransfers(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	transfers := make([]ledger.Transaction, ledger.MaxBundleTransactions)
+	for i := range transfers {
+		transfers[i] = client.Transfer("acme:issuer", "acme:a", 1)
+	}
+	bundle := client.Packed(transfers...)
+	whole := ledgertest.Batch(5, bundle, bundle, bundle)
+	pool := newPool(time.Now, 0)
+	defer pool.Close()
+	for i := range uint64(queueMax) {
+		pool.Arrived(i%16, Message{Round: i}, bytes.Clone(whole))
+	}
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	one := len(whole) + ledger.PackedBatchMemory(whole)
+	if one < 100*len(whole) || len(pool.held) != heldBytesMax/one {
+		t.Errorf("holds %d batches that take %d bytes each", len(pool.held), one)
+	}
+}
+
 // TestMemoryIsBounded: messages that no round takes make way for newer ones.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
