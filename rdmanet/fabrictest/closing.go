@@ -132,7 +132,7 @@ func checkCloseRefuses(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	blocked, err := sendUntilBlocked(ctx, lane, in)
+	blocked, err := sendUntilBlocked(ctx, from, lane, in)
 	if err != nil {
 		return err
 	}

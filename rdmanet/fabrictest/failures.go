@@ -58,11 +58,11 @@ func checkKilledPeer(ctx context.Context, f Fabric) error {
 func checkKilledReceiver(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	defer close(in.gate)
-	_, _, lane, err := pair(f, in)
+	from, _, lane, err := pair(f, in)
 	if err != nil {
 		return err
 	}
-	blocked, err := sendUntilBlocked(ctx, lane, in)
+	blocked, err := sendUntilBlocked(ctx, from, lane, in)
 	if err != nil {
 		return err
 	}

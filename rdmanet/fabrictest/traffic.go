@@ -242,18 +242,28 @@ func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ..
 }
 
 // sendUntilBlocked sends in the background until the lane breaks, and waits until the inbox has a
-// frame, which it takes only when its gate opens. The channel gets the lane's error.
-func sendUntilBlocked(ctx context.Context, lane rdmanet.Lane, in *inbox) (<-chan error, error) {
-	broken := make(chan error, 1)
-	go func() {
-		_, err := sendUntilError(ctx, lane, 0)
-		broken <- err
-	}()
-	select {
-	case <-in.entered:
-		return broken, nil
-	case <-ctx.Done():
-		return nil, errors.New("nothing arrives")
+// frame, which it takes only when its gate opens. The channel gets the lane's error. A lane that
+// breaks earlier, because a busy machine did not connect within the mend timeout, is followed by
+// another one to the same peer.
+func sendUntilBlocked(ctx context.Context, from rdmanet.Host, lane rdmanet.Lane,
+	in *inbox) (<-chan error, error) {
+	for {
+		broken := make(chan error, 1)
+		go func() {
+			_, err := sendUntilError(ctx, lane, 0)
+			broken <- err
+		}()
+		select {
+		case <-in.entered:
+			return broken, nil
+		case <-broken:
+			var err error
+			if lane, err = from.Lane(lane.Peer(), "test"); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, errors.New("nothing arrives")
+		}
 	}
 }
 
