@@ -41,9 +41,12 @@ func TestWritesBypassTheCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if segment := o.j.segments[o.j.current]; segment.direct != can ||
-				bypasses(t, segment.file) != can {
-				t.Fatalf("segment %d: %v, want %v", segment.number, segment.direct, can)
+			o.j.mutex.Lock()
+			segment := o.j.segments[o.j.current]
+			direct, bypassed := segment.direct, bypasses(t, segment.file)
+			o.j.mutex.Unlock()
+			if direct != can || bypassed != can {
+				t.Fatalf("segment %d: %v and %v, want %v", segment.number, direct, bypassed, can)
 			}
 			o.known.Group = group
 			o.j.Release(group)
