@@ -158,9 +158,9 @@ func until(t *testing.T, what string, condition func() bool) {
 
 func balanceOf(t *testing.T, cluster *apitest.Cluster, path ledger.AccountPath) ledger.Amount {
 	t.Helper()
-	account, open := cluster.Node(0).Store().Account(path)
-	if !open {
-		t.Fatalf("no account %s", path)
+	account, err := cluster.Node(0).Store().Account(path)
+	if err != nil {
+		t.Fatalf("account %s: %v", path, err)
 	}
 	return account.Balance(ledger.DefaultAsset)
 }

@@ -64,9 +64,9 @@ func TestLedgerAsStateMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := application.Lookup(func(view *store.Store) error {
-		if account, open := view.Account("acme:a"); !open ||
+		if account, err := view.Account("acme:a"); err != nil ||
 			account.Balance("unit").String() != "5" {
-			t.Errorf("account %+v", account)
+			t.Errorf("account %+v: %v", account, err)
 		}
 		return nil
 	})

@@ -56,8 +56,13 @@ func (c *bookChaos) evidence() *bookEvidence {
 	for _, n := range c.nodes {
 		opened := n.Store()
 		each := nodeEvidence{shard: opened.Shard(), head: opened.Head().Hash,
-			waiting: opened.PendingCount(), accounts: slices.Collect(opened.AllAccounts()),
-			records: map[ledger.RecordKey]store.RecordValue{}}
+			waiting: opened.PendingCount(), records: map[ledger.RecordKey]store.RecordValue{}}
+		for account, err := range opened.AllAccounts() {
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			each.accounts = append(each.accounts, account)
+		}
 		for _, p := range c.payers {
 			key := ledger.RecordKey(p.client.Account("last"))
 			if value, err := opened.Record(key); err == nil {

@@ -427,9 +427,9 @@ func (c *chaos) judge(n *node.Node) {
 			last = at
 		}
 		total += len(s.durable)
-		account, found := opened.Account(s.client.Account("b"))
-		if !found {
-			c.t.Fatalf("%s has no account", s.client.Organisation)
+		account, err := opened.Account(s.client.Account("b"))
+		if err != nil {
+			c.t.Fatalf("%s has no account: %v", s.client.Organisation, err)
 		}
 		if got := account.Balance(ledger.DefaultAsset); got.Compare(ledger.NewAmount(s.sent)) != 0 {
 			c.t.Fatalf("%s holds %v, %d was moved", s.client.Organisation, got, s.sent)

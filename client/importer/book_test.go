@@ -227,13 +227,20 @@ func (b *book) sums() map[string]int64 {
 	defer b.mutex.Unlock()
 	sums := map[string]int64{}
 	for _, c := range b.shards {
-		c.state.SortAccounts()
-		for _, account := range c.state.Accounts("", 1<<20) {
+		_ = c.state.Entries(func(key, value []byte) error {
+			if !state.IsAccountKey(key) {
+				return nil
+			}
+			account, err := state.DecodeAccount(state.AccountOfKey(key), value)
+			if err != nil {
+				panic(err)
+			}
 			for _, balance := range account.Balances {
 				amount, _ := balance.Settled().Int64()
 				sums[account.Alias] += amount
 			}
-		}
+			return nil
+		})
 	}
 	return sums
 }

@@ -86,13 +86,13 @@ func checkChain(t *testing.T, cluster *apitest.Cluster, lines int) {
 		t.Errorf("%d transactions in the chain, want %d", total, lines+1)
 	}
 	for holder := 1; holder <= lines; holder++ {
-		account, open := chain.Account(ledger.AccountPath(fmt.Sprintf("acme:holder-%d", holder)))
+		account, err := chain.Account(ledger.AccountPath(fmt.Sprintf("acme:holder-%d", holder)))
 		want := ledger.Amount{}
 		if holder == lines {
 			want = ledger.NewAmount(7)
 		}
-		if !open || account.Balance(ledger.DefaultAsset) != want {
-			t.Fatalf("holder-%d: %v, want %s", holder, account, want)
+		if err != nil || account.Balance(ledger.DefaultAsset) != want {
+			t.Fatalf("holder-%d: %v, want %s: %v", holder, account, want, err)
 		}
 	}
 }

@@ -33,6 +33,23 @@ type account struct {
 	history uint64
 	first   [1]balance
 	issuer  bool
+	// recent is set when a block touches the account, and when the account is admitted. Eviction
+	// passes such accounts once.
+	recent bool
+	// changedHigh and changedLow are the height of the last block that touched the account while it
+	// was resident: at most 40 bits.
+	changedHigh uint8
+	changedLow  uint32
+}
+
+// touchedAt notes the height of a block that touched the account.
+func (a *account) touchedAt(height ledger.Height) {
+	a.recent, a.changedHigh, a.changedLow = true, uint8(height>>32), uint32(height)
+}
+
+// changed returns the height that touchedAt noted last.
+func (a *account) changed() ledger.Height {
+	return ledger.Height(a.changedHigh)<<32 | ledger.Height(a.changedLow)
 }
 
 // rare is what few accounts have.

@@ -15,13 +15,16 @@ const accountsPerPage = 1 << 9
 
 type accountPage [accountsPerPage]account
 
-// accounts are the open accounts, in the order in which they came into this state. The index finds
-// them by path. It has 8 bytes for a slot and no pointers, where a map would have 24 and two. So
-// the garbage collector does not read it, and a lookup reads only a slot, the account and its path.
+// accounts are the resident accounts. The index finds them by path. It has 8 bytes for a slot and
+// no pointers, where a map would have 24 and two. So the garbage collector does not read it, and a
+// lookup reads only a slot, the account and its path.
 type accounts struct {
-	pages  []*accountPage
-	length int
-	paths  pathMemory
+	pages []*accountPage
+	// length is the number of accounts. places is that of places for them, of which free are not
+	// taken: an account there has no path.
+	length, places int
+	free           []uint32
+	paths          pathMemory
 
 	// index is a hash table with linear probing. Its length is a power of two. A slot that is taken
 	// has 32 bits of the path's hash above the account's place, counted from 1. The home of a hash
@@ -43,11 +46,11 @@ func (a *accounts) at(place int) *account {
 	return &a.pages[place/accountsPerPage][place%accountsPerPage]
 }
 
-// all returns the accounts in their order.
+// all returns the accounts in the order of their places.
 func (a *accounts) all() iter.Seq[*account] {
 	return func(yield func(*account) bool) {
-		for place := range a.length {
-			if !yield(a.at(place)) {
+		for place := range a.places {
+			if each := a.at(place); each.path != "" && !yield(each) {
 				return
 			}
 		}
@@ -124,17 +127,28 @@ func (a *accounts) likely(hash uint32) *account {
 
 // add adds an empty account with a path that no other one has. It keeps the path as it is.
 func (a *accounts) add(path ledger.AccountPath) *account {
-	if a.length/accountsPerPage == len(a.pages) {
-		a.pages = append(a.pages, new(accountPage))
-	}
 	if a.length >= len(a.index)/4*3 {
 		a.resize(2 * len(a.index))
 	}
-	added := a.at(a.length)
+	place := a.take()
 	a.length++
+	added := a.at(place)
 	added.path = path
-	a.put(uint64(a.hash(path))<<32 | uint64(uint32(a.length)))
+	a.put(uint64(a.hash(path))<<32 | uint64(uint32(place+1)))
 	return added
+}
+
+// take returns a place that is free: the one that was freed last, or else a new one.
+func (a *accounts) take() (place int) {
+	if last := len(a.free) - 1; last >= 0 {
+		place, a.free = int(a.free[last]), a.free[:last]
+		return place
+	}
+	if a.places/accountsPerPage == len(a.pages) {
+		a.pages = append(a.pages, new(accountPage))
+	}
+	a.places++
+	return a.places - 1
 }
 
 // put puts a value into the first free slot for its hash.
@@ -158,13 +172,16 @@ func (a *accounts) resize(slots int) {
 	}
 }
 
-// removeLast removes the account that was added last. Its memory is for the next one.
-func (a *accounts) removeLast() {
-	last := a.at(a.length - 1)
-	free := a.home(a.hash(last.path))
-	for uint32(a.index[free]) != uint32(a.length) {
+// remove removes an account. Its memory is for one that is added later.
+func (a *accounts) remove(gone *account) {
+	free := a.home(a.hash(gone.path))
+	for a.index[free] == 0 || a.at(int(uint32(a.index[free]))-1) != gone {
+		if a.index[free] == 0 {
+			panic("ledger: account " + string(gone.path) + " is not in the index")
+		}
 		free = a.next(free)
 	}
+	a.free = append(a.free, uint32(a.index[free])-1)
 	// A value after the free slot, whose search would end there, moves into it.
 	for slot := a.next(free); a.index[slot] != 0; slot = a.next(slot) {
 		home := a.home(uint32(a.index[slot] >> 32))
@@ -173,7 +190,7 @@ func (a *accounts) removeLast() {
 		}
 	}
 	a.index[free] = 0
-	*last = account{}
+	*gone = account{}
 	a.length--
 }
 

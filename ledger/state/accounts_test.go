@@ -34,7 +34,7 @@ func TestAccounts(t *testing.T) {
 			}
 			for range rapid.IntRange(0, min(300, len(order))).Draw(t, "removed") {
 				last := order[len(order)-1]
-				accounts.removeLast()
+				accounts.remove(accounts.find(last))
 				delete(model, last)
 				order = order[:len(order)-1]
 				if accounts.find(last) != nil {
@@ -100,7 +100,7 @@ func TestAccountsWithOneHash(t *testing.T) {
 	second := accounts.add(other)
 	second.number = 2
 	check(first, second)
-	accounts.removeLast()
+	accounts.remove(second)
 	check(first, nil)
 }
 
@@ -112,8 +112,7 @@ func TestAccountPages(t *testing.T) {
 		accounts.add(ledger.AccountPath(fmt.Sprintf("acme:%d", i)))
 	}
 	for range 10 {
-		accounts.add("acme:other").number = 1
-		accounts.removeLast()
+		accounts.remove(accounts.add("acme:other"))
 	}
 	if len(accounts.pages) != 2 {
 		t.Errorf("%d accounts have %d pages", accounts.length, len(accounts.pages))

@@ -173,6 +173,12 @@ func newAccountTree(accounts []*account, divide Divide) *accountTree {
 			*t.levels[0].at(int(each.number - 1)) = accountHash(entry)
 		}
 	})
+	t.hashAll(divide)
+	return t
+}
+
+// hashAll computes the hashes of all nodes from those of the leaves. The computation is divided.
+func (t *accountTree) hashAll(divide Divide) {
 	for i := 1; i < len(t.levels); i++ {
 		below, level := &t.levels[i-1], &t.levels[i]
 		divide(parts(level.length), func(part int) {
@@ -181,5 +187,14 @@ func newAccountTree(accounts []*account, divide Divide) *accountTree {
 			}
 		})
 	}
-	return t
+}
+
+// complete returns ErrEntry if a leaf has no hash.
+func (t *accountTree) complete() error {
+	for place := range t.accounts() {
+		if *t.levels[0].at(place) == (ledger.Hash{}) {
+			return fmt.Errorf("%w: account %d of %d is missing", ErrEntry, place+1, t.accounts())
+		}
+	}
+	return nil
 }

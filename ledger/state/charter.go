@@ -18,6 +18,9 @@ type charter struct {
 // Charter returns the present charter. The caller owns the copy.
 func (s *State) Charter() ledger.Charter { return s.charter.Clone() }
 
+// CharterKey returns the key of the entry of the charter. There is none before its first change.
+func CharterKey() []byte { return []byte{kindCharter, 0} }
+
 // mayChangeCharter decides on a change of the charter. It verifies the signatures again. The
 // decision depends only on the charter, so all shards of a book decide alike.
 func mayChangeCharter(present *ledger.Charter, t *ledger.Transaction, root ledger.Hash,

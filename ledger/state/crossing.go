@@ -177,7 +177,7 @@ func (s *State) collectParts(t *ledger.Transaction) ledger.Result {
 		if s.HomeShard(posting.Account.Organisation()) != s.shard {
 			continue
 		}
-		if s.accounts.find(posting.Account) == nil {
+		if s.find(posting.Account) == nil {
 			return ofItem(ledger.UnknownAccount, uint32(i))
 		}
 		at := slices.IndexFunc(s.parts, func(p part) bool {
@@ -204,7 +204,7 @@ func (s *State) collectParts(t *ledger.Transaction) ledger.Result {
 // attemptHold decides on one part, assuming that the parts before it are held.
 func (s *State) attemptHold(index int) ledger.Code {
 	p := &s.parts[index]
-	found := s.accounts.find(p.account)
+	found := s.find(p.account)
 	if p.net.Sign() == 0 {
 		return ledger.Applied
 	}
@@ -257,7 +257,7 @@ func (s *State) attemptHold(index int) ledger.Code {
 
 // isNew reports whether a part needs an asset that its account neither has nor waits for.
 func (s *State) isNew(p *part) bool {
-	found := s.accounts.find(p.account)
+	found := s.find(p.account)
 	_, has := found.find(p.asset)
 	_, holds := found.hold(p.asset)
 	return p.net.Sign() != 0 && !has && !holds
@@ -276,7 +276,7 @@ func (s *State) setAside(id ledger.Hash, t *ledger.Transaction, others []ledger.
 	}
 	for i := range entry.parts {
 		p := &entry.parts[i]
-		found := s.accounts.find(p.account)
+		found := s.find(p.account)
 		p.account, p.asset = found.path, s.assetNames.kept(p.asset)
 		s.changeHold(found, p, false)
 	}

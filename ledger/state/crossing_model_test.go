@@ -250,8 +250,7 @@ func (n *network) check() {
 		sums[asset] = sum
 	}
 	for i, c := range n.shards {
-		c.state.SortAccounts()
-		for _, account := range c.state.Accounts("", 1000) {
+		for _, account := range c.state.Accounts() {
 			for _, balance := range account.Balances {
 				setAside, incoming := c.state.HeldByPending(account.Path, balance.Asset)
 				if balance.SetAside != setAside || balance.Incoming != incoming {
@@ -347,7 +346,8 @@ func (n *network) replay(shard int, c *shardChain) {
 		}
 		return s
 	}
-	s := fresh()
+	s, little := fresh(), newTwin(c.genesis, shard%3)
+	little.fresh, little.state = fresh, fresh()
 	for _, block := range c.blocks {
 		decoded, err := ledger.DecodeBlock(block.Encode())
 		if err != nil || decoded.Hash != block.Hash ||
@@ -357,6 +357,17 @@ func (n *network) replay(shard int, c *shardChain) {
 		}
 		if again, _ := s.Execute(state.Redraft(decoded)); again.Hash != block.Hash {
 			n.fail("shard %d: block %d replays as another", shard, block.Header.Height)
+		}
+		if err := little.execute(block, int(block.Header.Height/2%3)); err != nil {
+			n.fail("shard %d: with few resident accounts: %v", shard, err)
+		}
+		if err := little.check(s); err != nil {
+			n.fail("shard %d: with few resident accounts: %v", shard, err)
+		}
+		if block.Header.Height%5 == 0 {
+			if err := little.restart(2); err != nil {
+				n.fail("shard %d: with few resident accounts: %v", shard, err)
+			}
 		}
 		if block.Header.Height%3 == 0 {
 			restored := fresh()

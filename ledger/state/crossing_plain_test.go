@@ -61,8 +61,7 @@ func TestShardsDoWhatOneDoes(t *testing.T) {
 			ended[want]++
 		}
 		for _, c := range n.shards {
-			c.state.SortAccounts()
-			for _, account := range c.state.Accounts("", 1000) {
+			for _, account := range c.state.Accounts() {
 				plain, _ := one.state.Account(account.Path)
 				for _, balance := range account.Balances {
 					if plain.Balance(balance.Asset) != balance.Amount {

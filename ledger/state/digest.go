@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/guts"
@@ -134,7 +135,8 @@ func inTurn(parts int, do func(part int)) {
 
 // Complete computes the digest after all entries were restored. The computation is divided by
 // divide, and so are later ones over the whole state. If divide is nil, they are not. Complete
-// returns ErrEntry if the numbers of the accounts have gaps, and ledger.ErrVersion if the chain is
+// returns ErrEntry if the numbers of the accounts have gaps, or if leaves were restored in a chain
+// without an account tree, and ledger.ErrVersion if the chain is
 // of a version that this package does not know.
 func (s *State) Complete(divide Divide) error {
 	if divide != nil {
@@ -144,25 +146,44 @@ func (s *State) Complete(divide Divide) error {
 		return err
 	}
 	s.arena = nil
-	numbers := make([]bool, len(s.sorted))
-	for _, each := range s.sorted {
+	if err := s.checkNumbers(); err != nil {
+		return err
+	}
+	s.digestAll()
+	return nil
+}
+
+// checkNumbers checks that the accounts have all numbers from 1 to their number.
+func (s *State) checkNumbers() error {
+	switch {
+	case s.hasLeaves() && s.Version() < ledger.AccountTreeVersion:
+		return fmt.Errorf("%w: cold accounts in a chain of version %d", ErrEntry, s.Version())
+	case s.hasLeaves(): // RestoreLeaves has checked that none is there twice
+		return s.accountTree.complete()
+	}
+	numbers := make([]bool, s.opened)
+	for each := range s.accounts.all() {
 		if each.number == 0 || each.number > uint64(len(numbers)) || numbers[each.number-1] {
 			return fmt.Errorf("%w: %s is account %d of %d", ErrEntry, each.path, each.number,
 				len(numbers))
 		}
 		numbers[each.number-1] = true
 	}
-	s.digestAll()
 	return nil
 }
 
-// digestAll computes the digest of all entries anew.
+// digestAll computes the digest of all entries anew. All accounts must be resident, or their leaves
+// restored.
 func (s *State) digestAll() {
-	s.digest, s.accountTree = Digest{}, nil
-	if s.Version() >= ledger.AccountTreeVersion {
-		s.accountTree = newAccountTree(s.sorted, s.divide)
-	} else {
-		addAll(&s.digest, s.sorted, s.divide)
+	s.digest = Digest{}
+	switch tree := s.Version() >= ledger.AccountTreeVersion; {
+	case s.hasLeaves():
+		s.accountTree.hashAll(s.divide)
+	case tree:
+		s.accountTree = newAccountTree(slices.Collect(s.accounts.all()), s.divide)
+	default:
+		s.accountTree = nil
+		addAll(&s.digest, slices.Collect(s.accounts.all()), s.divide)
 	}
 	addAll(&s.digest, s.others(), s.divide)
 	s.stateDigest = s.sum()

@@ -8,9 +8,11 @@
 //	genesis:    s := state.New(genesis)
 //	delivery:   draft := state.Seal(parent, epoch, round, verified, seen)
 //	            // nil if the round has nothing new; s.Seal in a book of several shards
+//	prefetch:   for _, path := range s.Wanted(draft) { err := s.Admit(path, entry of path) }
 //	execution:  block, changes := s.Execute(draft)
+//	eviction:   s.Evict(stored, limit)
 //	store:      see package ledger/store, which makes the block and its changes durable together
-//	start:      err := s.Restore(key, value) // of each entry
+//	start:      err := s.Restore(key, value) // of each entry, or RestoreLeaves of accounts
 //	            err := s.Complete(divide)    // s.Digest() then checks them
 //
 // # What always holds
@@ -30,6 +32,15 @@
 //     (quota.go). The counts follow from the entries, so they are no entries themselves.
 //   - A failed transaction is kept in its block with the reason. It changes nothing: no balance, no
 //     nonce, no record.
+//
+// # Accounts that are not in memory
+//
+// A book may have more accounts than fit into memory. From version 2 on, the state has the hash of
+// each account, and only some accounts as a whole: those are resident, the others cold. The caller
+// reads the cold accounts that a draft needs before it is executed (resident.go), so execution
+// itself never waits for a disk. No result depends on which accounts are resident. An entry that
+// the caller admits must be the one whose hash the state has, and a cold account is never taken for
+// one that is not open. A chain of version 1 keeps all accounts resident: an upgrade needs them.
 //
 // # Members
 //

@@ -157,6 +157,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	changes.Crossings = crossings
 	block.Header.ByBundle = s.Version() >= ledger.PackedVersion
 	block.Complete(s.stateDigest)
+	s.forgetAbsent()
 	return block, changes
 }
 
@@ -181,7 +182,7 @@ func (s *State) account(t *ledger.Transaction, posting int) *account {
 	if posting < len(s.found) && s.found[posting].found != nil {
 		return s.found[posting].found
 	}
-	return s.accounts.find(t.Postings[posting].Account)
+	return s.find(t.Postings[posting].Account)
 }
 
 // Precheck returns the results that the bundle's transactions would have in a block at this height.
@@ -212,6 +213,7 @@ func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.R
 	}
 	s.rollback()
 	s.forget()
+	s.forgetAbsent()
 	s.dry = false
 	return results
 }
@@ -311,6 +313,7 @@ func (s *State) finish() *Changes {
 			s.settle(changes, each.mark, each.appendEntry)
 		}
 		each.mark = mark{}
+		each.touchedAt(s.height)
 	}
 	for _, each := range s.touchedOrganisations {
 		if s.organisations[each.Name] == each {
@@ -537,7 +540,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 	if code := s.authorised(o.Account.Organisation(), t, signatures); code != ledger.Applied {
 		return code
 	}
-	if found := s.accounts.find(o.Account); found != nil {
+	if found := s.find(o.Account); found != nil {
 		if found.issuer != o.Issuer || found.alias() != o.Alias {
 			return ledger.AccountExists
 		}
@@ -638,9 +641,7 @@ func (s *State) commit(t *ledger.Transaction) {
 		s.changeCharter(t.Charter)
 	}
 	for _, opened := range s.undo.opened {
-		opened.path = s.accounts.paths.kept(opened.path)
-		s.sorted = append(s.sorted, opened)
-		s.unsorted++
+		opened.path = s.keptPath(opened.path)
 	}
 	for i := range s.undo.posted {
 		s.countHistory(s.undo.posted[i].account)
@@ -742,6 +743,6 @@ func (s *State) close(opened []*account, touched int) {
 	s.touchedAccounts = s.touchedAccounts[:touched+len(rest)]
 	for _, each := range slices.Backward(opened) {
 		s.use(each.path.Organisation()).Accounts--
-		s.accounts.removeLast()
+		s.accounts.remove(each)
 	}
 }

@@ -2,6 +2,8 @@ package state
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -110,6 +112,12 @@ func (s *State) CheckUses() error {
 		}
 		counts.Assets += uint64(len(pairs))
 	}
+	if !s.AllResident() { // only resident accounts can be counted again
+		for name, counts := range s.uses {
+			kept := again.use(name)
+			kept.Accounts, kept.Assets = counts.Accounts, counts.Assets
+		}
+	}
 	for key := range s.windows {
 		again.use(key.organisation).Streams++
 	}
@@ -134,4 +142,16 @@ func AccountEntry(path string, number uint64) (key, value []byte) {
 	a := &account{path: ledger.AccountPath(path), number: number}
 	entry, keyLength := a.appendEntry(nil)
 	return entry[:keyLength], entry[keyLength:]
+}
+
+// Accounts returns copies of the resident accounts, ordered by path.
+func (s *State) Accounts() []ledger.Account {
+	var all []ledger.Account
+	for each := range s.accounts.all() {
+		all = append(all, each.copy())
+	}
+	slices.SortFunc(all, func(a, b ledger.Account) int {
+		return strings.Compare(string(a.Path), string(b.Path))
+	})
+	return all
 }

@@ -47,7 +47,7 @@ func (s *State) settled(found *slot, tookEffect bool) {
 // release takes back the holds of a transaction.
 func (s *State) release(entry *pending) {
 	for i := range entry.parts {
-		s.changeHold(s.accounts.find(entry.parts[i].account), &entry.parts[i], true)
+		s.changeHold(s.find(entry.parts[i].account), &entry.parts[i], true)
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *State) release(entry *pending) {
 func (s *State) takeEffect(entry *pending) {
 	for i := range entry.parts {
 		p := &entry.parts[i]
-		found := s.accounts.find(p.account)
+		found := s.find(p.account)
 		s.touchAccount(found)
 		s.changeHold(found, p, true)
 		before := found.pairs()

@@ -65,9 +65,9 @@ type windowKey struct {
 
 // State is everything that execution depends on: organisations, accounts with their balances, nonce
 // windows, the places of records, the members and, in a book of several shards, streams and waiting
-// transactions. It is kept in memory, some 230 bytes an account. So execution never waits for a
-// disk, and a read never returns data from a damaged disk. It is not safe for concurrent use, but
-// several reads may run at the same time.
+// transactions. Execution reads only memory: all entries but the accounts, the hashes of all
+// accounts (some 43 bytes each), and resident accounts (some 190 bytes each; see resident.go). It
+// is not safe for concurrent use, but several reads may run at the same time.
 type State struct {
 	genesis *ledger.Genesis
 	// ledger is the identity of the book, and chain that of this chain. They are equal in a book of
@@ -80,12 +80,18 @@ type State struct {
 	children []*stream
 	pending  pendingSet
 
-	accounts      accounts
+	accounts accounts
+	// opened is the number of open accounts. absent are paths at which none is open, as the caller
+	// told. hand is the place where eviction goes on, evicts says that it has begun.
+	opened uint64
+	absent map[ledger.AccountPath]struct{}
+	hand   int
+	evicts bool
+
 	assetNames    assetNames
 	organisations map[ledger.OrganisationName]*organisation
 	windows       map[windowKey]*window
 	records       map[ledger.RecordKey]*record
-	opened        uint64
 	group         membershipState
 	charter       charter
 	uses          map[ledger.OrganisationName]*use
@@ -96,11 +102,6 @@ type State struct {
 	accountTree *accountTree
 	stateDigest ledger.Hash
 	divide      Divide
-
-	// sorted lists the accounts by path, except that the last unsorted of them are new and in no
-	// order.
-	sorted   []*account
-	unsorted int
 
 	execution
 }
@@ -147,7 +148,8 @@ func (s *State) Organisations() []ledger.Organisation {
 	return all
 }
 
-// Account returns a copy of an open account.
+// Account returns a copy of an account if it is resident. Another one may be cold, unless
+// AllResident.
 func (s *State) Account(path ledger.AccountPath) (ledger.Account, bool) {
 	if found := s.accounts.find(path); found != nil {
 		return found.copy(), true
@@ -156,37 +158,13 @@ func (s *State) Account(path ledger.AccountPath) (ledger.Account, bool) {
 }
 
 // AccountCount returns the number of open accounts.
-func (s *State) AccountCount() int { return s.accounts.length }
+func (s *State) AccountCount() int { return int(s.opened) }
 
-// SortAccounts sorts the list that Accounts reads. For concurrency it counts as a write.
-func (s *State) SortAccounts() {
-	if s.unsorted == 0 {
-		return
-	}
-	slices.SortFunc(s.sorted, func(a, b *account) int {
-		return strings.Compare(string(a.path), string(b.path))
-	})
-	s.unsorted = 0
-}
-
-// Sorted reports whether the list that Accounts reads is sorted.
-func (s *State) Sorted() bool { return s.unsorted == 0 }
-
-// Accounts returns copies of at most limit accounts after the given path, ordered by path. The list
-// must be sorted; see SortAccounts.
-func (s *State) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
-	from, found := slices.BinarySearchFunc(s.sorted, after,
-		func(a *account, path ledger.AccountPath) int {
-			return strings.Compare(string(a.path), string(path))
-		})
-	if found {
-		from++
-	}
-	page := make([]ledger.Account, 0, min(limit, len(s.sorted)-from))
-	for _, each := range s.sorted[from : from+cap(page)] {
-		page = append(page, each.copy())
-	}
-	return page
+// EntryCount returns the number of entries, or a few more.
+func (s *State) EntryCount() int {
+	const single = 2 // the charter and the parent's stream
+	return int(s.opened) + len(s.organisations) + len(s.windows) + len(s.records) +
+		len(s.group.members) + len(s.children) + len(s.pending.slots) + single
 }
 
 // Record returns the place of a record's value.
@@ -277,13 +255,11 @@ func (s *State) Restore(key, value []byte) error {
 func (s *State) restore(key []byte, r *reader) (restored entry, again bool, err error) {
 	switch key[0] {
 	case kindAccount:
-		path := s.accounts.paths.kept(ledger.AccountPath(key[1 : len(key)-1]))
+		path := s.keptPath(ledger.AccountPath(key[1 : len(key)-1]))
 		again = s.accounts.find(path) != nil
 		restored := s.accounts.add(path)
 		restored.restore(r, &s.assetNames)
-		s.sorted = append(s.sorted, restored)
-		s.unsorted++
-		s.opened = max(s.opened, restored.number)
+		s.opened++
 		counts := s.use(restored.path.Organisation())
 		counts.Accounts++
 		counts.Assets += restored.pairs()
@@ -335,8 +311,8 @@ func (r *reader) organisation() ledger.Organisation {
 	return o
 }
 
-// Entries calls visit with the key and value of every entry, in no particular order, until visit
-// fails. The slices are valid only during the call.
+// Entries calls visit with the key and value of every entry but those of cold accounts, in no
+// particular order, until visit fails. The slices are valid only during the call.
 func (s *State) Entries(visit func(key, value []byte) error) error {
 	var buffer []byte
 	show := func(each entry) error {
@@ -344,7 +320,7 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 		buffer, keyLength = each.appendEntry(buffer[:0])
 		return visit(buffer[:keyLength], buffer[keyLength:])
 	}
-	for _, each := range s.sorted {
+	for each := range s.accounts.all() {
 		if err := show(each); err != nil {
 			return err
 		}

@@ -139,7 +139,7 @@ func TestDigestOfTheDefinition(t *testing.T) {
 		failing.Postings = client.Transfer("acme:nobody", "acme:a", 1).Postings
 		chain.block(client.Bundle(failing, client.Register(names...),
 			client.Transfer("acme:a", "acme:a", 0)))
-		accounts := chain.state.Accounts("", 10)
+		accounts := chain.state.Accounts()
 		slices.SortFunc(accounts, func(a, b ledger.Account) int {
 			return cmp.Compare(a.Number, b.Number)
 		})
@@ -211,7 +211,7 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 		for i := range block.Entries {
 			text += fmt.Sprintln(block.Entries[i].Result)
 		}
-		for _, account := range chain.state.Accounts("", 10) {
+		for _, account := range chain.state.Accounts() {
 			text += fmt.Sprintln(account)
 		}
 		chains, entries = append(chains, chain), append(entries, text)

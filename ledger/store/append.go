@@ -15,7 +15,8 @@ import (
 // returns, and durable after the next Sync. The block is nil if the round has nothing new. The
 // payloads must not change any more. After ErrDiskFull or ErrNoDescriptors the store is unchanged,
 // and Apply may be called again with the same round. A *DamageError from a look-up of transaction
-// ids changes nothing either. After ErrFailed or ErrClosed the store accepts no more blocks.
+// ids or accounts changes nothing either. After ErrFailed or ErrClosed the store accepts no more
+// blocks.
 func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
 	error) {
 	s.applying.Lock()
@@ -33,6 +34,9 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	}
 	if draft == nil {
 		return nil, nil
+	}
+	if err := s.admit(s.head.Header.Height+1, draft); err != nil {
+		return nil, err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -104,13 +108,20 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 		return fmt.Errorf("%w: block %d has time %d, the block before has %d", ErrMismatch,
 			block.Header.Height, block.Header.Time, s.head.Header.Time)
 	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.packsTooEarly(block, s.state.Version()) {
+	s.mutex.RLock()
+	early := s.packsTooEarly(block, s.state.Version())
+	s.mutex.RUnlock()
+	if early {
 		return fmt.Errorf("%w: block %d has packed bundles, which the chain does not take yet",
 			ErrMismatch, block.Header.Height)
 	}
-	executed, changes := s.state.Execute(state.Redraft(block))
+	draft := state.Redraft(block)
+	if err := s.admit(block.Header.Height, draft); err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	executed, changes := s.state.Execute(draft)
 	// The version comes first: the rules of one that is unknown may give another block.
 	if err := s.checkVersion(executed); err != nil {
 		return err
@@ -204,6 +215,7 @@ func (s *Store) publish(block *ledger.Block, changes *state.Changes) {
 	s.head = state.Parent{Header: block.Header, Hash: block.Hash}
 	s.chain.append(block.Hash)
 	s.unwritten.add(&pendingBlock{block: block, encoded: block.Encode(), changes: changes})
+	s.state.Evict(s.written, s.options.AccountsInMemory)
 	if s.full() {
 		s.changed.Broadcast()
 	}

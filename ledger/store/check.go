@@ -157,7 +157,7 @@ type lacking struct {
 func (s *Store) complement() error {
 	size := len(s.lacking.hashes) * ledger.HashSize
 	for _, r := range s.lacking.guides {
-		size += guideHeadSize + 8*(len(r.fences)+len(r.failed)+len(r.filter))
+		size += guideHeadSize + r.guideBytes()
 	}
 	if size == 0 || s.requireSpace(size) != nil {
 		return nil
@@ -287,6 +287,13 @@ func (s *Store) checkLeft() (err error) {
 			return err
 		}
 	}
+	for number, kind := range s.left.runs {
+		if kind == rowEntries && !s.options.CheckAll {
+			if err := s.checkEntriesLeft(number); err != nil {
+				return err
+			}
+		}
+	}
 	return s.removeReplaced()
 }
 
@@ -378,7 +385,44 @@ func (s *Store) checkHeadersLeft() error {
 	return nil
 }
 
-// chunksPerLook is how many chunks of ids a check reads from one transaction of the database.
+// checkEntriesLeft checks that the guide of a run of entries finds each entry.
+func (s *Store) checkEntriesLeft(number uint64) error {
+	pace, height := s.newPace(), s.AppendedHeight()
+	for place, chunks := 0, 1; place < chunks; place += chunksPerLook {
+		err := s.db.View(func(transaction *badger.Txn) error {
+			// The rows of a run are removed only after it is no longer among these.
+			r := s.runs.find(number)
+			if r == nil {
+				chunks = 0
+				return nil
+			}
+			if chunks = r.starts.len(); place >= chunks {
+				return nil
+			}
+			var to []byte
+			if place+chunksPerLook < chunks {
+				to = r.starts.at(place + chunksPerLook)
+			}
+			entries := newRangeCursor(transaction, r, 0, r.starts.at(place), to)
+			entries.checks = true
+			for {
+				if more, err := entries.advance(); err != nil || !more {
+					return err
+				}
+			}
+		})
+		if err != nil {
+			return damaged(height, "run %d of the state: %v", number, err)
+		}
+		if err := pace.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunksPerLook is how many chunks of ids or entries a check reads from one transaction of the
+// database.
 const chunksPerLook = 256
 
 func (s *Store) checkIDsLeft(part idsLeft) error {

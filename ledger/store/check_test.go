@@ -104,8 +104,11 @@ func memoryOf(s *Store) string {
 	text := fmt.Sprintf("%+v %v %v\n", s.head, s.chain.checkpoints, s.chain.recent)
 	text += fmt.Sprintln(slices.Sorted(maps.Keys(s.failed)))
 	for _, r := range s.runs.list() {
-		text += fmt.Sprintln(r.kind, r.number, r.level, r.records, r.bytes, r.fences, r.filter,
+		text += fmt.Sprintln(r.kind, r.number, r.level, r.records, r.bytes, r.fences, r.starts,
 			r.blocks, r.failures, r.highest)
+		if r.kind == rowRun { // the size of the filter of a run of entries is a guess
+			text += fmt.Sprintln(r.filter)
+		}
 	}
 	return text
 }

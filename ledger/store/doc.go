@@ -54,8 +54,19 @@
 // A look-up of an id reads a row of the run that has it, and few others: memory has eight bytes for
 // each row of a run of ids, and a Bloom filter for each such run of up to four million (index.go).
 // Both are on the disk, too, as the run's guide (guide.go), which is written with the run.
-// A look-up in a history goes back from the newest run, and reads one row in most (history.go). The
-// state is in memory; only Open and snapshots read its runs.
+// A look-up in a history goes back from the newest run, and reads one row in most (history.go). A
+// look-up of an account that is not in memory reads a row of the run that has its newest entry, and
+// few others: memory has the first key of each row of a run of entries, and a Bloom filter for each
+// such run. Both are on the disk, too, as the run's guide (entryguide.go).
+//
+// # Accounts in memory
+//
+// In a chain with an account tree, the state has the hashes of all accounts, and at most
+// Options.AccountsInMemory accounts as a whole, besides those that blocks touched which the
+// database does not have. Before a block is executed, the others that it needs are read from the
+// runs, on all processors, and each is checked against its hash (accounts.go). A read of an account
+// that is not in memory reads the runs, too, and checks the hash. Listing accounts merges the runs
+// with what is newer in memory. After Open, no account is in memory.
 //
 // # Packed rows
 //
@@ -182,10 +193,12 @@
 //	Y run first-key            -> records of a run of histories: account number and ordinal of the
 //	                              first step, after their length; the steps as in row y, after
 //	                              their length; all packed after a 0 if that is shorter
-//	g run part                 -> a part of the guide of a run of ids: the numbers of its records, of
-//	                              its bytes, of the next run, of its blocks and of its failed
+//	g run part                 -> a part of the guide of a run. Of ids: the numbers of its records,
+//	                              of its bytes, of the next run, of its blocks and of its failed
 //	                              transactions; the first bytes of the first id of each chunk and
-//	                              of each failed transaction; a Bloom filter of its ids
+//	                              of each failed transaction; a Bloom filter of its ids. Of
+//	                              entries: the numbers of its records, bytes and chunks; the first
+//	                              key of each chunk; a Bloom filter of its keys
 //	k height                   -> the hashes of the block at this height, which is a multiple of 64,
 //	                              and of every 64th one after it
 //	S run first-key            -> records of a run of the state: key and value, each after its

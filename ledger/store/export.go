@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -70,8 +71,8 @@ func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) e
 // ExportBalances calls visit with every balance, ordered by account path and asset, until visit
 // fails or ctx ends.
 func (s *Store) ExportBalances(ctx context.Context, visit func(BalanceLine) error) error {
-	for account := range s.AllAccounts() {
-		if err := ctx.Err(); err != nil {
+	for account, err := range s.AllAccounts() {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 		for _, line := range NewBalanceLines(&account) {

@@ -116,23 +116,31 @@ func (r *run) guideKey(part int) []byte {
 	return binary.BigEndian.AppendUint32(runPrefix(rowGuide, r.number), uint32(part))
 }
 
-// putGuide makes the guide of a run of ids that is complete, and passes its rows to put.
+// putGuide makes the guide of a run that is complete, and passes its rows to put.
 func (s *Store) putGuide(r *run, put putRow) error {
-	r.next = s.runs.next.Load()
-	guide := r.encodeGuide()
-	r.failed = nil
+	var guide []byte
+	if r.kind == rowEntries {
+		guide = r.encodeEntriesGuide()
+	} else {
+		r.next = s.runs.next.Load()
+		guide = r.encodeGuide()
+		r.failed = nil
+	}
 	return s.eachChunk(guide, func(part int, data []byte) error {
 		return put("guide", r.guideKey(part), data)
 	})
 }
 
-// readGuide gives a run of ids what its guide has. It returns errMissing if the run has none, or
+// readGuide gives a run what its guide has. It returns errMissing if the run has none, or
 // one that is not whole: a crash may leave a part of a guide that Open was writing.
 func readGuide(transaction *badger.Txn, r *run) error {
 	var guide []byte
 	for part := 0; ; part++ {
 		data, err := get(transaction, r.guideKey(part))
 		if errors.Is(err, errMissing) && part > 0 {
+			if r.kind == rowEntries {
+				return r.decodeEntriesGuide(guide)
+			}
 			return r.decodeGuide(guide)
 		}
 		if err != nil {

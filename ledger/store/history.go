@@ -46,15 +46,16 @@ type HistoryPage struct {
 // account is not open.
 func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
 	newestFirst bool) (HistoryPage, error) {
+	account, err := s.Account(path)
+	if err != nil {
+		return HistoryPage{}, err
+	}
+	// Each step that the account counts is in a block of these, or in the database later.
 	s.mutex.RLock()
-	account, open := s.state.Account(path)
 	pending, closed := s.unwritten.blocks, s.closed
 	s.mutex.RUnlock()
 	if closed {
 		return HistoryPage{}, ErrClosed
-	}
-	if !open {
-		return HistoryPage{}, fmt.Errorf("%w: account %.150q", ErrNotFound, string(path))
 	}
 	limit = max(1, min(limit, MaxHistoryPage))
 	page := HistoryPage{Total: account.History}

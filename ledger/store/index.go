@@ -74,16 +74,23 @@ func transactionsOf(key []byte, where position) uint64 {
 	return 1
 }
 
-// expect makes the filter of a run of ids that will have this many records.
+// expect makes the filter of a run that will have this many records.
 func (r *run) expect(records uint64) {
-	if r.kind == rowRun && records <= filterBound {
+	switch {
+	case r.kind == rowRun && records <= filterBound:
 		r.filter = newIDFilter(records)
+	case r.kind == rowEntries:
+		r.filter = newIDFilter(min(records, entriesFilterBound))
 	}
 }
 
-// note counts a record, and adds it to what memory has of a run of ids.
+// note counts a record, and adds it to what memory has of a run.
 func (r *run) note(key, value []byte) {
-	if r.kind == rowRun {
+	switch r.kind {
+	case rowEntries:
+		id := filterKey(key)
+		r.filter.add(id[:])
+	case rowRun:
 		if r.records%chunkOf == 0 {
 			r.fences = append(r.fences, binary.BigEndian.Uint64(key))
 		}

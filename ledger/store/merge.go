@@ -107,6 +107,11 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 	defer sources.close()
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
+	if kind == rowEntries { // several of them may have an entry
+		s.mutex.RLock()
+		records = min(records, uint64(s.state.EntryCount()))
+		s.mutex.RUnlock()
+	}
 	rows := 0
 	writer := s.newRunWriter(kind, from[0].level+1, records,
 		func(step string, key, value []byte) error {
@@ -168,7 +173,7 @@ func (s *Store) removeRuns(gone []*run) (err error) {
 }
 
 func (s *Store) removeRun(transaction *badger.Txn, r *run, remove func(key []byte) error) error {
-	if r.kind == rowRun {
+	if r.kind != rowSteps {
 		guide := runPrefix(rowGuide, r.number)
 		if err := s.removeRows(transaction, guide, remove); err != nil {
 			return err

@@ -5,12 +5,25 @@ import (
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
-// cursor is a position in a run, or in the rows of a state from before there were runs, which count
-// as the oldest run.
+// cursor is a position in a run, in the rows of a state from before there were runs, which count as
+// the oldest run, or in the changes of a block that the database does not have.
 type cursor struct {
 	run *run // nil: the rows of single entries
+	// changes are what is left of those of a block, of a cursor that goes through these.
+	changes []state.Change
+	pending bool
+	// ranged says that the cursor goes through a part of a run that has its guide: the entries from
+	// a key on, and before another one unless that is nil. place is the next chunk.
+	ranged      bool
+	transaction *badger.Txn
+	place       int
+	from, to    []byte
+	// checks says that the run's guide must have each entry.
+	checks bool
 	// age is the place of the run among the others of its kind, the oldest first.
 	age  int
 	rows *badger.Iterator
@@ -37,22 +50,78 @@ func newCursor(transaction *badger.Txn, r *run, age int) *cursor {
 	return c
 }
 
+// newRangeCursor returns a cursor in a part of a run of entries.
+func newRangeCursor(transaction *badger.Txn, r *run, age int, from, to []byte) *cursor {
+	return &cursor{run: r, age: age, ranged: true, transaction: transaction,
+		place: max(r.starts.upTo(from), 1) - 1, from: from, to: to}
+}
+
+// newChangesCursor returns a cursor in changes, which are in the order of their keys.
+func newChangesCursor(changes []state.Change, age int) *cursor {
+	return &cursor{pending: true, changes: changes, age: age}
+}
+
+func (c *cursor) close() {
+	if c.rows != nil {
+		c.rows.Close()
+	}
+}
+
 // advance goes to the next record. The key and the value are valid until the next call.
 func (c *cursor) advance() (more bool, err error) {
-	if c.run == nil {
+	switch {
+	case c.pending:
+		return c.advanceChange(), nil
+	case c.ranged:
+		return c.advanceRanged()
+	case c.run == nil:
 		return c.advanceRow()
 	}
+	return c.advanceRun()
+}
+
+// advanceChange goes to the next change.
+func (c *cursor) advanceChange() (more bool) {
+	if len(c.changes) == 0 {
+		return false
+	}
+	c.key, c.value, c.changes = c.changes[0].Key, c.changes[0].After, c.changes[1:]
+	c.part = keyPart(c.key)
+	return true
+}
+
+// advanceRanged goes to the next record of the run in the range.
+func (c *cursor) advanceRanged() (more bool, err error) {
+	for {
+		if more, err = c.advanceRun(); err != nil || !more {
+			return false, err
+		}
+		if c.to != nil && bytes.Compare(c.key, c.to) >= 0 {
+			c.chunk, c.place = nil, c.run.starts.len()
+			return false, nil
+		}
+		if c.checks && !c.run.mayHaveEntry(c.key) {
+			return false, errGuide
+		}
+		if c.from == nil || bytes.Compare(c.key, c.from) >= 0 {
+			c.from = nil // all that follows is after it
+			return true, nil
+		}
+	}
+}
+
+// advanceRun goes to the next record of a run.
+func (c *cursor) advanceRun() (more bool, err error) {
 	before := c.key
 	if len(c.chunk) == 0 {
 		c.last = append(c.last[:0], before...)
 		before = c.last
-		if !c.rows.Valid() {
-			if c.read != c.run.records {
-				return false, errMissing
-			}
-			return false, nil
+		if c.ranged {
+			more, err = c.nextInRange()
+		} else {
+			more, err = c.nextRow()
 		}
-		if err := c.nextChunk(); err != nil {
+		if err != nil || !more {
 			return false, err
 		}
 	}
@@ -62,6 +131,29 @@ func (c *cursor) advance() (more bool, err error) {
 	}
 	c.part = keyPart(c.key)
 	c.read++
+	return err == nil, err
+}
+
+// nextInRange reads the next chunk of the range, if there is one.
+func (c *cursor) nextInRange() (more bool, err error) {
+	starts := &c.run.starts
+	if c.place >= starts.len() || c.to != nil && bytes.Compare(starts.at(c.place), c.to) >= 0 {
+		return false, nil
+	}
+	c.chunk, err = c.run.readChunk(c.transaction, c.place, &c.unpacked)
+	c.place++
+	return err == nil, err
+}
+
+// nextRow reads the next chunk of the run, if there is one.
+func (c *cursor) nextRow() (more bool, err error) {
+	if !c.rows.Valid() {
+		if c.read != c.run.records {
+			return false, errMissing
+		}
+		return false, nil
+	}
+	err = c.nextChunk()
 	return err == nil, err
 }
 
@@ -104,7 +196,7 @@ func (c *cursor) advanceRow() (more bool, err error) {
 	c.key, c.value = key[1:], row.after
 	c.part = keyPart(c.key)
 	c.rows.Next()
-	return err == nil, err
+	return err == nil && (c.to == nil || bytes.Compare(c.key, c.to) < 0), err
 }
 
 // merged yields the records of several runs of one kind in the order of their keys, and of several
@@ -135,9 +227,32 @@ func newMergedState(transaction *badger.Txn, runs []*run,
 	return m
 }
 
+// newMergedRange begins to merge the entries of the state from a key on, and before another one
+// unless that is nil: its runs among these, the rows of single entries if there are any, and what
+// blocks changed that the database does not have.
+func newMergedRange(transaction *badger.Txn, runs []*run, legacy bool, pending []*pendingBlock,
+	from, to []byte) *merged {
+	m := &merged{}
+	for age, r := range of(rowEntries, runs) {
+		m.all = append(m.all, newRangeCursor(transaction, r, age, from, to))
+	}
+	if legacy {
+		rows := newCursor(transaction, nil, -1)
+		rows.rows.Seek(append([]byte{rowState}, from...))
+		rows.to = to
+		m.all = append(m.all, rows)
+	}
+	for i, block := range pending {
+		if changes := block.accountsIn(from, to); len(changes) > 0 {
+			m.all = append(m.all, newChangesCursor(changes, len(runs)+i))
+		}
+	}
+	return m
+}
+
 func (m *merged) close() {
 	for _, c := range m.all {
-		c.rows.Close()
+		c.close()
 	}
 }
 

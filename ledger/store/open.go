@@ -221,6 +221,9 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadRuns(height); err != nil {
 		return err
 	}
+	if err := s.loadEntriesGuides(height); err != nil {
+		return err
+	}
 	if err := s.loadRows(height, remains); err != nil {
 		return err
 	}
@@ -404,13 +407,70 @@ func (s *Store) loadRows(height ledger.Height, remains *badger.WriteBatch) error
 	return errors.Join(inState, inIndex)
 }
 
-// loadState reads the state, undoes what rows of single entries above the head changed, and checks
-// the result against the state digest of the head.
+// loadState reads the state, and checks it against the state digest of the head. The runs of
+// entries must have their guides.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
+	if err := s.readState(height, remains); err != nil {
+		return err
+	}
+	switch err := s.state.Complete(onAllProcessors); {
+	case errors.Is(err, ledger.ErrVersion):
+		return fmt.Errorf("store: %w", err)
+	case err != nil:
+		return damaged(height, "the state: %v", err)
+	}
+	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
+		return damaged(height, "the state has digest %s; the block says %s", digest,
+			s.head.Header.StateDigest)
+	}
+	return nil
+}
+
+// readState reads the entries of the state.
+func (s *Store) readState(height ledger.Height, remains *badger.WriteBatch) error {
 	s.state = state.New(s.genesis)
-	err := s.db.View(func(transaction *badger.Txn) error {
-		undo := func(key []byte, row *stateRow) error {
+	version, err := s.versionOf(height)
+	if err != nil {
+		return err
+	}
+	if version >= ledger.AccountTreeVersion && !s.legacyState {
+		return s.loadAccounts(height)
+	}
+	return s.loadEntries(height, remains)
+}
+
+// versionOf returns the version of the chain, and finds out whether there are rows of single
+// entries. It is that of the genesis if there are.
+func (s *Store) versionOf(height ledger.Height) (version int, err error) {
+	read := state.New(s.genesis)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		err := eachRowFrom(transaction, []byte{rowState}, func([]byte) error {
 			s.legacyState = true
+			return errFound
+		})
+		if err != nil && !errors.Is(err, errFound) || s.legacyState {
+			return err
+		}
+		value, err := newEntryFinder(transaction, s.runs.list(), false).find(state.CharterKey())
+		if err == nil && value != nil {
+			err = read.Restore(state.CharterKey(), value)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errFound) {
+		return 0, damaged(height, "the charter: %v", err)
+	}
+	return read.Version(), nil
+}
+
+// errFound ends a search for rows.
+var errFound = errors.New("found")
+
+// loadEntries reads the state with all accounts, and undoes what rows of single entries above the
+// head changed.
+func (s *Store) loadEntries(height ledger.Height, remains *badger.WriteBatch) error {
+	return s.db.View(func(transaction *badger.Txn) error {
+		undo := func(key []byte, row *stateRow) error {
 			if row.height <= height {
 				return nil
 			}
@@ -435,21 +495,6 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 			}
 		}
 	})
-	if err != nil {
-		return err
-	}
-	switch err := s.state.Complete(onAllProcessors); {
-	case errors.Is(err, ledger.ErrVersion):
-		return fmt.Errorf("store: %w", err)
-	case err != nil:
-		return damaged(height, "the state: %v", err)
-	}
-	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
-		return damaged(height, "the state has digest %s; the block says %s", digest,
-			s.head.Header.StateDigest)
-	}
-	s.state.SortAccounts()
-	return nil
 }
 
 // eachRow visits all rows of a kind and checks their checksums. Key and value are valid only during

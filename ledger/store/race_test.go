@@ -89,11 +89,15 @@ func readAny(s *Store, random *rand.Rand) error {
 			return fmt.Errorf("proof: %w", err)
 		}
 	default:
-		accounts := s.Accounts("", 30)
-		if len(accounts) == 0 {
-			return nil
+		accounts, err := s.Accounts("", 30)
+		if err != nil || len(accounts) == 0 {
+			return err
 		}
 		account := accounts[random.IntN(len(accounts))]
+		if alone, err := s.Account(account.Path); err != nil || alone.Number != account.Number ||
+			alone.History < account.History {
+			return fmt.Errorf("account %+v, before %+v: %w", alone, account, err)
+		}
 		newest := random.IntN(2) == 0
 		cursor := uint64(0)
 		if account.History > 0 {

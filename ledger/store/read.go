@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -280,55 +279,6 @@ func (s *Store) Proof(id ledger.Hash) (*ledger.Proof, error) {
 	return found.Block.Proof(found.Index), nil
 }
 
-// Account returns an open account as of the head.
-func (s *Store) Account(path ledger.AccountPath) (ledger.Account, bool) {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return s.state.Account(path)
-}
-
-// Accounts returns at most limit accounts after the given path, ordered by path. "" starts with the
-// first one.
-func (s *Store) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
-	s.mutex.RLock()
-	if s.state.Sorted() {
-		defer s.mutex.RUnlock()
-		return s.state.Accounts(after, limit)
-	}
-	s.mutex.RUnlock()
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.state.SortAccounts()
-	return s.state.Accounts(after, limit)
-}
-
-// AccountCount returns the number of open accounts.
-func (s *Store) AccountCount() int {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return s.state.AccountCount()
-}
-
-// AllAccounts iterates over all accounts by path. Blocks that are appended meanwhile may affect
-// accounts that are not yet visited.
-func (s *Store) AllAccounts() iter.Seq[ledger.Account] {
-	const page = 256
-	return func(yield func(ledger.Account) bool) {
-		for after := ledger.AccountPath(""); ; {
-			accounts := s.Accounts(after, page)
-			for _, account := range accounts {
-				if !yield(account) {
-					return
-				}
-			}
-			if len(accounts) < page {
-				return
-			}
-			after = accounts[page-1].Path
-		}
-	}
-}
-
 // Organisation returns a registered organisation, read-only.
 func (s *Store) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
 	s.mutex.RLock()
@@ -360,10 +310,17 @@ func (s *Store) Use(organisation ledger.OrganisationName) ledger.Quotas {
 
 // Precheck returns the results that a bundle's transactions would have in the next block, if no
 // other transactions come first. It changes nothing.
-func (s *Store) Precheck(bundle *ledger.Bundle) []ledger.Result {
+func (s *Store) Precheck(bundle *ledger.Bundle) ([]ledger.Result, error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	if err := s.admitWanted(s.AppendedHeight()+1, func() []ledger.AccountPath {
+		return s.state.WantedBy(bundle)
+	}); err != nil {
+		return nil, err
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.state.Precheck(bundle, s.head.Header.Height+1)
+	return s.state.Precheck(bundle, s.head.Header.Height+1), nil
 }
 
 // RecordValue is the last value of a record and the transaction that wrote it.

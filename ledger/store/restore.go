@@ -56,7 +56,7 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 	r := &restoring{
 		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis,
 			chainID: genesis.Hash(), book: genesis.Book()},
-		ctx: ctx, in: bufio.NewReaderSize(from, 64<<10), state: state.New(genesis),
+		ctx: ctx, in: bufio.NewReaderSize(from, 64<<10),
 	}
 	if err := r.run(trust); err != nil {
 		return Head{}, errors.Join(err, os.RemoveAll(partial))
@@ -77,7 +77,6 @@ type restoring struct {
 	in     *bufio.Reader
 	batch  *badger.WriteBatch
 	head   state.Parent
-	state  *state.State
 	taken  int
 	buffer []byte
 	// ids are records of which no run is written yet, hashes those of every segmentLength-th block.
@@ -118,7 +117,7 @@ func (r *restoring) run(trust func(ledger.Height, ledger.Hash, bool) error) (err
 		return err
 	}
 	r.batch = s.db.NewWriteBatch()
-	defer r.batch.Cancel()
+	defer func() { r.batch.Cancel() }()
 	if err := r.blocks(height); err != nil {
 		return err
 	}
@@ -378,7 +377,7 @@ func (r *restoring) idRun() error {
 func (r *restoring) putStep(_ string, key, value []byte) error { return r.put(key, value) }
 
 // entries reads the state and checks it against the last header. Its entries come in order, and
-// become one run.
+// become one run. They are checked as Open does it, once the database has them.
 func (r *restoring) entries(height ledger.Height) error {
 	w := r.store.newRunWriter(rowEntries, 0, 0, r.putStep)
 	var last []byte
@@ -404,9 +403,6 @@ func (r *restoring) entries(height ledger.Height) error {
 		if len(value) == 0 {
 			return r.bad("an entry of the state is empty")
 		}
-		if err := r.state.Restore(last, value); err != nil {
-			return r.bad("%v", err)
-		}
 		if err := w.add(last, value); err != nil {
 			return err
 		}
@@ -414,15 +410,8 @@ func (r *restoring) entries(height ledger.Height) error {
 	if err := r.endEntries(w); err != nil {
 		return err
 	}
-	switch err := r.state.Complete(onAllProcessors); {
-	case errors.Is(err, ledger.ErrVersion):
-		return fmt.Errorf("store: %w", err)
-	case err != nil:
-		return r.bad("%v", err)
-	}
-	if digest := r.state.Digest(); digest != r.head.Header.StateDigest {
-		return r.bad("the state has digest %s, and block %d says %s", digest, height,
-			r.head.Header.StateDigest)
+	if err := r.checkState(height); err != nil {
+		return err
 	}
 	end, err := r.read(len(snapshotMagic))
 	if err != nil {
@@ -431,6 +420,24 @@ func (r *restoring) entries(height ledger.Height) error {
 	if string(end) != r.magic {
 		return r.bad("it does not end like a snapshot")
 	}
+	return nil
+}
+
+// checkState reads the state from the database, and checks it against the last header.
+func (r *restoring) checkState(height ledger.Height) error {
+	if err := r.batch.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	r.batch = r.store.db.NewWriteBatch()
+	r.store.head = r.head
+	r.store.runs.runs.Store(&r.runs)
+	var damage *DamageError
+	if err := r.store.loadState(height, r.batch); errors.As(err, &damage) {
+		return r.bad("%s", damage.Reason)
+	} else if err != nil {
+		return err
+	}
+	r.store.state = nil // Open reads it again
 	return nil
 }
 

@@ -32,6 +32,10 @@ type run struct {
 	// failed has the first bytes of the ids of failed transactions until the guide is on its way
 	// to the disk.
 	failed []uint64
+
+	// Of a run of entries, memory has its guide (entryguide.go): the first keys of its chunks, and
+	// in filter a Bloom filter.
+	starts keyList
 }
 
 // runKind is what a run has: the kind of its rows.
@@ -172,6 +176,9 @@ func (w *runWriter) add(key, value []byte) error {
 	}
 	if w.count == 0 {
 		w.first = append(w.first[:0], key...)
+		if w.run.kind == rowEntries && !w.run.starts.add(key) {
+			return errRow
+		}
 		if size := w.size(len(key)+len(value)) + checksumSize; cap(w.chunk) < size {
 			w.chunk = make([]byte, 0, size)
 		}
@@ -198,9 +205,10 @@ func (w *runWriter) size(first int) int {
 	return max(w.bytes, first) + 2*binary.MaxVarintLen32
 }
 
-// finish writes what is left after the last record: the last chunk, and the guide of a run of ids.
+// finish writes what is left after the last record: the last chunk, and the guide of a run of ids
+// or entries.
 func (w *runWriter) finish(s *Store) error {
-	if err := w.flush(); err != nil || w.run.kind != rowRun || w.run.records == 0 {
+	if err := w.flush(); err != nil || w.run.kind == rowSteps || w.run.records == 0 {
 		return err
 	}
 	return s.putGuide(w.run, w.put)
@@ -346,10 +354,6 @@ func (s *Store) removeReplaced() error {
 // removeSome removes some rows of a kind of runs that were replaced, from a number on. It returns
 // the number from which to go on.
 func (s *Store) removeSome(pace *pace, kind runKind, from uint64) (uint64, error) {
-	of := kind
-	if kind == rowGuide {
-		of = rowRun
-	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
 	err := s.db.View(func(transaction *badger.Txn) error {
@@ -367,7 +371,7 @@ func (s *Store) removeSome(pace *pace, kind runKind, from uint64) (uint64, error
 			if from >= s.left.next || removed == rowsPerCheck {
 				return nil
 			}
-			if s.left.runs[from] == of {
+			if of, named := s.left.runs[from]; named && (of == kind || kind == rowGuide) {
 				rows.Seek(runPrefix(kind, from+1)) // pass the whole run at once
 				continue
 			}

@@ -372,9 +372,9 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 			return err
 		},
 		func() error {
-			s.Precheck(guess)
+			_, err := s.Precheck(guess)
 			s.BundleEntry(guess)
-			return nil
+			return err
 		},
 		func() error {
 			for _, waits := range s.Pending() {

@@ -120,10 +120,13 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 			}
 		}
 	}
-	for account := range whole.AllAccounts() {
-		copied, open := s.Account(account.Path)
-		if !open || fmt.Sprintf("%+v", copied) != fmt.Sprintf("%+v", account) {
-			t.Fatalf("account %+v, want %+v", copied, account)
+	for account, err := range whole.AllAccounts() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, err := s.Account(account.Path)
+		if err != nil || fmt.Sprintf("%+v", copied) != fmt.Sprintf("%+v", account) {
+			t.Fatalf("account %+v, want %+v: %v", copied, account, err)
 		}
 		if _, err := s.History(account.Path, 0, 1, false); account.History > 0 &&
 			!errors.Is(err, ErrAbsent) {

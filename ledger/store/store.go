@@ -36,6 +36,12 @@ type Options struct {
 	// SegmentBytes is the size of a new segment of the journal. Default 4 MiB.
 	SegmentBytes int64
 
+	// AccountsInMemory is how many accounts may be in memory with all that they have, besides those
+	// that blocks changed which the database does not have yet. Execution reads others from the
+	// database first. Default: a quarter of the process's limit of memory (GOMEMLIMIT), at some 256
+	// bytes an account; 8 million without a limit.
+	AccountsInMemory int
+
 	// Verify verifies the batches of a round, as ledger.VerifyBatches does, which is the default. A
 	// node sets one that has verified most of them while they arrived.
 	Verify func(batches [][]byte) []*ledger.VerifiedBatch
@@ -78,6 +84,9 @@ func (o Options) withDefaults() Options {
 	set(&o.CheckpointBytes, 4<<20)
 	o.CheckpointBytes = min(o.CheckpointBytes, o.MemTableBytes/8, maxPendingBytes/4)
 	set(&o.SegmentBytes, journal.SegmentBytesDefault)
+	if o.AccountsInMemory <= 0 {
+		o.AccountsInMemory = accountsInMemoryDefault(memoryLimit())
+	}
 	if o.checkpointBlocks <= 0 {
 		o.checkpointBlocks = checkpointBlocksDefault
 	}

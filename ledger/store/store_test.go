@@ -17,7 +17,7 @@ import (
 func small() Options {
 	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
 		ReserveBytes: 1, SegmentBytes: 64 << 10, checkpointBlocks: 7, fanOut: 3,
-		chunkBytes: 300, idsPerRun: 50, unsettledBytes: 3000}
+		chunkBytes: 300, idsPerRun: 50, unsettledBytes: 3000, AccountsInMemory: 3}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {
@@ -193,7 +193,14 @@ func readAll(s *Store) (string, error) {
 		}
 	}
 	fmt.Fprintf(text, "%+v %+v\n", s.Membership(), s.FormerMembers())
-	for account := range s.AllAccounts() {
+	for account, err := range s.AllAccounts() {
+		if err != nil {
+			return "", err
+		}
+		if alone, err := s.Account(account.Path); err != nil ||
+			fmt.Sprint(alone) != fmt.Sprint(account) {
+			return "", fmt.Errorf("account %+v, and alone %+v: %w", account, alone, err)
+		}
 		fmt.Fprintf(text, "%+v\n", account)
 		for cursor, more := uint64(0), true; more; {
 			page, err := s.History(account.Path, cursor, 100, false)

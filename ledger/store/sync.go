@@ -214,7 +214,11 @@ func (s *Store) replay(group uint64, height ledger.Height, encoded []byte) error
 		block.Header.Time < s.head.Header.Time {
 		return damaged(height, "in the journal: it does not follow block %d", height-1)
 	}
-	executed, changes := s.state.Execute(state.Redraft(block))
+	draft := state.Redraft(block)
+	if err := s.admit(height, draft); err != nil {
+		return err
+	}
+	executed, changes := s.state.Execute(draft)
 	if err := ledger.CheckVersion(s.state.Version()); err != nil {
 		return fmt.Errorf("store: block %d: %w", height, err)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"sync"
@@ -20,12 +21,40 @@ type pendingBlock struct {
 
 	sorting sync.Once
 	sorted  []state.HistoryChange
+
+	listing sync.Once
+	listed  []state.Change
 }
 
 // history returns the block's history in the order of accounts and ordinals.
 func (p *pendingBlock) history() []state.HistoryChange {
 	p.sorting.Do(func() { p.sorted = byAccount(p.changes.History) })
 	return p.sorted
+}
+
+// accountsIn returns the block's changes to accounts from a key on, and before another one unless
+// that is nil, in the order of the keys.
+func (p *pendingBlock) accountsIn(from, to []byte) []state.Change {
+	p.listing.Do(func() {
+		for _, change := range p.changes.Entries {
+			if state.IsAccountKey(change.Key) {
+				p.listed = append(p.listed, change)
+			}
+		}
+		slices.SortFunc(p.listed, func(a, b state.Change) int {
+			return bytes.Compare(a.Key, b.Key)
+		})
+	})
+	place := func(key []byte) int {
+		at, _ := slices.BinarySearchFunc(p.listed, key, func(change state.Change, key []byte) int {
+			return bytes.Compare(change.Key, key)
+		})
+		return at
+	}
+	if to == nil {
+		return p.listed[place(from):]
+	}
+	return p.listed[place(from):max(place(from), place(to))]
 }
 
 // layer is a row of pending blocks that go to the database together. Its indexes answer what the

@@ -42,10 +42,10 @@ func heldAmount(amount ledger.Amount) string {
 }
 
 // GetAccount returns an account with its balances.
-func (s *Service) GetAccount(_ context.Context,
+func (s *Service) GetAccount(ctx context.Context,
 	request *connect.Request[ledgerdv1.GetAccountRequest]) (
 	*connect.Response[ledgerdv1.GetAccountResponse], error) {
-	account, height, err := s.account(request.Msg.GetAccount())
+	account, height, err := s.account(ctx, request.Msg.GetAccount())
 	if err != nil {
 		return nil, err
 	}
@@ -55,15 +55,19 @@ func (s *Service) GetAccount(_ context.Context,
 
 // account reads an account and the height of the head just before the read. The balances include
 // all blocks up to that height, and may include later ones.
-func (s *Service) account(text string) (ledger.Account, ledger.Height, error) {
+func (s *Service) account(ctx context.Context, text string) (ledger.Account, ledger.Height,
+	error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
 		return ledger.Account{}, 0, invalid("account: %w", err)
 	}
 	height := s.backend.Store().Head().Height
-	account, known := s.backend.Store().Account(path)
-	if !known {
+	account, err := s.backend.Store().Account(path)
+	if errors.Is(err, store.ErrNotFound) {
 		return ledger.Account{}, 0, notFound("no account %s is open at height %d", path, height)
+	}
+	if err != nil {
+		return ledger.Account{}, 0, s.failure(ctx, "reading an account", err)
 	}
 	return account, height, nil
 }
@@ -75,7 +79,7 @@ const (
 )
 
 // ListAccounts returns accounts by path.
-func (s *Service) ListAccounts(_ context.Context,
+func (s *Service) ListAccounts(ctx context.Context,
 	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
 	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
 	size, err := PageSize(request.Msg.GetPageSize(), AccountsPage)
@@ -93,7 +97,10 @@ func (s *Service) ListAccounts(_ context.Context,
 	if err := s.answersFor(request.Msg.Shard); err != nil {
 		return nil, err
 	}
-	accounts, more := s.accountsFrom(prefix, ledger.AccountPath(after), size)
+	accounts, more, err := s.accountsFrom(prefix, ledger.AccountPath(after), size)
+	if err != nil {
+		return nil, s.failure(ctx, "reading the accounts", err)
+	}
 	height := s.backend.Store().Head().Height
 	answer := &ledgerdv1.ListAccountsResponse{}
 	for i := range accounts {
@@ -108,25 +115,31 @@ func (s *Service) ListAccounts(_ context.Context,
 // accountsFrom lists at most limit accounts with a prefix that come after a path, and reports
 // whether there are more.
 func (s *Service) accountsFrom(prefix string, after ledger.AccountPath,
-	limit int) ([]ledger.Account, bool) {
-	var found []ledger.Account
+	limit int) (found []ledger.Account, more bool, err error) {
 	if after == "" && prefix != "" {
 		// The store lists accounts after a path, and the prefix itself may be an account's path.
-		if exact, known := s.backend.Store().Account(ledger.AccountPath(prefix)); known {
+		exact, err := s.backend.Store().Account(ledger.AccountPath(prefix))
+		if err == nil {
 			found = append(found, exact)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, false, err
 		}
 		after = ledger.AccountPath(prefix)
 	}
-	for _, account := range s.backend.Store().Accounts(after, limit+1-len(found)) {
+	page, err := s.backend.Store().Accounts(after, limit+1-len(found))
+	if err != nil {
+		return nil, false, err
+	}
+	for _, account := range page {
 		if !strings.HasPrefix(string(account.Path), prefix) {
 			break
 		}
 		found = append(found, account)
 	}
 	if len(found) > limit {
-		return found[:limit], true
+		return found[:limit], true, nil
 	}
-	return found, false
+	return found, false, nil
 }
 
 // ListHistory returns the changes of an account.
@@ -137,7 +150,7 @@ func (s *Service) ListHistory(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	account, _, err := s.account(request.Msg.GetAccount())
+	account, _, err := s.account(ctx, request.Msg.GetAccount())
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (s *Service) searchAccount(found *hits, query string) {
 	if err != nil {
 		return
 	}
-	if account, known := s.backend.Store().Account(path); known {
+	if account, err := s.backend.Store().Account(path); err == nil {
 		found.addAccount(&account)
 	}
 }
@@ -124,7 +124,7 @@ func (s *Service) searchOrganisation(found *hits, query string) {
 	}
 	for i := range organisations {
 		path := ledger.AccountPath(string(organisations[i].Name) + ":" + query)
-		if account, known := s.backend.Store().Account(path); known {
+		if account, err := s.backend.Store().Account(path); err == nil {
 			found.addAccount(&account)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Service) searchPrefix(found *hits, prefix string) {
 	if found.full() || len(prefix) > ledger.MaxAccountPath {
 		return
 	}
-	accounts, _ := s.accountsFrom(prefix, "", MaxHits)
+	accounts, _, _ := s.accountsFrom(prefix, "", MaxHits)
 	for i := range accounts {
 		found.addAccount(&accounts[i])
 	}

@@ -1,0 +1,360 @@
+package state_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// twin executes the blocks of a chain again, on a state with few resident accounts. It keeps the
+// entries as a store does: those of the last blocks are not stored yet.
+type twin struct {
+	genesis *ledger.Genesis
+	state   *state.State
+	limit   int
+	stored  map[string][]byte
+	pending []*state.Changes
+	height  ledger.Height
+	// fresh makes the state of a new process. read, if not nil, damages what is read.
+	fresh func() *state.State
+	read  func(path ledger.AccountPath, value []byte) []byte
+}
+
+func newTwin(genesis *ledger.Genesis, limit int) *twin {
+	w := &twin{genesis: genesis, limit: limit, stored: make(map[string][]byte),
+		fresh: func() *state.State { return state.New(genesis) }}
+	w.state = w.fresh()
+	return w
+}
+
+// admit admits accounts that were asked for.
+func (w *twin) admit(wanted []ledger.AccountPath) error {
+	for i, path := range wanted {
+		if slices.Contains(wanted[:i], path) {
+			return fmt.Errorf("%s is wanted twice", path)
+		}
+		value := w.stored[string(state.AppendAccountKey(nil, path))]
+		if w.read != nil {
+			value = w.read(path, value)
+		}
+		if err := w.state.Admit(path, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// execute executes a block again, as far as it gives the same block. unstored is the number of
+// blocks that are not stored then.
+func (w *twin) execute(block *ledger.Block, unstored int) error {
+	draft := state.Redraft(block)
+	if err := w.admit(w.state.Wanted(draft)); err != nil {
+		return err
+	}
+	executed, changes := w.state.Execute(draft)
+	if executed.Hash != block.Hash {
+		return fmt.Errorf("block %d is another one", block.Header.Height)
+	}
+	w.pending, w.height = append(w.pending, changes), block.Header.Height
+	w.store(unstored)
+	w.state.Evict(w.height-ledger.Height(len(w.pending)), w.limit)
+	return w.state.CheckUses()
+}
+
+// precheck prechecks a bundle.
+func (w *twin) precheck(bundle *ledger.Bundle) ([]ledger.Result, error) {
+	if err := w.admit(w.state.WantedBy(bundle)); err != nil {
+		return nil, err
+	}
+	return w.state.Precheck(bundle, w.height+1), nil
+}
+
+// store stores the changes of all but the last blocks.
+func (w *twin) store(unstored int) {
+	for ; len(w.pending) > unstored; w.pending = w.pending[1:] {
+		for _, change := range w.pending[0].Entries {
+			if len(change.After) == 0 {
+				delete(w.stored, string(change.Key))
+			} else {
+				w.stored[string(change.Key)] = change.After
+			}
+		}
+	}
+}
+
+// restart begins anew with what was stored. Accounts are added in parts, the last ones first.
+func (w *twin) restart(part int) error {
+	w.store(0)
+	before := w.state
+	w.state = w.fresh()
+	keys := slices.Sorted(maps.Keys(w.stored))
+	slices.Reverse(keys)
+	var leaves state.AccountLeaves
+	for _, key := range keys {
+		value, tree := w.stored[key], before.Version() >= ledger.AccountTreeVersion
+		if !tree || !state.IsAccountKey([]byte(key)) {
+			if err := w.state.Restore([]byte(key), value); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := leaves.Add([]byte(key), value); err != nil {
+			return err
+		}
+		if leaves.Len() == part {
+			if err := w.state.RestoreLeaves(&leaves, uint64(len(keys))); err != nil {
+				return err
+			}
+		}
+	}
+	if leaves.Len() > 0 {
+		if err := w.state.RestoreLeaves(&leaves, uint64(len(keys))); err != nil {
+			return err
+		}
+	}
+	err := w.state.Complete(nil)
+	if err == nil && (w.state.Digest() != before.Digest() ||
+		w.state.AccountCount() != before.AccountCount()) {
+		err = fmt.Errorf("another state after a restart at block %d", w.height)
+	}
+	return err
+}
+
+// check compares all accounts with those of a state that has all of them.
+func (w *twin) check(with *state.State) error {
+	for _, want := range with.Accounts() {
+		found, resident := w.state.Account(want.Path)
+		if !resident {
+			var err error
+			value := w.stored[string(state.AppendAccountKey(nil, want.Path))]
+			if found, err = w.state.ReadAccount(want.Path, value); err != nil {
+				return err
+			}
+		}
+		if fmt.Sprint(found) != fmt.Sprint(want) {
+			return fmt.Errorf("%+v, want %+v", found, want)
+		}
+	}
+	return nil
+}
+
+// TestResidentAccountsChangeNoResult: whatever accounts are resident, blocks, prechecks and the
+// state stay the same, over failures, accounts that are opened again, upgrades and restarts.
+func TestResidentAccountsChangeNoResult(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		genesis := ledgertest.OperatedGenesis(3)
+		if rapid.Bool().Draw(r, "tree from the genesis") {
+			genesis.Version = ledger.AccountTreeVersion
+		}
+		chain, version := newOperated(t, genesis), uint64(0)
+		little := newTwin(genesis, rapid.IntRange(0, 4).Draw(r, "limit"))
+		acme := ledgertest.NewClient(genesis, "acme")
+		path := func() ledger.AccountPath {
+			return acme.Account(fmt.Sprint(rapid.IntRange(0, 12).Draw(r, "account")))
+		}
+		bundle := func() *ledger.Bundle {
+			var some []ledger.Transaction
+			for range rapid.IntRange(1, 4).Draw(r, "transactions") {
+				transaction := acme.Next()
+				for range rapid.IntRange(0, 2).Draw(r, "openings") {
+					transaction.Openings = append(transaction.Openings, ledger.Opening{
+						Account: path(), Issuer: rapid.IntRange(0, 2).Draw(r, "issuer") > 0})
+				}
+				amount := int64(rapid.IntRange(0, 9).Draw(r, "amount"))
+				asset := rapid.SampledFrom([]ledger.AssetName{"eur", "usd"}).Draw(r, "asset")
+				for _, amount := range []int64{-amount, amount} {
+					transaction.Postings = append(transaction.Postings, ledger.Posting{
+						Account: path(), Asset: asset, Amount: ledger.NewAmount(amount)})
+				}
+				some = append(some, transaction)
+			}
+			return acme.Bundle(some...)
+		}
+		run := func(bundles ...*ledger.Bundle) {
+			for _, each := range bundles {
+				want := chain.state.Precheck(each, chain.parent.Header.Height+1)
+				if got, err := little.precheck(each); err != nil || !slices.Equal(got, want) {
+					r.Fatalf("precheck says %v, want %v: %v", got, want, err)
+				}
+			}
+			block := chain.block(bundles...)
+			if err := little.execute(block, rapid.IntRange(0, 3).Draw(r, "unstored")); err != nil {
+				r.Fatal(err)
+			}
+			if err := little.check(chain.state); err != nil {
+				r.Fatal(err)
+			}
+		}
+		run(acme.Bundle(acme.Register()))
+		for range rapid.IntRange(1, 12).Draw(r, "steps") {
+			switch rapid.IntRange(0, 5).Draw(r, "step") {
+			case 0:
+				if err := little.restart(rapid.IntRange(1, 5).Draw(r, "part")); err != nil {
+					r.Fatal(err)
+				}
+			case 1:
+				version++
+				run(chain.upgrade(version, ledger.AccountTreeVersion))
+			case 2:
+				run(bundle(), bundle())
+			default:
+				run(bundle())
+			}
+		}
+	})
+}
+
+// coldTwin returns a twin of a chain with accounts a to e, of which none is resident.
+func coldTwin(t *testing.T) (*one, *ledgertest.Client, *twin) {
+	genesis := ledgertest.Genesis()
+	genesis.Version = ledger.AccountTreeVersion
+	chain, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
+	little := newTwin(genesis, 0)
+	for range 2 { // accounts are passed once before they are dropped
+		if err := little.execute(chain.block(client.Bundle(client.Register("a", "b", "c", "d",
+			"e"))), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	little.state.Evict(little.height, 0)
+	little.state.Evict(little.height, 0)
+	if count := little.state.Resident(); count != 0 {
+		t.Fatalf("%d accounts are resident", count)
+	}
+	return chain, client, little
+}
+
+// TestWrongEntriesAreNotAdmitted: an entry that is not the one in the tree is refused, whether it
+// is an older one, one of another account, or malformed.
+func TestWrongEntriesAreNotAdmitted(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	older := little.stored["aacme:a\x00"]
+	for range 3 {
+		err := little.execute(chain.block(client.Bundle(client.Transfer("acme:a", "acme:b", 1))), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		little.state.Evict(little.height, 0)
+	}
+	right := little.stored["aacme:a\x00"]
+	if err := little.state.Admit("acme:a", right); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		little.state.Evict(little.height, 0)
+	}
+	for name, value := range map[string][]byte{"older": older,
+		"another": little.stored["aacme:c\x00"], "cut": right[:len(right)-1],
+		"longer": append(bytes.Clone(right), 0), "zero": {0},
+		"no such account": bytes.Replace(right, []byte{1}, []byte{99}, 1)} {
+		if err := little.state.Admit("acme:a", value); !errors.Is(err, state.ErrEntry) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := little.state.ReadAccount("acme:a", value); !errors.Is(err, state.ErrEntry) {
+			t.Errorf("%s: read: %v", name, err)
+		}
+		if little.state.Resident() != 0 {
+			t.Errorf("%s: it is resident", name)
+		}
+	}
+}
+
+// TestColdAccountsAreNotAbsent: executing a draft without what it wants panics, instead of taking a
+// cold account for one that is not open.
+func TestColdAccountsAreNotAbsent(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	block := chain.block(client.Bundle(client.Transfer("acme:a", "acme:b", 1)))
+	defer func() {
+		if reason := fmt.Sprint(recover()); !strings.Contains(reason, "acme:a is looked up") {
+			t.Errorf("no panic, or another one: %s", reason)
+		}
+	}()
+	little.state.Execute(state.Redraft(block))
+}
+
+// TestAbsentOnlyForOneBlock: an account that was absent, and that the block opened, is not absent
+// for the next block.
+func TestAbsentOnlyForOneBlock(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	opening := client.Next()
+	opening.Openings = []ledger.Opening{{Account: "acme:new"}}
+	if err := little.execute(chain.block(client.Bundle(opening)), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		little.state.Evict(little.height, 0)
+	}
+	block := chain.block(client.Bundle(client.Transfer("acme:a", "acme:new", 1)))
+	if err := little.admit([]ledger.AccountPath{"acme:a"}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if reason := fmt.Sprint(recover()); !strings.Contains(reason, "acme:new is looked up") {
+			t.Errorf("no panic, or another one: %s", reason)
+		}
+	}()
+	little.state.Execute(state.Redraft(block))
+}
+
+// TestEvictionKeepsUnstored: accounts that blocks touched which are not stored stay.
+func TestEvictionKeepsUnstored(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	if err := little.execute(chain.block(client.Bundle(client.Transfer("acme:a", "acme:b", 1))),
+		1); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		little.state.Evict(little.height-1, 0)
+	}
+	if count := little.state.Resident(); count != 2 {
+		t.Errorf("%d accounts are resident, want the 2 of the block", count)
+	}
+	for range 3 {
+		little.state.Evict(little.height, 0)
+	}
+	if count := little.state.Resident(); count != 0 {
+		t.Errorf("%d accounts are resident", count)
+	}
+}
+
+// TestLeavesOfOneNumber: leaves with numbers that are there twice, missing or too high are refused.
+func TestLeavesOfOneNumber(t *testing.T) {
+	t.Parallel()
+	for name, numbers := range map[string][]uint64{"zero": {0}, "twice": {1, 1}, "a gap": {1, 3},
+		"huge": {1 << 63}} {
+		genesis := ledgertest.Genesis()
+		genesis.Version = ledger.AccountTreeVersion
+		s := state.New(genesis)
+		var leaves state.AccountLeaves
+		for i, number := range numbers {
+			key, value := state.AccountEntry(fmt.Sprintf("acme:%d", i), number)
+			if err := leaves.Add(key, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := s.RestoreLeaves(&leaves, 3)
+		if err == nil {
+			err = s.Complete(nil)
+		}
+		if !errors.Is(err, state.ErrEntry) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"runtime/debug"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// The state has only some accounts in memory (package state, resident.go). This file reads the
+// others from the runs of entries: before a block is executed, and for those that ask.
+//
+// An account that is not resident was touched by no block that the database does not have: its
+// entry is in the runs. A read takes the list of runs after it has seen that the account is not
+// resident, so it finds that entry or a newer one.
+
+// accountBytes is about what a resident account takes of the memory, with its path, balances and
+// places in tables. accountsShare is the share of the limit of memory that resident accounts may
+// take.
+const (
+	accountBytes  = 256
+	accountsShare = 4
+)
+
+// Bounds of the default of Options.AccountsInMemory.
+const (
+	accountsAtLeast  = 1 << 16
+	accountsNoLimit  = 8 << 20
+	accountsTogether = 64 // that are looked up in one part of a computation
+)
+
+// accountsInMemoryDefault returns the default of Options.AccountsInMemory, given the limit of
+// memory.
+func accountsInMemoryDefault(limit int64) int {
+	if limit == math.MaxInt64 {
+		return accountsNoLimit
+	}
+	return int(max(limit/accountsShare/accountBytes, accountsAtLeast))
+}
+
+// memoryLimit returns the limit of the process's memory; math.MaxInt64 if there is none.
+func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
+
+// admit makes the accounts resident that executing a draft needs. If it returns an error, the draft
+// must not be executed. The caller must hold applying, and not the mutex.
+func (s *Store) admit(height ledger.Height, draft *state.Draft) error {
+	return s.admitWanted(height, func() []ledger.AccountPath { return s.state.Wanted(draft) })
+}
+
+func (s *Store) admitWanted(height ledger.Height,
+	wanted func() []ledger.AccountPath) (err error) {
+	defer guard(height, &err)
+	s.mutex.RLock()
+	paths := wanted()
+	s.mutex.RUnlock()
+	if len(paths) == 0 {
+		return nil
+	}
+	slices.Sort(paths)
+	values, err := s.readAccounts(paths)
+	if err != nil {
+		return damagedUnless(ErrClosed, err, height, "the accounts that the block needs")
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for i, path := range paths {
+		if err := s.state.Admit(path, values[i]); err != nil {
+			return damaged(height, "an account that the block needs: %v", err)
+		}
+	}
+	return nil
+}
+
+// damagedUnless returns an error as damage, unless it is another one, or says already what is
+// damaged.
+func damagedUnless(other, err error, height ledger.Height, what string) error {
+	if errors.Is(err, other) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return damaged(height, "%s: %v", what, err)
+}
+
+// readAccounts returns the values of the entries of accounts, whose paths are in their order; nil
+// for those that are not open. It reads on all processors.
+func (s *Store) readAccounts(paths []ledger.AccountPath) ([][]byte, error) {
+	height := s.AppendedHeight()
+	values := make([][]byte, len(paths))
+	failures := make([]error, (len(paths)+accountsTogether-1)/accountsTogether)
+	onAllProcessors(len(failures), func(part int) {
+		defer guard(height, &failures[part])
+		from, to := part*accountsTogether, min((part+1)*accountsTogether, len(paths))
+		failures[part] = s.look(func(transaction *badger.Txn) error {
+			finder := newEntryFinder(transaction, s.runs.list(), s.legacyState)
+			var key []byte
+			for i := from; i < to; i++ {
+				key = state.AppendAccountKey(key[:0], paths[i])
+				value, err := finder.find(key)
+				if err != nil {
+					return err
+				}
+				values[i] = bytes.Clone(value)
+			}
+			return nil
+		})
+	})
+	return values, errors.Join(failures...)
+}
+
+// Account returns an open account as of the head, or ErrNotFound.
+func (s *Store) Account(path ledger.AccountPath) (found ledger.Account, err error) {
+	height := s.AppendedHeight()
+	defer guard(height, &err)
+	var before error
+	for {
+		s.mutex.RLock()
+		found, resident := s.state.Account(path)
+		absent, closed := !resident && s.state.AllResident(), s.closed
+		s.mutex.RUnlock()
+		switch {
+		case closed:
+			return ledger.Account{}, ErrClosed
+		case resident:
+			return found, nil
+		case absent:
+			return ledger.Account{}, errNoAccount(path)
+		}
+		values, err := s.readAccounts([]ledger.AccountPath{path})
+		if err != nil {
+			return ledger.Account{}, damagedUnless(ErrClosed, err, height,
+				fmt.Sprintf("account %.150q", string(path)))
+		}
+		if values[0] == nil {
+			return ledger.Account{}, errNoAccount(path)
+		}
+		s.mutex.RLock()
+		found, err = s.state.ReadAccount(path, values[0])
+		s.mutex.RUnlock()
+		if err == nil {
+			return found, nil
+		}
+		// A block may have touched the account since it was found not to be resident. Then another
+		// look finds it resident, or finds its new entry. The error has both hashes.
+		if before != nil && before.Error() == err.Error() {
+			return ledger.Account{}, damaged(height, "%v", err)
+		}
+		before = err
+	}
+}
+
+func errNoAccount(path ledger.AccountPath) error {
+	return fmt.Errorf("%w: account %.150q", ErrNotFound, string(path))
+}
+
+// Accounts returns at most limit accounts after the given path, ordered by path, as of the head. ""
+// starts with the first one.
+func (s *Store) Accounts(after ledger.AccountPath, limit int) (page []ledger.Account, err error) {
+	height := s.AppendedHeight()
+	defer guard(height, &err)
+	from := state.AppendAccountKey(nil, after)
+	to := append(state.AppendAccountKey(nil, "")[:1], 0xff)
+	err = s.look(func(transaction *badger.Txn) error {
+		s.mutex.RLock()
+		pending, runs := s.unwritten.blocks, s.runs.list()
+		s.mutex.RUnlock()
+		entries := newMergedRange(transaction, runs, s.legacyState, pending, from, to)
+		defer entries.close()
+		page = make([]ledger.Account, 0, min(limit, accountsPage))
+		for len(page) < limit {
+			key, value, more, err := entries.next()
+			if err != nil || !more {
+				return err
+			}
+			if bytes.Equal(key, from) || len(value) == 0 {
+				continue
+			}
+			account, err := state.DecodeAccount(state.AccountOfKey(key), value)
+			if err != nil {
+				return err
+			}
+			page = append(page, account)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, damagedUnless(ErrClosed, err, height, "the accounts")
+	}
+	return page, nil
+}
+
+// accountsPage is how many accounts AllAccounts reads at a time.
+const accountsPage = 1024
+
+// AllAccounts iterates over all accounts by path, until an error. Blocks that are appended
+// meanwhile may affect accounts that are not yet visited.
+func (s *Store) AllAccounts() iter.Seq2[ledger.Account, error] {
+	return func(yield func(ledger.Account, error) bool) {
+		for after := ledger.AccountPath(""); ; {
+			accounts, err := s.Accounts(after, accountsPage)
+			if err != nil {
+				yield(ledger.Account{}, err)
+				return
+			}
+			for _, account := range accounts {
+				if !yield(account, nil) {
+					return
+				}
+			}
+			if len(accounts) < accountsPage {
+				return
+			}
+			after = accounts[accountsPage-1].Path
+		}
+	}
+}
+
+// AccountCount returns the number of open accounts.
+func (s *Store) AccountCount() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.AccountCount()
+}
+
+// AccountsInMemory returns how many accounts are in memory.
+func (s *Store) AccountsInMemory() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Resident()
+}
+
+// loadAccounts reads the state of a chain with an account tree. Accounts become cold. The work is
+// divided by ranges of keys, on all processors.
+func (s *Store) loadAccounts(height ledger.Height) error {
+	runs := s.runs.list()
+	most := uint64(0)
+	for _, r := range of(rowEntries, runs) {
+		most += r.records
+	}
+	ends := rangesOf(runs)
+	failures := make([]error, len(ends)+1)
+	onAllProcessors(len(failures), func(part int) {
+		defer guard(height, &failures[part])
+		var from, to []byte
+		if part > 0 {
+			from = ends[part-1]
+		}
+		if part < len(ends) {
+			to = ends[part]
+		}
+		failures[part] = s.loadRange(height, runs, most, from, to)
+	})
+	return errors.Join(failures...)
+}
+
+// loadParts is into how many ranges the state is divided, and loadBatch how many accounts of one
+// are restored together.
+const (
+	loadParts = 64
+	loadBatch = 4096
+)
+
+// rangesOf returns keys that divide the entries of the state into ranges of about the same size, by
+// the chunks of the largest run.
+func rangesOf(runs []*run) (ends [][]byte) {
+	entries := of(rowEntries, runs)
+	if len(entries) == 0 {
+		return nil
+	}
+	largest := &slices.MaxFunc(entries, func(a, b *run) int {
+		return cmp.Compare(a.starts.len(), b.starts.len())
+	}).starts
+	for part := 1; part < loadParts; part++ {
+		if at := part * largest.len() / loadParts; at > (part-1)*largest.len()/loadParts {
+			ends = append(ends, largest.at(at))
+		}
+	}
+	return ends
+}
+
+// loadRange reads the entries of a range of keys. most bounds the number of accounts.
+func (s *Store) loadRange(height ledger.Height, runs []*run, most uint64, from, to []byte) error {
+	var leaves state.AccountLeaves
+	restore := func() error {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		return s.state.RestoreLeaves(&leaves, most)
+	}
+	return s.db.View(func(transaction *badger.Txn) error {
+		entries := newMergedRange(transaction, runs, false, nil, from, to)
+		defer entries.close()
+		for _, c := range entries.all {
+			c.checks = s.options.CheckAll
+		}
+		for {
+			key, value, more, err := entries.next()
+			switch {
+			case err != nil:
+				return damaged(height, "the state: %v", err)
+			case !more:
+				if err := restore(); err != nil {
+					return damaged(height, "the state: %v", err)
+				}
+				return nil
+			case len(value) == 0:
+				continue
+			case state.IsAccountKey(key):
+				if err = leaves.Add(key, value); err == nil && leaves.Len() >= loadBatch {
+					err = restore()
+				}
+			default:
+				s.mutex.Lock()
+				err = s.state.Restore(key, value)
+				s.mutex.Unlock()
+			}
+			if err != nil {
+				return damaged(height, "entry %x of the state: %v", key, err)
+			}
+		}
+	})
+}

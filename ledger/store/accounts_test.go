@@ -1,0 +1,367 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/state"
+)
+
+// wanderer makes rounds whose transactions go to accounts all over a book, open further ones, some
+// twice, and fail.
+type wanderer struct {
+	client *ledgertest.Client
+	round  ledger.Round
+}
+
+func (w *wanderer) path(random *rand.Rand) ledger.AccountPath {
+	return w.client.Account(fmt.Sprintf("%02d", random.IntN(60)))
+}
+
+func (w *wanderer) next(random *rand.Rand) []byte {
+	w.round++
+	transactions := []ledger.Transaction{w.client.Register("issuer")}
+	for range random.IntN(12) {
+		some := w.client.Next()
+		for range random.IntN(3) {
+			some.Openings = append(some.Openings, ledger.Opening{Account: w.path(random),
+				Issuer: random.IntN(8) == 0})
+		}
+		from, amount := w.client.Account("issuer"), int64(random.IntN(5))
+		if random.IntN(2) == 0 {
+			from = w.path(random)
+		}
+		some.Postings = w.client.Transfer(from, w.path(random), amount).Postings
+		transactions = append(transactions, some)
+	}
+	return ledgertest.Batch(ledger.Milliseconds(w.round), w.client.Bundle(transactions...))
+}
+
+// TestFewAccountsInMemory: a store with few accounts in memory has the same blocks, results and
+// accounts as one with all of them, whatever the database has, over restarts.
+func TestFewAccountsInMemory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1))
+		few := small()
+		few.AccountsInMemory = rapid.IntRange(1, 20).Draw(r, "accounts")
+		few.checkpointBlocks = rapid.IntRange(1, 9).Draw(r, "blocks")
+		dir := t.TempDir()
+		little, whole := open(t, dir, few), open(t, t.TempDir(), Options{ReserveBytes: 1})
+		traffic := &wanderer{client: ledgertest.NewClient(testGenesis(), "acme")}
+		for range rapid.IntRange(1, 20).Draw(r, "rounds") {
+			payload := traffic.next(random)
+			want, err := whole.Apply(1, traffic.round, [][]byte{payload})
+			if err != nil {
+				r.Fatal(err)
+			}
+			got, err := little.Apply(1, traffic.round, [][]byte{payload})
+			if err != nil || got.Hash != want.Hash {
+				r.Fatalf("block %d is another one: %v", want.Header.Height, err)
+			}
+			switch random.IntN(6) {
+			case 0:
+				if err := little.awaitWritten(little.AppendedHeight()); err != nil {
+					r.Fatal(err)
+				}
+			case 1:
+				closeStore(t, little)
+				little = open(t, dir, few)
+			case 2:
+				sameAccounts(r, little, whole, random)
+			}
+		}
+		sameAccounts(r, little, whole, random)
+		if got, want := mustReadAll(t, little), mustReadAll(t, whole); got != want {
+			r.Fatal("reads differ")
+		}
+		closeStore(t, little)
+		closeStore(t, whole)
+		if _, err := Verify(t.Context(), dir, testGenesis(), few, nil); err != nil {
+			r.Fatal(err)
+		}
+	})
+}
+
+// sameAccounts compares pages of accounts, and accounts that are or are not open.
+func sameAccounts(t *rapid.T, little, whole *Store, random *rand.Rand) {
+	after, limit := ledger.AccountPath(fmt.Sprintf("acme:%02d", random.IntN(60))), random.IntN(9)
+	got, err := little.Accounts(after, limit)
+	want, failed := whole.Accounts(after, limit)
+	if err := errors.Join(err, failed); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("after %s: %+v, want %+v: %v", after, got, want, err)
+	}
+	if !slices.IsSortedFunc(want, func(a, b ledger.Account) int {
+		return bytes.Compare([]byte(a.Path), []byte(b.Path))
+	}) || len(want) > 0 && want[0].Path <= after {
+		t.Fatalf("after %s: %+v", after, want)
+	}
+	if little.AccountCount() != whole.AccountCount() {
+		t.Fatalf("%d accounts, want %d", little.AccountCount(), whole.AccountCount())
+	}
+	for range 5 {
+		path := ledger.AccountPath(fmt.Sprintf("acme:%02d", random.IntN(60)))
+		got, err := little.Account(path)
+		want, failed := whole.Account(path)
+		if fmt.Sprint(got) != fmt.Sprint(want) ||
+			errors.Is(err, ErrNotFound) != errors.Is(failed, ErrNotFound) ||
+			err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatalf("%s: %+v, want %+v: %v, %v", path, got, want, err, failed)
+		}
+	}
+	if use := little.Use("acme"); use != whole.Use("acme") {
+		t.Fatalf("acme uses %+v, want %+v", use, whole.Use("acme"))
+	}
+}
+
+// coldBook returns a store of a book of which the database has everything, and no account is in
+// memory, because it was opened again.
+func coldBook(t *testing.T) (*Store, *book) {
+	dir, b := t.TempDir(), newBook(40)
+	options := small()
+	options.fanOut = 100 // several runs stay
+	s := open(t, dir, options)
+	for range 30 {
+		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
+			t.Fatal(err)
+		}
+		if b.round%10 == 0 {
+			if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeStore(t, s)
+	s = open(t, dir, options)
+	t.Cleanup(func() { closeStore(t, s) })
+	mustCheck(t, s)
+	if s.AccountsInMemory() != 0 || s.AccountCount() != 41 {
+		t.Fatalf("%d of %d accounts are in memory", s.AccountsInMemory(), s.AccountCount())
+	}
+	return s, b
+}
+
+// TestColdAccountsAreChecked: a wrong or missing row of an account is damage, for a read and for a
+// block. Nothing is executed with it.
+func TestColdAccountsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]func(s *Store, entries []*run) error{
+		"a lost chunk": func(s *Store, entries []*run) error {
+			return s.db.Update(func(transaction *badger.Txn) error {
+				for _, r := range entries {
+					for at := range r.starts.len() {
+						if err := transaction.Delete(r.chunkKey(0, r.starts.at(at))); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		},
+		"a changed chunk": func(s *Store, entries []*run) error {
+			return s.db.Update(func(transaction *badger.Txn) error {
+				for _, r := range entries {
+					for at := range r.starts.len() {
+						key := r.chunkKey(0, r.starts.at(at))
+						if err := transaction.Set(key, []byte("something else")); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		},
+		"an older run instead of the newest ones": func(s *Store, entries []*run) error {
+			older := of(rowRun, s.runs.list())
+			older = append(older, entries[0])
+			s.runs.runs.Store(&older)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, b := coldBook(t)
+			head := s.Head()
+			before := s.runs.runs.Load()
+			if err := hurt(s, of(rowEntries, s.runs.list())); err != nil {
+				t.Fatal(err)
+			}
+			issuer := b.client.Account("issuer")
+			if found, err := s.Account(issuer); !errors.Is(err, ErrDamaged) {
+				t.Errorf("account %+v: %v", found, err)
+			}
+			_, err := s.Apply(1, b.round+1, [][]byte{b.next(7)})
+			if !errors.Is(err, ErrDamaged) || s.Head() != head {
+				t.Errorf("applied: %v", err)
+			}
+			s.runs.runs.Store(before)
+		})
+	}
+}
+
+// TestGuidesOfEntries: a guide is read as it was written, and not without its end. A run that lost
+// its guide gets one that finds the same.
+func TestGuidesOfEntries(t *testing.T) {
+	t.Parallel()
+	s, _ := coldBook(t)
+	for _, r := range of(rowEntries, s.runs.list()) {
+		guide := r.encodeEntriesGuide()
+		again := &run{kind: rowEntries, records: r.records, bytes: r.bytes}
+		if err := again.decodeEntriesGuide(guide); err != nil ||
+			!bytes.Equal(again.encodeEntriesGuide(), guide) {
+			t.Errorf("read again as another guide: %v", err)
+		}
+		for cut := entriesGuideHeadSize; cut < len(guide); cut += 13 {
+			if err := again.decodeEntriesGuide(guide[:cut]); !errors.Is(err, errMissing) {
+				t.Fatalf("%d of %d bytes: %v", cut, len(guide), err)
+			}
+		}
+		made := &run{kind: rowEntries, number: r.number, records: r.records, bytes: r.bytes}
+		if err := s.db.View(func(transaction *badger.Txn) error {
+			return s.makeEntriesGuide(transaction, made)
+		}); err != nil || !bytes.Equal(made.starts.data, r.starts.data) ||
+			!slices.Equal(made.starts.ends, r.starts.ends) {
+			t.Errorf("made another guide: %v", err)
+		}
+		if err := s.db.View(func(transaction *badger.Txn) error {
+			all := newRangeCursor(transaction, made, 0, nil, nil)
+			all.checks = true
+			for {
+				if more, err := all.advance(); err != nil || !more {
+					return err
+				}
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWrongGuideIsFound: a guide whose filter lacks an entry is found behind, and by Verify.
+func TestWrongGuideIsFound(t *testing.T) {
+	t.Parallel()
+	dir, b := t.TempDir(), newBook(40)
+	s := open(t, dir, small())
+	for range 30 {
+		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+		t.Fatal(err)
+	}
+	entries := of(rowEntries, s.runs.list())
+	wrong := *entries[0]
+	closeStore(t, s)
+	wrong.filter = make(idFilter, len(wrong.filter))
+	edit(t, dir, func(batch *badger.WriteBatch, key, _ []byte) error {
+		if bytes.Equal(key, wrong.guideKey(0)) {
+			return batch.Set(key, seal(key, wrong.encodeEntriesGuide()))
+		}
+		return nil
+	})
+	s = open(t, dir, small())
+	if err := s.Checked(t.Context()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("checked: %v", err)
+	}
+	_ = s.Close() // it failed
+	if s, err := Open(dir, testGenesis(), small()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("opened again: %v", err)
+		closeStore(t, s)
+	}
+}
+
+// TestRangesOfEntries: cursors over ranges of a run pass each of its entries once, in order.
+func TestRangesOfEntries(t *testing.T) {
+	t.Parallel()
+	s, _ := coldBook(t)
+	entries := of(rowEntries, s.runs.list())
+	var all [][]byte
+	if err := s.db.View(func(transaction *badger.Txn) error {
+		whole := newMerged(transaction, entries)
+		defer whole.close()
+		for {
+			key, _, more, err := whole.next()
+			if err != nil || !more {
+				return err
+			}
+			all = append(all, bytes.Clone(key))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		key := func(name string) []byte {
+			key := all[rapid.IntRange(0, len(all)-1).Draw(r, name)]
+			if rapid.Bool().Draw(r, "between") {
+				key = append(bytes.Clone(key), 1)
+			}
+			return key
+		}
+		from, to := key("from"), key("to")
+		if rapid.IntRange(0, 3).Draw(r, "open end") == 0 {
+			to = nil
+		}
+		var want, got [][]byte
+		for _, key := range all {
+			if bytes.Compare(key, from) >= 0 && (to == nil || bytes.Compare(key, to) < 0) {
+				want = append(want, key)
+			}
+		}
+		if err := s.db.View(func(transaction *badger.Txn) error {
+			part := newMergedRange(transaction, entries, false, nil, from, to)
+			defer part.close()
+			for {
+				key, _, more, err := part.next()
+				if err != nil || !more {
+					return err
+				}
+				got = append(got, bytes.Clone(key))
+			}
+		}); err != nil || !slices.EqualFunc(got, want, bytes.Equal) {
+			r.Fatalf("from %q to %q: %q, want %q: %v", from, to, got, want, err)
+		}
+	})
+}
+
+// TestAccountsInMemoryDefault: the default follows the limit of memory.
+func TestAccountsInMemoryDefault(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int64]int{math.MaxInt64: 8 << 20, 4 << 30: 4 << 20, 1: 1 << 16} {
+		if got := accountsInMemoryDefault(limit); got != want {
+			t.Errorf("%d accounts within %d bytes, want %d", got, limit, want)
+		}
+	}
+}
+
+// FuzzEntriesGuide checks that each guide of entries has one encoding.
+func FuzzEntriesGuide(f *testing.F) {
+	r := &run{kind: rowEntries}
+	r.expect(3)
+	for _, name := range []string{"a", "b", "c"} {
+		key := state.AppendAccountKey(nil, ledger.AccountPath(name))
+		r.starts.add(key)
+		r.note(key, nil)
+	}
+	f.Add(uint16(3), r.encodeEntriesGuide())
+	f.Fuzz(func(t *testing.T, records uint16, data []byte) {
+		r := &run{kind: rowEntries, records: uint64(records)}
+		if len(data) > entriesGuideHeadSize {
+			r.bytes = binary.BigEndian.Uint64(data[9:])
+		}
+		if r.decodeEntriesGuide(data) == nil && !bytes.Equal(r.encodeEntriesGuide(), data) {
+			t.Fatal("a guide has two encodings")
+		}
+	})
+}
