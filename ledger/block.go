@@ -103,8 +103,11 @@ func (r *reader) header() Header {
 
 // Entry is a transaction in a block.
 type Entry struct {
-	ID          Hash
-	Transaction *Transaction
+	ID Hash
+	// Decoded is the transaction. It is nil for a transfer of a packed bundle; see Transaction.
+	Decoded *Transaction
+	// packed is the content of the packed bundle that the transfer is in, or nil.
+	packed *packed
 	// Body is the canonical encoding. It is nil for a transfer of a packed bundle; see Block.Body.
 	Body   []byte
 	Result Result
@@ -113,12 +116,29 @@ type Entry struct {
 	Bundle, Place int
 }
 
+// Transaction returns the transaction. It makes a transfer of a packed bundle anew each time:
+// nothing else holds one.
+func (e *Entry) Transaction() *Transaction {
+	if e.packed != nil {
+		return e.packed.transaction(e.Place)
+	}
+	return e.Decoded
+}
+
+// change returns the change of the membership that the transaction is, or nil.
+func (e *Entry) change() *MembershipChange {
+	if e.packed != nil {
+		return nil
+	}
+	return e.Decoded.Change
+}
+
 // BundleSeal is the part of a bundle that a block keeps beside the transactions. It is enough to
 // verify the signatures again.
 type BundleSeal struct {
 	// IDs are the ids of all transactions that the signatures cover, including those that were
-	// dropped, for example as duplicates. Kept marks those that are in the block. It is nil for a
-	// packed bundle, of which all are.
+	// dropped, for example as duplicates. Kept marks those that are in the block. Both are nil for
+	// a packed bundle, of which all are.
 	IDs        []Hash
 	Kept       []bool
 	Signatures []Signature
@@ -135,6 +155,25 @@ type BundleSeal struct {
 
 // Packed reports whether it is a packed bundle.
 func (s *BundleSeal) Packed() bool { return s.packed != nil }
+
+// Len returns the number of transactions that the signatures cover.
+func (s *BundleSeal) Len() int {
+	if s.packed != nil {
+		return s.packed.count
+	}
+	return len(s.IDs)
+}
+
+// ID returns the id of the transaction at a place of the bundle.
+func (s *BundleSeal) ID(place int) Hash {
+	if s.packed != nil {
+		return packedID(&s.Root, place)
+	}
+	return s.IDs[place]
+}
+
+// Transfers returns the transfers of a packed bundle, which Packed reports.
+func (s *BundleSeal) Transfers() Transfers { return Transfers{s.packed} }
 
 // appendNumber appends, for a bundle from the parent's stream, a mark and the bundle's number. The
 // mark is 0, which is never a count of transactions.
@@ -154,7 +193,7 @@ func (s *BundleSeal) leaf() Hash {
 	if s.packed != nil {
 		data = append(data, packedMark...)
 	}
-	data = binary.AppendUvarint(data, uint64(len(s.IDs)))
+	data = binary.AppendUvarint(data, uint64(s.Len()))
 	return leafHash(appendSignatures(append(data, s.Root[:]...), s.Signatures))
 }
 
@@ -189,8 +228,8 @@ func (b *Block) appendTo(to []byte) []byte {
 	for i := range b.Bundles {
 		seal := &b.Bundles[i]
 		if seal.packed != nil {
-			to = seal.appendPacked(to, b.Entries[entry:entry+len(seal.IDs)])
-			entry += len(seal.IDs)
+			to = seal.appendPacked(to, b.Entries[entry:entry+seal.Len()])
+			entry += seal.Len()
 			continue
 		}
 		to = binary.AppendUvarint(seal.appendNumber(to), uint64(len(seal.IDs)))
@@ -241,8 +280,7 @@ func DecodeBlock(data []byte) (*Block, error) {
 	if r.Err != nil {
 		return nil, r.Err
 	}
-	transactions := make([]Transaction, block.Header.Transactions)
-	postings := newPostingSlab(len(transactions))
+	slab := &blockSlab{postings: newPostingSlab(int(block.Header.Transactions))}
 	block.Entries = make([]Entry, 0, block.Header.Transactions)
 	block.Bundles = make([]BundleSeal, r.Count("bundles", MaxBlockTransactions, 3))
 	for i := range block.Bundles {
@@ -250,7 +288,7 @@ func DecodeBlock(data []byte) (*Block, error) {
 		if len(r.Data) >= 2 && r.Data[0] == 0 && r.Data[1] == 0 && block.Header.ByBundle {
 			decode = block.decodePacked
 		}
-		if err := decode(&r, i, transactions, postings); err != nil {
+		if err := decode(&r, i, slab); err != nil {
 			return nil, err
 		}
 	}
@@ -260,8 +298,29 @@ func DecodeBlock(data []byte) (*Block, error) {
 	return block, block.checkRoots()
 }
 
-func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
-	postings *postingSlab) error {
+// blockSlab allocates the transactions of a block together. Those of packed bundles need none.
+type blockSlab struct {
+	free     []Transaction
+	postings *postingSlab
+}
+
+// blockSlabMax bounds the transactions of one allocation.
+const blockSlabMax = 512
+
+// take returns an empty transaction. left is how many the block has from this one on.
+func (s *blockSlab) take(left int) *Transaction {
+	if len(s.free) == 0 {
+		s.free = make([]Transaction, min(left, blockSlabMax))
+	}
+	taken := &s.free[0]
+	s.free = s.free[1:]
+	return taken
+}
+
+// left returns how many transactions are still to be decoded, as the header says.
+func (b *Block) left() int { return int(b.Header.Transactions) - len(b.Entries) }
+
+func (b *Block) decodeBundle(r *reader, index int, slab *blockSlab) error {
 	seal := &b.Bundles[index]
 	count := r.Count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
@@ -281,21 +340,21 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
 		}
 		body := r.Bytes("bytes of transaction", MaxTransactionBytes)
 		result := r.result()
-		if len(b.Entries) == len(transactions) {
+		if b.left() == 0 {
 			r.Fail("more transactions than the header says")
 		}
 		if r.Err != nil {
 			return r.Err
 		}
-		transaction := &transactions[len(b.Entries)]
-		if err := decodeBody(body, transaction, postings); err != nil {
+		transaction := slab.take(b.left())
+		if err := decodeBody(body, transaction, slab.postings); err != nil {
 			return err
 		}
 		if (transaction.Change != nil || transaction.Verdict != nil) && count > 1 {
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)
-		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: transaction,
+		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Decoded: transaction,
 			Body: body, Result: result, Bundle: index, Place: place})
 	}
 	seal.Signatures = r.signatures()
@@ -305,18 +364,14 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction,
 }
 
 // decodePacked is decodeBundle for a packed bundle.
-func (b *Block) decodePacked(r *reader, index int, transactions []Transaction,
-	postings *postingSlab) error {
+func (b *Block) decodePacked(r *reader, index int, _ *blockSlab) error {
 	r.Take(len(packedMark))
 	seal := &b.Bundles[index]
 	content := read(r.Bytes("bytes of bundle", MaxBundleBytes))
-	packed, taken := content.packed(content.Data, func(count int) []Transaction {
-		if len(transactions)-len(b.Entries) < count {
-			content.Fail("more transactions than the header says")
-			return nil
-		}
-		return transactions[len(b.Entries):][:count]
-	}, postings)
+	packed := content.packed(content.Data)
+	if packed != nil && packed.count > b.left() {
+		content.Fail("more transactions than the header says")
+	}
 	if err := content.End(); r.Err == nil && err != nil {
 		return err
 	}
@@ -325,13 +380,11 @@ func (b *Block) decodePacked(r *reader, index int, transactions []Transaction,
 	}
 	seal.packed = packed
 	seal.Root = merkleRoot(packed.leaves())
-	seal.IDs = packedIDs(&seal.Root, packed.count)
 	first := len(b.Entries)
-	for place := range taken {
-		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: &taken[place],
-			Bundle: index, Place: place})
+	for place := range packed.count {
+		b.Entries = append(b.Entries, packed.entry(&seal.Root, index, place))
 	}
-	entries, results := b.Entries[first:], make([]Result, len(taken))
+	entries, results := b.Entries[first:], make([]Result, packed.count)
 	for i := range results {
 		results[i] = appliedWhole
 	}

@@ -64,6 +64,7 @@ type Signature struct {
 // all of them. A bundle and everything that its methods return are read-only, except that Sign and
 // AddSignature add signatures.
 type Bundle struct {
+	// transactions and ids are nil for a packed bundle, which has them in packed.
 	transactions []Transaction
 	// bodies are the places of the transactions' encodings in memory. One that is missing, because
 	// a bundle from the parent shard has only its id, is empty.
@@ -208,10 +209,63 @@ func (s *Signature) check(place int) error {
 }
 
 // Len returns the number of transactions.
-func (b *Bundle) Len() int { return len(b.transactions) }
+func (b *Bundle) Len() int {
+	if b.packed != nil {
+		return b.packed.count
+	}
+	return len(b.transactions)
+}
 
-// Transaction returns transaction i.
-func (b *Bundle) Transaction(i int) *Transaction { return &b.transactions[i] }
+// Transaction returns transaction i. It makes a transfer of a packed bundle anew each time; see
+// Transfers for one that does not.
+func (b *Bundle) Transaction(i int) *Transaction {
+	if b.packed != nil {
+		return b.packed.transaction(i)
+	}
+	return &b.transactions[i]
+}
+
+// each calls check for one transaction after another, until it returns an error. The next transfer
+// of a packed bundle overwrites the one before.
+func (b *Bundle) each(check func(i int, transaction *Transaction) error) error {
+	var transfer Transaction
+	if b.packed != nil {
+		transfer.Postings = make([]Posting, 2)
+	}
+	for i := range b.Len() {
+		transaction := &transfer
+		if b.packed != nil {
+			b.Transfers().Set(transaction, i)
+		} else {
+			transaction = &b.transactions[i]
+		}
+		if err := check(i, transaction); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Transfers returns the transfers of a packed bundle, which Packed reports.
+func (b *Bundle) Transfers() Transfers { return Transfers{b.packed} }
+
+// Distinct returns how many transactions, from the first one on, differ in more than their nonces
+// and postings: all, or only the first of a packed bundle.
+func (b *Bundle) Distinct() int {
+	if b.packed != nil {
+		return 1
+	}
+	return len(b.transactions)
+}
+
+// Entry returns what a block has of transaction i, which is in the bundle with this index there.
+func (b *Bundle) Entry(i, bundle int) Entry {
+	if b.packed != nil {
+		return b.packed.entry(&b.root, bundle, i)
+	}
+	return Entry{ID: b.ids[i], Decoded: &b.transactions[i], Body: b.Body(i), Bundle: bundle,
+		Place: i}
+}
 
 // Packed reports whether the bundle is a packed one; see PackBundle.
 func (b *Bundle) Packed() bool { return b.packed != nil }
@@ -244,10 +298,20 @@ func (b *Bundle) Body(i int) []byte {
 }
 
 // ID returns the id of transaction i.
-func (b *Bundle) ID(i int) Hash { return b.ids[i] }
+func (b *Bundle) ID(i int) Hash {
+	if b.packed != nil {
+		return packedID(&b.root, i)
+	}
+	return b.ids[i]
+}
 
-// IDs returns all ids.
-func (b *Bundle) IDs() []Hash { return b.ids }
+// IDs returns all ids. It makes those of a packed bundle anew each time.
+func (b *Bundle) IDs() []Hash {
+	if b.packed != nil {
+		return packedIDs(&b.root, b.packed.count)
+	}
+	return b.ids
+}
 
 // Signatures returns the signatures.
 func (b *Bundle) Signatures() []Signature { return b.signatures }

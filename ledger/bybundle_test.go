@@ -87,7 +87,7 @@ func TestRootsOfDocs(t *testing.T) {
 		} else {
 			results = append(results, leafOf(part, []byte{0}))
 		}
-		seal = binary.AppendUvarint(seal, uint64(len(block.Bundles[i].IDs)))
+		seal = binary.AppendUvarint(seal, uint64(block.Bundles[i].Len()))
 		signature := block.Bundles[i].Signatures[0]
 		seal = append(append(seal, root[:]...), 1, 4)
 		seal = append(append(append(seal, "acme"...), signature.Key[:]...), signature.Bytes[:]...)

@@ -248,7 +248,7 @@ func FuzzBatch(f *testing.F) {
 		Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
 	f.Add(ledgertest.Batch(7, changeSeeds()[2]))
 	crossing := crossingSeed()
-	verdicts := []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}
+	verdicts := []ledger.Verdict{*crossing.Entries[0].Transaction().Verdict}
 	f.Add((&ledger.Batch{
 		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1,
 			Bundle: crossing.CarriedBundle(1)}},

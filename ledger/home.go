@@ -51,8 +51,8 @@ func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) 
 // that its transactions concern.
 func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 	var all []ShardID
-	for i := range bundle.transactions {
-		for _, shard := range t.Destinations(&bundle.transactions[i], directory) {
+	for i := range bundle.Len() {
+		for _, shard := range t.Destinations(bundle.Transaction(i), directory) {
 			all = addShard(all, shard)
 		}
 	}

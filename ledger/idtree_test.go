@@ -39,8 +39,7 @@ func TestBlockTakesNodesOfItsBundles(t *testing.T) {
 					continue
 				}
 				ids = append(ids, id)
-				block.Entries = append(block.Entries, ledger.Entry{ID: id, Bundle: i, Place: place,
-					Transaction: bundle.Transaction(place), Body: bundle.Body(place)})
+				block.Entries = append(block.Entries, bundle.Entry(place, i))
 			}
 			block.Bundles = append(block.Bundles, seal)
 		}

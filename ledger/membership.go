@@ -311,7 +311,7 @@ func (r *reader) member() Member {
 // leaves the membership's Number as it was.
 func (b *Block) MembershipChange() *MembershipChange {
 	for i := range b.Entries {
-		if change := b.Entries[i].Transaction.Change; change != nil && b.Entries[i].Result.OK() {
+		if change := b.Entries[i].change(); change != nil && b.Entries[i].Result.OK() {
 			return change
 		}
 	}
@@ -343,7 +343,7 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 		if err != nil {
 			continue
 		}
-		t := &bundle.transactions[0]
+		t := bundle.Transaction(0)
 		if t.Ledger != chain {
 			continue
 		}

@@ -62,6 +62,62 @@ type packed struct {
 	content []byte
 	// ends are the ends of the head and of the parts with names. The records follow.
 	ends []int
+	// paths are the names, one after the other, which end at pathEnds.
+	paths    string
+	pathEnds []uint32
+}
+
+// path returns the name with a number.
+func (p *packed) path(number int) AccountPath {
+	from := uint32(0)
+	if number > 0 {
+		from = p.pathEnds[number-1]
+	}
+	return AccountPath(p.paths[from:p.pathEnds[number]])
+}
+
+// record returns the record at a place.
+func (p *packed) record(place int) packedRecord {
+	size := p.recordSize()
+	return p.packedHead.record(p.content[p.ends[len(p.ends)-1]+place*size:][:size])
+}
+
+// transaction makes the transfer at a place.
+func (p *packed) transaction(place int) *Transaction {
+	made := &struct {
+		Transaction
+		postings [2]Posting
+	}{}
+	made.Postings = made.postings[:]
+	Transfers{p}.Set(&made.Transaction, place)
+	return &made.Transaction
+}
+
+// entry returns what a block has of the transfer at a place.
+func (p *packed) entry(root *Hash, bundle, place int) Entry {
+	return Entry{ID: packedID(root, place), packed: p, Bundle: bundle, Place: place}
+}
+
+// Transfers are the transfers of a packed bundle. They are executed from here, because a bundle has
+// hundreds, and to make a Transaction of each at each node takes longer than to execute it.
+type Transfers struct{ packed *packed }
+
+// Len returns how many transfers there are.
+func (t Transfers) Len() int { return t.packed.count }
+
+// Accounts returns how many names are in the table of accounts. A name may be there twice.
+func (t Transfers) Accounts() int { return t.packed.names }
+
+// Account returns the name with a number in the table.
+func (t Transfers) Account(number int) AccountPath { return t.packed.path(number) }
+
+// Set sets a transaction to the transfer at a place, and returns the numbers of the accounts in the
+// table. It overwrites the transaction's two postings.
+func (t Transfers) Set(transaction *Transaction, place int) (from, to int) {
+	record := t.packed.record(place)
+	t.packed.transfer(transaction, place, t.packed.path(record.from), t.packed.path(record.to),
+		&record)
+	return record.from, record.to
 }
 
 // numberWidth returns how many bytes the number of a name has.
@@ -202,8 +258,12 @@ func PackBundle(transactions ...Transaction) (*Bundle, error) {
 	}
 	head.names, head.width = len(names), largest
 	content := head.append(make([]byte, 0, 256+16*len(names)+count*head.recordSize()))
-	p := &packed{packedHead: head, ends: []int{len(content)}}
+	p := &packed{packedHead: head, ends: []int{len(content)},
+		pathEnds: make([]uint32, 0, len(names))}
+	paths := make([]byte, 0, 24*len(names))
 	for i, name := range names {
+		paths = append(paths, name...)
+		p.pathEnds = append(p.pathEnds, uint32(len(paths)))
 		before := AccountPath("")
 		if i%packedPart != 0 {
 			before = names[i-1]
@@ -226,16 +286,12 @@ func PackBundle(transactions ...Transaction) (*Bundle, error) {
 	if err := checkBodies(len(content)); err != nil {
 		return nil, err
 	}
-	p.content = content
-	return packedBundle(p, transactions), nil
+	p.content, p.paths = content, string(paths)
+	return packedBundle(p), nil
 }
 
 // packedBundle returns the unsigned bundle of a content.
-func packedBundle(p *packed, transactions []Transaction) *Bundle {
-	root := merkleRoot(p.leaves())
-	return &Bundle{transactions: transactions, ids: packedIDs(&root, p.count), root: root,
-		packed: p}
-}
+func packedBundle(p *packed) *Bundle { return &Bundle{root: merkleRoot(p.leaves()), packed: p} }
 
 // asset returns the number of a transfer's asset, which it adds to the head if it is new and there
 // is room.
@@ -317,41 +373,43 @@ func (r *reader) packedHead() (h packedHead) {
 
 // packedNames reads a part's names, and appends their bytes to the arena and their ends in it to
 // ends.
-func (r *reader) packedNames(count int, arena []byte, ends []int) ([]byte, []int) {
-	var before []byte
-	for range count {
+func (r *reader) packedNames(count int, arena []byte, ends []uint32) ([]byte, []uint32) {
+	before := 0 // where the name before begins in the arena, at the end of which it ends
+	for i := range count {
 		shared := r.Uvarint()
 		rest := r.Bytes("bytes of account", MaxAccountPath)
+		length := len(arena) - before
+		if i == 0 {
+			length = 0
+		}
 		switch {
 		case r.Err != nil:
 			return arena, ends
-		case shared > uint64(len(before)):
-			r.Fail("a name shares %d bytes with one of %d", shared, len(before))
+		case shared > uint64(length):
+			r.Fail("a name shares %d bytes with one of %d", shared, length)
 			return arena, ends
-		case len(rest) > 0 && shared < uint64(len(before)) && rest[0] == before[shared]:
+		case len(rest) > 0 && shared < uint64(length) && rest[0] == arena[before+int(shared)]:
 			r.Fail("a name shares more with the one before it")
 			return arena, ends
 		}
 		from := len(arena)
-		arena = append(append(arena, before[:shared]...), rest...)
-		before = arena[from:len(arena):len(arena)]
-		ends = append(ends, len(arena))
+		arena = append(append(arena, arena[before:before+int(shared)]...), rest...)
+		before = from
+		ends = append(ends, uint32(len(arena)))
 	}
 	return arena, ends
 }
 
-// accountPaths returns the paths in an arena, which end at ends, or nil if one is malformed.
-func accountPaths(arena []byte, ends []int) []AccountPath {
-	all, from := string(arena), 0
-	paths := make([]AccountPath, len(ends))
-	for i, end := range ends {
-		paths[i] = AccountPath(all[from:end])
-		if !validPath(all[from:end]) {
-			return nil
+// checkPaths reports whether the paths that end at these places are well formed.
+func checkPaths(paths string, ends []uint32) bool {
+	from := uint32(0)
+	for _, end := range ends {
+		if !validPath(paths[from:end]) {
+			return false
 		}
 		from = end
 	}
-	return paths
+	return true
 }
 
 // packedRecord is a decoded record.
@@ -366,6 +424,13 @@ func (r *reader) packedRecord(h *packedHead) (record packedRecord) {
 	if encoded == nil {
 		return packedRecord{}
 	}
+	record = h.record(encoded)
+	h.checkRecord(r, &record)
+	return record
+}
+
+// record decodes a record of the right size.
+func (h *packedHead) record(encoded []byte) (record packedRecord) {
 	if h.numberWidth() == 1 {
 		record.from, record.to, encoded = int(encoded[0]), int(encoded[1]), encoded[2:]
 	} else {
@@ -381,6 +446,11 @@ func (r *reader) packedRecord(h *packedHead) (record packedRecord) {
 		high, low = high<<8|low>>56, low<<8|uint64(digit)
 	}
 	record.amount = Amount{high: int64(high), low: low}
+	return record
+}
+
+// checkRecord lets the reader fail if a record cannot be one of the bundle.
+func (h *packedHead) checkRecord(r *reader, record *packedRecord) {
 	switch {
 	case record.from >= h.names || record.to >= h.names || record.from == record.to ||
 		record.asset >= len(h.assets):
@@ -389,72 +459,65 @@ func (r *reader) packedRecord(h *packedHead) (record packedRecord) {
 	case record.amount.Sign() <= 0:
 		r.Fail("a transfer of %s", record.amount)
 	}
-	return record
 }
 
-// transfer sets a transaction to the transfer of a record.
+// transfer sets a transaction, which has two postings, to the transfer of a record.
 func (h *packedHead) transfer(t *Transaction, place int, from, to AccountPath,
-	record *packedRecord, postings []Posting) {
+	record *packedRecord) {
 	asset := h.assets[record.asset]
 	taken, _ := record.amount.Neg() // an amount above zero has one
-	postings[0] = Posting{Account: from, Asset: asset, Amount: taken}
-	postings[1] = Posting{Account: to, Asset: asset, Amount: record.amount}
-	t.Ledger, t.Signer, t.LastValid, t.Postings = h.ledger, h.signer, h.lastValid, postings
+	t.Postings[0] = Posting{Account: from, Asset: asset, Amount: taken}
+	t.Postings[1] = Posting{Account: to, Asset: asset, Amount: record.amount}
+	t.Ledger, t.Signer, t.LastValid = h.ledger, h.signer, h.lastValid
 	t.Nonce = Nonce{Stream: h.nonce.Stream, Sequence: h.nonce.Sequence + uint64(place)}
 }
 
 // packed reads the content of a packed bundle, whose encoding is data from its first byte on. It
-// gets the memory for the transactions and postings from take.
-func (r *reader) packed(data []byte, take func(count int) []Transaction,
-	postings *postingSlab) (*packed, []Transaction) {
+// returns nil if the reader fails.
+func (r *reader) packed(data []byte) *packed {
 	p := &packed{packedHead: r.packedHead()}
 	if r.Err != nil {
-		return nil, nil
+		return nil
 	}
 	read := func() int { return len(data) - len(r.Data) }
 	p.ends = append(make([]int, 0, 1+partsOf(p.names)), read())
-	arena, ends := make([]byte, 0, 24*p.names), make([]int, 0, p.names)
+	arena := make([]byte, 0, 24*p.names)
+	p.pathEnds = make([]uint32, 0, p.names)
 	for left := p.names; left > 0 && r.Err == nil; left -= packedPart {
-		arena, ends = r.packedNames(min(left, packedPart), arena, ends)
+		arena, p.pathEnds = r.packedNames(min(left, packedPart), arena, p.pathEnds)
 		p.ends = append(p.ends, read())
 	}
 	if r.Err != nil {
-		return nil, nil
+		return nil
 	}
-	names := accountPaths(arena, ends)
-	if names == nil {
+	if p.paths = string(arena); !checkPaths(p.paths, p.pathEnds) {
 		r.Fail("a malformed account")
-		return nil, nil
+		return nil
 	}
-	if len(r.Data) < p.count*p.recordSize() {
-		r.Fail("cut short")
-		return nil, nil
+	records := r.Take(p.count * p.recordSize())
+	if r.Err != nil {
+		return nil
 	}
-	transactions := take(p.count)
-	if r.Err != nil || len(transactions) != p.count {
-		return nil, nil
-	}
-	order := packedOrder{}
-	for place := range transactions {
-		record := r.packedRecord(&p.packedHead)
+	order, size := packedOrder{}, p.recordSize()
+	for ; len(records) > 0; records = records[size:] {
+		record := p.packedHead.record(records[:size])
+		p.checkRecord(r, &record)
 		if r.Err == nil && !order.follows(&record) {
 			r.Fail("names or assets that are not in the order of their first use")
 		}
-		if r.Err == nil && names[record.from] == names[record.to] {
+		if r.Err == nil && p.path(record.from) == p.path(record.to) {
 			r.Fail("a transfer from an account to itself")
 		}
 		if r.Err != nil {
-			return nil, nil
+			return nil
 		}
-		p.transfer(&transactions[place], place, names[record.from], names[record.to], &record,
-			postings.take(2))
 	}
 	if order.names != p.names || order.assets != len(p.assets) || order.width != p.width {
 		r.Fail("a name or asset of no transfer, or amounts with more bytes than they need")
-		return nil, nil
+		return nil
 	}
 	p.content = data[:read():read()]
-	return p, transactions
+	return p
 }
 
 // packedOrder checks that the names and assets are in the order of their first use, and finds how
@@ -506,29 +569,38 @@ func (a Amount) appendFixed(to []byte, width int) []byte {
 	return append(to, all[16-width:]...)
 }
 
-// packedCount returns how many transfers an encoded bundle has if it is a packed one, as its head
-// says; 0 if it is none, or its head is malformed.
-func packedCount(encoded []byte) int {
+// packedSizes returns how many transfers and how many names an encoded bundle has if it is a packed
+// one, as its head says; 0 if it is none, or its head is malformed.
+func packedSizes(encoded []byte) (transfers, names int) {
 	if len(encoded) == 0 || encoded[0] != packedBundleVersion {
-		return 0
+		return 0, 0
 	}
 	r := read(encoded)
 	head := r.packedHead()
 	if r.Err != nil {
-		return 0
+		return 0, 0
 	}
-	return head.count
+	return head.count, head.names
 }
 
-// packedMemory is about how many bytes a transfer of a packed bundle takes once it is decoded: the
-// transaction, its two postings and its id. leastRecord is the fewest bytes that it has encoded.
-const packedMemory, leastRecord = 384, 3
+// What a packed bundle takes in memory once it is decoded: for each transfer its entry in a block,
+// and for each name at most its bytes and their end. leastRecord and leastName are the fewest bytes
+// that they have encoded.
+const (
+	transferMemory = 96
+	nameMemory     = MaxAccountPath + 4
+	leastRecord    = 3
+	leastName      = 2
+)
 
-// PackedMemory returns about how many bytes of memory the transfers of an encoded bundle take once
-// it is decoded, beside the encoding. It is 0 if the bundle is not packed: then it is in proportion
-// to the encoding. A transfer may have 3 bytes there, so a head that is a lie counts for no more.
+// PackedMemory returns about how many bytes of memory the transfers of an encoded bundle take at
+// most once it is decoded and in a block, beside the encoding. It is 0 if the bundle is not packed:
+// then it is in proportion to the encoding. A transfer may have 3 bytes there, and a name 2, so a
+// head that is a lie counts for no more.
 func PackedMemory(encoded []byte) int {
-	return packedMemory * min(packedCount(encoded), len(encoded)/leastRecord)
+	transfers, names := packedSizes(encoded)
+	return transferMemory*min(transfers, len(encoded)/leastRecord) +
+		nameMemory*min(names, len(encoded)/leastName)
 }
 
 // PackedBatchMemory is PackedMemory of the bundles of a batch, as VerifyBatch decodes them. What is
@@ -536,25 +608,26 @@ func PackedMemory(encoded []byte) int {
 func PackedBatchMemory(batch []byte) int {
 	r := read(batch)
 	_, count := r.batchHeader(new(BatchHeader))
-	bytes := 0
+	bytes, packed := 0, 0
 	for range count {
-		bytes += PackedMemory(r.Bytes("bytes of bundle", MaxBundleBytes))
+		encoded := r.Bytes("bytes of bundle", MaxBundleBytes)
+		transfers, _ := packedSizes(encoded)
+		if packed += transfers; packed <= MaxBatchPacked {
+			bytes += PackedMemory(encoded)
+		}
 	}
-	return min(bytes, packedMemory*MaxBatchPacked)
+	return bytes
 }
 
 // decodePackedBundle is DecodeBundle for a packed bundle.
 func decodePackedBundle(data []byte) (*Bundle, error) {
-	r, postings := read(data), new(postingSlab)
-	p, transactions := r.packed(data, func(count int) []Transaction {
-		*postings = *newPostingSlab(count)
-		return make([]Transaction, count)
-	}, postings)
+	r := read(data)
+	p := r.packed(data)
 	signatures := r.signatures()
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	bundle := packedBundle(p, transactions)
+	bundle := packedBundle(p)
 	bundle.signatures, bundle.encoded, bundle.decoded = signatures, data, true
 	return bundle, nil
 }

@@ -25,9 +25,7 @@ type packedBody struct {
 
 // body returns what shows the transfer at a place.
 func (p *packed) body(place int) []byte {
-	part := 1 + partsOf(p.names) + place/packedPart
-	records := read(p.part(part)[place%packedPart*p.recordSize():])
-	record := records.packedRecord(&p.packedHead)
+	part, record := 1+partsOf(p.names)+place/packedPart, p.record(place)
 	to := codec.AppendString([]byte{packedBodyVersion}, p.part(0))
 	to = binary.AppendUvarint(to, uint64(place))
 	to = codec.AppendString(to, p.part(1+record.from/packedPart))
@@ -109,17 +107,17 @@ func (b *packedBody) name(part []byte, number int) (AccountPath, error) {
 	if err := r.End(); err != nil {
 		return "", err
 	}
-	paths := accountPaths(arena, ends)
-	if paths == nil {
+	names := packed{paths: string(arena), pathEnds: ends}
+	if !checkPaths(names.paths, ends) {
 		return "", fmt.Errorf("%w: a malformed account", ErrMalformed)
 	}
-	return paths[number%packedPart], nil
+	return names.path(number % packedPart), nil
 }
 
 // transaction returns the transfer.
 func (b *packedBody) transaction() *Transaction {
-	t := new(Transaction)
-	b.transfer(t, b.place, b.from, b.to, &b.record, make([]Posting, 2))
+	t := &Transaction{Postings: make([]Posting, 2)}
+	b.transfer(t, b.place, b.from, b.to, &b.record)
 	return t
 }
 

@@ -429,15 +429,15 @@ func TestBlockByBundle(t *testing.T) {
 		if seal := &block.Bundles[entry.Bundle]; !seal.Packed() || entry.Place == 0 {
 			want := ledger.OutlineEntry{ID: entry.ID, Index: uint32(i), Result: entry.Result}
 			if seal.Packed() {
-				want.ID, want.Transfers = seal.IDs[len(seal.IDs)-1], len(seal.IDs)
+				want.ID, want.Transfers = seal.ID(seal.Len()-1), seal.Len()
 			}
 			if len(outline) == 0 || outline[0] != want {
 				t.Fatalf("the outline has %+v, want %+v", outline, want)
 			}
 			outline = outline[1:]
 		}
-		if entry.Result != block.Entries[i].Result || !alike(entry.Transaction,
-			block.Entries[i].Transaction) {
+		if entry.Result != block.Entries[i].Result || !alike(entry.Transaction(),
+			block.Entries[i].Transaction()) {
 			t.Fatalf("transaction %d differs", i)
 		}
 		proof, err := ledger.DecodeProof(decoded.Proof(i).Encode())
@@ -448,7 +448,7 @@ func TestBlockByBundle(t *testing.T) {
 			t.Fatalf("transaction %d: %v", i, err)
 		}
 		transaction, err := proof.Transaction()
-		if err != nil || !alike(transaction, entry.Transaction) {
+		if err != nil || !alike(transaction, entry.Transaction()) {
 			t.Fatalf("transaction %d is proven as %+v: %v", i, transaction, err)
 		}
 	}

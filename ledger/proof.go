@@ -61,7 +61,7 @@ func (b *Block) Proof(index int) *Proof {
 	p := &Proof{
 		Body: b.Body(index), ID: entry.ID, Header: b.Header.Encode(), BlockHash: b.Hash,
 		Index: uint32(index), Count: uint32(len(b.Entries)), Result: entry.Result,
-		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)),
+		BundleIndex: uint32(entry.Place), BundleCount: uint32(seal.Len()),
 		BundleRoot: seal.Root, Signatures: seal.Signatures,
 	}
 	if seal.packed != nil {

@@ -703,12 +703,7 @@ func (b exampleBlock) block(t *testing.T, previous ledger.Hash) *ledger.Block {
 			seal = signed.Seal(seal.Kept)
 			seal.Number = sealed.number
 			for place := range signed.Len() {
-				entry := ledger.Entry{ID: signed.ID(place),
-					Transaction: signed.Transaction(place)}
-				if !sealed.packed {
-					entry.Body = signed.Body(place)
-				}
-				entries = append(entries, entry)
+				entries = append(entries, signed.Entry(place, 0))
 			}
 		}
 		for place, each := range sealed.outcomes {

@@ -51,7 +51,7 @@ func (r *reader) verdict() Verdict {
 func (v Verdict) Entry(book Hash) Entry {
 	transaction := &Transaction{Ledger: book, Verdict: &v}
 	body := transaction.appendBody(nil)
-	return Entry{ID: TransactionID(body), Transaction: transaction, Body: body}
+	return Entry{ID: TransactionID(body), Decoded: transaction, Body: body}
 }
 
 // checkVerdict checks that the transaction holds only the verdict.
@@ -75,6 +75,6 @@ func (t *Transaction) appendVerdict(to []byte) []byte {
 // verdict or a change of the membership.
 func VerdictOf(entry *Entry, shard ShardID) (Verdict, bool) {
 	verdict := Verdict{ID: entry.ID, Shard: shard, Result: entry.Result}
-	return verdict, entry.Transaction.Verdict == nil && entry.Transaction.Change == nil &&
+	return verdict, entry.Transaction().Verdict == nil && entry.Transaction().Change == nil &&
 		verdict.checkForm() == nil
 }

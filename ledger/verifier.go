@@ -237,7 +237,8 @@ func (v *Verifier) batch(data []byte, find func(encoded []byte) *Bundle) (*Verif
 	packed := 0
 	for i, encoded := range batch.Bundles {
 		p := &verified.Proposals[i]
-		if packed += packedCount(encoded); packed > MaxBatchPacked && len(encoded) > 0 &&
+		transfers, _ := packedSizes(encoded)
+		if packed += transfers; packed > MaxBatchPacked && len(encoded) > 0 &&
 			encoded[0] == packedBundleVersion {
 			p.Err = fmt.Errorf("%w: a batch with more than %d packed transfers", ErrBundleSize,
 				MaxBatchPacked)

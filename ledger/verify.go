@@ -111,8 +111,7 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		}
 	}
 	policies := policiesOf(bundle, authority)
-	for i := range bundle.transactions {
-		transaction := &bundle.transactions[i]
+	return bundle.each(func(i int, transaction *Transaction) error {
 		named := ledger
 		if transaction.Change != nil && genesis.Sharded() {
 			named = genesis.Hash()
@@ -131,8 +130,8 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 		if err := checkConsent(bundle, transaction, policies, authority); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // checkRegistrations checks the rules for registrations in books of several shards.
@@ -187,7 +186,7 @@ func checkAdministrator(bundle *Bundle, signature *Signature, authority Authorit
 	if charter := authority.Charter(); charter.IsOperator(signature.Key) {
 		return nil
 	}
-	change := bundle.transactions[0].Change
+	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind != ChangeAdmit {
 		return fmt.Errorf("%w: %s is no operator's key", ErrUnauthorised, signature.Key)
 	}

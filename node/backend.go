@@ -129,9 +129,10 @@ func refusalOf(failure error) *report.Refusal {
 
 func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *report.Refusal {
 	head := opened.Head().Height
-	for i := range bundle.Len() {
-		last := bundle.Transaction(i).LastValid
-		if last == 0 || last > head || !n.crossing.Expires(bundle.Transaction(i)) {
+	for i := range bundle.Distinct() {
+		transaction := bundle.Transaction(i)
+		last := transaction.LastValid
+		if last == 0 || last > head || !n.crossing.Expires(transaction) {
 			continue
 		}
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&

@@ -97,7 +97,7 @@ func (e *bookEvidence) register() {
 	}
 	for _, block := range e.chains[root] {
 		for _, entry := range block.Entries {
-			for _, registration := range entry.Transaction.Registrations {
+			for _, registration := range entry.Transaction().Registrations {
 				if _, before := e.homes[registration.Name]; before || !entry.Result.OK() {
 					continue
 				}
@@ -150,7 +150,7 @@ func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 		for i := range block.Entries {
 			entry := &block.Entries[i]
 			place++
-			if verdict := entry.Transaction.Verdict; verdict != nil {
+			if verdict := entry.Transaction().Verdict; verdict != nil {
 				waiting := read.of[verdict.ID]
 				if waiting == nil || !waiting.waits {
 					return nil, fmt.Errorf("shard %d: a verdict on %s, which does not wait",
@@ -529,9 +529,9 @@ var plants = map[string]func(*bookEvidence) bool{
 	"a verdict that its shard does not say": func(e *bookEvidence) bool {
 		return e.spoil(func(entry *ledger.Entry) bool {
 			if entry.Result.Code == ledger.Released {
-				forged, verdict := *entry.Transaction, *entry.Transaction.Verdict
+				forged, verdict := *entry.Transaction(), *entry.Transaction().Verdict
 				verdict.Result.Code = ledger.Overflow
-				forged.Verdict, entry.Transaction = &verdict, &forged
+				forged.Verdict, entry.Decoded = &verdict, &forged
 				return true
 			}
 			return false
@@ -549,7 +549,7 @@ var plants = map[string]func(*bookEvidence) bool{
 	"a transaction is missing in one shard": func(e *bookEvidence) bool {
 		last := e.chains[len(e.chains)-1]
 		for b, block := range last {
-			if len(block.Entries) > 0 && block.Entries[0].Transaction.Verdict == nil {
+			if len(block.Entries) > 0 && block.Entries[0].Transaction().Verdict == nil {
 				without := *block
 				without.Entries = block.Entries[1:]
 				last[b] = &without
@@ -569,7 +569,7 @@ var plants = map[string]func(*bookEvidence) bool{
 			copied.Entries = slices.Clone(block.Entries)
 			e.chains[1][b] = &copied
 			for i := range copied.Entries {
-				if len(copied.Entries[i].Transaction.Registrations) > 0 {
+				if len(copied.Entries[i].Transaction().Registrations) > 0 {
 					registrations = append(registrations, &copied.Entries[i])
 				}
 			}

@@ -403,7 +403,7 @@ func (c *chaos) judge(n *node.Node) {
 		}
 		for i := range block.Entries {
 			place++
-			if block.Entries[i].Transaction.Change != nil {
+			if block.Entries[i].Transaction().Change != nil {
 				changes++
 			}
 			if places[block.Entries[i].ID] != 0 {

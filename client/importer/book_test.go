@@ -145,7 +145,7 @@ func (b *book) round(shard ledger.ShardID) bool {
 	for i := range block.Entries {
 		entry := &block.Entries[i]
 		c.entries[entry.ID] = entry
-		if verdict := entry.Transaction.Verdict; verdict != nil &&
+		if verdict := entry.Transaction().Verdict; verdict != nil &&
 			entry.Result.Code == ledger.Released {
 			c.reasons[verdict.ID] = verdict.Result
 		}
@@ -252,7 +252,7 @@ func (b *book) transactions() int {
 	ids := map[ledger.Hash]bool{}
 	for _, c := range b.shards {
 		for id, entry := range c.entries {
-			if entry.Transaction.Verdict == nil {
+			if entry.Transaction().Verdict == nil {
 				ids[id] = true
 			}
 		}
@@ -329,7 +329,7 @@ func (d door) Transaction(_ context.Context, id ledger.Hash) (*ledgerdv1.Transac
 	shown := &ledgerdv1.Transaction{}
 	for shard, c := range d.book.shards {
 		if entry := c.entries[id]; entry != nil {
-			shown.Status = d.book.status(id, entry.Transaction)
+			shown.Status = d.book.status(id, entry.Transaction())
 		}
 		place, _ := d.book.place(ledger.ShardID(shard), id)
 		shown.Places = append(shown.Places, &ledgerdv1.ShardPlace{Shard: uint32(shard),

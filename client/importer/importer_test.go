@@ -199,7 +199,7 @@ func TestBadLines(t *testing.T) {
 			t.Fatalf("%+v", b)
 		}
 		page, err := cluster.Node(0).Store().History("acme:b", 0, 10, false)
-		if err != nil || string(page.Items[0].Entry.Transaction.Note) !=
+		if err != nil || string(page.Items[0].Entry.Transaction().Note) !=
 			`{"memo":{"x":[1,2]},"time":7}` {
 			t.Fatalf("%+v, %v", page, err)
 		}

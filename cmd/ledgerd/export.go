@@ -175,7 +175,7 @@ func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) e
 func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
 	line := entryLine{ID: entry.ID, Outcome: "applied"}
 	switch {
-	case entry.Transaction.Verdict != nil:
+	case entry.Transaction().Verdict != nil:
 		line.Outcome = "verdict"
 		return line, nil
 	case e.ShardTree() == nil:
@@ -197,7 +197,7 @@ func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
 	case store.Refused:
 		result := entry.Result
 		if crossing.Settled != nil {
-			result = crossing.Settled.Entry.Transaction.Verdict.Result
+			result = crossing.Settled.Entry.Transaction().Verdict.Result
 		}
 		line.Outcome, line.Reason = "failed", api.ReasonCode(result.Code)
 	}

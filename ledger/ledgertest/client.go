@@ -126,11 +126,11 @@ func After(parent *ledger.Block, bundles ...*ledger.Bundle) *ledger.Block {
 	for i, bundle := range bundles {
 		block.Header.ByBundle = block.Header.ByBundle || bundle.Packed()
 		seal := bundle.Seal(make([]bool, bundle.Len()))
-		for place, id := range bundle.IDs() {
-			entry := ledger.Entry{ID: id, Transaction: bundle.Transaction(place),
-				Result: ledger.Result{Item: ledger.NoItem}, Bundle: i, Place: place}
+		for place := range bundle.Len() {
+			entry := bundle.Entry(place, i)
+			entry.Result = ledger.Result{Item: ledger.NoItem}
 			if !bundle.Packed() {
-				seal.Kept[place], entry.Body = true, bundle.Body(place)
+				seal.Kept[place] = true
 			}
 			block.Entries = append(block.Entries, entry)
 		}

@@ -298,7 +298,7 @@ func (n *network) checkEnd() {
 			if !n.tookEffect(c, entry) {
 				continue
 			}
-			for _, record := range entry.Transaction.Records {
+			for _, record := range entry.Transaction().Records {
 				if c.state.HomeShard(record.Key.Organisation()) == ledger.ShardID(i) {
 					writers[record.Key] = entry.ID
 				}
@@ -307,7 +307,7 @@ func (n *network) checkEnd() {
 				continue
 			}
 			counted[entry.ID] = true
-			for _, posting := range entry.Transaction.Postings {
+			for _, posting := range entry.Transaction().Postings {
 				if balances[posting.Account] == nil {
 					balances[posting.Account] = map[ledger.AssetName]ledger.Amount{}
 				}
@@ -400,7 +400,7 @@ func (n *network) checkOrder() {
 }
 
 func (n *network) tookEffect(c *shardChain, entry *ledger.Entry) bool {
-	return entry.Transaction.Verdict == nil && (entry.Result.OK() || c.outcomes[entry.ID])
+	return entry.Transaction().Verdict == nil && (entry.Result.OK() || c.outcomes[entry.ID])
 }
 
 // traffic makes transactions for a few organisations.

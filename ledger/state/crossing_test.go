@@ -225,7 +225,7 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		if !written {
 			return ""
 		}
-		return string(a.shards[0].blocks[place.Height-1].Entries[place.Index].Transaction.
+		return string(a.shards[0].blocks[place.Height-1].Entries[place.Index].Transaction().
 			Records[place.Item].Value)
 	}
 	a.shards[1].stopped = true

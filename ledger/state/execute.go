@@ -140,16 +140,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
 	var crossings Crossings
 	if s.tree == nil {
-		for i := range block.Entries {
-			if i%lookAhead == 0 {
-				s.look(block.Entries[i:min(i+lookAhead, len(block.Entries))])
-			}
-			entry := &block.Entries[i]
-			s.index = uint32(i)
-			bundle := &block.Bundles[entry.Bundle]
-			entry.Result = s.apply(entry.Transaction, bundle.Root, bundle.Signatures)
-			s.found = s.found[len(entry.Transaction.Postings):]
-		}
+		s.executeEntries(block)
 	} else {
 		crossings = s.executeShard(block)
 	}
@@ -164,11 +155,64 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 // lookAhead is how many transactions' accounts are looked up at once.
 const lookAhead = 64
 
+// executeEntries executes the entries of a block, in a book of one shard.
+func (s *State) executeEntries(block *ledger.Block) {
+	packed := func(i int) bool { return block.Bundles[block.Entries[i].Bundle].Packed() }
+	for next := 0; next < len(block.Entries); {
+		first := next
+		if packed(first) {
+			seal := &block.Bundles[block.Entries[first].Bundle]
+			next += seal.Len()
+			s.executeTransfers(first, block.Entries[first:next], seal)
+			continue
+		}
+		for next < min(first+lookAhead, len(block.Entries)) && !packed(next) {
+			next++
+		}
+		s.look(block.Entries[first:next])
+		for i := first; i < next; i++ {
+			entry := &block.Entries[i]
+			s.index = uint32(i)
+			bundle := &block.Bundles[entry.Bundle]
+			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
+			s.found = s.found[len(entry.Decoded.Postings):]
+		}
+	}
+}
+
+// executeTransfers executes the entries of a packed bundle, the first of which has this index in
+// the block. One transaction after another is made in the same memory, and the accounts of the
+// bundle's table are looked up once.
+func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger.BundleSeal) {
+	transfers := seal.Transfers()
+	looked := s.looked[:0]
+	for number := range transfers.Accounts() {
+		looked = append(looked, lookup{path: transfers.Account(number)})
+	}
+	for some := range slices.Chunk(looked, 2*lookAhead) {
+		s.accounts.findAll(some)
+	}
+	s.looked = looked
+	var transfer struct {
+		ledger.Transaction
+		postings [2]ledger.Posting
+		found    [2]lookup
+	}
+	transfer.Postings = transfer.postings[:]
+	for i := range entries {
+		from, to := transfers.Set(&transfer.Transaction, i)
+		transfer.found = [2]lookup{looked[from], looked[to]}
+		s.index, s.found = uint32(first+i), transfer.found[:]
+		entries[i].Result = s.apply(&transfer.Transaction, seal.Root, seal.Signatures)
+	}
+	s.found = nil
+}
+
 // look finds the accounts of the next transactions, which takes less time together.
 func (s *State) look(entries []ledger.Entry) {
 	s.looked = s.looked[:0]
 	for i := range entries {
-		postings := entries[i].Transaction.Postings
+		postings := entries[i].Decoded.Postings
 		for j := range postings {
 			s.looked = append(s.looked, lookup{path: postings[j].Account})
 		}

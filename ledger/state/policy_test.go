@@ -153,8 +153,8 @@ func (j *policyJudge) wrong(block *ledger.Block) string {
 			}
 		}
 		for _, limit := range j.policy.Limits {
-			if entry.Transaction.Policy != nil ||
-				entry.Transaction.Postings[1].Amount.Compare(limit.Above) > 0 {
+			if entry.Transaction().Policy != nil ||
+				entry.Transaction().Postings[1].Amount.Compare(limit.Above) > 0 {
 				needed = max(needed, limit.Signatures)
 			}
 		}
@@ -162,7 +162,7 @@ func (j *policyJudge) wrong(block *ledger.Block) string {
 			return fmt.Sprintf("transaction %d took effect with %d of %d signatures", i, signed,
 				needed)
 		}
-		if change := entry.Transaction.Policy; change != nil {
+		if change := entry.Transaction().Policy; change != nil {
 			j.policy = change.Policy
 		}
 	}

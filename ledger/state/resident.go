@@ -61,9 +61,16 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 	if s.AllResident() {
 		return nil
 	}
-	w := s.newWanting()
-	for i := range draft.block.Entries {
-		w.transaction(draft.block.Entries[i].Transaction)
+	w, block := s.newWanting(), &draft.block
+	for next := 0; next < len(block.Entries); {
+		entry := &block.Entries[next]
+		if seal := &block.Bundles[entry.Bundle]; seal.Packed() {
+			w.transfers(seal.Transfers())
+			next += seal.Len()
+			continue
+		}
+		w.transaction(entry.Decoded)
+		next++
 	}
 	return w.all()
 }
@@ -74,6 +81,10 @@ func (s *State) WantedBy(bundle *ledger.Bundle) []ledger.AccountPath {
 		return nil
 	}
 	w := s.newWanting()
+	if bundle.Packed() {
+		w.transfers(bundle.Transfers())
+		return w.all()
+	}
 	for i := range bundle.Len() {
 		w.transaction(bundle.Transaction(i))
 	}
@@ -109,6 +120,13 @@ func (w *wanting) transaction(t *ledger.Transaction) {
 		for i := range waits.entry.parts {
 			w.path(waits.entry.parts[i].account)
 		}
+	}
+}
+
+// transfers adds the accounts of a packed bundle.
+func (w *wanting) transfers(transfers ledger.Transfers) {
+	for number := range transfers.Accounts() {
+		w.path(transfers.Account(number))
 	}
 }
 

@@ -158,8 +158,7 @@ func (d *Draft) add(bundle *ledger.Bundle, ids idSet,
 		}
 		ids[key] = uint32(len(d.block.Entries))
 		kept[place] = true
-		d.block.Entries = append(d.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
-			Body: bundle.Body(place), Bundle: len(d.block.Bundles), Place: place})
+		d.block.Entries = append(d.block.Entries, bundle.Entry(place, len(d.block.Bundles)))
 	}
 	if len(d.block.Entries) > first {
 		d.block.Bundles = append(d.block.Bundles, bundle.Seal(kept))
@@ -178,9 +177,8 @@ func (d *Draft) addPacked(bundle *ledger.Bundle, ids idSet,
 		return
 	}
 	ids[key] = uint32(len(d.block.Entries))
-	for place, id := range bundle.IDs() {
-		d.block.Entries = append(d.block.Entries, ledger.Entry{ID: id,
-			Transaction: bundle.Transaction(place), Bundle: len(d.block.Bundles), Place: place})
+	for place := range bundle.Len() {
+		d.block.Entries = append(d.block.Entries, bundle.Entry(place, len(d.block.Bundles)))
 	}
 	d.block.Bundles = append(d.block.Bundles, bundle.Seal(nil))
 }

@@ -179,8 +179,7 @@ func (s *sealing) addBundle(bundle *ledger.Bundle, present []bool, number uint64
 		}
 		s.ids[key] = uint32(len(s.block.Entries))
 		kept[place] = true
-		s.block.Entries = append(s.block.Entries, ledger.Entry{ID: id, Transaction: transaction,
-			Body: bundle.Body(place), Bundle: len(s.block.Bundles), Place: place})
+		s.block.Entries = append(s.block.Entries, bundle.Entry(place, len(s.block.Bundles)))
 		s.note(transaction, bundle)
 	}
 	if len(s.block.Entries) > first || number != 0 {

@@ -107,7 +107,7 @@ func (s *State) belongs(t *ledger.Transaction, destinations []ledger.ShardID, nu
 // applyEntry executes one transaction at its place, and marks the child shards that it is forwarded
 // to.
 func (s *State) applyEntry(entry *ledger.Entry, seal *ledger.BundleSeal) ledger.Result {
-	t := entry.Transaction
+	t := entry.Transaction()
 	switch {
 	case t.Verdict != nil:
 		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.IDs) != 1 ||

@@ -8,15 +8,14 @@ import (
 )
 
 // heldTransfer is what a transfer of a packed bundle counts for, in bounds of memory, above its
-// bytes: about as many as it would have in a bundle of bodies. When it is decoded it takes as much
-// memory as any other transaction.
+// bytes: its entry in the block, and the names of its accounts.
 const heldTransfer = 128
 
 // heldBytes returns what a block of an encoded size counts for in bounds of memory.
 func heldBytes(block *ledger.Block, encoded int) int {
 	for i := range block.Bundles {
 		if seal := &block.Bundles[i]; seal.Packed() {
-			encoded += heldTransfer * len(seal.IDs)
+			encoded += heldTransfer * seal.Len()
 		}
 	}
 	return encoded

@@ -82,7 +82,7 @@ func (s *Store) PutCertificate(c *ledger.Certificate) error {
 		}
 		for i := range block.Entries {
 			if block.Entries[i].Result.OK() &&
-				s.changedBy(c.Height, block.Entries[i].Transaction.Change) {
+				s.changedBy(c.Height, block.Entries[i].Transaction().Change) {
 				c.Change = block.Proof(i)
 			}
 		}

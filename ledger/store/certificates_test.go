@@ -292,7 +292,7 @@ func TestChangeBesideARepeatedJoin(t *testing.T) {
 	}
 	for i := range block.Entries {
 		wrong := certify(t, s, 1, 0, 1, 2)
-		if wrong.Change = block.Proof(i); block.Entries[i].Transaction.Change.Kind ==
+		if wrong.Change = block.Proof(i); block.Entries[i].Transaction().Change.Kind ==
 			ledger.ChangeJoin {
 			if err := s.PutCertificate(wrong); !errors.Is(err, ledger.ErrCertificate) {
 				t.Fatalf("the repeated join passes for the change: %v", err)

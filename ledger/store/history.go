@@ -104,7 +104,8 @@ func (s *Store) historyItem(account *ledger.Account, ordinal uint64,
 	}
 	entry := result.Entry
 	// A verdict ended the wait of a cross-shard transaction: show that transaction.
-	if verdict := entry.Transaction.Verdict; verdict != nil && entry.Result.Code == ledger.Settled {
+	verdict := entry.Transaction().Verdict
+	if verdict != nil && entry.Result.Code == ledger.Settled {
 		settled, err := s.Transaction(verdict.ID)
 		if err != nil {
 			return HistoryItem{}, err
@@ -120,8 +121,9 @@ func (s *Store) historyItem(account *ledger.Account, ordinal uint64,
 }
 
 func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
-	for i := range entry.Transaction.Postings {
-		if entry.Transaction.Postings[i].Account == path {
+	postings := entry.Transaction().Postings
+	for i := range postings {
+		if postings[i].Account == path {
 			return entry.Result.OK() || entry.Result.Code == ledger.SetAside
 		}
 	}

@@ -28,7 +28,7 @@ func historiesOf(t testing.TB, s *Store) map[ledger.AccountPath][]HistoryItem {
 		for i := range block.Entries {
 			entry := &block.Entries[i]
 			var touched []ledger.AccountPath
-			for _, posting := range entry.Transaction.Postings {
+			for _, posting := range entry.Transaction().Postings {
 				if entry.Result.OK() && !slices.Contains(touched, posting.Account) {
 					touched = append(touched, posting.Account)
 				}

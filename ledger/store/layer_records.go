@@ -47,7 +47,7 @@ func recordsOf(blocks []*pendingBlock) []record {
 // transfers of a packed bundle of which that is the first; 0 if it has an id of its own.
 func transfersFrom(block *ledger.Block, index int) int {
 	if seal := &block.Bundles[block.Entries[index].Bundle]; seal.Packed() {
-		return len(seal.IDs)
+		return seal.Len()
 	}
 	return 0
 }

@@ -343,7 +343,7 @@ func (s *Store) Record(key ledger.RecordKey) (RecordValue, error) {
 	if err != nil {
 		return RecordValue{}, err
 	}
-	records := where.Entry.Transaction.Records
+	records := where.Entry.Transaction().Records
 	if int(place.Item) >= len(records) || records[place.Item].Key != key ||
 		sha256.Sum256(records[place.Item].Value) != place.Digest {
 		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s",

@@ -344,7 +344,7 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 	}
 	crossing, err = s.Crossing(waits.ID)
 	if err != nil || crossing.Outcome != Refused || crossing.Settled == nil ||
-		*crossing.Settled.Entry.Transaction.Verdict != told {
+		*crossing.Settled.Entry.Transaction().Verdict != told {
 		t.Fatalf("%+v %v", crossing, err)
 	}
 	if _, made, err := s.Verdict(ledger.Hash{1}, s.AppendedHeight()); made || err != nil {

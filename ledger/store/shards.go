@@ -318,7 +318,7 @@ func (s *Store) settlement(id ledger.Hash) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	if verdict := settled.Entry.Transaction.Verdict; verdict == nil || verdict.ID != id {
+	if verdict := settled.Entry.Transaction().Verdict; verdict == nil || verdict.ID != id {
 		return Found{}, damaged(where.height, "transaction %d should have ended the wait of %s",
 			where.index, id)
 	}
@@ -349,7 +349,7 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 
 // destinations returns the shards that a transaction concerns, given the directory at its place.
 func (s *Store) destinations(found Found) []ledger.ShardID {
-	transaction := found.Entry.Transaction
+	transaction := found.Entry.Transaction()
 	tree := s.ShardTree()
 	if tree == nil || transaction.Change != nil || transaction.Verdict != nil {
 		return []ledger.ShardID{s.genesis.Shard}
@@ -373,7 +373,7 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 		return organisation, true
 	}
 	registers := func(entry ledger.Entry) bool {
-		return entry.Result.OK() && slices.ContainsFunc(entry.Transaction.Registrations,
+		return entry.Result.OK() && slices.ContainsFunc(entry.Transaction().Registrations,
 			func(r ledger.Registration) bool {
 				return r.Name == name
 			})

@@ -174,7 +174,7 @@ func readAll(s *Store) (string, error) {
 		}
 		fmt.Fprintf(text, "%d %s %x\n", height, hash, again.Encode())
 		for i := range block.Bundles {
-			beyond := block.Bundles[i].IDs[len(block.Bundles[i].IDs)-1]
+			beyond := block.Bundles[i].ID(block.Bundles[i].Len() - 1)
 			beyond[31]++
 			if _, err := s.Transaction(beyond); !errors.Is(err, ErrNotFound) {
 				return "", fmt.Errorf("transaction %s, which is nowhere: %w", beyond, err)

@@ -176,17 +176,18 @@ func (s *Service) ListHistory(ctx context.Context,
 
 func historyEntry(item *store.HistoryItem, path ledger.AccountPath) *ledgerdv1.HistoryEntry {
 	entry := item.Entry
+	transaction := entry.Transaction()
 	shown := &ledgerdv1.HistoryEntry{
 		TransactionId:    entry.ID[:],
 		TransactionIdHex: entry.ID.String(),
 		Height:           uint64(item.Height),
 		Index:            uint32(item.Index),
 		TimeMs:           uint64(item.Time),
-		Note:             shorten(noteToProto(entry.Transaction.Note), summaryNoteBytes),
+		Note:             shorten(noteToProto(transaction.Note), summaryNoteBytes),
 	}
 	var changes []ledger.Balance
-	for i := range entry.Transaction.Postings {
-		posting := &entry.Transaction.Postings[i]
+	for i := range transaction.Postings {
+		posting := &transaction.Postings[i]
 		if posting.Account != path {
 			continue
 		}

@@ -351,7 +351,7 @@ func shorten(text string, bytes int) string {
 }
 
 func summaryOf(entry *ledger.Entry, status report.Status) *ledgerdv1.TransactionSummary {
-	t := entry.Transaction
+	t := entry.Transaction()
 	shown := &ledgerdv1.TransactionSummary{
 		Status:       statusToProto(status, t),
 		Signer:       string(t.Signer),

@@ -36,9 +36,9 @@ func (s *Service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 	status := report.Status{ID: entry.ID, Outcome: report.OutcomeExecuted, Level: level,
 		Height: height, Index: uint32(index), Result: entry.Result}
 	opened := s.backend.Store()
-	if tree := opened.ShardTree(); tree != nil && entry.Transaction.Verdict == nil &&
-		entry.Transaction.Change == nil {
-		if concerned := tree.Destinations(entry.Transaction, opened); len(concerned) > 1 ||
+	if tree := opened.ShardTree(); tree != nil && entry.Transaction().Verdict == nil &&
+		entry.Transaction().Change == nil {
+		if concerned := tree.Destinations(entry.Transaction(), opened); len(concerned) > 1 ||
 			entry.Result.Code == ledger.Relayed {
 			status.Destinations = concerned
 		}
@@ -67,7 +67,7 @@ func (s *Service) settle(status *report.Status, crossing *store.Crossing) {
 		s.levelOf(crossing.Settled.Height)
 	if crossing.Outcome == store.Refused {
 		status.Outcome, status.Result = report.OutcomeFailed,
-			crossing.Settled.Entry.Transaction.Verdict.Result
+			crossing.Settled.Entry.Transaction().Verdict.Result
 	}
 }
 
@@ -94,8 +94,8 @@ func (s *Service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		BlockHashHex: block.Hash.String(),
 		TimeMs:       uint64(block.Header.Time),
 		WaitsFor:     shardNumbers(crossing.Waits),
-		Home: entry.Transaction.Signer == ledger.Operator ||
-			opened.HomeShard(entry.Transaction.Signer) == own,
+		Home: entry.Transaction().Signer == ledger.Operator ||
+			opened.HomeShard(entry.Transaction().Signer) == own,
 		Entry:        number == 0,
 		Level:        ledgerdv1.Level(s.levelOf(crossing.Height)),
 		StreamNumber: number,

@@ -296,7 +296,7 @@ func (s *Service) shownStatus(status report.Status) *ledgerdv1.TransactionStatus
 	shown := statusToProto(status, nil)
 	if status.Outcome == report.OutcomeFailed {
 		if found, err := s.backend.Store().Transaction(status.ID); err == nil {
-			shown = statusToProto(status, found.Entry.Transaction)
+			shown = statusToProto(status, found.Entry.Transaction())
 		}
 	}
 	if status.InBlock() {

@@ -262,7 +262,7 @@ func TestSubmitStreamRefusesOverload(t *testing.T) {
 		genesis := *ledgertest.OperatedGenesis(1)
 		genesis.Version = ledger.PackedVersion
 		b := newBank(t, apitest.Options{Genesis: genesis},
-			api.Options{MaxRequestMemory: 1 << 20})
+			api.Options{MaxRequestMemory: 256 << 10})
 		packed := func(count int) *ledger.Bundle {
 			transfers := make([]ledger.Transaction, count)
 			for i := range transfers {

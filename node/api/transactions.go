@@ -73,15 +73,15 @@ func (s *Service) shown(ctx context.Context, status report.Status) (*ledgerdv1.T
 	seal := &crossing.Block.Bundles[crossing.Entry.Bundle]
 	hash := crossing.Block.Hash
 	shown := &ledgerdv1.Transaction{
-		Status:      statusToProto(status, crossing.Entry.Transaction),
-		Body:        bodyToProto(crossing.Entry.Transaction),
+		Status:      statusToProto(status, crossing.Entry.Transaction()),
+		Body:        bodyToProto(crossing.Entry.Transaction()),
 		Signatures:  signaturesToProto(seal.Signatures),
 		BlockHash:   hash[:],
 		BlockTimeMs: uint64(crossing.Block.Header.Time),
 		Canonical:   crossing.Block.Body(crossing.Index),
-		BundleSize:  uint32(len(seal.IDs)),
+		BundleSize:  uint32(seal.Len()),
 	}
-	if verdict := crossing.Entry.Transaction.Verdict; verdict != nil {
+	if verdict := crossing.Entry.Transaction().Verdict; verdict != nil {
 		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
 			uint32(verdict.Shard), verdictWord(verdict)
 	}

@@ -92,7 +92,7 @@ func provenVerdict(answer *ledgerdv1.Proof, shard ledger.ShardID, id ledger.Hash
 	if err != nil {
 		return verdict, fmt.Errorf("%w: body: %w", ledger.ErrProof, err)
 	}
-	verdict, made := ledger.VerdictOf(&ledger.Entry{ID: id, Transaction: transaction,
+	verdict, made := ledger.VerdictOf(&ledger.Entry{ID: id, Decoded: transaction,
 		Body: proof.Body, Result: proof.Result}, shard)
 	if !made {
 		return ledger.Verdict{}, fmt.Errorf("%w: %s", errNoVerdict, proof.Result.Code)

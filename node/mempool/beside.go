@@ -100,7 +100,7 @@ func (p *Pool) progress(block *ledger.Block) {
 	took := p.besides && (slices.ContainsFunc(block.Bundles, func(b ledger.BundleSeal) bool {
 		return b.Number > 0
 	}) || slices.ContainsFunc(block.Entries, func(e ledger.Entry) bool {
-		return e.Transaction != nil && e.Transaction.Verdict != nil
+		return e.Transaction() != nil && e.Transaction().Verdict != nil
 	}))
 	if took {
 		p.woken = true

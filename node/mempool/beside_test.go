@@ -387,7 +387,7 @@ func TestMeetings(t *testing.T) {
 	rounds("a block of clients", false, "----------")
 	p.Applied(&ledger.Block{Bundles: []ledger.BundleSeal{{Number: 1}}})
 	rounds("a block took an entry", false, "...i------")
-	p.Applied(&ledger.Block{Entries: []ledger.Entry{{Transaction: &ledger.Transaction{
+	p.Applied(&ledger.Block{Entries: []ledger.Entry{{Decoded: &ledger.Transaction{
 		Verdict: &beside.verdicts[0]}}}})
 	rounds("a block took a verdict", false, "...i------")
 	p.Requeue()

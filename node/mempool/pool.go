@@ -177,7 +177,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 // bundle is in a block as a whole or not at all.
 func placedIDs(bundle *ledger.Bundle) []ledger.Hash {
 	if bundle.Packed() {
-		return bundle.IDs()[:1]
+		return []ledger.Hash{bundle.ID(0)}
 	}
 	return bundle.IDs()
 }
@@ -216,7 +216,7 @@ func (p *Pool) lookUp(bundle *ledger.Bundle,
 // if one of them never expires, or expires by the heights of another chain.
 func (p *Pool) lastValid(bundle *ledger.Bundle) ledger.Height {
 	var last ledger.Height
-	for i := range bundle.Len() {
+	for i := range bundle.Distinct() {
 		transaction := bundle.Transaction(i)
 		if transaction.LastValid == 0 || p.config.Expires != nil && !p.config.Expires(transaction) {
 			return 0

@@ -16,7 +16,7 @@ func decided(block *ledger.Block) (count int) {
 		case code == ledger.Settled, code == ledger.Released:
 			count++
 		case code == ledger.SetAside, code == ledger.Relayed,
-			block.Entries[i].Transaction.Verdict != nil:
+			block.Entries[i].Transaction().Verdict != nil:
 		default:
 			count++
 		}
@@ -32,12 +32,12 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []report.Status) {
 			entry := &block.Entries[i]
 			switch code := entry.Result.Code; {
 			case code == ledger.SetAside, code == ledger.Relayed:
-			case code == ledger.Applied && !entry.Transaction.BookWide():
+			case code == ledger.Applied && !entry.Transaction().BookWide():
 				// A transaction of this shard alone needs no further lookup.
 				statuses = append(statuses, statusOf(entry, block.Header.Height,
 					i, report.LevelOrdered))
 			case code == ledger.Settled, code == ledger.Released:
-				watched(entry.Transaction.Verdict.ID)
+				watched(entry.Transaction().Verdict.ID)
 				watched(entry.ID)
 			default:
 				watched(entry.ID)
@@ -83,7 +83,7 @@ func (p *Pipeline) crossing(opened *store.Store, id ledger.Hash) (report.Status,
 		status.Settled = found.Settled.Height
 		status.Result = ledger.Result{Code: ledger.Applied, Item: ledger.NoItem}
 		if found.Outcome == store.Refused {
-			status.Result = found.Settled.Entry.Transaction.Verdict.Result
+			status.Result = found.Settled.Entry.Transaction().Verdict.Result
 		}
 	}
 	heights := p.progress.now()

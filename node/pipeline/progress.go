@@ -193,7 +193,7 @@ func (p *progress) settleBlock(block *ledger.Block) {
 	for first := 0; first < len(block.Entries); {
 		count := 1
 		if seal := &block.Bundles[block.Entries[first].Bundle]; seal.Packed() {
-			count = len(seal.IDs)
+			count = seal.Len()
 		}
 		p.tell(&block.Entries[first].ID, count, func(offset int) report.Status {
 			at := first + offset

@@ -471,7 +471,7 @@ func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) report.Status {
 	if settled := found.Settled; settled != nil {
 		status.Settled = settled.Height
 		if found.Outcome == store.Refused {
-			status.Result = settled.Entry.Transaction.Verdict.Result
+			status.Result = settled.Entry.Transaction().Verdict.Result
 		}
 	}
 	status.Level = c.heights.Level(max(status.Height, status.Settled))

@@ -238,11 +238,11 @@ func (r *router) whereDecided(id ledger.Hash) (ledger.ShardID, bool) {
 		return r.shards.Own(), true
 	}
 	found, err := r.backend.Store().Transaction(id)
-	if err != nil || found.Entry.Transaction.Signer == ledger.Operator ||
-		len(found.Entry.Transaction.Registrations) > 0 {
+	if err != nil || found.Entry.Transaction().Signer == ledger.Operator ||
+		len(found.Entry.Transaction().Registrations) > 0 {
 		return r.shards.Own(), true
 	}
-	return r.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
+	return r.backend.Store().HomeShard(found.Entry.Transaction().Signer), true
 }
 
 // find asks all shards for transactions, and waits a little for them. The shard that decides a

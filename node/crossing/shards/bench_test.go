@@ -18,7 +18,7 @@ func BenchmarkApplied(b *testing.B) {
 	block := &ledger.Block{}
 	for i := range 1000 {
 		block.Entries = append(block.Entries, ledger.Entry{ID: name(i),
-			Transaction: &someTransaction, Result: good})
+			Decoded: &someTransaction, Result: good})
 	}
 	v.early.add(ledger.Verdict{ID: name(2000)})
 	b.ReportAllocs()

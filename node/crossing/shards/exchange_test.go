@@ -43,7 +43,7 @@ func (c *fakeChain) add(ids ...ledger.Hash) *ledger.Block {
 	defer c.mu.Unlock()
 	block := &ledger.Block{Header: ledger.Header{Height: ledger.Height(len(c.blocks))}}
 	for _, id := range ids {
-		block.Entries = append(block.Entries, ledger.Entry{ID: id, Transaction: &someTransaction,
+		block.Entries = append(block.Entries, ledger.Entry{ID: id, Decoded: &someTransaction,
 			Result: good})
 	}
 	c.blocks = append(c.blocks, block)
@@ -436,7 +436,7 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	for i, code := range []ledger.Code{ledger.Applied, ledger.Settled, ledger.Released} {
 		verdict := ledger.Verdict{ID: ids[i], Shard: 1, Result: good}
 		block.Entries = append(block.Entries,
-			ledger.Entry{Transaction: &ledger.Transaction{Verdict: &verdict},
+			ledger.Entry{Decoded: &ledger.Transaction{Verdict: &verdict},
 				Result: ledger.Result{Code: code}})
 	}
 	s.verdicts.Applied(block)

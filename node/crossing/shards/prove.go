@@ -74,7 +74,7 @@ func (v *Verdicts) prove(ctx context.Context, key verdictKey) {
 		return
 	}
 	if _, possible := ledger.VerdictOf(&ledger.Entry{ID: verdict.ID, Result: verdict.Result,
-		Transaction: &someTransaction}, verdict.Shard); !possible || keyOf(&verdict) != key {
+		Decoded: &someTransaction}, verdict.Shard); !possible || keyOf(&verdict) != key {
 		v.config.Logger.Error("a proof of another verdict dropped", "shard", key.shard,
 			"transaction", key.id, "proved", verdict)
 		return

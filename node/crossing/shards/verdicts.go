@@ -254,7 +254,7 @@ func (v *Verdicts) Applied(block *ledger.Block) {
 	v.applied++
 	for i := range block.Entries {
 		entry := &block.Entries[i]
-		if verdict := entry.Transaction.Verdict; verdict != nil {
+		if verdict := entry.Transaction().Verdict; verdict != nil {
 			switch entry.Result.Code {
 			case ledger.Settled, ledger.Released:
 				v.awaited.removeAll(verdict.ID)

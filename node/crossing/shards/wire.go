@@ -179,7 +179,7 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		verdict, possible := ledger.VerdictOf(&ledger.Entry{ID: id, Result: result,
-			Transaction: &someTransaction}, shard)
+			Decoded: &someTransaction}, shard)
 		if !possible {
 			r.fail("a verdict that says %s", result.Code)
 		}
