@@ -25,6 +25,8 @@ type chaos struct {
 	complete map[runRound]order.Epoch
 	// anyGroup makes completeOnce look at servers that removed others, too.
 	anyGroup bool
+	// logs are the servers' logs of rounds; nil for none.
+	logs *roundLogs
 	// mistrust and stall are how often a detector errs and a link stalls, in steps. 0 means never.
 	mistrust, stall int
 	// mistakes is how many more mistakes detectors may make; negative means no bound.
@@ -80,7 +82,7 @@ func (c *chaos) step(a action) error {
 		return err
 	}
 	c.bury()
-	if err := errors.Join(c.voteOnce(a.to), c.completeOnce(a.to)); err != nil {
+	if err := errors.Join(c.voteOnce(a.to), c.completeOnce(a.to), c.writeLog(a.to)); err != nil {
 		return err
 	}
 	return c.agree()
@@ -333,13 +335,36 @@ func (c *chaos) judgeVotes(shard int) error {
 	return nil
 }
 
+// mayBeDelivered returns the value of a round that may have been A-delivered, by the votes of the
+// servers that were asked. It returns nil if there is none, and an error if there are two.
 func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*order.Delivery,
 	error) {
-	type candidate struct {
-		vote      order.Vote
-		count     int
-		confirmed bool
+	var found *candidate
+	for _, o := range c.candidates(asked, shard, round) {
+		if found != nil && found.confirmed == o.confirmed {
+			return nil, fmt.Errorf("two values may have been A-delivered: %s and %s",
+				formatDelivery(found.vote.Delivery), formatDelivery(o.vote.Delivery))
+		}
+		if found == nil || o.confirmed {
+			found = o
+		}
 	}
+	if found == nil {
+		return nil, nil
+	}
+	return &found.vote.Delivery, nil
+}
+
+// candidate is a value of a round, with the votes for it.
+type candidate struct {
+	vote      order.Vote
+	count     int
+	confirmed bool
+}
+
+// candidates lists the values of a round that may have been A-delivered, according to the votes of
+// the servers that were asked.
+func (c *chaos) candidates(asked []bool, shard int, round order.Round) []*candidate {
 	var candidates []*candidate
 	for p, engine := range c.engines {
 		if !asked[p] {
@@ -360,9 +385,8 @@ func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*ord
 			candidates[i].confirmed = candidates[i].confirmed || v.Confirmed
 		}
 	}
-	var found *candidate
 	majority := shard/2 + 1
-	for _, o := range candidates {
+	return slices.DeleteFunc(candidates, func(o *candidate) bool {
 		unknown := 0
 		for _, m := range o.vote.Members {
 			if !asked[m] {
@@ -370,21 +394,8 @@ func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*ord
 			}
 		}
 		fast := max(majority, min(shard-(majority-1)/2, len(o.vote.Members)))
-		if !o.confirmed && o.count+unknown < fast {
-			continue
-		}
-		if found != nil && found.confirmed == o.confirmed {
-			return nil, fmt.Errorf("two values may have been A-delivered: %s and %s",
-				formatDelivery(found.vote.Delivery), formatDelivery(o.vote.Delivery))
-		}
-		if found == nil || o.confirmed {
-			found = o
-		}
-	}
-	if found == nil {
-		return nil, nil
-	}
-	return &found.vote.Delivery, nil
+		return !o.confirmed && o.count+unknown < fast
+	})
 }
 
 // storms is one kind of random schedule under ◇P.
@@ -408,6 +419,9 @@ type storms struct {
 	long bool
 	// anyGroup is for completeOnce.
 	anyGroup bool
+	// logs makes servers keep logs of rounds, with the bug logFault.
+	logs     bool
+	logFault logFault
 }
 
 // outcome counts how runs ended, and the eons of the longest.
@@ -424,6 +438,9 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 		c.groups = s.groups
 	}
 	shard := max(s.shard, s.config.Servers)
+	if s.logs {
+		c.logs = newRoundLogs(c.n(), s.logFault)
+	}
 	rounds := 1 + c.rng.IntN(4)
 	if s.oneStorm {
 		rounds = 1
@@ -437,6 +454,9 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 			return err
 		}
 		if err := c.judgeVotes(shard); err != nil && !s.safetyOnly {
+			return err
+		}
+		if err := c.judgeLogs(); err != nil {
 			return err
 		}
 	}

@@ -38,6 +38,9 @@ type judge struct {
 	roundIDs map[string]uint32
 	verdicts map[string]verdict
 	key      []byte
+	// records are the recorded rounds, each with what the server recorded before. 0 is nothing.
+	records   []record
+	recordIDs map[record]uint32
 }
 
 // outcome is all that the judge needs to know about a server.
@@ -48,6 +51,7 @@ type outcome struct {
 	accused   serverSet
 	submitted uint32
 	delivered uint32
+	recorded  uint32
 }
 
 type deliveredRound struct {
@@ -68,6 +72,7 @@ func newJudge(o Options, tolerated int) *judge {
 		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
 		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1),
 		roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
+		records: make([]record, 1), recordIDs: map[record]uint32{},
 	}
 }
 
@@ -96,7 +101,8 @@ func (j *judge) deliver(before uint32, d order.Delivery) uint32 {
 
 // outcome numbers a server's outcome.
 func (j *judge) outcome(s *server) uint32 {
-	o := outcome{s.id, s.crashed, s.halted != "", s.accused, s.submitted, s.delivered}
+	o := outcome{s.id, s.crashed, s.halted != "", s.accused, s.submitted, s.delivered,
+		s.recorded}
 	id, known := j.outcomeIDs[o]
 	if !known {
 		id = uint32(len(j.outcomes))
@@ -152,6 +158,9 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 		for _, d := range j.deliveries(j.outcomes[id].delivered) {
 			history.Deliver(j.outcomes[id].id, d)
 		}
+	}
+	if broken := j.judgeRecords(outcomes); broken != nil {
+		return verdict{broken: broken}
 	}
 	f := j.failures(outcomes)
 	for p := range j.servers {

@@ -50,6 +50,10 @@ type Options struct {
 	Fault allconcur.Fault
 	// StatesMax bounds the states visited; 0 means StatesMaxDefault.
 	StatesMax int
+	// Records makes every server record each round that is complete in a group that removed no
+	// server, and judges what the records of a majority say (RecordedRounds). RecordsAnyGroup is a
+	// bug to plant: servers record in other groups, too.
+	Records, RecordsAnyGroup bool
 	// WithoutTracking leaves the tracking digraphs unchecked, to show what a fault in them does to
 	// the group.
 	WithoutTracking bool

@@ -96,6 +96,31 @@ func TestEventualDetector(t *testing.T) {
 	}
 }
 
+// TestRecordedRounds visits everything that three servers can do with records of complete rounds.
+func TestRecordedRounds(t *testing.T) {
+	t.Parallel()
+	for _, faults := range [][3]int{{1, 1, 0}, {2, 1, 0}, {1, 0, 1}, {2, 0, 1}, {1, 1, 1}} {
+		if faults[1]+faults[2] > 1 && (testing.Short() || raceEnabled) {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d rounds/%d crashes/%d suspicions", faults[0], faults[1],
+			faults[2]), func(t *testing.T) {
+			t.Parallel()
+			options := eventual(allconcur.EngineAllConcurPlus, faults[0], faults[1], faults[2])
+			options.Records = true
+			mustHold(t, options)
+		})
+	}
+}
+
+// TestRecordsOfAnyGroup: in a group that removed a server, a round can be recorded twice.
+func TestRecordsOfAnyGroup(t *testing.T) {
+	t.Parallel()
+	options := eventual(allconcur.EngineAllConcurPlus, 2, 1, 0)
+	options.Records, options.RecordsAnyGroup = true, true
+	mustBreak(t, options, RecordedRounds)
+}
+
 // TestIdleServers lets servers A-broadcast empty messages in place of payloads.
 func TestIdleServers(t *testing.T) {
 	t.Parallel()

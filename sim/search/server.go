@@ -34,6 +34,8 @@ type server struct {
 	submitted uint32
 	// delivered is the number of the sequence that it A-delivered.
 	delivered uint32
+	// recorded is the number of the sequence of its records.
+	recorded uint32
 	// inputs are the steps that it can take by itself.
 	inputs []input
 	// outcome is the number of its outcome, for the judge.
@@ -118,6 +120,7 @@ func (x *explorer) intern(s server) uint32 {
 	k = binary.LittleEndian.AppendUint16(k, uint16(s.accused))
 	k = binary.LittleEndian.AppendUint32(k, s.submitted)
 	k = binary.LittleEndian.AppendUint32(k, s.delivered)
+	k = binary.LittleEndian.AppendUint32(k, s.recorded)
 	if !s.stopped {
 		k = s.engine.AppendState(k)
 	}
@@ -209,6 +212,10 @@ func (x *explorer) take(s server, in input) step {
 	}
 	for _, d := range ready.Deliveries {
 		s.delivered = x.judge.deliver(s.delivered, d)
+	}
+	if x.options.Records {
+		s.recorded = x.judge.record(s.recorded, s.engine, x.options.RecordsAnyGroup)
+		before.recorded = s.recorded // the disk may be quicker than the sends
 	}
 	if s.mayCrash {
 		result.crashes, result.crashesEnd = x.crashInside(before, s.submitted)
