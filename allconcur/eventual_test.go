@@ -439,7 +439,7 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 	}
 	shard := max(s.shard, s.config.Servers)
 	if s.logs {
-		c.logs = newRoundLogs(c.n(), s.logFault)
+		c.logs = newRoundLogs(c.n(), 1+c.rng.IntN(12), s.logFault)
 	}
 	rounds := 1 + c.rng.IntN(4)
 	if s.oneStorm {
