@@ -96,18 +96,21 @@ func TestEventualDetector(t *testing.T) {
 	}
 }
 
-// TestRecordedRounds visits everything that three servers can do with records of complete rounds.
+// TestRecordedRounds visits everything that three and four servers can do with records of complete
+// rounds.
 func TestRecordedRounds(t *testing.T) {
 	t.Parallel()
-	for _, faults := range [][3]int{{1, 1, 0}, {2, 1, 0}, {1, 0, 1}, {2, 0, 1}, {1, 1, 1}} {
-		if faults[1]+faults[2] > 1 && (testing.Short() || raceEnabled) {
+	for _, c := range []struct{ servers, rounds, crashes, suspicions int }{
+		{3, 1, 1, 0}, {3, 2, 1, 0}, {3, 1, 0, 1}, {3, 2, 0, 1}, {3, 1, 1, 1}, {4, 1, 1, 0},
+	} {
+		if (c.servers > 3 || c.crashes+c.suspicions > 1) && (testing.Short() || raceEnabled) {
 			continue
 		}
-		t.Run(fmt.Sprintf("%d rounds/%d crashes/%d suspicions", faults[0], faults[1],
-			faults[2]), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d servers/%d rounds/%d crashes/%d suspicions", c.servers, c.rounds,
+			c.crashes, c.suspicions), func(t *testing.T) {
 			t.Parallel()
-			options := eventual(allconcur.EngineAllConcurPlus, faults[0], faults[1], faults[2])
-			options.Records = true
+			options := eventual(allconcur.EngineAllConcurPlus, c.rounds, c.crashes, c.suspicions)
+			options.Servers, options.Records = c.servers, true
 			mustHold(t, options)
 		})
 	}
