@@ -138,6 +138,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if n.home.Config.Store.ReserveBytes > 0 {
 		n.options.Store.ReserveBytes = n.home.Config.Store.ReserveBytes
 	}
+	if n.home.Config.Store.AccountsInMemory > 0 {
+		n.options.Store.AccountsInMemory = n.home.Config.Store.AccountsInMemory
+	}
 	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
 	if err := n.openDisk(); err != nil {
 		return nil, err

@@ -124,12 +124,18 @@ func BenchmarkShard(b *testing.B) {
 }
 
 // BenchmarkExecute executes blocks of 16 bundles with 400 transfers each, between accounts that are
-// chosen equally often. In "divided" all processors hash them.
+// chosen equally often. In "divided" all processors hash them. In "one cold" one more account is
+// not resident, so the state looks which accounts a block needs first.
 func BenchmarkExecute(b *testing.B) {
 	for _, accounts := range []int{10_000, 1_000_000} {
-		b.Run(fmt.Sprint(accounts), func(b *testing.B) { benchmarkExecute(b, accounts, nil) })
+		b.Run(fmt.Sprint(accounts), func(b *testing.B) {
+			benchmarkExecute(b, accounts, nil, false)
+		})
+		b.Run(fmt.Sprintf("%d one cold", accounts), func(b *testing.B) {
+			benchmarkExecute(b, accounts, nil, true)
+		})
 		b.Run(fmt.Sprintf("%d divided", accounts), func(b *testing.B) {
-			benchmarkExecute(b, accounts, onAllProcessors)
+			benchmarkExecute(b, accounts, onAllProcessors, false)
 		})
 	}
 }
@@ -148,7 +154,7 @@ func onAllProcessors(parts int, do func(part int)) {
 	working.Wait()
 }
 
-func benchmarkExecute(b *testing.B, accounts int, divide state.Divide) {
+func benchmarkExecute(b *testing.B, accounts int, divide state.Divide, cold bool) {
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 	genesis := ledgertest.Genesis()
 	genesis.Version = ledger.NewestVersion
@@ -162,10 +168,10 @@ func benchmarkExecute(b *testing.B, accounts int, divide state.Divide) {
 			ledger.VerifyBatches([][]byte{ledgertest.Batch(1, bundles...)}), never)
 	}
 	client := ledgertest.NewClient(genesis, "acme")
-	var names []string
+	names := []string{"cold"} // the first one that is dropped
 	for i := range accounts {
 		names = append(names, fmt.Sprintf("account-%d", i))
-		if len(names) == 200 || i == accounts-1 {
+		if len(names) >= 200 || i == accounts-1 {
 			registration := client.Register(names...)
 			for j := range registration.Openings {
 				registration.Openings[j].Issuer = true
@@ -173,6 +179,9 @@ func benchmarkExecute(b *testing.B, accounts int, divide state.Divide) {
 			s.Execute(sealed(client.Bundle(registration)))
 			names = names[:0]
 		}
+	}
+	for cold && s.AllResident() {
+		s.Evict(1, accounts)
 	}
 	random, count := rand.New(rand.NewPCG(1, 1)), 0
 	account := func() ledger.AccountPath {
@@ -194,6 +203,9 @@ func benchmarkExecute(b *testing.B, accounts int, divide state.Divide) {
 		draft := sealed(bundles...)
 		count += draft.Len()
 		b.StartTimer()
+		if wanted := s.Wanted(draft); len(wanted) > 0 {
+			b.Fatal(wanted)
+		}
 		s.Execute(draft)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/tx")

@@ -77,26 +77,28 @@ func (l *AccountLeaves) use(path []byte) {
 // so RestoreLeaves takes no more memory. It returns ErrEntry for a higher number, and if a number
 // is there twice.
 func (s *State) RestoreLeaves(from *AccountLeaves, most uint64) error {
-	if s.accounts.length > 0 {
+	switch {
+	case len(from.leaves) == 0:
+		return nil
+	case s.accounts.length > 0:
 		return fmt.Errorf("%w: cold and resident accounts", ErrEntry)
 	}
 	if s.accountTree == nil {
 		s.accountTree = &accountTree{}
 	}
-	highest := uint64(0)
+	highest, lowest := uint64(0), uint64(1)
 	for i := range from.leaves {
 		highest = max(highest, from.leaves[i].number)
+		lowest = min(lowest, from.leaves[i].number)
 	}
-	if highest > most {
-		return fmt.Errorf("%w: account %d of at most %d", ErrEntry, highest, most)
+	if highest > most || lowest == 0 {
+		return fmt.Errorf("%w: accounts %d to %d, of at most %d", ErrEntry, lowest, highest, most)
 	}
 	s.accountTree.grow(int(max(highest, uint64(s.accountTree.accounts()))))
+	leaves := &s.accountTree.levels[0]
 	for i := range from.leaves {
 		leaf := &from.leaves[i]
-		if leaf.number == 0 {
-			return fmt.Errorf("%w: an account has number 0", ErrEntry)
-		}
-		at := s.accountTree.levels[0].at(int(leaf.number - 1))
+		at := leaves.at(int(leaf.number - 1))
 		if *at != (ledger.Hash{}) {
 			return fmt.Errorf("%w: two accounts have number %d", ErrEntry, leaf.number)
 		}

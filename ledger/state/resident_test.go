@@ -337,6 +337,11 @@ func TestEvictionKeepsUnstored(t *testing.T) {
 // TestLeavesOfOneNumber: leaves with numbers that are there twice, missing or too high are refused.
 func TestLeavesOfOneNumber(t *testing.T) {
 	t.Parallel()
+	var none state.AccountLeaves
+	empty := state.New(ledgertest.Genesis())
+	if err := errors.Join(empty.RestoreLeaves(&none, 0), empty.Complete(nil)); err != nil {
+		t.Error(err)
+	}
 	for name, numbers := range map[string][]uint64{"zero": {0}, "twice": {1, 1}, "a gap": {1, 3},
 		"huge": {1 << 63}} {
 		genesis := ledgertest.Genesis()

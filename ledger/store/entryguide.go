@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -269,14 +270,32 @@ func (f *entryFinder) findIn(run int, key []byte) (value []byte, found bool, err
 	return nil, false, nil
 }
 
-// readChunk reads a chunk of a run of entries that has its guide, and unpacks it. It may use the
-// buffer.
-func (r *run) readChunk(transaction *badger.Txn, place int, buffer *[]byte) ([]byte, error) {
-	row, err := get(transaction, r.chunkKey(uint64(place), r.starts.at(place)))
-	if err != nil {
-		return nil, err
+// readChunk reads a chunk of a run of entries that has its guide into the buffer, and unpacks it.
+func (r *run) readChunk(transaction *badger.Txn, place int, buffer *[]byte) (chunk []byte,
+	err error) {
+	key := r.chunkKey(uint64(place), r.starts.at(place))
+	item, err := transaction.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, errMissing
 	}
-	chunk, err := r.kind.unpack(buffer, row)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	err = item.Value(func(sealed []byte) error {
+		row, err := unseal(key, sealed)
+		switch {
+		case err != nil:
+			return err
+		case len(row) == 0:
+			return errRow
+		case row[0] == packedMark:
+			chunk, err = r.kind.unpack(buffer, row)
+			return err
+		}
+		*buffer = append((*buffer)[:0], row...) // the row is the database's
+		chunk = *buffer
+		return nil
+	})
 	if err == nil && len(chunk) == 0 {
 		err = errRow
 	}

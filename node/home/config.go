@@ -112,6 +112,10 @@ type StoreConfig struct {
 	ReserveBytes int64 `koanf:"reserve_bytes"`
 	// The most bytes of the blocks before a snapshot that are fetched per second. 0 means 8 MiB.
 	BackfillBytes int `koanf:"backfill_bytes_per_second"`
+	// How many accounts may be in memory as a whole, some 256 bytes each; of the others, memory has
+	// 43 bytes each, and they are read from the disk when transactions need them. 0 means a quarter
+	// of the memory limit.
+	AccountsInMemory int `koanf:"accounts_in_memory"`
 }
 
 // RuntimeConfig configures the process of the node.
@@ -207,6 +211,8 @@ func (c *Config) Validate() error {
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
 		return wrong("store.backfill_bytes_per_second", "%d is negative", c.Store.BackfillBytes)
+	case c.Store.AccountsInMemory < 0:
+		return wrong("store.accounts_in_memory", "%d is negative", c.Store.AccountsInMemory)
 	case c.Runtime.MemoryLimitBytes != 0 && c.Runtime.MemoryLimitBytes < memoryLimitMin:
 		return wrong("runtime.memory_limit_bytes", "%d is less than %d", c.Runtime.MemoryLimitBytes,
 			memoryLimitMin)
@@ -269,7 +275,8 @@ var keys = []string{
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
-	"store.backfill_bytes_per_second", "runtime.memory_limit_bytes", "log.level", "log.format",
+	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
+	"log.level", "log.format",
 }
 
 // reloads lists the keys that take effect while a node runs.
@@ -345,6 +352,10 @@ reserve_bytes = %d          # writes are refused when less disk is free; 0: the 
 # backfill_bytes_per_second bounds how fast the blocks before the snapshot that the node began with
 # are fetched beside its work; 0: the default, 8 MiB
 backfill_bytes_per_second = %d
+# accounts_in_memory is how many accounts may be in memory as a whole, some 256 bytes each; of the
+# others, memory has 43 bytes each, and they are read from the disk when transactions need them;
+# 0: a quarter of the memory limit
+accounts_in_memory = %d
 
 [runtime]
 # memory_limit_bytes is the process's memory at which it collects garbage more often; 0: half of what
@@ -363,8 +374,8 @@ format = %q            # text or json
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
 		c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
-		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Runtime.MemoryLimitBytes,
-		c.Log.Level, c.Log.Format)
+		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
+		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)
 }
 
 // optional returns the line of a key that a file need not have: with its value, or, if it has none,
