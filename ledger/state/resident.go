@@ -100,7 +100,7 @@ type wanting struct {
 }
 
 func (s *State) newWanting() *wanting {
-	return &wanting{state: s, lookups: s.looked[:0], seen: make(map[ledger.AccountPath]struct{})}
+	return &wanting{state: s, lookups: s.looked[:0]}
 }
 
 // transaction adds the accounts that executing the transaction may look up: those of its postings
@@ -148,6 +148,9 @@ func (w *wanting) flush() {
 	for i := range w.lookups {
 		if l := &w.lookups[i]; l.found == nil {
 			if _, seen := w.seen[l.path]; !seen {
+				if w.seen == nil {
+					w.seen = make(map[ledger.AccountPath]struct{})
+				}
 				w.seen[l.path] = struct{}{}
 				w.paths = append(w.paths, l.path)
 			}

@@ -62,8 +62,8 @@ func openAccounts(b *testing.B, dir string, count int) {
 }
 
 // BenchmarkAccounts measures a store of many accounts after it was opened again: opening it, the
-// memory that it takes, look-ups of accounts, and blocks of 1000 transfers between accounts that
-// are or are not in memory.
+// memory that it takes, look-ups of accounts, and blocks of 1000 transfers between accounts of
+// which all, half or none are in memory.
 func BenchmarkAccounts(b *testing.B) {
 	dir := filepath.Join(*benchBook, fmt.Sprint(*benchAccounts))
 	if *benchBook == "" {

@@ -248,6 +248,40 @@ func TestGuidesOfEntries(t *testing.T) {
 	}
 }
 
+// TestRemainsOfGuides: a guide of which only some rows are left, as an older version leaves them, is
+// made again, and what is left does not spoil it.
+func TestRemainsOfGuides(t *testing.T) {
+	t.Parallel()
+	dir, b := t.TempDir(), newBook(40)
+	s := open(t, dir, small())
+	for range 30 {
+		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := mustReadAll(t, s)
+	closeStore(t, s)
+	edit(t, dir, func(batch *badger.WriteBatch, key, value []byte) error {
+		if key[0] != rowGuide {
+			return nil
+		}
+		left := bytes.Clone(key)
+		left[len(left)-1]++
+		return errors.Join(batch.Delete(key), batch.Set(left, seal(left, bytes.Clone(value))))
+	})
+	for again := range 3 {
+		s = open(t, dir, small())
+		if lacks := len(s.lacking.guides); lacks > 0 {
+			t.Errorf("open %d: %d guides are still missing", again, lacks)
+		}
+		if got := mustReadAll(t, s); got != want {
+			t.Error("reads differ")
+		}
+		mustCheck(t, s)
+		closeStore(t, s)
+	}
+}
+
 // TestWrongGuideIsFound: a guide whose filter lacks an entry is found behind, and by Verify.
 func TestWrongGuideIsFound(t *testing.T) {
 	t.Parallel()

@@ -166,7 +166,14 @@ func (s *Store) complement() error {
 	defer batch.Cancel()
 	put := s.putTo(batch.Set)
 	for _, r := range s.lacking.guides {
-		if err := s.putGuide(r, put); err != nil {
+		// Rows of another guide may be left.
+		err := s.db.View(func(transaction *badger.Txn) error {
+			return s.removeRows(transaction, runPrefix(rowGuide, r.number), batch.Delete)
+		})
+		if err == nil {
+			err = s.putGuide(r, put)
+		}
+		if err != nil {
 			return fmt.Errorf("store: database: %w", err)
 		}
 	}

@@ -111,7 +111,8 @@ func (r *run) guideBytes() int {
 }
 
 // decodeEntriesGuide gives a run that the row of runs names what its guide has. It returns
-// errMissing if the guide has lost its end.
+// errMissing if the guide does not have the length that it should have: an older version of this
+// package removes some or all rows of such guides.
 func (r *run) decodeEntriesGuide(guide []byte) error {
 	if len(guide) < entriesGuideHeadSize || guide[0] != entriesGuideVersion {
 		return errRow
@@ -126,11 +127,8 @@ func (r *run) decodeEntriesGuide(guide []byte) error {
 		keys > math.MaxUint32 || words > filterWords(entriesFilterBound) {
 		return errRow
 	}
-	switch size := 4*chunks + keys + 8*words; {
-	case uint64(len(guide)) < size:
+	if uint64(len(guide)) != 4*chunks+keys+8*words {
 		return errMissing
-	case uint64(len(guide)) > size:
-		return errRow
 	}
 	ends := make([]uint32, chunks)
 	for i := range ends {
