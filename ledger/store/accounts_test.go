@@ -248,8 +248,8 @@ func TestGuidesOfEntries(t *testing.T) {
 	}
 }
 
-// TestRemainsOfGuides: a guide of which only some rows are left, as an older version leaves them, is
-// made again, and what is left does not spoil it.
+// TestRemainsOfGuides: a guide of which only some rows are left, as an older version leaves them,
+// is made again, and what is left does not spoil it.
 func TestRemainsOfGuides(t *testing.T) {
 	t.Parallel()
 	dir, b := t.TempDir(), newBook(40)
