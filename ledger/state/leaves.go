@@ -29,6 +29,8 @@ type AccountLeaves struct {
 type accountLeaf struct {
 	number uint64
 	hash   ledger.Hash
+	// before is the first byte of what the tree has at the number.
+	before byte
 }
 
 // Len returns the number of accounts that were added since the last RestoreLeaves.
@@ -95,14 +97,10 @@ func (s *State) RestoreLeaves(from *AccountLeaves, most uint64) error {
 		return fmt.Errorf("%w: accounts %d to %d, of at most %d", ErrEntry, lowest, highest, most)
 	}
 	s.accountTree.grow(int(max(highest, uint64(s.accountTree.accounts()))))
-	leaves := &s.accountTree.levels[0]
-	for i := range from.leaves {
-		leaf := &from.leaves[i]
-		at := leaves.at(int(leaf.number - 1))
-		if *at != (ledger.Hash{}) {
-			return fmt.Errorf("%w: two accounts have number %d", ErrEntry, leaf.number)
+	for rest := from.leaves; len(rest) > 0; rest = rest[min(len(rest), lookAhead):] {
+		if err := s.accountTree.restore(rest[:min(len(rest), lookAhead)]); err != nil {
+			return err
 		}
-		*at = leaf.hash
 	}
 	s.opened += uint64(len(from.leaves))
 	for name, used := range from.uses {
@@ -111,6 +109,24 @@ func (s *State) RestoreLeaves(from *AccountLeaves, most uint64) error {
 		counts.Assets += used.Assets
 	}
 	from.leaves, from.uses, from.used = from.leaves[:0], nil, nil
+	return nil
+}
+
+// restore sets leaves that have no hash yet. They lie all over the memory, and a processor waits for
+// several places at a time if it has little else to do in between. So restore looks at all of them
+// first.
+func (t *accountTree) restore(some []accountLeaf) error {
+	leaves := &t.levels[0]
+	for i := range some {
+		some[i].before = leaves.at(int(some[i].number - 1))[0]
+	}
+	for i := range some {
+		at := leaves.at(int(some[i].number - 1))
+		if some[i].before != 0 || *at != (ledger.Hash{}) {
+			return fmt.Errorf("%w: two accounts have number %d", ErrEntry, some[i].number)
+		}
+		*at = some[i].hash
+	}
 	return nil
 }
 
