@@ -67,6 +67,10 @@ type execution struct {
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
 	// were open when look looked. looked is the memory for them.
 	found, looked []lookup
+	// prepared are the accounts of the postings and tables of a draft, preparedFor, in their order
+	// and as far as Wanted found them. They hold until an account is removed.
+	prepared    []lookup
+	preparedFor *Draft
 
 	undo undoLog
 	dry  bool
@@ -136,6 +140,9 @@ type posted struct {
 // state.
 func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	block := &draft.block
+	if s.preparedFor != draft {
+		s.prepared = nil
+	}
 	s.begin(block.Header.Height, block.Header.Round)
 	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
 	var crossings Crossings
@@ -148,7 +155,7 @@ func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	changes.Crossings = crossings
 	block.Header.ByBundle = s.Version() >= ledger.PackedVersion
 	block.Complete(s.stateDigest)
-	s.forgetAbsent()
+	s.forgetPrepared()
 	return block, changes
 }
 
@@ -185,14 +192,17 @@ func (s *State) executeEntries(block *ledger.Block) {
 // bundle's table are looked up once.
 func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger.BundleSeal) {
 	transfers := seal.Transfers()
-	looked := s.looked[:0]
-	for number := range transfers.Accounts() {
-		looked = append(looked, lookup{path: transfers.Account(number)})
+	looked := s.lookAgain(transfers.Accounts())
+	if looked == nil {
+		looked = s.looked[:0]
+		for number := range transfers.Accounts() {
+			looked = append(looked, lookup{path: transfers.Account(number)})
+		}
+		for some := range slices.Chunk(looked, 2*lookAhead) {
+			s.accounts.findAll(some)
+		}
+		s.looked = looked
 	}
-	for some := range slices.Chunk(looked, 2*lookAhead) {
-		s.accounts.findAll(some)
-	}
-	s.looked = looked
 	var transfer struct {
 		ledger.Transaction
 		postings [2]ledger.Posting
@@ -210,6 +220,14 @@ func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger
 
 // look finds the accounts of the next transactions, which takes less time together.
 func (s *State) look(entries []ledger.Entry) {
+	if s.prepared != nil {
+		count := 0
+		for i := range entries {
+			count += len(entries[i].Decoded.Postings)
+		}
+		s.found = s.lookAgain(count)
+		return
+	}
 	s.looked = s.looked[:0]
 	for i := range entries {
 		postings := entries[i].Decoded.Postings
@@ -219,6 +237,22 @@ func (s *State) look(entries []ledger.Entry) {
 	}
 	s.accounts.findAll(s.looked)
 	s.found = s.looked
+}
+
+// lookAgain returns the next accounts of those that Wanted has found for the draft; nil if it was
+// not asked. It reads both lines of each account together, which may have left the processor's
+// cache.
+func (s *State) lookAgain(count int) []lookup {
+	if s.prepared == nil {
+		return nil
+	}
+	some := s.prepared[:count]
+	s.prepared = s.prepared[count:]
+	for i := range some {
+		l := &some[i]
+		l.maybe = l.found != nil && len(l.found.path) > 0 && l.found.number > 0
+	}
+	return some
 }
 
 // account returns the account of a posting of this transaction, or nil.
@@ -257,7 +291,7 @@ func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.R
 	}
 	s.rollback()
 	s.forget()
-	s.forgetAbsent()
+	s.forgetPrepared()
 	s.dry = false
 	return results
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -51,8 +52,12 @@ func (s *State) requireAbsent(path ledger.AccountPath) {
 	}
 }
 
-// forgetAbsent forgets which accounts are absent: the block may have opened them.
-func (s *State) forgetAbsent() { clear(s.absent) }
+// forgetPrepared forgets what Wanted and Admit have prepared. The block may have opened accounts
+// that were absent.
+func (s *State) forgetPrepared() {
+	clear(s.absent)
+	s.prepared, s.preparedFor = nil, nil
+}
 
 // Wanted returns the paths of accounts that executing the draft may look up and that are not
 // resident, each once. Admit must be called for each of them before the draft is executed, and no
@@ -61,7 +66,7 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 	if s.AllResident() {
 		return nil
 	}
-	w, block := s.newWanting(), &draft.block
+	w, block := wanting{state: s, inTurn: s.looked[:0]}, &draft.block
 	for next := 0; next < len(block.Entries); {
 		entry := &block.Entries[next]
 		if seal := &block.Bundles[entry.Bundle]; seal.Packed() {
@@ -72,7 +77,12 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 		w.transaction(entry.Decoded)
 		next++
 	}
-	return w.all()
+	paths := w.all()
+	s.looked = w.inTurn
+	if s.tree == nil { // otherwise some accounts are left out
+		s.prepared, s.preparedFor = w.inTurn, draft
+	}
+	return paths
 }
 
 // WantedBy is Wanted for a Precheck of the bundle.
@@ -80,7 +90,7 @@ func (s *State) WantedBy(bundle *ledger.Bundle) []ledger.AccountPath {
 	if s.AllResident() {
 		return nil
 	}
-	w := s.newWanting()
+	w := wanting{state: s}
 	if bundle.Packed() {
 		w.transfers(bundle.Transfers())
 		return w.all()
@@ -93,14 +103,14 @@ func (s *State) WantedBy(bundle *ledger.Bundle) []ledger.AccountPath {
 
 // wanting collects the paths of accounts that are looked up and not resident.
 type wanting struct {
-	state   *State
-	lookups []lookup
-	seen    map[ledger.AccountPath]struct{}
-	paths   []ledger.AccountPath
-}
-
-func (s *State) newWanting() *wanting {
-	return &wanting{state: s, lookups: s.looked[:0]}
+	state *State
+	// inTurn are the accounts of postings and of the tables of packed bundles, as execution needs
+	// them one after another. Those before done were looked up. others are accounts of openings and
+	// of waiting transactions.
+	inTurn, others []lookup
+	done           int
+	seen           map[ledger.AccountPath]struct{}
+	paths          []ledger.AccountPath
 }
 
 // transaction adds the accounts that executing the transaction may look up: those of its postings
@@ -108,45 +118,64 @@ func (s *State) newWanting() *wanting {
 // the same block has its own postings there.
 func (w *wanting) transaction(t *ledger.Transaction) {
 	for i := range t.Postings {
-		w.path(t.Postings[i].Account)
+		if path := t.Postings[i].Account; !w.elsewhere(path) {
+			w.inTurn = append(w.inTurn, lookup{path: path})
+		}
 	}
 	for i := range t.Openings {
-		w.path(t.Openings[i].Account)
-	}
-	if t.Verdict == nil {
-		return
-	}
-	if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
-		for i := range waits.entry.parts {
-			w.path(waits.entry.parts[i].account)
+		if path := t.Openings[i].Account; !w.elsewhere(path) {
+			w.others = append(w.others, lookup{path: path})
 		}
+	}
+	if t.Verdict != nil {
+		if waits := w.state.pending.byID[t.Verdict.ID]; waits != nil {
+			for i := range waits.entry.parts {
+				w.others = append(w.others, lookup{path: waits.entry.parts[i].account})
+			}
+		}
+	}
+	w.lookSome()
+}
+
+// lookSome looks up the accounts that were collected, if they are many. To look them up together
+// takes less time.
+func (w *wanting) lookSome() {
+	if len(w.inTurn)-w.done >= 2*lookAhead {
+		w.look(w.inTurn[w.done:])
+		w.done = len(w.inTurn)
+	}
+	if len(w.others) >= lookAhead {
+		w.look(w.others)
+		w.others = w.others[:0]
 	}
 }
 
 // transfers adds the accounts of a packed bundle.
 func (w *wanting) transfers(transfers ledger.Transfers) {
 	for number := range transfers.Accounts() {
-		w.path(transfers.Account(number))
-	}
-}
-
-// path adds a path, unless its organisation has its accounts in another shard for certain.
-func (w *wanting) path(path ledger.AccountPath) {
-	if s := w.state; s.tree != nil {
-		if found := s.organisations[path.Organisation()]; found != nil && found.home != s.shard {
-			return
+		if path := transfers.Account(number); !w.elsewhere(path) {
+			w.inTurn = append(w.inTurn, lookup{path: path})
 		}
 	}
-	if w.lookups = append(w.lookups, lookup{path: path}); len(w.lookups) >= 2*lookAhead {
-		w.flush()
-	}
+	w.lookSome()
 }
 
-// flush looks up the accounts that were collected together, which takes less time.
-func (w *wanting) flush() {
-	w.state.accounts.findAll(w.lookups)
-	for i := range w.lookups {
-		if l := &w.lookups[i]; l.found == nil {
+// elsewhere reports whether an account is in another shard for certain.
+func (w *wanting) elsewhere(path ledger.AccountPath) bool {
+	s := w.state
+	if s.tree == nil {
+		return false
+	}
+	found := s.organisations[path.Organisation()]
+	return found != nil && found.home != s.shard
+}
+
+func (w *wanting) look(some []lookup) {
+	for part := range slices.Chunk(some, 2*lookAhead) {
+		w.state.accounts.findAll(part)
+	}
+	for i := range some {
+		if l := &some[i]; l.found == nil {
 			if _, seen := w.seen[l.path]; !seen {
 				if w.seen == nil {
 					w.seen = make(map[ledger.AccountPath]struct{})
@@ -156,12 +185,12 @@ func (w *wanting) flush() {
 			}
 		}
 	}
-	w.lookups = w.lookups[:0]
 }
 
+// all returns the paths.
 func (w *wanting) all() []ledger.AccountPath {
-	w.flush()
-	w.state.looked = w.lookups
+	w.look(w.inTurn[w.done:])
+	w.look(w.others)
 	return w.paths
 }
 
@@ -274,6 +303,7 @@ func (s *State) Evict(stored ledger.Height, limit int) {
 		return
 	}
 	s.evicts = true
+	s.prepared, s.preparedFor = nil, nil
 	over := s.accounts.length - limit
 	steps := evictionSteps + evictionFactor*over
 	for ; steps > 0 && s.accounts.length > limit; steps-- {
