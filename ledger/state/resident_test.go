@@ -155,7 +155,8 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		genesis := ledgertest.OperatedGenesis(3)
 		if rapid.Bool().Draw(r, "tree from the genesis") {
-			genesis.Version = ledger.AccountTreeVersion
+			genesis.Version = rapid.IntRange(ledger.AccountTreeVersion,
+				ledger.NewestVersion).Draw(r, "version")
 		}
 		chain, version := newOperated(t, genesis), uint64(0)
 		little := newTwin(genesis, rapid.IntRange(0, 4).Draw(r, "limit"))
@@ -165,6 +166,17 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 		}
 		bundle := func() *ledger.Bundle {
 			var some []ledger.Transaction
+			if chain.state.Version() >= ledger.PackedVersion && rapid.Bool().Draw(r, "packed") {
+				for range rapid.IntRange(1, 6).Draw(r, "transfers") {
+					if from, to := path(), path(); from != to {
+						some = append(some, acme.Transfer(from, to,
+							int64(rapid.IntRange(1, 9).Draw(r, "amount"))))
+					}
+				}
+				if len(some) > 0 {
+					return acme.Packed(some...)
+				}
+			}
 			for range rapid.IntRange(1, 4).Draw(r, "transactions") {
 				transaction := acme.Next()
 				for range rapid.IntRange(0, 2).Draw(r, "openings") {
@@ -205,7 +217,8 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 				}
 			case 1:
 				version++
-				run(chain.upgrade(version, ledger.AccountTreeVersion))
+				run(chain.upgrade(version, rapid.IntRange(ledger.AccountTreeVersion,
+					ledger.NewestVersion).Draw(r, "to version")))
 			case 2:
 				run(bundle(), bundle())
 			default:
