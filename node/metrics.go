@@ -111,6 +111,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			_, bytes := n.Store().Unwritten()
 			return float64(bytes)
 		}),
+		gauge("accounts_in_memory", "Accounts that are in memory as a whole. The others are read "+
+			"from the disk when transactions need them.", func() float64 {
+			return float64(n.Store().AccountsInMemory())
+		}),
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
 			return float64(n.disk.bytes())
 		}),

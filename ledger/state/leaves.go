@@ -112,9 +112,9 @@ func (s *State) RestoreLeaves(from *AccountLeaves, most uint64) error {
 	return nil
 }
 
-// restore sets leaves that have no hash yet. They lie all over the memory, and a processor waits for
-// several places at a time if it has little else to do in between. So restore looks at all of them
-// first.
+// restore sets leaves that have no hash yet. They lie all over the memory, and a processor waits
+// for several places at a time if it has little else to do in between. So restore looks at all of
+// them first.
 func (t *accountTree) restore(some []accountLeaf) error {
 	leaves := &t.levels[0]
 	for i := range some {
