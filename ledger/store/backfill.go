@@ -10,7 +10,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // A store that began with a snapshot lacks two things about the blocks up to the snapshot. It gets
@@ -271,9 +270,10 @@ func (s *Store) removeOutlines(above, to ledger.Height) error {
 // Index writes the rows of histories, streams and settlements that a store lacks because it began
 // with a snapshot. All blocks must be here (otherwise ErrAbsent). It executes them from the
 // genesis. Thereby it finds blocks whose results do not follow from their transactions, which a
-// snapshot cannot reveal (a *DamageError). It needs memory for a second state. If each is not nil,
-// Index calls it before each block with the block's encoded size, which lets the caller set the
-// pace. An error of each ends Index. An interrupted Index starts from the beginning.
+// snapshot cannot reveal (a *DamageError). It needs memory for a second state, and for more
+// accounts than may be in memory a database on the disk (replay.go). If each is not nil, Index
+// calls it before each block with the block's encoded size, which lets the caller set the pace. An
+// error of each ends Index. An interrupted Index starts from the beginning.
 func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 	bytes int) error) (err error) {
 	defer guard(1, &err)
@@ -290,7 +290,8 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 		return err
 	}
 	defer s.tasks.Done()
-	replayed := state.New(s.genesis)
+	replayed := s.newReplay()
+	defer func() { err = errors.Join(err, replayed.end()) }()
 	for height := ledger.Height(1); height <= last; height++ {
 		if err := s.checkRunning(ctx); err != nil {
 			return err
@@ -303,7 +304,7 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
 }
 
 // indexBlock executes the next block and writes the resulting rows.
-func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
+func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 	each func(ledger.Height, int) error) error {
 	// Bypass the cache of blocks, so that these blocks do not displace requested ones.
 	hash, err := s.hash(height)
@@ -329,7 +330,10 @@ func (s *Store) indexBlock(height ledger.Height, replayed *state.State,
 	case block.Hash != hash:
 		return damaged(height, "its body belongs to another header")
 	}
-	executed, changes := replayed.Execute(state.Redraft(block))
+	executed, changes, err := replayed.execute(block)
+	if err != nil {
+		return err
+	}
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
 		return damaged(height, "executing it gives another result: %s", difference(block, executed))
 	}

@@ -95,6 +95,9 @@ func (s *Store) open() error {
 		return fmt.Errorf("%w: %s holds the chain with genesis %s, not %s", ErrForeign, s.dir,
 			must.genesis, s.chainID)
 	}
+	if err := os.RemoveAll(filepath.Join(s.dir, replayFolder)); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
 	if err := s.requireSpace(0); err != nil {
 		return err
 	}

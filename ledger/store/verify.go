@@ -42,13 +42,15 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 	return found, err
 }
 
-func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
+func (s *Store) verify(ctx context.Context,
+	progress func(height, head ledger.Height)) (err error) {
 	if missing := s.Unindexed(); missing > 0 {
 		return fmt.Errorf("store: the blocks cannot be executed again from the genesis: those "+
 			"up to %d lie %w and are not complete; the data that is here was checked when the "+
 			"store was opened; run the node to fetch the rest from other nodes", missing, ErrAbsent)
 	}
-	replayed, head := state.New(s.genesis), s.AppendedHeight()
+	replayed, head := s.newReplay(), s.AppendedHeight()
+	defer func() { err = errors.Join(err, replayed.end()) }()
 	if err := s.awaitWritten(head); err != nil { // the rows must be in the database
 		return err
 	}
@@ -85,7 +87,7 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 }
 
 func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
-	replayed *state.State, finder *stepFinder) error {
+	replayed *replay, finder *stepFinder) error {
 	height := block.Header.Height
 	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash ||
 		block.Header.Time < parent.Header.Time {
@@ -94,10 +96,13 @@ func (s *Store) verifyBlock(parent state.Parent, block *ledger.Block,
 	if err := ledger.VerifySignatures(block); err != nil {
 		return damaged(height, "%v", err)
 	}
-	if s.packsTooEarly(block, replayed.Version()) {
+	if s.packsTooEarly(block, replayed.state.Version()) {
 		return damaged(height, "it has packed bundles, which the chain does not take yet")
 	}
-	executed, changes := replayed.Execute(state.Redraft(block))
+	executed, changes, err := replayed.execute(block)
+	if err != nil {
+		return err
+	}
 	if executed.Hash != block.Hash {
 		return damaged(height, "executing it again gives another result: %s",
 			difference(block, executed))
