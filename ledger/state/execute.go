@@ -137,7 +137,7 @@ type posted struct {
 
 // Execute executes a draft on the state, one transaction after another. Each is applied as a whole
 // or fails as a whole. Execute returns the complete block and the changes that it made to the
-// state.
+// state. The accounts that Wanted returns must have been admitted.
 func (s *State) Execute(draft *Draft) (*ledger.Block, *Changes) {
 	block := &draft.block
 	if s.preparedFor != draft {
@@ -265,7 +265,8 @@ func (s *State) account(t *ledger.Transaction, posting int) *account {
 
 // Precheck returns the results that the bundle's transactions would have in a block at this height.
 // It leaves the state as it was. Other transactions may come first, so the answer is only a guess
-// about funds and nonces. For concurrency it counts as a write.
+// about funds and nonces. The accounts that WantedBy returns must have been admitted. For
+// concurrency it counts as a write.
 func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.Result {
 	// Assume a later round, when the last change of the membership has settled.
 	s.begin(height, s.group.last.round+ledger.ChangeRounds)

@@ -56,12 +56,16 @@ func (s *State) requireAbsent(path ledger.AccountPath) {
 // that were absent.
 func (s *State) forgetPrepared() {
 	clear(s.absent)
+	if s.preparedFor != nil {
+		clear(s.looked) // they keep the memory of the block's paths
+	}
 	s.prepared, s.preparedFor = nil, nil
 }
 
 // Wanted returns the paths of accounts that executing the draft may look up and that are not
 // resident, each once. Admit must be called for each of them before the draft is executed, and no
-// other draft may be executed between.
+// other draft may be executed between. For concurrency it counts as a write of what only execution
+// reads.
 func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 	if s.AllResident() {
 		return nil
