@@ -119,23 +119,25 @@ func (t *accountTree) grow(accounts int) {
 	}
 }
 
-// set sets the hash of the account with this number, which is one of the accounts or the next one.
-// It reports whether that changed the tree.
-func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
+// leaf returns the hash of the account with this number, which is one of the accounts or the next
+// one. The next one has the hash zero, which is that of no entry. The caller may change the hash
+// until the tree grows, and then calls outdate.
+func (t *accountTree) leaf(number uint64) *ledger.Hash {
 	place := int(number - 1)
 	switch accounts := t.accounts(); {
 	case place > accounts:
 		panic(fmt.Sprintf("ledger: account %d follows account %d", number, accounts))
 	case place == accounts:
 		t.grow(accounts + 1)
-	case *t.levels[0].at(place) == *hash:
-		return false
 	}
-	*t.levels[0].at(place) = *hash
+	return t.levels[0].at(place)
+}
+
+// outdate notes that the hash of the account with this number changed.
+func (t *accountTree) outdate(number uint64) {
 	if len(t.levels) > 1 {
-		t.levels[1].outdate(place / treeArity)
+		t.levels[1].outdate(int(number-1) / treeArity)
 	}
-	return true
 }
 
 // root brings all hashes up to date and returns that of the root; zero if there are no accounts.

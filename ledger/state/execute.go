@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -52,9 +53,11 @@ type execution struct {
 	history []HistoryChange
 
 	// arena holds the encodings that the current block needs. arenaSize is the size that the
-	// previous block needed.
+	// previous block needed, without those of accounts if they are in the tree, of which one needed
+	// entrySize.
 	arena     []byte
 	arenaSize int
+	entrySize int
 	// kept are the places in the arena of the encodings from before the block.
 	kept                 []kept
 	touchedAccounts      []*account
@@ -67,6 +70,7 @@ type execution struct {
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
 	// were open when look looked. looked is the memory for them.
 	found, looked []lookup
+	table         table
 
 	undo undoLog
 	dry  bool
@@ -178,34 +182,6 @@ func (s *State) executeEntries(block *ledger.Block) {
 			s.found = s.found[len(entry.Decoded.Postings):]
 		}
 	}
-}
-
-// executeTransfers executes the entries of a packed bundle, the first of which has this index in
-// the block. One transaction after another is made in the same memory, and the accounts of the
-// bundle's table are looked up once.
-func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger.BundleSeal) {
-	transfers := seal.Transfers()
-	looked := s.looked[:0]
-	for number := range transfers.Accounts() {
-		looked = append(looked, lookup{path: transfers.Account(number)})
-	}
-	for some := range slices.Chunk(looked, 2*lookAhead) {
-		s.accounts.findAll(some)
-	}
-	s.looked = looked
-	var transfer struct {
-		ledger.Transaction
-		postings [2]ledger.Posting
-		found    [2]lookup
-	}
-	transfer.Postings = transfer.postings[:]
-	for i := range entries {
-		from, to := transfers.Set(&transfer.Transaction, i)
-		transfer.found = [2]lookup{looked[from], looked[to]}
-		s.index, s.found = uint32(first+i), transfer.found[:]
-		entries[i].Result = s.apply(&transfer.Transaction, seal.Root, seal.Signatures)
-	}
-	s.found = nil
 }
 
 // look finds the accounts of the next transactions, which takes less time together.
@@ -349,8 +325,9 @@ func (s *State) finish() *Changes {
 	changes := &Changes{Entries: make([]Change, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+	inTree := 0
 	if s.accountTree != nil {
-		s.settleAccounts(changes)
+		inTree = s.settleAccounts(changes)
 	}
 	for _, each := range s.touchedAccounts {
 		if s.accountTree == nil {
@@ -389,40 +366,64 @@ func (s *State) finish() *Changes {
 		s.digestAll()
 	}
 	s.stateDigest = s.sum()
-	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
+	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)-inTree
 	return changes
 }
 
-// settledAccount is the place of an account's encoding in the arena, and its hash.
+// settledAccount is the place of an account's encoding in the arena, before which there is a
+// treeLeaf, and its hash in the tree.
 type settledAccount struct {
 	kept
-	hash ledger.Hash
+	leaf    *ledger.Hash
+	changed bool
+}
+
+// settle brings the hash up to date, and notes whether that changes it. Hashes of many accounts are
+// not near the processor. So it reads the one in the tree first, which arrives meanwhile.
+func (a *settledAccount) settle(arena []byte) {
+	begins := binary.LittleEndian.Uint64(a.leaf[:])
+	hash := ledger.Hash(sha256.Sum256(arena[a.start-1 : a.end]))
+	if a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || hash != *a.leaf; a.changed {
+		*a.leaf = hash
+	}
 }
 
 // settleAccounts is settle for the touched accounts, which are in the tree. Hashing them takes most
-// of the time, and is divided.
-func (s *State) settleAccounts(changes *Changes) {
+// of the time, and is divided. settleAccounts returns how many bytes of the arena they take.
+func (s *State) settleAccounts(changes *Changes) (bytes int) {
+	count, before := len(s.touchedAccounts), len(s.arena)
+	if count == 0 {
+		return 0
+	}
+	s.arena = slices.Grow(s.arena, count*s.entrySize+s.arenaSize)
+	// A new account may move the hashes of others, so all accounts get their leaves first.
+	if s.opened > uint64(s.accountTree.accounts()) {
+		s.accountTree.grow(int(s.opened))
+	}
 	s.settledAccounts = s.settledAccounts[:0]
 	for _, each := range s.touchedAccounts {
+		s.arena = append(s.arena, treeLeaf)
 		start := len(s.arena)
 		var keyLength int
 		s.arena, keyLength = each.appendEntry(s.arena)
 		s.settledAccounts = append(s.settledAccounts, settledAccount{kept: kept{start: start,
-			value: start + keyLength, end: len(s.arena)}})
+			value: start + keyLength, end: len(s.arena)}, leaf: s.accountTree.leaf(each.number)})
 	}
-	divided(s.divide, len(s.settledAccounts), func(from, to int) {
-		for i := from; i < to; i++ {
-			at := &s.settledAccounts[i]
-			at.hash = accountHash(s.arena[at.start:at.end])
+	bytes = len(s.arena) - before
+	s.entrySize = bytes/count + 2
+	divided(s.divide, count, func(from, to int) {
+		for i := range s.settledAccounts[from:to] {
+			s.settledAccounts[from+i].settle(s.arena)
 		}
 	})
 	for i, each := range s.touchedAccounts {
-		at := &s.settledAccounts[i]
-		if s.accountTree.set(each.number, &at.hash) {
+		if at := &s.settledAccounts[i]; at.changed {
+			s.accountTree.outdate(each.number)
 			changes.Entries = append(changes.Entries, Change{
 				Key: s.arena[at.start:at.value:at.value], After: s.arena[at.value:at.end:at.end]})
 		}
 	}
+	return bytes
 }
 
 func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int)) {
