@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
 
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
@@ -378,13 +379,33 @@ type settledAccount struct {
 	changed bool
 }
 
-// settle brings the hash up to date, and notes whether that changes it. Hashes of many accounts are
-// not near the processor. So it reads the one in the tree first, which arrives meanwhile.
-func (a *settledAccount) settle(arena []byte) {
-	begins := binary.LittleEndian.Uint64(a.leaf[:])
-	hash := ledger.Hash(sha256.Sum256(arena[a.start-1 : a.end]))
-	if a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || hash != *a.leaf; a.changed {
-		*a.leaf = hash
+// settle brings the hash in the tree up to date, and notes whether that changes it. begins are the
+// first bytes of the hash in the tree.
+func (a *settledAccount) settle(hash *ledger.Hash, begins uint64) {
+	a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || *hash != *a.leaf
+	if a.changed {
+		*a.leaf = *hash
+	}
+}
+
+// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. Hashes
+// of many accounts are not near the processor. So it reads those in the tree first: they arrive
+// while it computes the new ones, two at a time.
+func settleLeaves(arena []byte, accounts []settledAccount) {
+	var pair pairs.Pair
+	begins := func(a *settledAccount) uint64 { return binary.LittleEndian.Uint64(a.leaf[:]) }
+	data := func(a *settledAccount) []byte { return arena[a.start-1 : a.end] }
+	for ; len(accounts) > 1; accounts = accounts[2:] {
+		one, other := &accounts[0], &accounts[1]
+		first, second := begins(one), begins(other)
+		hash, otherHash := pair.Sum(data(one), data(other))
+		one.settle((*ledger.Hash)(&hash), first)
+		other.settle((*ledger.Hash)(&otherHash), second)
+	}
+	if len(accounts) == 1 {
+		last := &accounts[0]
+		hash := accountHash(arena[last.start:last.end])
+		last.settle(&hash, begins(last))
 	}
 }
 
@@ -412,9 +433,7 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 	bytes = len(s.arena) - before
 	s.entrySize = bytes/count + 2
 	divided(s.divide, count, func(from, to int) {
-		for i := range s.settledAccounts[from:to] {
-			s.settledAccounts[from+i].settle(s.arena)
-		}
+		settleLeaves(s.arena, s.settledAccounts[from:to])
 	})
 	for i, each := range s.touchedAccounts {
 		if at := &s.settledAccounts[i]; at.changed {
