@@ -198,6 +198,10 @@ var rooms = []room{
 		purpose: "the canonical encoding of the ledger's values and of the entries of its state",
 		pure:    true,
 	},
+	{folder: "ledger/internal/pairs",
+		purpose: "the SHA-256 of two short messages at once, with the processor's instructions",
+		pure:    true,
+	},
 	{folder: "ledger",
 		purpose: "the book as values: transactions, bundles, blocks, accounts, members, the " +
 			"genesis; their encodings, hashes, proofs and signatures",
@@ -212,7 +216,7 @@ var rooms = []room{
 	{folder: "ledger/state",
 		purpose: "what executes the book: seals rounds into blocks, executes them on the " +
 			"state, settles transactions of several shards",
-		imports: []string{"clock", "ledger", "ledger/internal/codec"},
+		imports: []string{"clock", "ledger", "ledger/internal/codec", "ledger/internal/pairs"},
 		modules: []string{"lukechampine.com/blake3"},
 		pure:    true,
 	},

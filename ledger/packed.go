@@ -111,6 +111,13 @@ func (t Transfers) Accounts() int { return t.packed.names }
 // Account returns the name with a number in the table.
 func (t Transfers) Account(number int) AccountPath { return t.packed.path(number) }
 
+// At returns the transfer at a place: the numbers of the accounts in the table, the asset, and the
+// amount, which is above zero.
+func (t Transfers) At(place int) (from, to int, asset AssetName, amount Amount) {
+	record := t.packed.record(place)
+	return record.from, record.to, t.packed.assets[record.asset], record.amount
+}
+
 // Set sets a transaction to the transfer at a place, and returns the numbers of the accounts in the
 // table. It overwrites the transaction's two postings.
 func (t Transfers) Set(transaction *Transaction, place int) (from, to int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
 
 // accountTree is a Merkle tree over the accounts of a chain, in the order of their numbers. The
@@ -54,13 +55,41 @@ func nodeHash(children []ledger.Hash) ledger.Hash {
 	if len(children) == 1 {
 		return children[0]
 	}
-	var buffer [1 + treeArity*ledger.HashSize]byte
-	buffer[0] = treeNode
-	to := buffer[:1]
+	var data nodeData
+	return sha256.Sum256(data.of(children))
+}
+
+// nodeData is the memory for what is hashed of a node.
+type nodeData [1 + treeArity*ledger.HashSize]byte
+
+// of returns what is hashed of a node with these children.
+func (d *nodeData) of(children []ledger.Hash) []byte {
+	d[0] = treeNode
+	to := d[:1]
 	for i := range children {
 		to = append(to, children[i][:]...)
 	}
-	return sha256.Sum256(to)
+	return to
+}
+
+// hashNodes computes the hashes of count nodes of a level, whose places are given. Two at a time
+// take little longer than one.
+func hashNodes(level, below *treeLevel, count int, place func(i int) int) {
+	var pair pairs.Pair
+	var data [2]nodeData
+	i := 0
+	for ; i+1 < count; i += 2 {
+		one, other := place(i), place(i+1)
+		first, second := below.children(one), below.children(other)
+		if len(first) == 1 || len(second) == 1 {
+			*level.at(one), *level.at(other) = nodeHash(first), nodeHash(second)
+			continue
+		}
+		*level.at(one), *level.at(other) = pair.Sum(data[0].of(first), data[1].of(second))
+	}
+	if i < count {
+		*level.at(place(i)) = nodeHash(below.children(place(i)))
+	}
 }
 
 func (l *treeLevel) at(place int) *ledger.Hash {
@@ -119,23 +148,25 @@ func (t *accountTree) grow(accounts int) {
 	}
 }
 
-// set sets the hash of the account with this number, which is one of the accounts or the next one.
-// It reports whether that changed the tree.
-func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
+// leaf returns the hash of the account with this number, which is one of the accounts or the next
+// one. The next one has the hash zero, which is that of no entry. The caller may change the hash
+// until the tree grows, and then calls outdate.
+func (t *accountTree) leaf(number uint64) *ledger.Hash {
 	place := int(number - 1)
 	switch accounts := t.accounts(); {
 	case place > accounts:
 		panic(fmt.Sprintf("ledger: account %d follows account %d", number, accounts))
 	case place == accounts:
 		t.grow(accounts + 1)
-	case *t.levels[0].at(place) == *hash:
-		return false
 	}
-	*t.levels[0].at(place) = *hash
+	return t.levels[0].at(place)
+}
+
+// outdate notes that the hash of the account with this number changed.
+func (t *accountTree) outdate(number uint64) {
 	if len(t.levels) > 1 {
-		t.levels[1].outdate(place / treeArity)
+		t.levels[1].outdate(int(number-1) / treeArity)
 	}
-	return true
 }
 
 // root brings all hashes up to date and returns that of the root; zero if there are no accounts.
@@ -147,9 +178,7 @@ func (t *accountTree) root(divide Divide) ledger.Hash {
 	for i := 1; i < len(t.levels); i++ {
 		below, level := &t.levels[i-1], &t.levels[i]
 		divided(divide, len(level.stale), func(from, to int) {
-			for _, place := range level.stale[from:to] {
-				*level.at(place) = nodeHash(below.children(place))
-			}
+			hashNodes(level, below, to-from, func(i int) int { return level.stale[from+i] })
 		})
 		for _, place := range level.stale {
 			level.isStale[place/64] &^= 1 << (place % 64)
@@ -182,9 +211,8 @@ func (t *accountTree) hashAll(divide Divide) {
 	for i := 1; i < len(t.levels); i++ {
 		below, level := &t.levels[i-1], &t.levels[i]
 		divide(parts(level.length), func(part int) {
-			for place := part * partSize; place < min((part+1)*partSize, level.length); place++ {
-				*level.at(place) = nodeHash(below.children(place))
-			}
+			from, to := part*partSize, min((part+1)*partSize, level.length)
+			hashNodes(level, below, to-from, func(i int) int { return from + i })
 		})
 	}
 }

@@ -39,6 +39,18 @@ func leafOf(number, version uint64) ledger.Hash {
 	return accountHash(binary.AppendUvarint(binary.AppendUvarint(nil, number), version))
 }
 
+// set sets the hash of the account with this number, which is one of the accounts or the next one.
+// It reports whether that changed the tree.
+func (t *accountTree) set(number uint64, hash *ledger.Hash) bool {
+	leaf := t.leaf(number)
+	if *leaf == *hash {
+		return false
+	}
+	*leaf = *hash
+	t.outdate(number)
+	return true
+}
+
 // TestAccountTree: however the tree grew and changed, its root is that of the definition.
 func TestAccountTree(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,12 @@ package state
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
 
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
@@ -52,9 +54,11 @@ type execution struct {
 	history []HistoryChange
 
 	// arena holds the encodings that the current block needs. arenaSize is the size that the
-	// previous block needed.
+	// previous block needed, without those of accounts if they are in the tree, of which one needed
+	// entrySize.
 	arena     []byte
 	arenaSize int
+	entrySize int
 	// kept are the places in the arena of the encodings from before the block.
 	kept                 []kept
 	touchedAccounts      []*account
@@ -71,6 +75,7 @@ type execution struct {
 	// and as far as Wanted found them. They hold until an account is removed.
 	prepared    []lookup
 	preparedFor *Draft
+	table       table
 
 	undo undoLog
 	dry  bool
@@ -185,37 +190,6 @@ func (s *State) executeEntries(block *ledger.Block) {
 			s.found = s.found[len(entry.Decoded.Postings):]
 		}
 	}
-}
-
-// executeTransfers executes the entries of a packed bundle, the first of which has this index in
-// the block. One transaction after another is made in the same memory, and the accounts of the
-// bundle's table are looked up once.
-func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger.BundleSeal) {
-	transfers := seal.Transfers()
-	looked := s.lookAgain(transfers.Accounts())
-	if looked == nil {
-		looked = s.looked[:0]
-		for number := range transfers.Accounts() {
-			looked = append(looked, lookup{path: transfers.Account(number)})
-		}
-		for some := range slices.Chunk(looked, 2*lookAhead) {
-			s.accounts.findAll(some)
-		}
-		s.looked = looked
-	}
-	var transfer struct {
-		ledger.Transaction
-		postings [2]ledger.Posting
-		found    [2]lookup
-	}
-	transfer.Postings = transfer.postings[:]
-	for i := range entries {
-		from, to := transfers.Set(&transfer.Transaction, i)
-		transfer.found = [2]lookup{looked[from], looked[to]}
-		s.index, s.found = uint32(first+i), transfer.found[:]
-		entries[i].Result = s.apply(&transfer.Transaction, seal.Root, seal.Signatures)
-	}
-	s.found = nil
 }
 
 // look finds the accounts of the next transactions, which takes less time together.
@@ -384,8 +358,9 @@ func (s *State) finish() *Changes {
 	changes := &Changes{Entries: make([]Change, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
 			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+	inTree := 0
 	if s.accountTree != nil {
-		s.settleAccounts(changes)
+		inTree = s.settleAccounts(changes)
 	}
 	for _, each := range s.touchedAccounts {
 		if s.accountTree == nil {
@@ -424,40 +399,82 @@ func (s *State) finish() *Changes {
 		s.digestAll()
 	}
 	s.stateDigest = s.sum()
-	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
+	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)-inTree
 	return changes
 }
 
-// settledAccount is the place of an account's encoding in the arena, and its hash.
+// settledAccount is the place of an account's encoding in the arena, before which there is a
+// treeLeaf, and its hash in the tree.
 type settledAccount struct {
 	kept
-	hash ledger.Hash
+	leaf    *ledger.Hash
+	changed bool
+}
+
+// settle brings the hash in the tree up to date, and notes whether that changes it. begins are the
+// first bytes of the hash in the tree.
+func (a *settledAccount) settle(hash *ledger.Hash, begins uint64) {
+	a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || *hash != *a.leaf
+	if a.changed {
+		*a.leaf = *hash
+	}
+}
+
+// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. Hashes
+// of many accounts are not near the processor. So it reads those in the tree first: they arrive
+// while it computes the new ones, two at a time.
+func settleLeaves(arena []byte, accounts []settledAccount) {
+	var pair pairs.Pair
+	begins := func(a *settledAccount) uint64 { return binary.LittleEndian.Uint64(a.leaf[:]) }
+	data := func(a *settledAccount) []byte { return arena[a.start-1 : a.end] }
+	for ; len(accounts) > 1; accounts = accounts[2:] {
+		one, other := &accounts[0], &accounts[1]
+		first, second := begins(one), begins(other)
+		hash, otherHash := pair.Sum(data(one), data(other))
+		one.settle((*ledger.Hash)(&hash), first)
+		other.settle((*ledger.Hash)(&otherHash), second)
+	}
+	if len(accounts) == 1 {
+		last := &accounts[0]
+		hash := accountHash(arena[last.start:last.end])
+		last.settle(&hash, begins(last))
+	}
 }
 
 // settleAccounts is settle for the touched accounts, which are in the tree. Hashing them takes most
-// of the time, and is divided.
-func (s *State) settleAccounts(changes *Changes) {
+// of the time, and is divided. settleAccounts returns how many bytes of the arena they take.
+func (s *State) settleAccounts(changes *Changes) (bytes int) {
+	count, before := len(s.touchedAccounts), len(s.arena)
+	if count == 0 {
+		return 0
+	}
+	s.arena = slices.Grow(s.arena, count*s.entrySize+s.arenaSize)
+	// A new account may move the hashes of others, so all accounts get their leaves first.
+	if s.opened > uint64(s.accountTree.accounts()) {
+		s.accountTree.grow(int(s.opened))
+	}
 	s.settledAccounts = s.settledAccounts[:0]
 	for _, each := range s.touchedAccounts {
+		s.arena = append(s.arena, treeLeaf)
 		start := len(s.arena)
 		var keyLength int
 		s.arena, keyLength = each.appendEntry(s.arena)
 		s.settledAccounts = append(s.settledAccounts, settledAccount{kept: kept{start: start,
-			value: start + keyLength, end: len(s.arena)}})
+			value: start + keyLength, end: len(s.arena)}, leaf: s.accountTree.leaf(each.number)})
 	}
-	divided(s.divide, len(s.settledAccounts), func(from, to int) {
-		for i := from; i < to; i++ {
-			at := &s.settledAccounts[i]
-			at.hash = accountHash(s.arena[at.start:at.end])
-		}
+	bytes = len(s.arena) - before
+	s.entrySize = bytes/count + 2
+	divided(s.divide, count, func(from, to int) {
+		settleLeaves(s.arena, s.settledAccounts[from:to])
 	})
 	for i, each := range s.touchedAccounts {
-		at := &s.settledAccounts[i]
-		if s.accountTree.set(each.number, &at.hash) {
+		if at := &s.settledAccounts[i]; at.changed {
+			s.accountTree.outdate(each.number)
 			changes.Entries = append(changes.Entries, Change{
 				Key: s.arena[at.start:at.value:at.value], After: s.arena[at.value:at.end:at.end]})
 		}
 	}
+	return bytes
 }
 
 func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int)) {

@@ -17,33 +17,79 @@ func packedGenesis() *ledger.Genesis {
 	return genesis
 }
 
+// packedBook is a chain that takes packed bundles, with accounts of two organisations. Some have an
+// alias, and "poor" and "stranger:a" begin without the asset.
+func packedBook(t *testing.T, genesis *ledger.Genesis, stranger *ledgertest.Client,
+	policy bool) (chain *one, blocks []*ledger.Block) {
+	chain = newChain(t, genesis)
+	client := ledgertest.NewClient(genesis, "acme")
+	register := client.Register("issuer", "a", "poor")
+	aliased := client.Next()
+	aliased.Openings = []ledger.Opening{{Account: "acme:b", Alias: "a name"}}
+	blocks = append(blocks, chain.block(client.Bundle(register, aliased)),
+		chain.block(stranger.Bundle(stranger.Register("issuer", "a"))))
+	if policy {
+		accepts := ledgertest.Policy(1, "stranger")
+		accepts.RefuseAssets, accepts.Assets = true, []ledger.AssetName{"other"}
+		blocks = append(blocks, chain.block(stranger.Bundle(stranger.ChangePolicy(accepts))))
+	}
+	return chain, blocks
+}
+
 // TestPackedTransfersAreTransfers: packed transfers have the same results and effects as the same
 // transfers in a bundle of bodies, and the same block follows when it is executed again.
 func TestPackedTransfersAreTransfers(t *testing.T) {
 	t.Parallel()
-	names := []string{"issuer", "a", "b", "c", "unknown"}
+	names := []ledger.AccountPath{"acme:issuer", "acme:a", "acme:b", "acme:poor", "acme:unknown",
+		"stranger:a", "stranger:issuer", "stranger:unknown", "nobody:a"}
 	rapid.Check(t, func(r *rapid.T) {
 		genesis := packedGenesis()
-		packed, plain, replayed := newChain(t, genesis), newChain(t, genesis), state.New(genesis)
 		client := ledgertest.NewClient(genesis, "acme")
-		register := client.Bundle(client.Register(names[:4]...))
-		plain.block(register)
-		replayed.Execute(state.Redraft(packed.block(register)))
+		client.Sequence = 100
+		policy := rapid.Bool().Draw(r, "policy")
+		packed, blocks := packedBook(t, genesis, ledgertest.NewClient(genesis, "stranger"), policy)
+		plain, _ := packedBook(t, genesis, ledgertest.NewClient(genesis, "stranger"), policy)
+		replayed := state.New(genesis)
+		for _, block := range blocks {
+			replayed.Execute(state.Redraft(block))
+		}
+		// With all of them, execution takes a path on which others are not seen.
+		choose := names[:rapid.SampledFrom([]int{4, 7, 8, len(names)}).Draw(r, "names")]
 		for block := range rapid.IntRange(1, 4).Draw(r, "blocks") {
 			var transfers []ledger.Transaction
 			for range rapid.IntRange(1, 70).Draw(r, "transfers") {
-				from := rapid.IntRange(0, len(names)-1).Draw(r, "from")
-				to := (from + rapid.IntRange(1, len(names)-1).Draw(r, "to")) % len(names)
-				transfers = append(transfers, client.Transfer(client.Account(names[from]),
-					client.Account(names[to]), // never the same as in another block
-					rapid.Int64Range(1, 9).Draw(r, "amount")+10*int64(block)))
+				from := rapid.IntRange(0, len(choose)-1).Draw(r, "from")
+				to := (from + rapid.IntRange(1, len(choose)-1).Draw(r, "to")) % len(choose)
+				transfer := client.Transfer(choose[from], choose[to],
+					rapid.Int64Range(1, 9).Draw(r, "amount")+10*int64(block)) // never as before
+				asset := rapid.SampledFrom([]ledger.AssetName{ledger.DefaultAsset, "other"}).
+					Draw(r, "asset")
+				for i := range transfer.Postings {
+					transfer.Postings[i].Asset = asset
+				}
+				transfers = append(transfers, transfer)
 			}
 			if rapid.Bool().Draw(r, "stale") {
 				client.Sequence -= uint64(len(transfers)) / 2 // so the next ones are stale
 			}
-			bundle := client.Packed(transfers...)
+			stream := rapid.Uint64Range(0, 1).Draw(r, "stream")
+			expired := rapid.IntRange(0, 9).Draw(r, "expired") == 0
+			for i := range transfers {
+				transfers[i].Nonce.Stream = stream
+				if expired {
+					transfers[i].LastValid = 1
+				}
+			}
+			bundle, bodies := client.Packed(transfers...), client.Bundle(transfers...)
+			if rapid.Bool().Draw(r, "stranger signs") {
+				for _, each := range []*ledger.Bundle{bundle, bodies} {
+					if err := each.Sign("stranger", ledgertest.Key("stranger")); err != nil {
+						r.Fatal(err)
+					}
+				}
+			}
 			prechecked := packed.state.Precheck(bundle, packed.parent.Header.Height+1)
-			one, other := packed.block(bundle), plain.block(client.Bundle(transfers...))
+			one, other := packed.block(bundle), plain.block(bodies)
 			for i := range one.Entries {
 				if one.Entries[i].Result != other.Entries[i].Result ||
 					one.Entries[i].Result != prechecked[i] {

@@ -219,9 +219,9 @@ func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
 		}
 	case rowSteps:
 		steps := historyOf(blocks)
-		writer = s.newRunWriter(kind, 0, uint64(len(steps)), put)
+		writer = s.newRunWriter(kind, 0, uint64(len(steps.order)), put)
 		var arena []byte
-		err = historyRecords(steps, func(number, ordinal uint64, steps []step) error {
+		err = steps.records(func(number, ordinal uint64, steps []step) error {
 			arena = appendHistory(appendStepKey(arena[:0], number, ordinal), steps)
 			return writer.add(arena[:stepKeySize], arena[stepKeySize:])
 		})

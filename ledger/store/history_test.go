@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -166,16 +167,29 @@ func TestHistoryPages(t *testing.T) {
 // Records of histories are bounded, and each has steps of one account from an ordinal on.
 func TestHistoryRecords(t *testing.T) {
 	t.Parallel()
-	var steps []step
+	// The steps of an account are in two blocks, among those of others.
+	blocks := []*pendingBlock{{block: new(ledger.Block), changes: new(state.Changes)},
+		{block: new(ledger.Block), changes: new(state.Changes)}}
+	blocks[1].block.Header.Height = 1
 	for number, counts := range [][2]uint64{{5, 3}, {0, 2*maxSteps + 1}, {7, maxSteps}, {9, 1}} {
 		for k := range counts[1] {
-			steps = append(steps, step{state.HistoryChange{Number: uint64(number),
-				Ordinal: counts[0] + k}, 1})
+			changes := blocks[2*k/(counts[1]+1)].changes
+			changes.History = append(changes.History,
+				state.HistoryChange{Number: uint64(number), Ordinal: counts[0] + k})
+			slices.SortStableFunc(changes.History, func(a, b state.HistoryChange) int {
+				return cmp.Compare(a.Ordinal, b.Ordinal)
+			})
 		}
 	}
 	var got [][3]uint64 // number, ordinal and count
-	if err := historyRecords(steps, func(number, ordinal uint64, some []step) error {
+	if err := historyOf(blocks).records(func(number, ordinal uint64, some []step) error {
 		got = append(got, [3]uint64{number, ordinal, uint64(len(some))})
+		for i := range some {
+			if some[i].Number != number || some[i].Ordinal != ordinal+uint64(i) {
+				t.Errorf("step %d of the record from %d on of account %d is %+v", i, ordinal,
+					number, some[i])
+			}
+		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)

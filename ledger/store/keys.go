@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// keyOrder is the place of a key in a list, and eight bytes of the key.
+// keyOrder is the place of a key in a list, and eight bytes of the key. If there are several lists,
+// it says which one.
 type keyOrder struct {
-	part uint64
-	at   uint32
+	part     uint64
+	at, list uint32
 }
 
 // few is a number of keys that are sorted at once.

@@ -24,7 +24,8 @@ func recordsOf(blocks []*pendingBlock) []record {
 	}
 	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
 	add := func(id ledger.Hash, where position) {
-		order = append(order, keyOrder{binary.BigEndian.Uint64(id[:]), uint32(len(records))})
+		order = append(order, keyOrder{part: binary.BigEndian.Uint64(id[:]),
+			at: uint32(len(records))})
 		records = append(records, record{id, where})
 	}
 	for _, pending := range blocks {
@@ -92,22 +93,29 @@ type step struct {
 	height ledger.Height
 }
 
-// historyOf returns the steps of a row of blocks, those of each account adjacent and in order.
-func historyOf(blocks []*pendingBlock) []step {
+// history are the steps of a row of blocks: the order has the places of each account's steps
+// adjacent and in order.
+type history struct {
+	blocks []*pendingBlock
+	order  []keyOrder
+}
+
+// historyOf returns the steps of a row of blocks.
+func historyOf(blocks []*pendingBlock) history {
 	count := 0
 	for _, pending := range blocks {
 		count += len(pending.changes.History)
 	}
-	steps, order := make([]step, 0, count), make([]keyOrder, 0, count)
-	for _, pending := range blocks {
-		for _, change := range pending.changes.History {
-			order = append(order, keyOrder{change.Number, uint32(len(steps))})
-			steps = append(steps, step{change, pending.block.Header.Height})
+	order := make([]keyOrder, 0, count)
+	for block, pending := range blocks {
+		for at := range pending.changes.History {
+			order = append(order, keyOrder{part: pending.changes.History[at].Number,
+				at: uint32(at), list: uint32(block)})
 		}
 	}
 	// Of one account, they are in order already.
 	sortParts(order, nil)
-	return inOrder(steps, order)
+	return history{blocks, order}
 }
 
 // inOrder returns the items at these places of a list. To sort places moves less memory.
@@ -122,20 +130,25 @@ func inOrder[T any](list []T, order []keyOrder) []T {
 // maxSteps bounds the steps in one record or row.
 const maxSteps = 512
 
-// historyRecords cuts steps, which are in the order of historyOf, into records: steps of one
-// account without a gap.
-func historyRecords(steps []step, put func(number, ordinal uint64, steps []step) error) error {
-	for len(steps) > 0 {
-		count := 1
-		for count < min(len(steps), maxSteps) && steps[count].Number == steps[0].Number {
-			count++
+// records cuts the steps into records: steps of one account without a gap. The next record
+// overwrites the steps of the one before.
+func (h history) records(put func(number, ordinal uint64, steps []step) error) error {
+	steps := make([]step, 0, maxSteps)
+	for i := range h.order {
+		next := &h.order[i]
+		if len(steps) > 0 && (len(steps) == maxSteps || steps[0].Number != next.part) {
+			if err := put(steps[0].Number, steps[0].Ordinal, steps); err != nil {
+				return err
+			}
+			steps = steps[:0]
 		}
-		if err := put(steps[0].Number, steps[0].Ordinal, steps[:count]); err != nil {
-			return err
-		}
-		steps = steps[count:]
+		block := h.blocks[next.list]
+		steps = append(steps, step{block.changes.History[next.at], block.block.Header.Height})
 	}
-	return nil
+	if len(steps) == 0 {
+		return nil
+	}
+	return put(steps[0].Number, steps[0].Ordinal, steps)
 }
 
 // byAccount returns a copy of a block's history in which the steps of each account are adjacent and

@@ -542,7 +542,7 @@ func TestSortParts(t *testing.T) {
 			0xff000000ff0000ff, 1 << 63, 0xffffffff00, 0x0101010101010101})).Draw(t, "mask")
 		order := make([]keyOrder, rapid.IntRange(0, 4*radixFrom).Draw(t, "places"))
 		for i := range order {
-			order[i] = keyOrder{random.Uint64() & mask, uint32(i)}
+			order[i] = keyOrder{part: random.Uint64() & mask, at: uint32(i)}
 		}
 		backwards := func(a, b keyOrder) int { return -cmp.Compare(a.at, b.at) }
 		stable, tied := slices.Clone(order), slices.Clone(order)
@@ -570,7 +570,7 @@ func BenchmarkLayer(b *testing.B) {
 		layer := randomLayer(blocks, transactions, accounts)
 		for name, sort := range map[string]func() int{
 			"ids":     func() int { return len(recordsOf(layer)) },
-			"steps":   func() int { return len(historyOf(layer)) },
+			"steps":   func() int { return len(historyOf(layer).order) },
 			"entries": func() int { return len(entriesOf(layer)) },
 		} {
 			b.Run(fmt.Sprintf("accounts=%d/%s", accounts, name), func(b *testing.B) {

@@ -35,10 +35,18 @@ func (s *Service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 // submit admits a bundle and waits for the level.
 func (s *Service) submit(ctx context.Context, bundle *ledger.Bundle,
 	level report.Level) ([]report.Status, error) {
-	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
-		return nil, RefusalError(refusal)
+	if err := s.admit(ctx, bundle); err != nil {
+		return nil, err
 	}
 	return s.wait(ctx, bundle.IDs(), level)
+}
+
+// admit admits a bundle, or returns the error of its refusal.
+func (s *Service) admit(ctx context.Context, bundle *ledger.Bundle) error {
+	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+		return RefusalError(refusal)
+	}
+	return nil
 }
 
 func (s *Service) bundleStatuses(bundle *ledger.Bundle,

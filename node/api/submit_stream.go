@@ -33,6 +33,9 @@ type Stream = connect.BidiStream[ledgerdv1.SubmitStreamRequest, ledgerdv1.Submit
 func (s *Service) SubmitStream(ctx context.Context, stream *Stream) error {
 	return s.ServeStream(ctx, stream, func(ctx context.Context, bundle *ledger.Bundle,
 		level report.Level) ([]*ledgerdv1.StatusRun, error) {
+		if bundle.Packed() {
+			return s.submitPacked(ctx, bundle, level)
+		}
 		statuses, err := s.submit(ctx, bundle, level)
 		if err != nil {
 			return nil, err
@@ -284,13 +287,71 @@ func (s *Service) runs(bundle *ledger.Bundle, statuses []report.Status) []*ledge
 		if i < len(statuses) && continues(&statuses[first], &statuses[i], i-first) {
 			continue
 		}
-		shown := new(ledgerdv1.TransactionStatus)
-		describe(shown, &statuses[first], bundle.Transaction(first))
-		if statuses[first].InBlock() {
-			shown.Shard = uint32(s.backend.Store().Shard())
-		}
-		runs = append(runs, &ledgerdv1.StatusRun{Count: uint32(i - first), Status: shown})
+		runs = append(runs, s.run(bundle, first, i-first, &statuses[first]))
 		first = i
+	}
+	return runs
+}
+
+// run returns a run of statuses, given that of the first transaction.
+func (s *Service) run(bundle *ledger.Bundle, first, count int,
+	status *report.Status) *ledgerdv1.StatusRun {
+	shown := new(ledgerdv1.TransactionStatus)
+	describe(shown, status, bundle.Transaction(first))
+	if status.InBlock() {
+		shown.Shard = uint32(s.backend.Store().Shard())
+	}
+	return &ledgerdv1.StatusRun{Count: uint32(count), Status: shown}
+}
+
+// submitPacked is submit for a packed bundle, and returns the statuses as runs. A block has all of
+// the bundle's transfers or none, so it waits for the first one only, and finds the results of the
+// others in the block.
+func (s *Service) submitPacked(ctx context.Context, bundle *ledger.Bundle,
+	level report.Level) ([]*ledgerdv1.StatusRun, error) {
+	if err := s.admit(ctx, bundle); err != nil {
+		return nil, err
+	}
+	first := bundle.ID(0)
+	statuses, err := s.wait(ctx, []ledger.Hash{first}, level)
+	if err != nil {
+		return nil, err
+	}
+	if !statuses[0].InBlock() {
+		return []*ledgerdv1.StatusRun{s.run(bundle, 0, bundle.Len(), &statuses[0])}, nil
+	}
+	block, err := s.backend.Store().Block(statuses[0].Height)
+	index := int(statuses[0].Index)
+	if err != nil || index+bundle.Len() > len(block.Entries) || block.Entries[index].ID != first {
+		// The block cannot be read, or another chain replaced the one that has it.
+		if statuses, err = s.wait(ctx, bundle.IDs(), level); err != nil {
+			return nil, err
+		}
+		return s.runs(bundle, statuses), nil
+	}
+	return s.runsIn(block, bundle, &statuses[0]), nil
+}
+
+// runsIn returns the statuses of a packed bundle's transfers, which are in this block, given that
+// of the first one.
+func (s *Service) runsIn(block *ledger.Block, bundle *ledger.Bundle,
+	first *report.Status) []*ledgerdv1.StatusRun {
+	entries := block.Entries[first.Index:][:bundle.Len()]
+	runs := make([]*ledgerdv1.StatusRun, 0, 1)
+	for begin := 0; begin < len(entries); {
+		status := *first
+		status.Index += uint32(begin)
+		status.Result, status.Outcome = entries[begin].Result, report.OutcomeExecuted
+		end := begin + 1
+		if status.Result.OK() {
+			for end < len(entries) && entries[end].Result.OK() {
+				end++
+			}
+		} else {
+			status.Outcome = report.OutcomeFailed
+		}
+		runs = append(runs, s.run(bundle, begin, end-begin, &status))
+		begin = end
 	}
 	return runs
 }

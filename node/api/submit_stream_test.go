@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,6 +175,53 @@ func TestSubmitStream(t *testing.T) {
 			must(t, s.CloseRequest())
 			s.ends(0)
 		})
+	}
+}
+
+// TestSubmitStreamOfPackedTransfers: the runs of a packed bundle say what Submit says of each of
+// its transfers, whichever fail.
+func TestSubmitStreamOfPackedTransfers(t *testing.T) {
+	t.Parallel()
+	genesis := *ledgertest.OperatedGenesis(1)
+	genesis.Version = ledger.PackedVersion
+	b := newBank(t, apitest.Options{Genesis: genesis}, api.Options{})
+	s := b.submissions("")
+	poor := transfer("bank:a", "bank:mint", 100)
+	for number, transfers := range [][]ledger.Transaction{
+		{transfer("bank:mint", "bank:a", 1), transfer("bank:mint", "bank:a", 2)},
+		{poor, transfer("bank:mint", "bank:a", 3)},
+		{transfer("bank:mint", "bank:a", 4), poor, poor, transfer("bank:mint", "bank:nobody", 1)},
+		{poor},
+	} {
+		for i := range transfers {
+			transfers[i].Postings = slices.Clone(transfers[i].Postings)
+		}
+		bundle := b.packed(transfers...)
+		s.send(uint64(number), bundle.Encode(), ledgerdv1.Level_LEVEL_DURABLE)
+		answer := s.next()
+		var got []*ledgerdv1.TransactionStatus
+		for _, run := range answer.GetRuns() {
+			for i := range run.GetCount() {
+				each := proto.CloneOf(run.GetStatus())
+				each.Index += i
+				got = append(got, each)
+			}
+		}
+		want := b.submit(ledgerdv1.Level_LEVEL_DURABLE, bundle).GetTransactions()
+		for _, each := range want {
+			each.Id, each.IdHex = nil, "" // which the client knows
+		}
+		if !slices.EqualFunc(got, want, func(a, b *ledgerdv1.TransactionStatus) bool {
+			return proto.Equal(a, b)
+		}) {
+			t.Errorf("bundle %d: %v, want %v", number, answer, want)
+		}
+	}
+	expired := transfer("bank:mint", "bank:a", 1)
+	expired.LastValid = 1
+	s.send(9, b.packed(expired).Encode(), 0)
+	if got := s.next(); got.GetRefusal() == nil {
+		t.Errorf("an expired bundle: %v", got)
 	}
 }
 
