@@ -133,7 +133,7 @@ func (c *Client) Sign(ctx context.Context, keys []Key,
 	if err != nil { // which may be an error that NewBundle returns, too
 		return Sign(ctx, keys, transactions...)
 	}
-	packs, err := c.packs(ctx)
+	packs, err := c.Packs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ type packing struct {
 // client asks again: the operators may raise its version at any time. It never goes down.
 const packingAsked = time.Minute
 
-// packs reports whether the nodes' chain takes packed bundles.
-func (c *Client) packs(ctx context.Context) (bool, error) {
+// Packs reports whether the nodes' chain takes packed bundles.
+func (c *Client) Packs(ctx context.Context) (bool, error) {
 	c.mutex.Lock()
 	known := c.packing
 	c.mutex.Unlock()
@@ -175,12 +175,12 @@ func (c *Client) packs(ctx context.Context) (bool, error) {
 	return known.takes, nil
 }
 
-// stillPacks is packs after a node refused a packed bundle: it asks again.
+// stillPacks is Packs after a node refused a packed bundle: it asks again.
 func (c *Client) stillPacks(ctx context.Context) bool {
 	c.mutex.Lock()
 	c.packing = packing{}
 	c.mutex.Unlock()
-	takes, err := c.packs(ctx)
+	takes, err := c.Packs(ctx)
 	return takes && err == nil
 }
 
