@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,6 +119,11 @@ transaction in them. A difference or a missing transaction is an error.`,
   ledgerd bench ledger --compare --large-accounts 0 --more-nodes 0 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
+			for _, name := range []string{"large-accounts", "more-nodes"} {
+				if !compare && command.Flags().Changed(name) {
+					return usagef("--%s is for --compare: name both, or neither", name)
+				}
+			}
 			p.MemoryLimit = int64(memory)
 			loads := loadsOf(command, p)
 			loads.LargeAccounts = large
@@ -159,7 +165,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 						}
 					})
 				if err != nil {
-					return err
+					return withFolder(err)
 				}
 				if asJSON {
 					return writeBenchJSON(command.OutOrStdout(), result)
@@ -168,7 +174,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 			}
 			result, err := bench.RunLedger(command.Context(), p, environment)
 			if err != nil {
-				return err
+				return withFolder(err)
 			}
 			if asJSON {
 				return writeBenchJSON(command.OutOrStdout(), result)
@@ -259,10 +265,18 @@ func bookInMemory(p bench.LedgerParameters, memory int64) int {
 	return int(min(int64(max(p.BookAccounts, p.Accounts)), memory/2/bookAccountBytes))
 }
 
+// withFolder adds advice to an error of a full disk, whose files are gone by now.
+func withFolder(err error) error {
+	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, syscall.ENOSPC) {
+		return &hintedError{err, "or name a folder on a larger disk with --dir"}
+	}
+	return err
+}
+
 // writeLedger writes a result as text.
 func writeLedger(out io.Writer, r bench.LedgerResult) error {
 	_, err := fmt.Fprintf(out,
-		`%d nodes (%s, %s), %s, %s accounts, %s, %.1f s
+		`%s (%s, %s), %s, %s accounts, %s, %.1f s
   acknowledged %14.0f transactions/s  %8.3f Gbit/s
   latency      %14.0f us median       %8.0f us 90th percentile
                %14.0f us 99th         %8.0f us 99.9th     %8.0f us longest
@@ -270,7 +284,7 @@ func writeLedger(out io.Writer, r bench.LedgerResult) error {
   disks        %14.1f bytes a transaction and node, %.1f flushes a block
   lanes        %14.2f bytes per byte
 %s  compared     all nodes have the same blocks up to %d
-`, r.Nodes, r.Engine, r.Fabric, clientsOf(r), accountsOf(r), r.Ack,
+`, plural(r.Nodes, "node"), r.Engine, r.Fabric, clientsOf(r), accountsOf(r), r.Ack,
 		r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
 		r.LatencyP50, r.LatencyP90, r.LatencyP99, r.LatencyP999, r.LatencyMax,
 		r.CPUSeconds, r.CPUPerRequest, r.ClientCPUPerRequest, r.BytesOnDisk, r.FlushesPerBlock,

@@ -180,6 +180,17 @@ func TestBenchLedgerCompareThree(t *testing.T) {
 	}
 }
 
+// Flags of the comparison change nothing else, so they are refused without it.
+func TestBenchLedgerRefusesFlagsOfCompare(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--large-accounts", "--more-nodes"} {
+		if result := ledgerd(t, "bench", "ledger", flag, "5"); result.status != exitUsage ||
+			!strings.Contains(result.errs, flag+" is for --compare") {
+			t.Errorf("%s: %+v", flag, result)
+		}
+	}
+}
+
 // A load may have a book before it, alone and as one of several loads.
 func TestBenchLedgerBook(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ const ClientsMax = 4096
 const CallersMax = 1 << 16
 
 // AccountsMax limits the accounts of a run.
-const AccountsMax = 1 << 24
+const AccountsMax = 1 << 26
 
 // The distributions of accounts.
 const (
@@ -128,7 +128,7 @@ func (p LedgerParameters) Validate() error {
 		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
 			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.For <= 0:
-		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+		return fmt.Errorf("%w: a run for %v, want a time above 0", ErrParameters, p.For)
 	case p.Fabric == fabric.Memory && (p.hasBook() || p.MemoryLimit != 0):
 		return fmt.Errorf("%w: a book and a limit of the memory are for nodes in processes of "+
 			"their own, and those of fabric %q are in this one", ErrParameters, p.Fabric)

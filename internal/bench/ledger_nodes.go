@@ -118,7 +118,8 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 		n.folders = append(n.folders, h.Data(), h.Rounds())
 	}
 	n.launch = func(ctx context.Context) error {
-		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command})
+		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command,
+			Temporary: true})
 		n.processes, n.ended = processes, processes.Done()
 		n.halt = func() error {
 			stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
@@ -127,7 +128,10 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 			return processes.Err()
 		}
 		if err := processes.Ready(ctx); err != nil {
-			return errors.Join(err, n.halt())
+			if halted := n.halt(); !errors.Is(err, testnet.ErrGaveUp) {
+				err = errors.Join(err, halted) // else it is the same error
+			}
+			return err
 		}
 		n.urls = processes.URLs()
 		return nil
