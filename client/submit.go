@@ -218,6 +218,9 @@ const maxStale = 16
 // another nonce and signs again. The range that it draws from doubles each time, since a competing
 // client may be faster again. A transaction that failed for another reason is no error here: see
 // its status. With ErrOutcomeUnknown the status is the last reported one, or nil if there is none.
+//
+// Post never packs. If there were two forms of a transaction with one nonce, because some nodes
+// refuse packed bundles, a stale nonce would not show that nothing has changed.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction,
 	level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {

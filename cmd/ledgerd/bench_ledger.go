@@ -255,8 +255,8 @@ func loadsOf(command *cobra.Command, p bench.LedgerParameters) bench.LedgerCompa
 	return loads
 }
 
-// bookAccountBytes is the memory of an account while a book is made, rounded up.
-const bookAccountBytes = 1 << 10
+// bookAccountBytes is the memory of an account while a book is made, about.
+const bookAccountBytes = 512
 
 // bookInMemory returns how many accounts are in memory while the book is made: all of them, as the
 // transfers between them are then made without reading, or as many as half of the memory has room
