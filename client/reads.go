@@ -200,6 +200,26 @@ func (c *Client) Wait(ctx context.Context, id ledger.Hash,
 	}
 }
 
+// WaitAll waits until transactions have reached a level, failed or expired, and returns their
+// statuses in the order of the ids. It asks one node, once: a transaction that this node does not
+// know in time has no state, and others may not have reached the level. See Reached.
+func (c *Client) WaitAll(ctx context.Context, ids []ledger.Hash,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	request := &ledgerdv1.WaitTransactionsRequest{Wait: level, Ids: make([][]byte, len(ids))}
+	for i := range ids {
+		request.Ids[i] = ids[i][:]
+	}
+	answer, _, err := once(ctx, c, c.options.WaitTime, request, service.WaitTransactions)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetTransactions()) != len(ids) {
+		return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions",
+			len(answer.GetTransactions()), len(ids))
+	}
+	return answer.GetTransactions(), nil
+}
+
 // Block returns a block with the first page of its transactions.
 func (c *Client) Block(ctx context.Context,
 	request *ledgerdv1.GetBlockRequest) (*ledgerdv1.GetBlockResponse, error) {

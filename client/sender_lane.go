@@ -315,15 +315,7 @@ func (l *lane) find(ctx context.Context, id ledger.Hash) error {
 // wait waits for the level of a bundle that a node has.
 func (l *lane) wait(ctx context.Context, bundle *ledger.Bundle) ([]*ledgerdv1.TransactionStatus,
 	error) {
-	nodes := l.sender.nodes
-	request := &ledgerdv1.WaitTransactionsRequest{Wait: l.sender.options.Level,
-		Ids: make([][]byte, bundle.Len())}
-	ids := bundle.IDs()
-	for i := range ids {
-		request.Ids[i] = ids[i][:]
-	}
-	answer, _, err := once(ctx, nodes, nodes.options.WaitTime, request, service.WaitTransactions)
-	return answer.GetTransactions(), err
+	return l.sender.nodes.WaitAll(ctx, bundle.IDs(), l.sender.options.Level)
 }
 
 // matches returns an error if statuses are not those of a bundle.

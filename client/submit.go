@@ -133,7 +133,7 @@ func (c *Client) Sign(ctx context.Context, keys []Key,
 	if err != nil { // which may be an error that NewBundle returns, too
 		return Sign(ctx, keys, transactions...)
 	}
-	packs, err := c.packs(ctx)
+	packs, err := c.Packs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ type packing struct {
 // client asks again: the operators may raise its version at any time. It never goes down.
 const packingAsked = time.Minute
 
-// packs reports whether the nodes' chain takes packed bundles.
-func (c *Client) packs(ctx context.Context) (bool, error) {
+// Packs reports whether the nodes' chain takes packed bundles.
+func (c *Client) Packs(ctx context.Context) (bool, error) {
 	c.mutex.Lock()
 	known := c.packing
 	c.mutex.Unlock()
@@ -175,12 +175,12 @@ func (c *Client) packs(ctx context.Context) (bool, error) {
 	return known.takes, nil
 }
 
-// stillPacks is packs after a node refused a packed bundle: it asks again.
+// stillPacks is Packs after a node refused a packed bundle: it asks again.
 func (c *Client) stillPacks(ctx context.Context) bool {
 	c.mutex.Lock()
 	c.packing = packing{}
 	c.mutex.Unlock()
-	takes, err := c.packs(ctx)
+	takes, err := c.Packs(ctx)
 	return takes && err == nil
 }
 
@@ -218,6 +218,9 @@ const maxStale = 16
 // another nonce and signs again. The range that it draws from doubles each time, since a competing
 // client may be faster again. A transaction that failed for another reason is no error here: see
 // its status. With ErrOutcomeUnknown the status is the last reported one, or nil if there is none.
+//
+// Post never packs. If there were two forms of a transaction with one nonce, because some nodes
+// refuse packed bundles, a stale nonce would not show that nothing has changed.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction,
 	level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {

@@ -394,6 +394,15 @@ func (d door) Submit(ctx context.Context, bundle *ledger.Bundle,
 	}
 }
 
+// A chain of several shards takes no packed bundles.
+func (d door) Packs(context.Context) (bool, error) { return false, nil }
+
+// WaitAll is not asked in a book of several shards.
+func (d door) WaitAll(context.Context, []ledger.Hash,
+	ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	return nil, errNoAnswer
+}
+
 func (d door) SubmitInOrder(_ context.Context, bundles []*ledger.Bundle,
 	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
 	d.book.mutex.Lock()

@@ -15,15 +15,43 @@
 // # Exactly once
 //
 // A transaction is a function of the organisation, its issuers, the ledger, the file's first line,
-// the line itself and its number. A second import of the file therefore makes the same transactions
-// with the same ids, and the ledger executes an id once. The nonce's stream is a hash of
-// organisation and first line; its sequence is the line's number. Every transaction opens the
-// accounts that it names. Opening an open account again changes nothing. So no line depends on the
-// success of another for its accounts, and the importer need not remember accounts.
+// the line itself and its number, or of its group of lines if it is packed. A second import of the
+// file therefore makes the same transactions with the same ids, and the ledger executes an id once.
+// The nonce's stream is a hash of organisation and first line; its sequence is the line's number.
+// Every transaction opens the accounts that it names, unless it is packed. Opening an open account
+// again changes nothing. So no line depends on the success of another for its accounts, and the
+// importer need not remember accounts.
 //
 // A progress file lets the next run skip lines that are known to be in the ledger. It is used only
 // if the skipped part of the file still has the same hash, and the ledger knows its last
 // transactions. Otherwise the import begins with line 1, which costs time and changes nothing.
+//
+// # Packed lines
+//
+// In an import of one organisation, plain lines go in packed bundles if the chain takes these
+// (packing.go): transfers of one asset between two accounts, without a note. A packed transfer
+// takes a fraction of the bytes and of the nodes' work. Its id follows from its whole bundle and
+// its place, so the bundles must be the same in every run. Therefore they follow from the file
+// alone: lines are in groups of 250, and 8 or more plain lines one after the other in a group are a
+// bundle. Their accounts are opened before, in transactions of their own. Everything else is a
+// transaction for each line, as above, and so is a group that is not complete.
+//
+// The same line may still be submitted in both forms. An older program may have begun the import,
+// or a chain that did not take packed bundles yet, and the last group of a file may have grown.
+//
+//   - Both forms of a line have the same nonce, and an applied transaction takes its nonce. So the
+//     ledger applies at most one of them.
+//   - Before it packs a group, the importer asks for the whole transaction of its first packed
+//     line. If that is known, the whole group goes as whole transactions, with the ids that it
+//     had.
+//   - Otherwise the other form is at most in a pool. Each form is submitted in the order of the
+//     file. So the first copy of a line is before the first copy of the next line, whichever forms
+//     these have.
+//   - If a line's nonce was taken, the importer asks for the other form, whose outcome is that of
+//     the line.
+//   - A failed transaction takes no nonce. If the other form was in the pool of another node when
+//     the importer asked, a line that failed as overdrawn may still take effect later, once, at
+//     the place of that copy.
 //
 // # Order
 //
@@ -32,7 +60,8 @@
 //
 //   - Bundles go to one node at a time, in order, and each request has the id of the transaction
 //     before. A node that does not know that transaction, in its pool or in a block, refuses the
-//     request. The first bundle refused makes all later ones refused (SubmitInOrder).
+//     request. The first bundle refused makes all later ones refused (SubmitInOrder). Several
+//     bundles are under way, and the importer waits for each by its ids.
 //   - A node orders bundles in the order of their admission. If bundle k+1 is in the pool of a
 //     node, k is before it there or in the chain.
 //   - When the node fails, its successor gets the bundles again from the first one that is not

@@ -69,6 +69,7 @@ type Options struct {
 
 	// For tests:
 	planted bool   // lines do not wait for each other
+	whole   bool   // no lines are packed, as in programs of before
 	window  uint64 // a smaller bound on the lines under way
 	few     int    // a smaller bound on the lines of a segment and of a bundle
 }
@@ -142,7 +143,10 @@ type run struct {
 	conflicts  *conflicts // nil if all lines go one way
 	openings   *openings
 	lanes      lanes
-	asking     int // crossing lines being checked
+	asking     int      // crossing lines being checked
+	packs      bool     // plain lines are packed
+	probing    bool     // lines of the next group may be in the ledger as whole transactions
+	groups     []*group // in the file's order, if the import packs; the last one may be open
 
 	saved   savedProgress
 	earlier *savedProgress // the progress of an earlier run
@@ -260,12 +264,17 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.resume(ctx); err != nil {
 		return err
 	}
+	if err := r.beginPacking(ctx); err != nil {
+		return err
+	}
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {
-		if err := r.fill(); err != nil {
+		if err := r.fill(ctx); err != nil {
 			return err
 		}
+		r.placeGroups()
+		r.note()
 		if err := r.dispatch(ctx); err != nil {
 			return err
 		}

@@ -97,9 +97,16 @@ func (l *lane) take(full, most, few int, hurry bool) []*job {
 	if len(l.queue) == 0 || l.underWay >= most {
 		return nil
 	}
+	if l.queue[0].packed() {
+		full = l.queue[0].run.bundle.Len() // all of them were queued together
+	} else if packed := slices.IndexFunc(l.queue, (*job).packed); packed >= 0 {
+		full = min(full, packed)
+	}
 	count, size := 0, 0
 	for ; count < min(len(l.queue), full) && size < enoughBytes; count++ {
-		size += l.queue[count].size
+		if !l.queue[count].packed() {
+			size += l.queue[count].size
+		}
 	}
 	if count < full && size < enoughBytes && l.underWay >= few && !hurry {
 		return nil
@@ -146,25 +153,8 @@ func (r *run) dispatch(ctx context.Context) error {
 // give signs a bundle and sends it.
 func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 	made := &bundle{lane: to, jobs: jobs}
-	transactions := make([]ledger.Transaction, len(jobs))
-	var signers []int
-	for i, its := range jobs {
-		transactions[i] = its.transaction
-		for _, signer := range its.signers {
-			if !slices.Contains(signers, signer) {
-				signers = append(signers, signer)
-			}
-		}
-	}
-	slices.Sort(signers)
-	keys := make([]client.Key, len(signers))
-	for i, signer := range signers {
-		keys[i] = client.Key{Organisation: r.builder.organisations[signer].name,
-			Signer: r.options.Key.Signer}
-	}
-	var err error
-	if made.bundle, err = client.Sign(ctx, keys, transactions...); err != nil {
-		return fmt.Errorf("%s: %w", made.lines(), err)
+	if err := r.sign(ctx, made); err != nil {
+		return err
 	}
 	to.underWay++
 	r.lanes.underWay++
@@ -187,6 +177,38 @@ func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 		})
 	}
 	to.in <- made // never blocks: at most bundlesInOrder are under way
+	return nil
+}
+
+// sign makes the bundle of the jobs, signed with the keys of all signers.
+func (r *run) sign(ctx context.Context, its *bundle) error {
+	if its.jobs[0].packed() {
+		its.bundle = its.jobs[0].run.bundle
+		if err := r.options.Key.SignBundle(ctx, its.bundle); err != nil {
+			return fmt.Errorf("%s: %w", its.lines(), err)
+		}
+		return nil
+	}
+	transactions := make([]ledger.Transaction, len(its.jobs))
+	var signers []int
+	for i, each := range its.jobs {
+		transactions[i] = each.transaction
+		for _, signer := range each.signers {
+			if !slices.Contains(signers, signer) {
+				signers = append(signers, signer)
+			}
+		}
+	}
+	slices.Sort(signers)
+	keys := make([]client.Key, len(signers))
+	for i, signer := range signers {
+		keys[i] = client.Key{Organisation: r.builder.organisations[signer].name,
+			Signer: r.options.Key.Signer}
+	}
+	var err error
+	if its.bundle, err = client.Sign(ctx, keys, transactions...); err != nil {
+		return fmt.Errorf("%s: %w", its.lines(), err)
+	}
 	return nil
 }
 
@@ -233,6 +255,9 @@ func (o *inOrder) follow(ctx context.Context) {
 			// same node or another, keeps the order.
 			statuses, err = o.run.settle(ctx, o.nodes, o.queue[0])
 		}
+		if err == nil {
+			err = o.run.findOutcomes(ctx, o.nodes, o.queue[0], statuses)
+		}
 		if err != nil {
 			o.run.tell(ctx, event{err: err})
 			return
@@ -265,7 +290,7 @@ func (o *inOrder) send(ctx context.Context) error {
 		outcomes, err := o.nodes.SubmitInOrder(ctx, bundles, after)
 		switch {
 		case err == nil:
-			if err := o.noteAdmitted(unsent, outcomes); err != nil {
+			if err := o.noteAdmitted(ctx, unsent, outcomes); err != nil {
 				return err
 			}
 		case ctx.Err() != nil:
@@ -296,7 +321,8 @@ func refusalOf(outcomes []*ledgerdv1.BundleOutcome) error {
 }
 
 // noteAdmitted marks the admitted bundles, which are a prefix.
-func (o *inOrder) noteAdmitted(unsent []*bundle, outcomes []*ledgerdv1.BundleOutcome) error {
+func (o *inOrder) noteAdmitted(ctx context.Context, unsent []*bundle,
+	outcomes []*ledgerdv1.BundleOutcome) error {
 	for i, outcome := range outcomes {
 		if outcome.GetRefused() == "" {
 			unsent[i].sent = true
@@ -305,15 +331,24 @@ func (o *inOrder) noteAdmitted(unsent []*bundle, outcomes []*ledgerdv1.BundleOut
 		if outcome.GetRetry() || o.run.lenient() {
 			return nil
 		}
+		if unsent[i].bundle.Packed() {
+			return o.run.unpack(ctx, unsent[i])
+		}
 		return fmt.Errorf("importer: %s were refused: %s", unsent[i].lines(), outcome.GetRefused())
 	}
 	return nil
 }
 
-// settle waits until a bundle is acknowledged. It asks by submitting the same bytes again. A node
-// that lost them, or another node, then has them.
+// settle waits until a bundle is acknowledged. If a node has it already, settle first asks for its
+// transactions. Else, and whenever that fails, it submits the same bytes again. A node that lost
+// them, or another node, then has them.
 func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv1.TransactionStatus,
 	error) {
+	if its.sent && r.tree == nil {
+		if statuses, err := r.await(ctx, nodes, its); err == nil {
+			return statuses, nil
+		}
+	}
 	for {
 		statuses, err := nodes.Submit(ctx, its.bundle, r.options.Wait)
 		switch {
@@ -321,7 +356,7 @@ func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv
 			return statuses, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case !r.mayRetry(err):
+		case !r.mayRetry(err) && !its.bundle.Packed(): // which another node has taken
 			return nil, fmt.Errorf("%s: %w", its.lines(), err)
 		case !r.patient():
 			return nil, fmt.Errorf("%w: %w", ErrNoProgress, err)

@@ -48,6 +48,7 @@ type line struct {
 	openings []*opening
 	touches  []touch
 	segment  *segment
+	group    *group // whose gate it is; nil for a line of the file
 
 	standing standing
 	waits    int     // the number of lines and openings that it waits for
@@ -67,7 +68,8 @@ type job struct {
 	size        int   // in bytes
 	signers     []int // the organisations that must sign it
 	line        *line
-	opening     *opening // nil for the posting of the line
+	opening     *opening   // nil for the posting of the line
+	run         *packedRun // nil if it cannot be packed
 }
 
 // opening opens the accounts of one organisation that a line needs.

@@ -19,6 +19,9 @@ type Nodes interface {
 	NextSequence(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64,
 		error)
 	Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Transaction, error)
+	WaitAll(ctx context.Context, ids []ledger.Hash,
+		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
+	Packs(ctx context.Context) (bool, error)
 	Submit(ctx context.Context, bundle *ledger.Bundle,
 		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
 	SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,

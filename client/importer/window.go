@@ -13,7 +13,7 @@ import (
 )
 
 // fill reads lines until as many are under way as allowed, or the source ends.
-func (r *run) fill() error {
+func (r *run) fill(ctx context.Context) error {
 	for !r.atEnd && r.stopped == nil && r.room() {
 		text, number, err := r.take()
 		if errors.Is(err, io.EOF) {
@@ -27,17 +27,39 @@ func (r *run) fill() error {
 		if text != nil {
 			r.begin(current, text, number)
 		}
-		if current.lines+current.bad == r.options.few ||
-			r.number-r.before() >= 2*uint64(r.options.few) || current.bytes >= maxAheadBytes/8 {
+		if r.isFull(current, number) {
 			r.closeSegment(current)
 			r.note()
+		}
+		if r.packs && number%groupLines == 0 {
+			if err := r.closeGroup(ctx, true); err != nil {
+				return err
+			}
 		}
 	}
 	if n := len(r.segments); n > 0 && r.atEnd && !r.segments[n-1].closed {
 		r.closeSegment(r.segments[n-1])
 	}
+	if r.atEnd || r.stopped != nil {
+		if err := r.closeGroup(ctx, false); err != nil {
+			return err
+		}
+	}
 	r.note()
 	return nil
+}
+
+// isFull reports whether a segment ends with this line. If the import packs, it ends with a group,
+// so that the next run begins with a whole group.
+func (r *run) isFull(current *segment, number uint64) bool {
+	if current.bytes >= maxGroupBytes {
+		return true
+	}
+	if r.packs {
+		return number%groupLines == 0
+	}
+	return current.lines+current.bad == r.options.few ||
+		r.number-r.before() >= 2*uint64(r.options.few)
 }
 
 // room reports whether one more line may be under way: none may fall out of the window of its nonce
@@ -101,6 +123,10 @@ func (r *run) begin(current *segment, text []byte, number uint64) {
 	for _, its := range l.openings {
 		r.open(its)
 	}
+	if r.packs {
+		r.join(l, len(text))
+		return
+	}
 	r.proceed(l)
 }
 
@@ -114,6 +140,10 @@ func (r *run) open(its *opening) {
 // proceed puts a line that waits for nothing any more into its lane.
 func (r *run) proceed(l *line) {
 	if l.waits > 0 || l.standing != held {
+		return
+	}
+	if l.group != nil {
+		l.group.opened()
 		return
 	}
 	if l.failure != nil || r.isPastStop(l) {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ func newBenchLedgerCommand() *cobra.Command {
 	var dir string
 	var asJSON, compare bool
 	var large int
+	var memory bytesFlag
 	var more []int
 	command := &cobra.Command{
 		Use:   "ledger",
@@ -44,6 +46,13 @@ proportion to (1+k)^-1.1. With hot, all transfers of a client are between the sa
 the others are idle. With --accounts 0 each client has just those two. Before the load, the command
 opens the accounts, stops the nodes in good order and starts them again.
 
+With --book-transactions and --book-accounts, the nodes begin with a book that has so many transfers
+and accounts. The command makes it before the nodes start, without them: it executes blocks of
+packed bundles in the store of one home, as fast as the machine can, and copies that to the others.
+The load's --accounts are among those of the book. After the load, one node is stopped in good order
+and started again, while the others go on: ready_ms is the time until it orders. --memory-limit is
+the memory_limit_bytes of each node. All of it is in the folder of --dir, and is removed at the end.
+
 With --compare, the command measures several loads one after the other, each with new nodes, 3
 unless --nodes is given. It shows them beside what the machine can do in the same run:
   callers         3 clients with 1,000 callers each
@@ -53,12 +62,13 @@ unless --nodes is given. It shows them beside what the machine can do in the sam
   *_large_zipf
   packed_5_nodes  "packed" with five nodes, and with seven
   packed_7_nodes
---clients, --callers and --bundle change the first two, --large-accounts and --more-nodes the last
-ones. This takes about six minutes with --for 10s, more than half of it for the loads over many
-accounts, whose nodes need 4 GB of memory in all. Loads that the machine has no memory for are left
-out. --large-accounts 0 --more-nodes 0 leaves three loads, which take under a minute. With --json,
-"loads" has the keys below and "load" for each, "left_out" has the "load" and "reason" of those that
-were not measured, and "machine" has:
+  packed_book     "packed" over the book of --book-transactions and --book-accounts, if there is one
+--clients, --callers and --bundle change the first two, --large-accounts and --more-nodes those with
+their names. This takes about six minutes with --for 10s, more than half of it for the loads over
+many accounts, whose nodes need 4 GB of memory in all. Loads that the machine has no memory for are
+left out. --large-accounts 0 --more-nodes 0 leaves three loads, which take under a minute. With
+--json, "loads" has the keys below and "load" for each, "left_out" has the "load" and "reason" of
+those that were not measured, and "machine" has:
   fdatasync_us_p50                  a flush of 4 KiB to the disk of --dir, in microseconds: the
   fdatasync_us_p99                  median and the 99th percentile
   fdatasyncs_per_second             such flushes in one second, one after the other
@@ -89,6 +99,10 @@ The keys of --json, besides the parameters:
                         indexes: the space that the file system allocated to the files, without
                         holes, once the nodes had stopped in good order after the load, less the
                         same before the load; of the average node
+  ready_ms              with a book: how long a node took to order again after the start of its
+                        process, in milliseconds; else 0
+  peak_memory_bytes     the most memory that a node had, of the node that had most, with the parts
+                        of files that are mapped into it; 0 with --fabric memory
   wire_bytes_per_byte   bytes that all nodes put on lanes, for each byte of acknowledged bundles
   seconds               length of the measurement, after a warm-up
   acknowledged          transactions acknowledged since the start
@@ -99,10 +113,18 @@ transaction in them. A difference or a missing transaction is an error.`,
 		Example: `  ledgerd bench ledger --nodes 4 --clients 64 --for 10s
   ledgerd bench ledger --nodes 4 --clients 16 --bundle 100 --ack ordered --for 10s --json
   ledgerd bench ledger --nodes 3 --clients 3 --callers 1000 --accounts 100000 --distribution zipf
+  ledgerd bench ledger --nodes 3 --clients 16 --bundle 400 --book-transactions 100000000 \
+    --book-accounts 20000000 --memory-limit 4GiB --dir /var/tmp
   ledgerd bench ledger --compare --for 5s
   ledgerd bench ledger --compare --large-accounts 0 --more-nodes 0 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
+			for _, name := range []string{"large-accounts", "more-nodes"} {
+				if !compare && command.Flags().Changed(name) {
+					return usagef("--%s is for --compare: name both, or neither", name)
+				}
+			}
+			p.MemoryLimit = int64(memory)
 			loads := loadsOf(command, p)
 			loads.LargeAccounts = large
 			loads.MoreNodes = slices.DeleteFunc(more, func(nodes int) bool { return nodes == 0 })
@@ -128,7 +150,13 @@ transaction in them. A difference or a missing transaction is an error.`,
 				tuneMemory(0)
 			}
 			environment := bench.LedgerEnvironment{Dir: homes, Command: process,
-				Start: nodeStarter(logger, store.Options{})}
+				Start: nodeStarter(logger, store.Options{}),
+				Store: store.Options{AccountsInMemory: bookInMemory(p, memoryThere(os.DirFS("/")))},
+				Progress: func(text string) {
+					if !asJSON {
+						_, _ = fmt.Fprintln(command.ErrOrStderr(), text)
+					}
+				}}
 			if compare {
 				result, err := bench.CompareLedger(command.Context(), loads, environment,
 					func(load string) {
@@ -137,7 +165,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 						}
 					})
 				if err != nil {
-					return err
+					return withFolder(err)
 				}
 				if asJSON {
 					return writeBenchJSON(command.OutOrStdout(), result)
@@ -146,7 +174,7 @@ transaction in them. A difference or a missing transaction is an error.`,
 			}
 			result, err := bench.RunLedger(command.Context(), p, environment)
 			if err != nil {
-				return err
+				return withFolder(err)
 			}
 			if asJSON {
 				return writeBenchJSON(command.OutOrStdout(), result)
@@ -165,6 +193,12 @@ transaction in them. A difference or a missing transaction is an error.`,
 		"accounts of all clients together, or 0 for two for each client")
 	flags.StringVar(&p.Distribution, "distribution", bench.DistributionUniform,
 		"how transfers choose accounts: uniform, zipf or hot")
+	flags.IntVar(&p.BookTransactions, "book-transactions", 0,
+		"transfers that the nodes' book has before the load")
+	flags.IntVar(&p.BookAccounts, "book-accounts", 0,
+		"accounts that the nodes' book has before the load (default those of the load)")
+	flags.Var(&memory, "memory-limit",
+		"memory_limit_bytes of each node, such as 4GiB (default that of ledgerd start)")
 	flags.BoolVar(&compare, "compare", false,
 		"measure several loads, and show them beside the machine's limits")
 	flags.IntVar(&large, "large-accounts", compareLargeAccounts,
@@ -221,23 +255,55 @@ func loadsOf(command *cobra.Command, p bench.LedgerParameters) bench.LedgerCompa
 	return loads
 }
 
+// bookAccountBytes is the memory of an account while a book is made, about.
+const bookAccountBytes = 512
+
+// bookInMemory returns how many accounts are in memory while the book is made: all of them, as the
+// transfers between them are then made without reading, or as many as half of the memory has room
+// for.
+func bookInMemory(p bench.LedgerParameters, memory int64) int {
+	return int(min(int64(max(p.BookAccounts, p.Accounts)), memory/2/bookAccountBytes))
+}
+
+// withFolder adds advice to an error of a full disk, whose files are gone by now.
+func withFolder(err error) error {
+	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, syscall.ENOSPC) {
+		return &hintedError{err, "or name a folder on a larger disk with --dir"}
+	}
+	return err
+}
+
 // writeLedger writes a result as text.
 func writeLedger(out io.Writer, r bench.LedgerResult) error {
 	_, err := fmt.Fprintf(out,
-		`%d nodes (%s, %s), %s, %s accounts, %s, %.1f s
+		`%s (%s, %s), %s, %s accounts, %s, %.1f s
   acknowledged %14.0f transactions/s  %8.3f Gbit/s
   latency      %14.0f us median       %8.0f us 90th percentile
                %14.0f us 99th         %8.0f us 99.9th     %8.0f us longest
   processors   %14.2f s               %8.1f us a transaction, and %.1f us of the clients
   disks        %14.1f bytes a transaction and node, %.1f flushes a block
   lanes        %14.2f bytes per byte
-  compared     all nodes have the same blocks up to %d
-`, r.Nodes, r.Engine, r.Fabric, clientsOf(r), accountsOf(r), r.Ack,
+%s  compared     all nodes have the same blocks up to %d
+`, plural(r.Nodes, "node"), r.Engine, r.Fabric, clientsOf(r), accountsOf(r), r.Ack,
 		r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
 		r.LatencyP50, r.LatencyP90, r.LatencyP99, r.LatencyP999, r.LatencyMax,
 		r.CPUSeconds, r.CPUPerRequest, r.ClientCPUPerRequest, r.BytesOnDisk, r.FlushesPerBlock,
-		r.WireBytesPerByte, r.ComparedHeight)
+		r.WireBytesPerByte, bookOf(r), r.ComparedHeight)
 	return err
+}
+
+// bookOf returns the lines of a result about its book and the nodes' memory.
+func bookOf(r bench.LedgerResult) (lines string) {
+	if r.PeakMemory > 0 {
+		lines = fmt.Sprintf("  memory       %14.0f MiB of a node at most\n",
+			float64(r.PeakMemory)/(1<<20))
+	}
+	if r.Ready > 0 {
+		lines += fmt.Sprintf("  book         %14d transactions, %d accounts before the load; "+
+			"a node that restarts orders in %.0f ms\n", r.BookTransactions, r.BookAccounts,
+			r.Ready)
+	}
+	return lines
 }
 
 // clientsOf names the clients of a load.
@@ -288,6 +354,13 @@ this machine   fdatasync %.0f us median, %.0f us 99th percentile, %.0f/s
 	for _, left := range c.LeftOut {
 		if _, err := fmt.Fprintf(out, "left out %s: %s\n", left.Load, left.Reason); err != nil {
 			return err
+		}
+	}
+	for _, r := range c.Loads {
+		if lines := bookOf(r.LedgerResult); r.Ready > 0 {
+			if _, err := fmt.Fprintf(out, "%s:\n%s", r.Load, lines); err != nil {
+				return err
+			}
 		}
 	}
 	_, err := fmt.Fprint(out, `

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -179,12 +180,87 @@ func TestBenchLedgerCompareThree(t *testing.T) {
 	}
 }
 
+// Flags of the comparison change nothing else, so they are refused without it.
+func TestBenchLedgerRefusesFlagsOfCompare(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--large-accounts", "--more-nodes"} {
+		if result := ledgerd(t, "bench", "ledger", flag, "5"); result.status != exitUsage ||
+			!strings.Contains(result.errs, flag+" is for --compare") {
+			t.Errorf("%s: %+v", flag, result)
+		}
+	}
+}
+
+// A load may have a book before it, alone and as one of several loads.
+func TestBenchLedgerBook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	arguments := []string{"--nodes", "2", "--clients", "2", "--accounts", "20", "--bundle", "10",
+		"--book-transactions", "5000", "--book-accounts", "1000", "--memory-limit", "256MiB",
+		"--dir", dir}
+	check := func(report map[string]any) {
+		t.Helper()
+		checkLedgerBench(t, report)
+		if report["book_transactions"] != 5000.0 || report["book_accounts"] != 1000.0 ||
+			report["memory_limit_bytes"] != float64(256<<20) ||
+			report["ready_ms"].(float64) <= 0 ||
+			report["peak_memory_bytes"].(float64) <= 0 && runtime.GOOS == "linux" {
+			t.Errorf("%v", report)
+		}
+	}
+	check(object(t, measured(t, append(arguments, "--json")...).out))
+	loads := object(t, measured(t, append(arguments, "--json", "--compare", "--callers", "2",
+		"--large-accounts", "0", "--more-nodes", "0")...).out)["loads"].([]any)
+	for i, name := range []string{"callers", "packed", "alone", "packed_book"} {
+		load := loads[i].(map[string]any)
+		if load["load"] != name {
+			t.Errorf("load %d is %v, want %s", i, load["load"], name)
+		}
+		if i == 3 {
+			check(load)
+		} else if load["book_transactions"] != 0.0 || load["ready_ms"] != 0.0 {
+			t.Errorf("%v", load)
+		}
+	}
+	text := measured(t, arguments...).out
+	if part := "5000 transactions, 1000 accounts"; !strings.Contains(text, part) {
+		t.Errorf("no %q in:\n%s", part, text)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestBytesFlag(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"0": 0, "1024": 1 << 10, "4GiB": 4 << 30,
+		"3KiB": 3 << 10, "8TiB": 8 << 40} {
+		var flag, again bytesFlag
+		if err := flag.Set(text); err != nil || int64(flag) != want {
+			t.Errorf("%s: %d, %v", text, flag, err)
+		}
+		if err := again.Set(flag.String()); err != nil || again != flag {
+			t.Errorf("%s: printed as %s", text, &flag)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1", "-1GiB", "1GB", "1.5GiB", "9000000TiB",
+		"1 GiB"} {
+		var flag bytesFlag
+		if err := flag.Set(text); err == nil {
+			t.Errorf("%q: %d", text, flag)
+		}
+	}
+}
+
 func TestBenchLedgerRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{"--callers -1", "--callers 2000 --clients 100",
 		"--callers 2 --bundle 2", "--accounts 3 --clients 2", "--distribution flat",
 		"--compare --callers 0", "--compare --bundle 0", "--compare --large-accounts 5",
-		"--compare --large-accounts -1", "--compare --more-nodes 5,65"} {
+		"--compare --large-accounts -1", "--compare --more-nodes 5,65",
+		"--book-transactions -1", "--book-transactions 5 --accounts 0",
+		"--book-accounts 200 --accounts 300", "--compare --book-accounts 200 --accounts 300",
+		"--memory-limit 1GiB --fabric memory", "--book-transactions 5 --fabric memory"} {
 		if _, err := runBench(t, append([]string{"ledger"},
 			strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
 			t.Errorf("%s: %v, want ErrParameters", arguments, err)

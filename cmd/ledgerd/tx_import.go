@@ -81,6 +81,9 @@ in all of them or in none. Each line has the same outcome as if the lines were
 executed one after the other. K stays what it was in an organisation's first
 import.
 
+Lines with two postings of one asset and nothing else take the nodes least work:
+they go in packed bundles, where the chain takes these.
+
 After an interruption of any kind, run the same command again to go on. No line
 is imported twice, even from another machine with the same key. Lines may not
 change meanwhile. If a node fails, the next one is asked; the nodes that the first

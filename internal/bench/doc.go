@@ -75,6 +75,11 @@
 // same over many accounts, and with more nodes. It measures the limits of the machine beside them:
 // the time of a flush, the signatures that a processor verifies, and loopback.
 //
+// A run may begin with a book: accounts and transfers that are there before the load. The run makes
+// it in the store of one home, before any node runs, and copies it to the other homes. Then it also
+// measures how long a node takes to order again after a restart. The most memory that a node had is
+// what the kernel counted for its process.
+//
 // At the end, the run compares the blocks of all nodes, and the chain must contain at least as many
 // transactions as were acknowledged.
 package bench

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/internal/testnet"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
@@ -36,7 +37,7 @@ const ClientsMax = 4096
 const CallersMax = 1 << 16
 
 // AccountsMax limits the accounts of a run.
-const AccountsMax = 1 << 24
+const AccountsMax = 1 << 26
 
 // The distributions of accounts.
 const (
@@ -79,6 +80,14 @@ type LedgerParameters struct {
 	// Distribution is how transfers choose accounts: DistributionUniform, DistributionZipf or
 	// DistributionHot.
 	Distribution string `json:"distribution"`
+	// BookTransactions and BookAccounts are what the nodes' book has before the load, without the
+	// transactions that register organisations and open accounts. The load's accounts are among
+	// those of the book. BookAccounts 0 means as many as the load has. If both are 0, the accounts
+	// are opened by the nodes, and nothing else is in the book.
+	BookTransactions int `json:"book_transactions"`
+	BookAccounts     int `json:"book_accounts"`
+	// MemoryLimit is the memory_limit_bytes of each node's configuration; 0: the default.
+	MemoryLimit int64 `json:"memory_limit_bytes"`
 	// Ack is the acknowledgement that a client waits for: AckOrdered, AckStored or AckDurable.
 	Ack string `json:"ack"`
 	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
@@ -119,7 +128,15 @@ func (p LedgerParameters) Validate() error {
 		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
 			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.For <= 0:
-		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+		return fmt.Errorf("%w: a run for %v, want a time above 0", ErrParameters, p.For)
+	case p.Fabric == fabric.Memory && (p.hasBook() || p.MemoryLimit != 0):
+		return fmt.Errorf("%w: a book and a limit of the memory are for nodes in processes of "+
+			"their own, and those of fabric %q are in this one", ErrParameters, p.Fabric)
+	case p.MemoryLimit < 0:
+		return fmt.Errorf("%w: a limit of the memory of %d bytes", ErrParameters, p.MemoryLimit)
+	}
+	if err := p.checkBook(); err != nil {
+		return err
 	}
 	return checkFabric(p.Fabric)
 }
@@ -149,6 +166,12 @@ type LedgerResult struct {
 	// load.
 	BytesOnDisk      float64 `json:"bytes_on_disk_per_request"`
 	WireBytesPerByte float64 `json:"wire_bytes_per_byte"`
+	// Ready is the time until a node orders again, in milliseconds: from the start of its process,
+	// after the load, while the others go on. It is 0 without a book.
+	Ready float64 `json:"ready_ms"`
+	// PeakMemory is the most memory that a node had, of the node that had most, with the parts of
+	// files that are mapped into it. It is 0 if the system does not tell.
+	PeakMemory int64 `json:"peak_memory_bytes"`
 	// Acknowledged is the number of transactions acknowledged since the start. All are in the
 	// chain.
 	Acknowledged uint64 `json:"acknowledged"`
@@ -164,6 +187,10 @@ type LedgerEnvironment struct {
 	Command []string
 	// Start starts a node in this process.
 	Start testnet.Starter
+	// Store are the options of the store in which this process makes a book.
+	Store store.Options
+	// Progress is called every few seconds while a book is made; nil: not at all.
+	Progress func(text string)
 }
 
 // RunLedger measures the whole ledger: signed transactions, ordered, executed and stored. Nothing
@@ -174,6 +201,7 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 	if err := p.Validate(); err != nil {
 		return LedgerResult{}, err
 	}
+	p = p.withBook()
 	load, err := newLoad(p)
 	if err != nil {
 		return LedgerResult{}, err
@@ -183,10 +211,15 @@ func RunLedger(ctx context.Context, p LedgerParameters,
 		return LedgerResult{}, err
 	}
 	var prepared, total uint64
-	if err := nodes.during(ctx, func(ctx context.Context, _ context.CancelCauseFunc) error {
-		prepared, err = load.prepare(ctx, nodes.urls)
-		return err
-	}); err != nil {
+	if p.hasBook() {
+		prepared, err = load.makeBook(ctx, nodes.homes, p, environment)
+	} else {
+		err = nodes.during(ctx, func(ctx context.Context, _ context.CancelCauseFunc) error {
+			prepared, err = load.prepare(ctx, nodes.urls)
+			return err
+		})
+	}
+	if err != nil {
 		return LedgerResult{}, err
 	}
 	// The nodes have stopped in good order before and after the load, so both sizes are of settled
@@ -244,6 +277,13 @@ func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerPara
 			fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer,
 				window.Seconds)
 	}
+	memory := nodes.peakMemory()
+	ready := time.Duration(0)
+	if p.hasBook() {
+		if ready, err = nodes.restartOne(ctx); err != nil {
+			return LedgerResult{}, 0, err
+		}
+	}
 	height, total, err := compareChains(ctx, nodes.urls, prepared+acknowledged)
 	if err != nil {
 		return LedgerResult{}, 0, err
@@ -273,6 +313,8 @@ func measureLoad(ctx context.Context, fail context.CancelCauseFunc, p LedgerPara
 		FlushesPerRequest: flushes / requests,
 		FlushesPerBlock:   flushes / (after.height - before.height),
 		WireBytesPerByte:  (after.sentBytes - before.sentBytes) / float64(window.Bytes),
+		Ready:             float64(ready.Microseconds()) / 1e3,
+		PeakMemory:        memory,
 		Acknowledged:      acknowledged,
 		ComparedHeight:    height,
 	}

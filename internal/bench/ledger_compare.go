@@ -18,9 +18,10 @@ import (
 // The loads of a comparison. Those over many accounts and with more nodes have their names, too,
 // with an ending: "callers_large_zipf", "packed_5_nodes".
 const (
-	LoadCallers = "callers" // many callers, one transaction a call
-	LoadPacked  = "packed"  // bundles of many transactions
-	LoadAlone   = "alone"   // one caller
+	LoadCallers = "callers"     // many callers, one transaction a call
+	LoadPacked  = "packed"      // bundles of many transactions
+	LoadAlone   = "alone"       // one caller
+	LoadBook    = "packed_book" // LoadPacked over a book that is there before
 )
 
 // bytesPerAccount is the memory of an account at a node, rounded up.
@@ -29,6 +30,7 @@ const bytesPerAccount = 2 << 10
 // LedgerComparisonParameters are the parameters of a comparison of loads.
 type LedgerComparisonParameters struct {
 	// LedgerParameters hold for all loads, except the clients, callers and transactions a bundle.
+	// If there is a book, LoadPacked runs again over it, as LoadBook. No other load has it.
 	LedgerParameters
 	// CallersClients clients with Callers callers each make LoadCallers.
 	CallersClients, Callers int
@@ -53,7 +55,9 @@ type namedLoad struct {
 
 // loads returns the loads in their order.
 func (p LedgerComparisonParameters) loads() []namedLoad {
-	callers, packed, alone := p.LedgerParameters, p.LedgerParameters, p.LedgerParameters
+	plain := p.LedgerParameters
+	plain.BookTransactions, plain.BookAccounts = 0, 0
+	callers, packed, alone := plain, plain, plain
 	callers.Clients, callers.Callers, callers.Bundle = p.CallersClients, p.Callers, 1
 	packed.Clients, packed.Callers, packed.Bundle = p.PackedClients, 0, p.Bundle
 	alone.Clients, alone.Callers, alone.Bundle = 1, 1, 1
@@ -73,6 +77,11 @@ func (p LedgerComparisonParameters) loads() []namedLoad {
 		more := packed
 		more.Nodes = nodes
 		loads = append(loads, namedLoad{fmt.Sprintf("%s_%d_nodes", LoadPacked, nodes), more, false})
+	}
+	if p.hasBook() {
+		over := packed
+		over.BookTransactions, over.BookAccounts = p.BookTransactions, p.BookAccounts
+		loads = append(loads, namedLoad{LoadBook, over, false})
 	}
 	return loads
 }

@@ -132,15 +132,20 @@ func accountsOf(name ledger.OrganisationName, number int, p LedgerParameters) []
 		return []ledger.AccountPath{ledger.AccountPath(name + ":mint"),
 			ledger.AccountPath(name + ":cash")}
 	}
-	share := p.Accounts / p.Clients
-	if number < p.Accounts%p.Clients {
-		share++
-	}
-	accounts := make([]ledger.AccountPath, share)
+	accounts := make([]ledger.AccountPath, shareOf(number, p.Accounts, p.Clients))
 	for i := range accounts {
-		accounts[i] = ledger.AccountPath(fmt.Sprintf("%s:a%d", name, i))
+		accounts[i] = accountName(name, i)
 	}
 	return accounts
+}
+
+// shareOf returns the number of accounts of one of several clients, out of those of all.
+func shareOf(number, accounts, clients int) int {
+	share := accounts / clients
+	if number < accounts%clients {
+		share++
+	}
+	return share
 }
 
 // next returns an empty transaction with the client's next nonce.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/ledgerd/ledgerd/client"
 	"github.com/ledgerd/ledgerd/internal/testnet"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/fabric"
+	"github.com/ledgerd/ledgerd/node/home"
 )
 
 // The metrics of nodes that a run reads.
@@ -35,11 +38,13 @@ type nodes struct {
 	embedded bool
 	patience time.Duration               // until they order
 	launch   func(context.Context) error // sets the fields below
+	homes    []*home.Home                // of processes
 
-	urls    []string
-	folders []string        // with the nodes' data
-	ended   <-chan struct{} // closed when a node ends by itself
-	halt    func() error
+	processes *testnet.Processes // nil: they are in this process
+	urls      []string
+	folders   []string        // with the nodes' data
+	ended     <-chan struct{} // closed when a node ends by itself
+	halt      func() error
 }
 
 // newNodes makes the nodes. None of them runs yet.
@@ -92,7 +97,7 @@ func (n *nodes) start(ctx context.Context) error {
 }
 
 func startPatience(p LedgerParameters) time.Duration {
-	return startOrdering + time.Duration(p.Accounts)*startAccount
+	return startOrdering + time.Duration(max(p.Accounts, p.BookAccounts))*startAccount
 }
 
 func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
@@ -101,17 +106,21 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 		return nil, err
 	}
 	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base,
-		Engine: p.Engine, Fabric: p.Fabric, Chain: "bench"})
+		Engine: p.Engine, Fabric: p.Fabric, Chain: "bench", Quotas: &ledger.Quotas{},
+		Change: func(_ int, config *home.Config) {
+			config.Runtime.MemoryLimitBytes = p.MemoryLimit
+		}})
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{patience: startPatience(p)}
+	n := &nodes{patience: startPatience(p), homes: homes}
 	for _, h := range homes {
 		n.folders = append(n.folders, h.Data(), h.Rounds())
 	}
 	n.launch = func(ctx context.Context) error {
-		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command})
-		n.ended = processes.Done()
+		processes := testnet.Run(homes, testnet.ProcessOptions{Command: environment.Command,
+			Temporary: true})
+		n.processes, n.ended = processes, processes.Done()
 		n.halt = func() error {
 			stopping, cancel := context.WithTimeout(context.Background(), 2*closeTimeout)
 			defer cancel()
@@ -119,7 +128,10 @@ func processNodes(p LedgerParameters, environment LedgerEnvironment) (*nodes, er
 			return processes.Err()
 		}
 		if err := processes.Ready(ctx); err != nil {
-			return errors.Join(err, n.halt())
+			if halted := n.halt(); !errors.Is(err, testnet.ErrGaveUp) {
+				err = errors.Join(err, halted) // else it is the same error
+			}
+			return err
 		}
 		n.urls = processes.URLs()
 		return nil
@@ -167,6 +179,59 @@ func embeddedNodes(p LedgerParameters, environment LedgerEnvironment) *nodes {
 		return nil
 	}
 	return n
+}
+
+// restartOne stops a node in good order and starts it again, while the others go on. It returns how
+// long the node then took until it orders.
+func (n *nodes) restartOne(ctx context.Context) (time.Duration, error) {
+	const which = 0
+	ctx, cancel := context.WithTimeoutCause(ctx, n.patience,
+		fmt.Errorf("%w: a node does not order within %v after its restart", ErrServer, n.patience))
+	defer cancel()
+	n.processes.Hold(which)
+	for n.processes.PIDs()[which] != 0 {
+		if err := pause(ctx, readyStep); err != nil {
+			return 0, err
+		}
+	}
+	begun := time.Now()
+	n.processes.Release(which)
+	node, err := client.New(n.urls[which:which+1], client.Options{Tries: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer node.Close()
+	for {
+		state, err := node.Node(ctx)
+		if err == nil && state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING {
+			return time.Since(begun), nil
+		}
+		if err := pause(ctx, readyStep); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// readyStep is the time between two questions whether a node is ready.
+const readyStep = 5 * time.Millisecond
+
+// peakMemory returns the most memory that a node had so far, of the node that had most. It is 0 if
+// the nodes are in this process, or if the system does not tell.
+func (n *nodes) peakMemory() (most int64) {
+	if n.processes == nil {
+		return 0
+	}
+	for _, pid := range n.processes.PIDs() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		for line := range strings.Lines(string(text)) {
+			if rest, is := strings.CutPrefix(line, "VmHWM:"); is {
+				kilobytes, _ := strconv.ParseInt(
+					strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+				most = max(most, kilobytes<<10)
+			}
+		}
+	}
+	return most
 }
 
 // bytesOnDisk returns the bytes that the file system has allocated to the nodes' data.

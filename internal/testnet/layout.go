@@ -65,6 +65,8 @@ type Layout struct {
 	Chain string
 	// RegistrationByOperator requires the operator's signature to register an organisation.
 	RegistrationByOperator bool
+	// Quotas are those of the genesis. Default ledger.DefaultQuotas.
+	Quotas *ledger.Quotas
 	// Change, unless nil, changes a node's configuration before it is written.
 	Change func(node int, config *home.Config)
 }
@@ -98,6 +100,10 @@ func (l *Layout) Validate() error {
 	case l.BasePort < 1 || l.BasePort+2*l.all()-1 > 65535:
 		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535",
 			ErrLayout, l.all(), l.BasePort, l.BasePort+2*l.all()-1)
+	}
+	if l.Quotas == nil {
+		quotas := ledger.DefaultQuotas()
+		l.Quotas = &quotas
 	}
 	if l.Tree == nil {
 		l.Tree = make([]ledger.ShardID, l.Shards)
@@ -177,7 +183,7 @@ func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*l
 	genesis := &ledger.Genesis{
 		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
-		RegistrationByOperator: l.RegistrationByOperator, Quotas: ledger.DefaultQuotas(),
+		RegistrationByOperator: l.RegistrationByOperator, Quotas: *l.Quotas,
 		Version: ledger.NewestVersion,
 	}
 	if l.Shards > 1 {

@@ -75,6 +75,9 @@ type ProcessOptions struct {
 	Report func(Event)
 	// StopTime limits the time that a process may take to stop before it is killed. Default 20 s.
 	StopTime time.Duration
+	// Temporary means that the homes, with the logs in them, are removed after the end. Then no
+	// error points to them.
+	Temporary bool
 	// RestartPause is the pause before the first restart. It doubles up to 15 s. Default 500 ms.
 	RestartPause time.Duration
 }
@@ -308,8 +311,12 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 		if !everReady && tries >= firstTries {
 			p.change(func() {
 				if p.err == nil {
-					p.err = fmt.Errorf("%w: %s: %w; it said %q, more is in %s", ErrGaveUp,
-						m.home.Name(), err, last, filepath.Join(m.home.Dir, LogFile))
+					p.err = fmt.Errorf("%w: %s: %w; it said %q", ErrGaveUp, m.home.Name(), err,
+						last)
+					if !p.options.Temporary {
+						p.err = fmt.Errorf("%w, more is in %s", p.err,
+							filepath.Join(m.home.Dir, LogFile))
+					}
 				}
 			})
 			p.cancel()
