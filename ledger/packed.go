@@ -111,6 +111,9 @@ func (t Transfers) Accounts() int { return t.packed.names }
 // Account returns the name with a number in the table.
 func (t Transfers) Account(number int) AccountPath { return t.packed.path(number) }
 
+// AccountBytes returns how many bytes of memory the table of accounts takes.
+func (t Transfers) AccountBytes() int { return len(t.packed.paths) + 4*len(t.packed.pathEnds) }
+
 // Set sets a transaction to the transfer at a place, and returns the numbers of the accounts in the
 // table. It overwrites the transaction's two postings.
 func (t Transfers) Set(transaction *Transaction, place int) (from, to int) {
