@@ -335,6 +335,25 @@ func TestRangesOfEntries(t *testing.T) {
 	})
 }
 
+// TestPrecheckKeepsFewAccounts: prechecks bring no more accounts into memory than there may be, even
+// if no block is appended meanwhile.
+func TestPrecheckKeepsFewAccounts(t *testing.T) {
+	t.Parallel()
+	s, b := coldBook(t)
+	for i := range 2 * b.accounts {
+		bundle := b.client.Bundle(b.client.Transfer(b.client.Account("issuer"),
+			b.account(i%b.accounts), 1))
+		results, err := s.Precheck(bundle)
+		if err != nil || len(results) != 1 || !results[0].OK() {
+			t.Fatalf("account %d: %v, %v", i, results, err)
+		}
+		if count := s.AccountsInMemory(); count > s.options.AccountsInMemory {
+			t.Fatalf("%d accounts are in memory after %d prechecks, at most %d may be", count, i+1,
+				s.options.AccountsInMemory)
+		}
+	}
+}
+
 // TestAccountsInMemoryDefault: the default follows the limit of memory.
 func TestAccountsInMemoryDefault(t *testing.T) {
 	t.Parallel()
