@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -351,6 +352,38 @@ func TestPrecheckKeepsFewAccounts(t *testing.T) {
 			t.Fatalf("%d accounts are in memory after %d prechecks, at most %d may be", count, i+1,
 				s.options.AccountsInMemory)
 		}
+	}
+}
+
+// TestGuideOfARestoredRun: the run of entries of a restored store has a filter for as many entries
+// as it has, so few look-ups of accounts that are not open read a chunk.
+func TestGuideOfARestoredRun(t *testing.T) {
+	t.Parallel()
+	s, b := coldBook(t)
+	snapshot, _ := snapshotOf(t, s)
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(t.Context(), dir, testGenesis(), small(), bytes.NewReader(snapshot),
+		believe); err != nil {
+		t.Fatal(err)
+	}
+	restored := open(t, dir, small())
+	entries := of(rowEntries, restored.runs.list())
+	if len(entries) != 1 || len(entries[0].filter) != int(filterWords(entries[0].records)) {
+		t.Fatalf("%d runs, the first with a filter of %d words", len(entries),
+			len(entries[0].filter))
+	}
+	maybe := 0
+	for i := range 1000 {
+		path := b.client.Account(fmt.Sprintf("not-open-%d", i))
+		if entries[0].mayHaveEntry(state.AppendAccountKey(nil, path)) {
+			maybe++
+		}
+	}
+	if maybe > 100 {
+		t.Errorf("the filter lets %d of 1000 accounts pass that are not open", maybe)
+	}
+	if _, err := restored.Account(b.account(1)); err != nil {
+		t.Error(err)
 	}
 }
 
