@@ -65,7 +65,8 @@ type execution struct {
 	touchedMembers       []*member
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
-	// were open when look looked. looked is the memory for them.
+	// were open when look looked. looked is the memory for them. It is cleared after use, because a
+	// path of a block keeps the memory of its whole batch.
 	found, looked []lookup
 
 	undo undoLog
@@ -177,6 +178,7 @@ func (s *State) executeEntries(block *ledger.Block) {
 			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
 			s.found = s.found[len(entry.Decoded.Postings):]
 		}
+		clear(s.looked)
 	}
 }
 
@@ -206,6 +208,7 @@ func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger
 		entries[i].Result = s.apply(&transfer.Transaction, seal.Root, seal.Signatures)
 	}
 	s.found = nil
+	clear(looked)
 }
 
 // look finds the accounts of the next transactions, which takes less time together.

@@ -1,6 +1,8 @@
 package state_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -18,17 +20,21 @@ func packedGenesis() *ledger.Genesis {
 }
 
 // TestPackedTransfersAreTransfers: packed transfers have the same results and effects as the same
-// transfers in a bundle of bodies, and the same block follows when it is executed again.
+// transfers in a bundle of bodies, and the same block follows when it is executed again, with few
+// accounts in memory.
 func TestPackedTransfersAreTransfers(t *testing.T) {
 	t.Parallel()
 	names := []string{"issuer", "a", "b", "c", "unknown"}
 	rapid.Check(t, func(r *rapid.T) {
 		genesis := packedGenesis()
-		packed, plain, replayed := newChain(t, genesis), newChain(t, genesis), state.New(genesis)
+		packed, plain := newChain(t, genesis), newChain(t, genesis)
+		little := newTwin(genesis, rapid.IntRange(0, 3).Draw(r, "limit"))
 		client := ledgertest.NewClient(genesis, "acme")
 		register := client.Bundle(client.Register(names[:4]...))
 		plain.block(register)
-		replayed.Execute(state.Redraft(packed.block(register)))
+		if err := little.execute(packed.block(register), 0); err != nil {
+			r.Fatal(err)
+		}
 		for block := range rapid.IntRange(1, 4).Draw(r, "blocks") {
 			var transfers []ledger.Transaction
 			for range rapid.IntRange(1, 70).Draw(r, "transfers") {
@@ -58,11 +64,68 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
-			if again, _ := replayed.Execute(state.Redraft(decoded)); again.Hash != one.Hash {
-				r.Fatalf("executed again, the block is %s instead of %s", again.Hash, one.Hash)
+			little.store(0)
+			little.state.Evict(little.height, 0)
+			if results, err := little.precheck(bundle); err != nil ||
+				!slices.Equal(results, prechecked) {
+				r.Fatalf("precheck says %v, want %v: %v", results, prechecked, err)
+			}
+			if err := little.execute(decoded, rapid.IntRange(0, 2).Draw(r, "unstored")); err != nil {
+				r.Fatal(err)
+			}
+			if err := little.check(packed.state); err != nil {
+				r.Fatal(err)
 			}
 		}
 	})
+}
+
+// TestNameThatIsThereTwice: a name may be in the table of a packed bundle twice. Both numbers are
+// the same account, whether it is in memory or not.
+func TestNameThatIsThereTwice(t *testing.T) {
+	t.Parallel()
+	genesis := packedGenesis()
+	chain, plain, little := newChain(t, genesis), newChain(t, genesis), newTwin(genesis, 0)
+	client := ledgertest.NewClient(genesis, "acme")
+	register := client.Bundle(client.Register("issuer", "a", "aa"))
+	plain.block(register)
+	if err := little.execute(chain.block(register), 0); err != nil {
+		t.Fatal(err)
+	}
+	transfers := func(second ledger.AccountPath) []ledger.Transaction {
+		client.Sequence = 1
+		return []ledger.Transaction{client.Transfer("acme:issuer", "acme:a", 5),
+			client.Transfer("acme:issuer", second, 7), client.Transfer("acme:a", "acme:issuer", 11),
+			client.Transfer(second, "acme:issuer", 1), client.Transfer("acme:a", "acme:issuer", 1)}
+	}
+	content := client.Packed(transfers("acme:aa")...).Content()
+	// The third name has 6 bytes of the second one, and one more.
+	twice := bytes.Replace(content, []byte{6, 1, 'a'}, []byte{6, 0}, 1)
+	assembled, err := ledger.AssemblePackedBundle(twice, nil)
+	if err != nil || len(twice) != len(content)-1 {
+		t.Fatalf("%d of %d bytes: %v", len(twice), len(content), err)
+	}
+	if err := assembled.Sign(client.Organisation, ledgertest.Key("acme")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		little.state.Evict(little.height, 0)
+	}
+	one, other := chain.block(assembled), plain.block(client.Bundle(transfers("acme:a")...))
+	for i := range one.Entries {
+		if one.Entries[i].Result != other.Entries[i].Result || one.Entries[i].Result.OK() != (i != 4) {
+			t.Errorf("transfer %d: %s and %s", i, one.Entries[i].Result, other.Entries[i].Result)
+		}
+	}
+	if one.Header.StateDigest != other.Header.StateDigest {
+		t.Error("the states differ")
+	}
+	if err := little.execute(one, 0); err != nil {
+		t.Error(err)
+	}
+	if err := little.check(chain.state); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPackedBundleIsInTheChainOnce: a packed bundle is in a block as a whole, once.

@@ -153,6 +153,7 @@ func (w *wanting) flush() {
 			}
 		}
 	}
+	clear(w.lookups)
 	w.lookups = w.lookups[:0]
 }
 

@@ -334,6 +334,30 @@ func TestEvictionKeepsUnstored(t *testing.T) {
 	}
 }
 
+// TestNoPathOfABlockIsKept: once a block is executed, the memory for look-ups has no path of it.
+// Such a path would keep the memory of the whole batch that it came in.
+func TestNoPathOfABlockIsKept(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	packed := newChain(t, packedGenesis())
+	other := ledgertest.NewClient(packedGenesis(), "acme")
+	packed.block(other.Bundle(other.Register("a", "b")))
+	packed.block(other.Packed(other.Transfer("acme:a", "acme:b", 1)))
+	bundle := client.Bundle(client.Transfer("acme:a", "acme:b", 1))
+	if _, err := little.precheck(bundle); err != nil {
+		t.Fatal(err)
+	}
+	if err := little.execute(chain.block(bundle), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*state.State{"bodies": chain.state, "packed": packed.state,
+		"few in memory": little.state} {
+		if count := s.LookedUp(); count > 0 {
+			t.Errorf("%s: %d paths are kept", name, count)
+		}
+	}
+}
+
 // TestLeavesOfOneNumber: leaves with numbers that are there twice, missing or too high are refused.
 func TestLeavesOfOneNumber(t *testing.T) {
 	t.Parallel()
