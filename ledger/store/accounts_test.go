@@ -126,6 +126,29 @@ func sameAccounts(t *rapid.T, little, whole *Store, random *rand.Rand) {
 	}
 }
 
+// checkPages checks that pages of accounts and single accounts are those of the list of all.
+func checkPages(t *testing.T, s *Store) {
+	t.Helper()
+	all, err := s.Accounts("", 1000)
+	if err != nil || len(all) != s.AccountCount() {
+		t.Fatalf("%d of %d accounts: %v", len(all), s.AccountCount(), err)
+	}
+	for i := range all {
+		page, err := s.Accounts(all[i].Path, 2)
+		if want := all[i+1 : min(i+3, len(all))]; err != nil ||
+			fmt.Sprint(page) != fmt.Sprint(want) {
+			t.Fatalf("after %s: %+v, want %+v: %v", all[i].Path, page, want, err)
+		}
+		if found, err := s.Account(all[i].Path); err != nil ||
+			fmt.Sprint(found) != fmt.Sprint(all[i]) {
+			t.Fatalf("%+v, want %+v: %v", found, all[i], err)
+		}
+		if found, err := s.Account(all[i].Path + "x"); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("%+v: %v", found, err)
+		}
+	}
+}
+
 // coldBook returns a store of a book of which the database has everything, and no account is in
 // memory, because it was opened again.
 func coldBook(t *testing.T) (*Store, *book) {
@@ -334,6 +357,65 @@ func TestRangesOfEntries(t *testing.T) {
 			r.Fatalf("from %q to %q: %q, want %q: %v", from, to, got, want, err)
 		}
 	})
+}
+
+// TestManyColdAccounts: a block or a precheck may need more cold accounts than are looked up together,
+// and a list of all accounts may have more than a page.
+func TestManyColdAccounts(t *testing.T) {
+	t.Parallel()
+	const accounts = accountsPage + 3
+	dir, b := t.TempDir(), newBook(accounts)
+	s, whole := open(t, dir, small()), open(t, t.TempDir(), Options{ReserveBytes: 1})
+	apply := func(payload []byte) {
+		t.Helper()
+		want, err := whole.Apply(1, b.round, [][]byte{payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Apply(1, b.round, [][]byte{payload}); err != nil || got.Hash != want.Hash {
+			t.Fatalf("block %d is another one: %v", want.Header.Height, err)
+		}
+	}
+	apply(b.next(0))
+	for _, packed := range []bool{true, false} {
+		closeStore(t, s)
+		s = open(t, dir, small())
+		if count := s.AccountsInMemory(); count != 0 {
+			t.Fatalf("%d accounts are in memory", count)
+		}
+		var transfers []ledger.Transaction
+		for i := range accounts {
+			transfers = append(transfers, b.client.Transfer(b.client.Account("issuer"),
+				b.account(i), int64(1+i)))
+		}
+		bundle := b.client.Bundle(transfers...)
+		if packed {
+			bundle = b.client.Packed(transfers...)
+		}
+		results, err := s.Precheck(bundle)
+		if err != nil || len(results) != accounts || slices.ContainsFunc(results,
+			func(result ledger.Result) bool { return !result.OK() }) {
+			t.Fatalf("precheck has %d results, or one of a failure: %v", len(results), err)
+		}
+		b.round++
+		apply(ledgertest.Batch(ledger.Milliseconds(b.round), bundle))
+		var got, want []ledger.Account
+		for account, err := range s.AllAccounts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, account)
+		}
+		for account, err := range whole.AllAccounts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, account)
+		}
+		if len(got) != accounts+1 || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%d and %d accounts, or others", len(got), len(want))
+		}
+	}
 }
 
 // TestPrecheckKeepsFewAccounts: prechecks bring no more accounts into memory than there may be, even
