@@ -127,6 +127,11 @@ func (w *twin) restart(part int) error {
 		w.state.AccountCount() != before.AccountCount()) {
 		err = fmt.Errorf("another state after a restart at block %d", w.height)
 	}
+	for _, each := range before.Organisations() {
+		if used, want := w.state.Use(each.Name), before.Use(each.Name); err == nil && used != want {
+			err = fmt.Errorf("%s uses %+v after a restart, want %+v", each.Name, used, want)
+		}
+	}
 	return err
 }
 

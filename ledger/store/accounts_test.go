@@ -33,6 +33,22 @@ func (w *wanderer) path(random *rand.Rand) ledger.AccountPath {
 func (w *wanderer) next(random *rand.Rand) []byte {
 	w.round++
 	transactions := []ledger.Transaction{w.client.Register("issuer")}
+	if random.IntN(3) == 0 {
+		opening := w.client.Next()
+		for range 1 + random.IntN(20) {
+			opening.Openings = append(opening.Openings, ledger.Opening{Account: w.path(random)})
+		}
+		transactions = append(transactions, opening)
+	}
+	var transfers []ledger.Transaction
+	for range random.IntN(12) {
+		transfer := w.client.Transfer(w.client.Account("issuer"), w.path(random),
+			int64(1+random.IntN(5)))
+		if random.IntN(3) == 0 {
+			transfer.Postings[0].Account = w.path(random) + "-" // never open
+		}
+		transfers = append(transfers, transfer)
+	}
 	for range random.IntN(12) {
 		some := w.client.Next()
 		for range random.IntN(3) {
@@ -46,7 +62,11 @@ func (w *wanderer) next(random *rand.Rand) []byte {
 		some.Postings = w.client.Transfer(from, w.path(random), amount).Postings
 		transactions = append(transactions, some)
 	}
-	return ledgertest.Batch(ledger.Milliseconds(w.round), w.client.Bundle(transactions...))
+	bundles := []*ledger.Bundle{w.client.Bundle(transactions...)}
+	if len(transfers) > 0 {
+		bundles = append(bundles, w.client.Packed(transfers...))
+	}
+	return ledgertest.Batch(ledger.Milliseconds(w.round), bundles...)
 }
 
 // TestFewAccountsInMemory: a store with few accounts in memory has the same blocks, results and
@@ -58,6 +78,7 @@ func TestFewAccountsInMemory(t *testing.T) {
 		few := small()
 		few.AccountsInMemory = rapid.IntRange(1, 20).Draw(r, "accounts")
 		few.checkpointBlocks = rapid.IntRange(1, 9).Draw(r, "blocks")
+		few.chunkBytes = rapid.IntRange(60, 300).Draw(r, "bytes of a chunk")
 		dir := t.TempDir()
 		little, whole := open(t, dir, few), open(t, t.TempDir(), Options{ReserveBytes: 1})
 		traffic := &wanderer{client: ledgertest.NewClient(testGenesis(), "acme")}
