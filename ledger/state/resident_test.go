@@ -170,6 +170,14 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 		}
 		bundle := func() *ledger.Bundle {
 			var some []ledger.Transaction
+			if rapid.Bool().Draw(r, "only openings") {
+				opening := acme.Next()
+				for range rapid.IntRange(1, 4).Draw(r, "openings") {
+					opening.Openings = append(opening.Openings, ledger.Opening{Account: path(),
+						Issuer: true})
+				}
+				some = append(some, opening)
+			}
 			for range rapid.IntRange(1, 4).Draw(r, "transactions") {
 				transaction := acme.Next()
 				for range rapid.IntRange(0, 2).Draw(r, "openings") {
