@@ -347,6 +347,54 @@ func TestEvictionKeepsUnstored(t *testing.T) {
 	}
 }
 
+// TestEvictionPassesRecentAccounts: an account that a block touched since eviction came by stays
+// longer than one that no block touched.
+func TestEvictionPassesRecentAccounts(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	apply := func(limit int, transfers ...ledger.Transaction) {
+		t.Helper()
+		little.limit = limit
+		if err := little.execute(chain.block(client.Bundle(transfers...)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(path ledger.AccountPath, want bool) {
+		t.Helper()
+		if _, resident := little.state.Account(path); resident != want {
+			t.Errorf("%s is resident: %v", path, resident)
+		}
+	}
+	apply(2, client.Transfer("acme:a", "acme:b", 1), client.Transfer("acme:a", "acme:c", 1))
+	check("acme:a", true)
+	check("acme:b", true)
+	check("acme:c", false)
+	apply(3, client.Transfer("acme:b", "acme:d", 1)) // eviction passes b next, then a
+	little.state.Evict(little.height, 2)
+	check("acme:a", false)
+	check("acme:b", true)
+	check("acme:d", true)
+	if err := little.state.Admit("acme:a", little.stored["aacme:a\x00"]); err != nil {
+		t.Fatal(err)
+	}
+	little.state.Evict(little.height, 1)
+	check("acme:a", true) // it was admitted since
+}
+
+// TestKeysOfAccounts: only keys of accounts are taken for such.
+func TestKeysOfAccounts(t *testing.T) {
+	t.Parallel()
+	key := state.AppendAccountKey(nil, "acme:a")
+	if !state.IsAccountKey(key) || state.AccountOfKey(key) != "acme:a" {
+		t.Errorf("%q is no key of an account", key)
+	}
+	for _, other := range []string{"oacme\x00", "a", "a\x00", "aacme:a", ""} {
+		if state.IsAccountKey([]byte(other)) {
+			t.Errorf("%q is a key of an account", other)
+		}
+	}
+}
+
 // TestNoPathOfABlockIsKept: once a block is executed, the memory for look-ups has no path of it.
 // Such a path would keep the memory of the whole batch that it came in.
 func TestNoPathOfABlockIsKept(t *testing.T) {
