@@ -273,7 +273,8 @@ func TestWrongEntriesAreNotAdmitted(t *testing.T) {
 	for name, value := range map[string][]byte{"older": older,
 		"another": little.stored["aacme:c\x00"], "cut": right[:len(right)-1],
 		"longer": append(bytes.Clone(right), 0), "zero": {0},
-		"no such account": bytes.Replace(right, []byte{1}, []byte{99}, 1)} {
+		"the next account": bytes.Replace(right, []byte{1}, []byte{6}, 1),
+		"no such account":  bytes.Replace(right, []byte{1}, []byte{99}, 1)} {
 		if err := little.state.Admit("acme:a", value); !errors.Is(err, state.ErrEntry) {
 			t.Errorf("%s: %v", name, err)
 		}
