@@ -118,6 +118,9 @@ func (t Transfers) At(place int) (from, to int, asset AssetName, amount Amount) 
 	return record.from, record.to, t.packed.assets[record.asset], record.amount
 }
 
+// AccountBytes returns how many bytes of memory the table of accounts takes.
+func (t Transfers) AccountBytes() int { return len(t.packed.paths) + 4*len(t.packed.pathEnds) }
+
 // Set sets a transaction to the transfer at a place, and returns the numbers of the accounts in the
 // table. It overwrites the transaction's two postings.
 func (t Transfers) Set(transaction *Transaction, place int) (from, to int) {

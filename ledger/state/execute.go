@@ -69,7 +69,8 @@ type execution struct {
 	touchedMembers       []*member
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
-	// were open when look looked. looked is the memory for them.
+	// were open when look looked. looked is the memory for them. It is cleared after use, because a
+	// path of a block keeps the memory of its whole batch.
 	found, looked []lookup
 	// prepared are the accounts of the postings and tables of a draft, preparedFor, in their order
 	// and as far as Wanted found them. They hold until an account is removed.
@@ -188,6 +189,9 @@ func (s *State) executeEntries(block *ledger.Block) {
 			bundle := &block.Bundles[entry.Bundle]
 			entry.Result = s.apply(entry.Decoded, bundle.Root, bundle.Signatures)
 			s.found = s.found[len(entry.Decoded.Postings):]
+		}
+		if s.prepared == nil {
+			clear(s.looked)
 		}
 	}
 }

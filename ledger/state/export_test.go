@@ -155,3 +155,13 @@ func (s *State) Accounts() []ledger.Account {
 	})
 	return all
 }
+
+// LookedUp returns how many paths the memory for look-ups still has.
+func (s *State) LookedUp() (paths int) {
+	for _, each := range s.looked[:cap(s.looked)] {
+		if each.path != "" {
+			paths++
+		}
+	}
+	return paths
+}

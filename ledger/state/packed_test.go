@@ -1,6 +1,8 @@
 package state_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -37,7 +39,8 @@ func packedBook(t *testing.T, genesis *ledger.Genesis, stranger *ledgertest.Clie
 }
 
 // TestPackedTransfersAreTransfers: packed transfers have the same results and effects as the same
-// transfers in a bundle of bodies, and the same block follows when it is executed again.
+// transfers in a bundle of bodies, and the same block follows when it is executed again, with few
+// accounts in memory.
 func TestPackedTransfersAreTransfers(t *testing.T) {
 	t.Parallel()
 	names := []ledger.AccountPath{"acme:issuer", "acme:a", "acme:b", "acme:poor", "acme:unknown",
@@ -49,9 +52,11 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 		policy := rapid.Bool().Draw(r, "policy")
 		packed, blocks := packedBook(t, genesis, ledgertest.NewClient(genesis, "stranger"), policy)
 		plain, _ := packedBook(t, genesis, ledgertest.NewClient(genesis, "stranger"), policy)
-		replayed := state.New(genesis)
+		little := newTwin(genesis, rapid.IntRange(0, 3).Draw(r, "limit"))
 		for _, block := range blocks {
-			replayed.Execute(state.Redraft(block))
+			if err := little.execute(block, 0); err != nil {
+				r.Fatal(err)
+			}
 		}
 		// With all of them, execution takes a path on which others are not seen.
 		choose := names[:rapid.SampledFrom([]int{4, 7, 8, len(names)}).Draw(r, "names")]
@@ -104,11 +109,70 @@ func TestPackedTransfersAreTransfers(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
-			if again, _ := replayed.Execute(state.Redraft(decoded)); again.Hash != one.Hash {
-				r.Fatalf("executed again, the block is %s instead of %s", again.Hash, one.Hash)
+			little.store(0)
+			little.state.Evict(little.height, 0)
+			if results, err := little.precheck(bundle); err != nil ||
+				!slices.Equal(results, prechecked) {
+				r.Fatalf("precheck says %v, want %v: %v", results, prechecked, err)
+			}
+			unstored := rapid.IntRange(0, 2).Draw(r, "unstored")
+			if err := little.execute(decoded, unstored); err != nil {
+				r.Fatal(err)
+			}
+			if err := little.check(packed.state); err != nil {
+				r.Fatal(err)
 			}
 		}
 	})
+}
+
+// TestNameThatIsThereTwice: a name may be in the table of a packed bundle twice. Both numbers are
+// the same account, whether it is in memory or not.
+func TestNameThatIsThereTwice(t *testing.T) {
+	t.Parallel()
+	genesis := packedGenesis()
+	chain, plain, little := newChain(t, genesis), newChain(t, genesis), newTwin(genesis, 0)
+	client := ledgertest.NewClient(genesis, "acme")
+	register := client.Bundle(client.Register("issuer", "a", "aa"))
+	plain.block(register)
+	if err := little.execute(chain.block(register), 0); err != nil {
+		t.Fatal(err)
+	}
+	transfers := func(second ledger.AccountPath) []ledger.Transaction {
+		client.Sequence = 1
+		return []ledger.Transaction{client.Transfer("acme:issuer", "acme:a", 5),
+			client.Transfer("acme:issuer", second, 7), client.Transfer("acme:a", "acme:issuer", 11),
+			client.Transfer(second, "acme:issuer", 1), client.Transfer("acme:a", "acme:issuer", 1)}
+	}
+	content := client.Packed(transfers("acme:aa")...).Content()
+	// The third name has 6 bytes of the second one, and one more.
+	twice := bytes.Replace(content, []byte{6, 1, 'a'}, []byte{6, 0}, 1)
+	assembled, err := ledger.AssemblePackedBundle(twice, nil)
+	if err != nil || len(twice) != len(content)-1 {
+		t.Fatalf("%d of %d bytes: %v", len(twice), len(content), err)
+	}
+	if err := assembled.Sign(client.Organisation, ledgertest.Key("acme")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		little.state.Evict(little.height, 0)
+	}
+	one, other := chain.block(assembled), plain.block(client.Bundle(transfers("acme:a")...))
+	for i := range one.Entries {
+		result := one.Entries[i].Result
+		if result != other.Entries[i].Result || result.OK() != (i != 4) {
+			t.Errorf("transfer %d: %s and %s", i, one.Entries[i].Result, other.Entries[i].Result)
+		}
+	}
+	if one.Header.StateDigest != other.Header.StateDigest {
+		t.Error("the states differ")
+	}
+	if err := little.execute(one, 0); err != nil {
+		t.Error(err)
+	}
+	if err := little.check(chain.state); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPackedBundleIsInTheChainOnce: a packed bundle is in a block as a whole, once.

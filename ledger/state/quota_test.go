@@ -154,7 +154,8 @@ func TestQuotasHold(t *testing.T) {
 func TestQuotasAcrossShards(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)
-	n := newNetwork(t.Fatalf, genesis.Tree)
+	genesis.Version = ledger.AccountTreeVersion
+	n := newNetworkOf(t.Fatalf, genesis)
 	waiting(n)
 	n.flush()
 	charter := genesis.Charter()

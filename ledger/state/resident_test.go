@@ -127,6 +127,11 @@ func (w *twin) restart(part int) error {
 		w.state.AccountCount() != before.AccountCount()) {
 		err = fmt.Errorf("another state after a restart at block %d", w.height)
 	}
+	for _, each := range before.Organisations() {
+		if used, want := w.state.Use(each.Name), before.Use(each.Name); err == nil && used != want {
+			err = fmt.Errorf("%s uses %+v after a restart, want %+v", each.Name, used, want)
+		}
+	}
 	return err
 }
 
@@ -176,6 +181,14 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 				if len(some) > 0 {
 					return acme.Packed(some...)
 				}
+			}
+			if rapid.Bool().Draw(r, "only openings") {
+				opening := acme.Next()
+				for range rapid.IntRange(1, 4).Draw(r, "openings") {
+					opening.Openings = append(opening.Openings, ledger.Opening{Account: path(),
+						Issuer: true})
+				}
+				some = append(some, opening)
 			}
 			for range rapid.IntRange(1, 4).Draw(r, "transactions") {
 				transaction := acme.Next()
@@ -273,7 +286,8 @@ func TestWrongEntriesAreNotAdmitted(t *testing.T) {
 	for name, value := range map[string][]byte{"older": older,
 		"another": little.stored["aacme:c\x00"], "cut": right[:len(right)-1],
 		"longer": append(bytes.Clone(right), 0), "zero": {0},
-		"no such account": bytes.Replace(right, []byte{1}, []byte{99}, 1)} {
+		"the next account": bytes.Replace(right, []byte{1}, []byte{6}, 1),
+		"no such account":  bytes.Replace(right, []byte{1}, []byte{99}, 1)} {
 		if err := little.state.Admit("acme:a", value); !errors.Is(err, state.ErrEntry) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -344,6 +358,78 @@ func TestEvictionKeepsUnstored(t *testing.T) {
 	}
 	if count := little.state.Resident(); count != 0 {
 		t.Errorf("%d accounts are resident", count)
+	}
+}
+
+// TestEvictionPassesRecentAccounts: an account that a block touched since eviction came by stays
+// longer than one that no block touched.
+func TestEvictionPassesRecentAccounts(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	apply := func(limit int, transfers ...ledger.Transaction) {
+		t.Helper()
+		little.limit = limit
+		if err := little.execute(chain.block(client.Bundle(transfers...)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(path ledger.AccountPath, want bool) {
+		t.Helper()
+		if _, resident := little.state.Account(path); resident != want {
+			t.Errorf("%s is resident: %v", path, resident)
+		}
+	}
+	apply(2, client.Transfer("acme:a", "acme:b", 1), client.Transfer("acme:a", "acme:c", 1))
+	check("acme:a", true)
+	check("acme:b", true)
+	check("acme:c", false)
+	apply(3, client.Transfer("acme:b", "acme:d", 1)) // eviction passes b next, then a
+	little.state.Evict(little.height, 2)
+	check("acme:a", false)
+	check("acme:b", true)
+	check("acme:d", true)
+	if err := little.state.Admit("acme:a", little.stored["aacme:a\x00"]); err != nil {
+		t.Fatal(err)
+	}
+	little.state.Evict(little.height, 1)
+	check("acme:a", true) // it was admitted since
+}
+
+// TestKeysOfAccounts: only keys of accounts are taken for such.
+func TestKeysOfAccounts(t *testing.T) {
+	t.Parallel()
+	key := state.AppendAccountKey(nil, "acme:a")
+	if !state.IsAccountKey(key) || state.AccountOfKey(key) != "acme:a" {
+		t.Errorf("%q is no key of an account", key)
+	}
+	for _, other := range []string{"oacme\x00", "a", "a\x00", "aacme:a", ""} {
+		if state.IsAccountKey([]byte(other)) {
+			t.Errorf("%q is a key of an account", other)
+		}
+	}
+}
+
+// TestNoPathOfABlockIsKept: once a block is executed, the memory for look-ups has no path of it.
+// Such a path would keep the memory of the whole batch that it came in.
+func TestNoPathOfABlockIsKept(t *testing.T) {
+	t.Parallel()
+	chain, client, little := coldTwin(t)
+	packed := newChain(t, packedGenesis())
+	other := ledgertest.NewClient(packedGenesis(), "acme")
+	packed.block(other.Bundle(other.Register("a", "b")))
+	packed.block(other.Packed(other.Transfer("acme:a", "acme:b", 1)))
+	bundle := client.Bundle(client.Transfer("acme:a", "acme:b", 1))
+	if _, err := little.precheck(bundle); err != nil {
+		t.Fatal(err)
+	}
+	if err := little.execute(chain.block(bundle), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*state.State{"bodies": chain.state, "packed": packed.state,
+		"few in memory": little.state} {
+		if count := s.LookedUp(); count > 0 {
+			t.Errorf("%s: %d paths are kept", name, count)
+		}
 	}
 }
 

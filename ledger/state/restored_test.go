@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -22,7 +23,34 @@ func restoredFrom(t *testing.T, genesis *ledger.Genesis, from *state.State) *sta
 	if err := restored.Complete(nil); err != nil || restored.Digest() != from.Digest() {
 		t.Fatalf("restored with another digest: %v", err)
 	}
+	if from.Version() >= ledger.AccountTreeVersion {
+		restoreCold(t, genesis, from)
+	}
 	return restored
+}
+
+// restoreCold checks that a state whose accounts are restored cold has the digest and the counts of
+// another one.
+func restoreCold(t *testing.T, genesis *ledger.Genesis, from *state.State) {
+	t.Helper()
+	cold, leaves := state.New(genesis), state.AccountLeaves{}
+	if err := from.Entries(func(key, value []byte) error {
+		if state.IsAccountKey(key) {
+			return leaves.Add(key, value)
+		}
+		return cold.Restore(key, value)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(cold.RestoreLeaves(&leaves, uint64(from.AccountCount())),
+		cold.Complete(nil)); err != nil || cold.Digest() != from.Digest() {
+		t.Fatalf("restored cold with another digest: %v", err)
+	}
+	for _, each := range from.Organisations() {
+		if got, want := cold.Use(each.Name), from.Use(each.Name); got != want {
+			t.Errorf("restored cold, %s uses %+v, want %+v", each.Name, got, want)
+		}
+	}
 }
 
 // TestDividedBlocks: blocks that touch thousands of accounts are the same, whatever processors hash

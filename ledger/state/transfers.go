@@ -57,6 +57,7 @@ func (s *State) executeTransfers(first int, entries []ledger.Entry, seal *ledger
 		entries[i].Result = s.apply(&t.made.Transaction, seal.Root, seal.Signatures)
 	}
 	s.found = nil
+	clear(s.table.looked) // a path of a block keeps the memory of its whole batch
 }
 
 // lookUp finds the accounts of the bundle's table. Transfers open none.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -32,6 +33,22 @@ func (w *wanderer) path(random *rand.Rand) ledger.AccountPath {
 func (w *wanderer) next(random *rand.Rand) []byte {
 	w.round++
 	transactions := []ledger.Transaction{w.client.Register("issuer")}
+	if random.IntN(3) == 0 {
+		opening := w.client.Next()
+		for range 1 + random.IntN(20) {
+			opening.Openings = append(opening.Openings, ledger.Opening{Account: w.path(random)})
+		}
+		transactions = append(transactions, opening)
+	}
+	var transfers []ledger.Transaction
+	for range random.IntN(12) {
+		transfer := w.client.Transfer(w.client.Account("issuer"), w.path(random),
+			int64(1+random.IntN(5)))
+		if random.IntN(3) == 0 {
+			transfer.Postings[0].Account = w.path(random) + "-" // never open
+		}
+		transfers = append(transfers, transfer)
+	}
 	for range random.IntN(12) {
 		some := w.client.Next()
 		for range random.IntN(3) {
@@ -45,7 +62,11 @@ func (w *wanderer) next(random *rand.Rand) []byte {
 		some.Postings = w.client.Transfer(from, w.path(random), amount).Postings
 		transactions = append(transactions, some)
 	}
-	return ledgertest.Batch(ledger.Milliseconds(w.round), w.client.Bundle(transactions...))
+	bundles := []*ledger.Bundle{w.client.Bundle(transactions...)}
+	if len(transfers) > 0 {
+		bundles = append(bundles, w.client.Packed(transfers...))
+	}
+	return ledgertest.Batch(ledger.Milliseconds(w.round), bundles...)
 }
 
 // TestFewAccountsInMemory: a store with few accounts in memory has the same blocks, results and
@@ -57,6 +78,7 @@ func TestFewAccountsInMemory(t *testing.T) {
 		few := small()
 		few.AccountsInMemory = rapid.IntRange(1, 20).Draw(r, "accounts")
 		few.checkpointBlocks = rapid.IntRange(1, 9).Draw(r, "blocks")
+		few.chunkBytes = rapid.IntRange(60, 300).Draw(r, "bytes of a chunk")
 		dir := t.TempDir()
 		little, whole := open(t, dir, few), open(t, t.TempDir(), Options{ReserveBytes: 1})
 		traffic := &wanderer{client: ledgertest.NewClient(testGenesis(), "acme")}
@@ -122,6 +144,29 @@ func sameAccounts(t *rapid.T, little, whole *Store, random *rand.Rand) {
 	}
 	if use := little.Use("acme"); use != whole.Use("acme") {
 		t.Fatalf("acme uses %+v, want %+v", use, whole.Use("acme"))
+	}
+}
+
+// checkPages checks that pages of accounts and single accounts are those of the list of all.
+func checkPages(t *testing.T, s *Store) {
+	t.Helper()
+	all, err := s.Accounts("", 1000)
+	if err != nil || len(all) != s.AccountCount() {
+		t.Fatalf("%d of %d accounts: %v", len(all), s.AccountCount(), err)
+	}
+	for i := range all {
+		page, err := s.Accounts(all[i].Path, 2)
+		if want := all[i+1 : min(i+3, len(all))]; err != nil ||
+			fmt.Sprint(page) != fmt.Sprint(want) {
+			t.Fatalf("after %s: %+v, want %+v: %v", all[i].Path, page, want, err)
+		}
+		if found, err := s.Account(all[i].Path); err != nil ||
+			fmt.Sprint(found) != fmt.Sprint(all[i]) {
+			t.Fatalf("%+v, want %+v: %v", found, all[i], err)
+		}
+		if found, err := s.Account(all[i].Path + "x"); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("%+v: %v", found, err)
+		}
 	}
 }
 
@@ -367,6 +412,116 @@ func TestRangesOfEntries(t *testing.T) {
 			r.Fatalf("from %q to %q: %q, want %q: %v", from, to, got, want, err)
 		}
 	})
+}
+
+// TestManyColdAccounts: a block or a precheck may need more cold accounts than are looked up
+// together, and a list of all accounts may have more than a page.
+func TestManyColdAccounts(t *testing.T) {
+	t.Parallel()
+	const accounts = accountsPage + 3
+	dir, b := t.TempDir(), newBook(accounts)
+	s, whole := open(t, dir, small()), open(t, t.TempDir(), Options{ReserveBytes: 1})
+	apply := func(payload []byte) {
+		t.Helper()
+		want, err := whole.Apply(1, b.round, [][]byte{payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Apply(1, b.round, [][]byte{payload}); err != nil || got.Hash != want.Hash {
+			t.Fatalf("block %d is another one: %v", want.Header.Height, err)
+		}
+	}
+	apply(b.next(0))
+	for _, packed := range []bool{true, false} {
+		closeStore(t, s)
+		s = open(t, dir, small())
+		if count := s.AccountsInMemory(); count != 0 {
+			t.Fatalf("%d accounts are in memory", count)
+		}
+		var transfers []ledger.Transaction
+		for i := range accounts {
+			transfers = append(transfers, b.client.Transfer(b.client.Account("issuer"),
+				b.account(i), int64(1+i)))
+		}
+		bundle := b.client.Bundle(transfers...)
+		if packed {
+			bundle = b.client.Packed(transfers...)
+		}
+		results, err := s.Precheck(bundle)
+		if err != nil || len(results) != accounts || slices.ContainsFunc(results,
+			func(result ledger.Result) bool { return !result.OK() }) {
+			t.Fatalf("precheck has %d results, or one of a failure: %v", len(results), err)
+		}
+		b.round++
+		apply(ledgertest.Batch(ledger.Milliseconds(b.round), bundle))
+		var got, want []ledger.Account
+		for account, err := range s.AllAccounts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, account)
+		}
+		for account, err := range whole.AllAccounts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, account)
+		}
+		if len(got) != accounts+1 || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%d and %d accounts, or others", len(got), len(want))
+		}
+	}
+}
+
+// TestPrecheckKeepsFewAccounts: prechecks bring no more accounts into memory than there may be,
+// even if no block is appended meanwhile.
+func TestPrecheckKeepsFewAccounts(t *testing.T) {
+	t.Parallel()
+	s, b := coldBook(t)
+	for i := range 2 * b.accounts {
+		bundle := b.client.Bundle(b.client.Transfer(b.client.Account("issuer"),
+			b.account(i%b.accounts), 1))
+		results, err := s.Precheck(bundle)
+		if err != nil || len(results) != 1 || !results[0].OK() {
+			t.Fatalf("account %d: %v, %v", i, results, err)
+		}
+		if count := s.AccountsInMemory(); count > s.options.AccountsInMemory {
+			t.Fatalf("%d accounts are in memory after %d prechecks, at most %d may be", count, i+1,
+				s.options.AccountsInMemory)
+		}
+	}
+}
+
+// TestGuideOfARestoredRun: the run of entries of a restored store has a filter for as many entries
+// as it has, so few look-ups of accounts that are not open read a chunk.
+func TestGuideOfARestoredRun(t *testing.T) {
+	t.Parallel()
+	s, b := coldBook(t)
+	snapshot, _ := snapshotOf(t, s)
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(t.Context(), dir, testGenesis(), small(), bytes.NewReader(snapshot),
+		believe); err != nil {
+		t.Fatal(err)
+	}
+	restored := open(t, dir, small())
+	entries := of(rowEntries, restored.runs.list())
+	if len(entries) != 1 || len(entries[0].filter) != int(filterWords(entries[0].records)) {
+		t.Fatalf("%d runs, the first with a filter of %d words", len(entries),
+			len(entries[0].filter))
+	}
+	maybe := 0
+	for i := range 1000 {
+		path := b.client.Account(fmt.Sprintf("not-open-%d", i))
+		if entries[0].mayHaveEntry(state.AppendAccountKey(nil, path)) {
+			maybe++
+		}
+	}
+	if maybe > 100 {
+		t.Errorf("the filter lets %d of 1000 accounts pass that are not open", maybe)
+	}
+	if _, err := restored.Account(b.account(1)); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAccountsInMemoryDefault: the default follows the limit of memory.

@@ -8,14 +8,15 @@ import (
 )
 
 // heldTransfer is what a transfer of a packed bundle counts for, in bounds of memory, above its
-// bytes: its entry in the block, and the names of its accounts.
+// bytes: its entry in the block, and a part of its steps in histories. The names of the bundle's
+// accounts count besides: encoded, a long one may have a few bytes.
 const heldTransfer = 128
 
 // heldBytes returns what a block of an encoded size counts for in bounds of memory.
 func heldBytes(block *ledger.Block, encoded int) int {
 	for i := range block.Bundles {
 		if seal := &block.Bundles[i]; seal.Packed() {
-			encoded += heldTransfer * seal.Len()
+			encoded += heldTransfer*seal.Len() + seal.Transfers().AccountBytes()
 		}
 	}
 	return encoded

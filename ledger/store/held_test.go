@@ -1,6 +1,8 @@
 package store
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -65,5 +67,23 @@ func TestMemoryOfPackedBlocks(t *testing.T) {
 	}
 	if s.unwritten.held != 0 || s.unwritten.bytes != 0 {
 		t.Errorf("no block waits, and %d bytes do", s.unwritten.held)
+	}
+}
+
+// TestMemoryOfLongNames: names of accounts count for what they take decoded. In a packed bundle a
+// name may have some 5 bytes, because it has only what differs from the one before it.
+func TestMemoryOfLongNames(t *testing.T) {
+	t.Parallel()
+	client := ledgertest.NewClient(testGenesis(), "acme")
+	long := strings.Repeat("x", ledger.MaxAccountPath-len("acme:0000"))
+	transfers := make([]ledger.Transaction, ledger.MaxBundleTransactions)
+	for i := range transfers {
+		transfers[i] = client.Transfer(client.Account(fmt.Sprintf("%s%04d", long, 2*i)),
+			client.Account(fmt.Sprintf("%s%04d", long, 2*i+1)), 1)
+	}
+	block := ledgertest.After(testGenesis().Block(), client.Packed(transfers...))
+	names := 2 * len(transfers) * ledger.MaxAccountPath
+	if held := heldBytes(block, len(block.Encode())); held < names {
+		t.Errorf("a block with %d bytes of names counts for %d", names, held)
 	}
 }

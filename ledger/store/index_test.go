@@ -228,9 +228,20 @@ func TestOlderStore(t *testing.T) {
 	for range 2 {
 		s = open(t, dir, small())
 		checkIndex(t, s)
+		checkPages(t, s)
 		for range 15 {
 			b.apply(t, s, 9)
+			checkPages(t, s)
 		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+		b.apply(t, s, 0)
+		b.apply(t, s, 1) // blocks drop the accounts of those before
+		if count := s.AccountsInMemory(); count >= s.AccountCount() {
+			t.Errorf("all %d accounts are in memory", count)
+		}
+		checkPages(t, s)
 		if err := s.verify(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}

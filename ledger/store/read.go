@@ -320,7 +320,9 @@ func (s *Store) Precheck(bundle *ledger.Bundle) ([]ledger.Result, error) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.state.Precheck(bundle, s.head.Header.Height+1), nil
+	results := s.state.Precheck(bundle, s.head.Header.Height+1)
+	s.state.Evict(s.written, s.options.AccountsInMemory)
+	return results, nil
 }
 
 // RecordValue is the last value of a record and the transaction that wrote it.

@@ -201,6 +201,15 @@ func (r *restoring) put(key, value []byte) error {
 	return nil
 }
 
+// flush gives the rows so far to the database, so that they can be read.
+func (r *restoring) flush() error {
+	if err := r.batch.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	r.batch = r.store.db.NewWriteBatch()
+	return nil
+}
+
 // goOn returns an error if the restore must stop.
 func (r *restoring) goOn() error {
 	if r.taken++; r.taken%restoreSpaceEvery == 0 {
@@ -425,10 +434,9 @@ func (r *restoring) entries(height ledger.Height) error {
 
 // checkState reads the state from the database, and checks it against the last header.
 func (r *restoring) checkState(height ledger.Height) error {
-	if err := r.batch.Flush(); err != nil {
-		return fmt.Errorf("store: database: %w", err)
+	if err := r.flush(); err != nil {
+		return err
 	}
-	r.batch = r.store.db.NewWriteBatch()
 	r.store.head = r.head
 	r.store.runs.runs.Store(&r.runs)
 	var damage *DamageError
@@ -442,10 +450,23 @@ func (r *restoring) checkState(height ledger.Height) error {
 }
 
 // endEntries completes the run of the state. Its level is that of a run of this size that was
-// merged.
+// merged. How many entries a snapshot has is known only at its end. So the run's filter, whose size
+// follows from that, is made from the rows that the database has then.
 func (r *restoring) endEntries(w *runWriter) error {
-	if err := w.finish(r.store); err != nil || w.run.records == 0 {
+	if err := w.flush(); err != nil || w.run.records == 0 {
 		return err
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	err := r.store.db.View(func(transaction *badger.Txn) error {
+		return r.store.makeEntriesGuide(transaction, w.run)
+	})
+	if err == nil {
+		err = r.store.putGuide(w.run, r.putStep)
+	}
+	if err != nil {
+		return fmt.Errorf("store: the guide of the state: %w", err)
 	}
 	for size := w.run.bytes; size > uint64(r.store.options.CheckpointBytes); size /= fanOutDefault {
 		w.run.level++
