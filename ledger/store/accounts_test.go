@@ -197,6 +197,35 @@ func coldBook(t *testing.T) (*Store, *book) {
 	return s, b
 }
 
+// TestFewAccountsAreInMemoryAtStart: accounts are in memory once a store is open, as far as all of
+// them may be.
+func TestFewAccountsAreInMemoryAtStart(t *testing.T) {
+	t.Parallel()
+	dir, b := t.TempDir(), newBook(40)
+	options := small()
+	options.AccountsInMemory = 1000
+	s := open(t, dir, options)
+	for range 5 {
+		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest, accounts := s.state.Digest(), s.AccountCount()
+	for most, want := range map[int]int{1000: accounts, accounts - 1: 0} {
+		closeStore(t, s)
+		options.AccountsInMemory = most
+		s = open(t, dir, options)
+		if s.AccountsInMemory() != want || s.AccountCount() != accounts {
+			t.Errorf("%d of %d accounts are in memory, want %d", s.AccountsInMemory(),
+				s.AccountCount(), want)
+		}
+		if s.state.Digest() != digest {
+			t.Error("the digest is another one")
+		}
+	}
+	closeStore(t, s)
+}
+
 // TestColdAccountsAreChecked: a wrong or missing row of an account is damage, for a read and for a
 // block. Nothing is executed with it.
 func TestColdAccountsAreChecked(t *testing.T) {
