@@ -277,8 +277,11 @@ func TestWrongEntriesAreNotAdmitted(t *testing.T) {
 		little.state.Evict(little.height, 0)
 	}
 	right := little.stored["aacme:a\x00"]
-	if err := little.state.Admit("acme:a", right); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second time it is resident
+		if err := little.state.Admit("acme:a", right); err != nil ||
+			little.state.Resident() != 1 {
+			t.Fatalf("%d accounts are resident: %v", little.state.Resident(), err)
+		}
 	}
 	for range 2 {
 		little.state.Evict(little.height, 0)
@@ -409,6 +412,25 @@ func TestKeysOfAccounts(t *testing.T) {
 	}
 }
 
+// TestLeavesOfOtherEntries: an entry that is no account gives no leaf, and a state with resident
+// accounts takes none.
+func TestLeavesOfOtherEntries(t *testing.T) {
+	t.Parallel()
+	var leaves state.AccountLeaves
+	key, value := state.AccountEntry("acme:a", 1)
+	if err := leaves.Add([]byte("oacme\x00"), value); !errors.Is(err, state.ErrEntry) {
+		t.Errorf("an organisation: %v", err)
+	}
+	if err := leaves.Add(key, value); err != nil {
+		t.Fatal(err)
+	}
+	chain, client, _ := coldTwin(t)
+	chain.block(client.Bundle(client.Transfer("acme:a", "acme:b", 1)))
+	if err := chain.state.RestoreLeaves(&leaves, 9); !errors.Is(err, state.ErrEntry) {
+		t.Errorf("a state with accounts: %v", err)
+	}
+}
+
 // TestNoPathOfABlockIsKept: once a block is executed, the memory for look-ups has no path of it.
 // Such a path would keep the memory of the whole batch that it came in.
 func TestNoPathOfABlockIsKept(t *testing.T) {
@@ -442,7 +464,7 @@ func TestLeavesOfOneNumber(t *testing.T) {
 		t.Error(err)
 	}
 	for name, numbers := range map[string][]uint64{"zero": {0}, "twice": {1, 1}, "a gap": {1, 3},
-		"huge": {1 << 63}} {
+		"huge": {1 << 63}, "above the most": {1, 2, 3, 4}} {
 		genesis := ledgertest.Genesis()
 		genesis.Version = ledger.AccountTreeVersion
 		s := state.New(genesis)

@@ -164,6 +164,9 @@ func checkPages(t *testing.T, s *Store) {
 			fmt.Sprint(found) != fmt.Sprint(all[i]) {
 			t.Fatalf("%+v, want %+v: %v", found, all[i], err)
 		}
+		if page, err := s.Accounts("\xff", 2); err != nil || len(page) > 0 {
+			t.Fatalf("after all: %+v: %v", page, err)
+		}
 		if found, err := s.Account(all[i].Path + "x"); !errors.Is(err, ErrNotFound) {
 			t.Fatalf("%+v: %v", found, err)
 		}

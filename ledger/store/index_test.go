@@ -353,6 +353,9 @@ func TestReplacedRunsAreRemoved(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := rowOf(s, gone[0].guideKey(0)); err == nil {
+				count++
+			}
 			return count
 		}
 		before, err := rows(), s.removeRuns(gone)
@@ -519,4 +522,13 @@ func BenchmarkLookUp(b *testing.B) {
 			}
 		})
 	}
+}
+
+// rowOf reads a row.
+func rowOf(s *Store, key []byte) (value []byte, err error) {
+	err = s.db.View(func(transaction *badger.Txn) error {
+		value, err = get(transaction, key)
+		return err
+	})
+	return value, err
 }

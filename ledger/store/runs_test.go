@@ -402,6 +402,12 @@ func TestMergesGoOn(t *testing.T) {
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
+	for _, r := range of(rowEntries, s.runs.list()) {
+		if bits := 64 * len(r.filter); bits < int(filterBits*r.records) {
+			t.Errorf("run %d of level %d has a filter of %d bits for %d entries", r.number, r.level,
+				bits, r.records)
+		}
+	}
 }
 
 // Close ends a merge. The next process begins it anew.
