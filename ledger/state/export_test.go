@@ -158,9 +158,11 @@ func (s *State) Accounts() []ledger.Account {
 
 // LookedUp returns how many paths the memory for look-ups still has.
 func (s *State) LookedUp() (paths int) {
-	for _, each := range s.looked[:cap(s.looked)] {
-		if each.path != "" {
-			paths++
+	for _, memory := range [][]lookup{s.looked, s.table.looked} {
+		for _, each := range memory[:cap(memory)] {
+			if each.path != "" {
+				paths++
+			}
 		}
 	}
 	return paths
