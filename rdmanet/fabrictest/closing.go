@@ -221,7 +221,7 @@ func checkLaneClosed(ctx context.Context, f Fabric) error {
 // to it.
 func checkStranger(ctx context.Context, f Fabric) error {
 	in := newInbox()
-	from, _, lane, err := pair(f, in)
+	from, _, lane, err := connectedPair(ctx, f, in)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func Cases() []Case {
 		{"severed while it receives", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong},
 			checkSeveredReceiver},
 		{"partition that heals", Config{Members: 2, WindowFrames: 2048,
-			MendTimeout: 4 * time.Second, Cuts: true}, checkHealing},
+			MendTimeout: 8 * time.Second, Cuts: true}, checkHealing},
 		{"lane given up and opened again", Config{Members: 2, WindowFrames: 512,
 			MendTimeout: mendShort, Cuts: true}, checkReopened},
 		{"receiver restarts", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong},

@@ -13,7 +13,7 @@ import (
 // the events report it.
 func checkKilledPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
-	from, to, lane, err := pair(f, in)
+	from, to, lane, err := connectedPair(ctx, f, in)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func checkAbsentPeer(ctx context.Context, f Fabric) error {
 // the connection.
 func checkSilentPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
-	from, _, lane, err := pair(f, in)
+	from, _, lane, err := connectedPair(ctx, f, in)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func checkSeveredReceiver(ctx context.Context, f Fabric) error {
 // checkHealing: a partition shorter than the mend timeout only delays frames.
 func checkHealing(ctx context.Context, f Fabric) error {
 	in := newInbox()
-	from, _, lane, err := pair(f, in)
+	from, _, lane, err := connectedPair(ctx, f, in)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func checkHealing(ctx context.Context, f Fabric) error {
 // incarnation, and the gap is reported.
 func checkReopened(ctx context.Context, f Fabric) error {
 	in := newInbox()
-	from, _, lane, err := pair(f, in)
+	from, _, lane, err := connectedPair(ctx, f, in)
 	if err != nil {
 		return err
 	}
