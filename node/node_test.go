@@ -122,7 +122,7 @@ func (s *shard) stop(i int) {
 	if s.nodes[i] == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.nodes[i].Stop(ctx); err != nil {
 		s.t.Errorf("stop of node %d: %v", i, err)
