@@ -410,8 +410,15 @@ func (n *Node) fail(err error) {
 	})
 }
 
-// drainPatience bounds how long a stopping node waits for the pending transactions of its clients.
-const drainPatience = 3 * time.Second
+const (
+	// drainPatience bounds how long a stopping node waits for the pending transactions of its
+	// clients.
+	drainPatience = 3 * time.Second
+	// closePatience bounds how long it then waits for open calls to end and for the blocks under
+	// way to be executed. A machine that is busy needs longer for a few blocks than a client waits
+	// for a transaction.
+	closePatience = 10 * time.Second
+)
 
 // Stop ends the node in order. It takes no new writes, finishes the work under way as far as the
 // context allows, syncs everything that was executed, and closes all parts. A second call waits for
@@ -444,17 +451,23 @@ func (n *Node) shutdown(ctx context.Context) error {
 	}
 	// Waiting for the clients' transactions may have used up the patience. Closing has its own
 	// time.
-	finishing, cancel := context.WithTimeout(ctx, drainPatience)
+	finishing, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
-	errs := []error{n.server.Shutdown(finishing)}
+	var errs []error
+	if err := n.server.Shutdown(finishing); err != nil {
+		errs = append(errs, fmt.Errorf("node: calls that were open at the end were cut off: %w", err))
+	}
 	<-n.served
 	n.admin.close()
 	n.backfill.stop()
 	n.life.stop()
 	n.crossing.Close()
-	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) &&
-		n.pipeline.Stalled() == "" {
-		errs = append(errs, err)
+	if n.pipeline.Stalled() == "" {
+		if err := n.pipeline.Barrier(finishing); err != nil &&
+			!errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
+			errs = append(errs, fmt.Errorf("node: stopped before it had executed the last blocks, "+
+				"which it does after its next start: %w", err))
+		}
 	}
 	n.certifier.Close()
 	n.pipeline.Close()
