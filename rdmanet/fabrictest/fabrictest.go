@@ -104,16 +104,18 @@ const (
 // Cases returns the suite.
 func Cases() []Case {
 	return []Case{
-		{"fifo", Config{Members: 2}, checkFIFO},
+		{"fifo", Config{Members: 2, MendTimeout: mendLong}, checkFIFO},
 		{"names", Config{Members: 2, MendTimeout: mendLong}, checkNames},
-		{"concurrent senders", Config{Members: 2, WindowFrames: 64}, checkConcurrentSenders},
-		{"ownership along a relay", Config{Members: 3}, checkRelay},
+		{"concurrent senders", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong},
+			checkConcurrentSenders},
+		{"ownership along a relay", Config{Members: 3, MendTimeout: mendLong}, checkRelay},
 		{"many peers", Config{Members: 16, MendTimeout: mendLong}, checkManyPeers},
 		{"window of frames", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong},
 			checkFrameWindow},
 		{"window of bytes", Config{Members: 2, WindowBytes: 256 << 10, FrameMax: 64 << 10,
 			MendTimeout: mendLong}, checkByteWindow},
-		{"frame sizes", Config{Members: 2, FrameMax: 4 << 20, WindowBytes: 6 << 20}, checkSizes},
+		{"frame sizes", Config{Members: 2, FrameMax: 4 << 20, WindowBytes: 6 << 20,
+			MendTimeout: mendLong}, checkSizes},
 		{"killed peer", Config{Members: 2, WindowFrames: 128, MendTimeout: mendShort},
 			checkKilledPeer},
 		{"killed while it receives", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort},
