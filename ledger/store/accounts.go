@@ -52,15 +52,10 @@ func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
 
 // admit makes the accounts resident that executing a draft needs. If it returns an error, the draft
 // must not be executed. The caller must hold applying, and not the mutex.
-func (s *Store) admit(height ledger.Height, draft *state.Draft) error {
-	return s.admitWanted(height, func() []ledger.AccountPath { return s.state.Wanted(draft) })
-}
-
-func (s *Store) admitWanted(height ledger.Height,
-	wanted func() []ledger.AccountPath) (err error) {
+func (s *Store) admit(height ledger.Height, draft *state.Draft) (err error) {
 	defer guard(height, &err)
 	s.mutex.RLock()
-	paths := wanted()
+	paths := s.state.Wanted(draft)
 	s.mutex.RUnlock()
 	if len(paths) == 0 {
 		return nil

@@ -446,8 +446,8 @@ func TestRangesOfEntries(t *testing.T) {
 	})
 }
 
-// TestManyColdAccounts: a block or a precheck may need more cold accounts than are looked up
-// together, and a list of all accounts may have more than a page.
+// TestManyColdAccounts: a block may need more cold accounts than are looked up together, and a list
+// of all accounts may have more than a page.
 func TestManyColdAccounts(t *testing.T) {
 	t.Parallel()
 	const accounts = accountsPage + 3
@@ -479,11 +479,6 @@ func TestManyColdAccounts(t *testing.T) {
 		if packed {
 			bundle = b.client.Packed(transfers...)
 		}
-		results, err := s.Precheck(bundle)
-		if err != nil || len(results) != accounts || slices.ContainsFunc(results,
-			func(result ledger.Result) bool { return !result.OK() }) {
-			t.Fatalf("precheck has %d results, or one of a failure: %v", len(results), err)
-		}
 		b.round++
 		apply(ledgertest.Batch(ledger.Milliseconds(b.round), bundle))
 		var got, want []ledger.Account
@@ -501,25 +496,6 @@ func TestManyColdAccounts(t *testing.T) {
 		}
 		if len(got) != accounts+1 || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%d and %d accounts, or others", len(got), len(want))
-		}
-	}
-}
-
-// TestPrecheckKeepsFewAccounts: prechecks bring no more accounts into memory than there may be,
-// even if no block is appended meanwhile.
-func TestPrecheckKeepsFewAccounts(t *testing.T) {
-	t.Parallel()
-	s, b := coldBook(t)
-	for i := range 2 * b.accounts {
-		bundle := b.client.Bundle(b.client.Transfer(b.client.Account("issuer"),
-			b.account(i%b.accounts), 1))
-		results, err := s.Precheck(bundle)
-		if err != nil || len(results) != 1 || !results[0].OK() {
-			t.Fatalf("account %d: %v, %v", i, results, err)
-		}
-		if count := s.AccountsInMemory(); count > s.options.AccountsInMemory {
-			t.Fatalf("%d accounts are in memory after %d prechecks, at most %d may be", count, i+1,
-				s.options.AccountsInMemory)
 		}
 	}
 }
