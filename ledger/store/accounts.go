@@ -75,6 +75,18 @@ func (s *Store) admit(height ledger.Height, draft *state.Draft) (err error) {
 	return nil
 }
 
+// droppedTogether is how many accounts a block may drop from memory beside as many as it brought
+// there. Nobody can read meanwhile. After the upgrade of a chain to accounts that need not be in
+// memory, most of the book may have to go.
+const droppedTogether = 1 << 13
+
+// dropAccounts drops accounts from memory, if there are more than there may be. The caller must
+// hold the mutex.
+func (s *Store) dropAccounts() {
+	s.state.Evict(s.written, max(s.options.AccountsInMemory, s.resident-droppedTogether))
+	s.resident = s.state.Resident()
+}
+
 // damagedUnless returns an error as damage, unless it is another one, or says already what is
 // damaged.
 func damagedUnless(other, err error, height ledger.Height, what string) error {

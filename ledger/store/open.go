@@ -422,6 +422,7 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 	case err != nil:
 		return damaged(height, "the state: %v", err)
 	}
+	s.resident = s.state.Resident()
 	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
 		return damaged(height, "the state has digest %s; the block says %s", digest,
 			s.head.Header.StateDigest)

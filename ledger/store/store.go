@@ -138,6 +138,8 @@ type Store struct {
 	chain  chain
 	failed map[uint64]struct{}
 	head   state.Parent
+	// resident is how many accounts the last block left in memory.
+	resident int
 	// merging is what the merger of runs has under way.
 	merging merging
 	// unwritten are the blocks after written, which is the database's head. wanted is the height
