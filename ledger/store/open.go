@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,9 @@ func (s *Store) openDatabase() (err error) {
 		// compressed.
 		WithCompression(options.None).
 		WithChecksumVerificationMode(options.OnBlockRead)
+	if err := removeEmptyLogs(configuration.Dir); err != nil {
+		return err
+	}
 	s.db, err = openUnlocked(configuration)
 	switch {
 	case err == nil:
@@ -168,6 +172,32 @@ func (s *Store) openDatabase() (err error) {
 	}
 	return damaged(1, "the database cannot be opened: %v; the chain must reach block %d", err,
 		s.marker.last.height)
+}
+
+// removeEmptyLogs removes the logs of a database that have no byte. A process that is killed while
+// the database creates a log leaves it so, and the database then refuses to open.
+func removeEmptyLogs(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, entry := range entries {
+		if kind := filepath.Ext(entry.Name()); kind != ".mem" && kind != ".vlog" {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		found, err := os.Stat(path)
+		if err == nil && found.Size() == 0 {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
 }
 
 // openUnlocked opens the database. If the database is locked, it waits a moment and then returns
