@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -258,7 +259,7 @@ func (s *Store) loadAccounts(height ledger.Height) error {
 	}
 	resident := most <= uint64(min(s.options.AccountsInMemory, residentAtStart))
 	ends := rangesOf(runs)
-	failures := make([]error, len(ends)+1)
+	failures, passed := make([]error, len(ends)+1), make([]atomic.Uint64, len(runs))
 	onAllProcessors(len(failures), func(part int) {
 		defer guard(height, &failures[part])
 		var from, to []byte
@@ -268,9 +269,18 @@ func (s *Store) loadAccounts(height ledger.Height) error {
 		if part < len(ends) {
 			to = ends[part]
 		}
-		failures[part] = s.loadRange(height, runs, resident, most, from, to)
+		failures[part] = s.loadRange(height, runs, passed, resident, most, from, to)
 	})
-	return errors.Join(failures...)
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	for i, r := range of(rowEntries, runs) {
+		if found := passed[i].Load(); found != r.records {
+			return damaged(height, "the guide of run %d of the state finds %d of %d entries",
+				r.number, found, r.records)
+		}
+	}
+	return nil
 }
 
 // loadParts is into how many ranges the state is divided, and loadBatch how many accounts of one
@@ -298,9 +308,10 @@ func rangesOf(runs []*run) (ends [][]byte) {
 	return ends
 }
 
-// loadRange reads the entries of a range of keys. most bounds the number of accounts.
-func (s *Store) loadRange(height ledger.Height, runs []*run, resident bool, most uint64,
-	from, to []byte) error {
+// loadRange reads the entries of a range of keys. most bounds the number of accounts. It adds to
+// passed how many entries each run of entries has there.
+func (s *Store) loadRange(height ledger.Height, runs []*run, passed []atomic.Uint64, resident bool,
+	most uint64, from, to []byte) error {
 	var leaves state.AccountLeaves
 	restore := func() error {
 		s.mutex.Lock()
@@ -319,6 +330,9 @@ func (s *Store) loadRange(height ledger.Height, runs []*run, resident bool, most
 			case err != nil:
 				return damaged(height, "the state: %v", err)
 			case !more:
+				for _, c := range entries.all {
+					passed[c.age].Add(c.inRange)
+				}
 				if err := restore(); err != nil {
 					return damaged(height, "the state: %v", err)
 				}

@@ -394,7 +394,7 @@ func (s *Store) checkHeadersLeft() error {
 
 // checkEntriesLeft checks that the guide of a run of entries finds each entry.
 func (s *Store) checkEntriesLeft(number uint64) error {
-	pace, height := s.newPace(), s.AppendedHeight()
+	pace, height, passed := s.newPace(), s.AppendedHeight(), uint64(0)
 	for place, chunks := 0, 1; place < chunks; place += chunksPerLook {
 		err := s.db.View(func(transaction *badger.Txn) error {
 			// The rows of a run are removed only after it is no longer among these.
@@ -412,11 +412,16 @@ func (s *Store) checkEntriesLeft(number uint64) error {
 			}
 			entries := newRangeCursor(transaction, r, 0, r.starts.at(place), to)
 			entries.checks = true
-			for {
-				if more, err := entries.advance(); err != nil || !more {
+			for more := true; more; {
+				var err error
+				if more, err = entries.advance(); err != nil {
 					return err
 				}
 			}
+			if passed += entries.inRange; to == nil && passed != r.records {
+				return errGuide
+			}
+			return nil
 		})
 		if err != nil {
 			return damaged(height, "run %d of the state: %v", number, err)

@@ -96,7 +96,7 @@
 // the guide, and the rows only as far as they may be in a log.
 //
 // A goroutine checks the rest, slowly: the blocks of the tables, the older headers against the rows
-// of hashes, and the older ids against the guides. If it finds damage, it is as if Open had found
+// of hashes, and the older ids and the entries of the state against the guides. If it finds damage, it is as if Open had found
 // it: the store takes no more blocks, Checked returns the damage, and the next Open checks
 // everything before it returns. Options.CheckAll makes Open do so at once, as Verify needs it.
 //

@@ -514,6 +514,9 @@ func (s *Store) loadEntries(height ledger.Height, remains *badger.WriteBatch) er
 		}
 		sources := newMergedState(transaction, s.runs.list(), undo)
 		defer sources.close()
+		for _, c := range sources.all {
+			c.checks = c.run != nil && s.options.CheckAll
+		}
 		for {
 			key, value, more, err := sources.next()
 			switch {
