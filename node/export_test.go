@@ -2,6 +2,8 @@ package node
 
 import (
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 )
 
@@ -16,4 +18,13 @@ func (n *Node) Slip(bundle *ledger.Bundle) error {
 	return n.pool.Add(bundle, bundle.Encode(), func(*ledger.Bundle) ([]bool, error) {
 		return nil, nil
 	})
+}
+
+// Survey returns what a home holds.
+func Survey(h *home.Home, options store.Options) (*Holdings, error) {
+	held, opened, err := survey(h, options)
+	if err != nil || opened == nil {
+		return held, err
+	}
+	return held, opened.Close()
 }

@@ -455,7 +455,8 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	if err := n.server.Shutdown(finishing); err != nil {
-		errs = append(errs, fmt.Errorf("node: calls that were open at the end were cut off: %w", err))
+		errs = append(errs, fmt.Errorf("node: calls that were open at the end were cut off: %w",
+			err))
 	}
 	<-n.served
 	n.admin.close()

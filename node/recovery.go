@@ -104,7 +104,7 @@ type Recovery struct {
 func (r *Recovery) ConfirmationWord() string { return r.From.Name }
 
 // PlanRecovery examines what is left of a shard and changes nothing. It returns ErrRecovery if the
-// homes do not belong together, and the errors of Survey.
+// homes do not belong together, and the errors of the stores.
 func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 	if len(options.Homes) == 0 {
 		return nil, fmt.Errorf("%w: there is no home", ErrRecovery)

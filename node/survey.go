@@ -44,17 +44,9 @@ type Holdings struct {
 	absent ledger.Height
 }
 
-// Survey reads a home and checks the headers of all its blocks. The identity and the promises stay
-// unchanged. It returns the store's errors, such as ErrLocked while the node runs, and ErrDamaged.
-func Survey(h *home.Home, options store.Options) (*Holdings, error) {
-	held, opened, err := survey(h, options)
-	if err != nil || opened == nil {
-		return held, err
-	}
-	return held, opened.Close()
-}
-
-// survey is Survey, and also returns the open store, or nil if there is none.
+// survey reads a home and checks the headers of all its blocks. The identity and the promises stay
+// unchanged. It also returns the open store, or nil if there is none. It returns the store's
+// errors, such as ErrLocked while the node runs, and ErrDamaged.
 func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error) {
 	disk, err := h.Disk()
 	if err != nil {

@@ -110,3 +110,15 @@ func TestFailedOpenings(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTouchedAtHighBlocks: an account notes the block that touched it last beyond 32 bits.
+func TestTouchedAtHighBlocks(t *testing.T) {
+	t.Parallel()
+	for _, height := range []ledger.Height{0, 1, 1<<32 - 1, 1 << 32, 1<<40 - 1, 7<<32 | 9} {
+		var touched account
+		touched.touchedAt(height)
+		if got := touched.changed(); got != height || !touched.recent {
+			t.Errorf("touched at block %d, it says %d", height, got)
+		}
+	}
+}

@@ -79,7 +79,6 @@ type execution struct {
 	table       table
 
 	undo undoLog
-	dry  bool
 	last
 	shardExecution
 }
@@ -130,8 +129,6 @@ type undoLog struct {
 	registered []ledger.OrganisationName
 	opened     []*account
 	posted     []posted
-	// windows is used only by a dry run, because nothing fails after the nonce is taken.
-	windows []window
 }
 
 type posted struct {
@@ -241,40 +238,6 @@ func (s *State) account(t *ledger.Transaction, posting int) *account {
 	return s.find(t.Postings[posting].Account)
 }
 
-// Precheck returns the results that the bundle's transactions would have in a block at this height.
-// It leaves the state as it was. Other transactions may come first, so the answer is only a guess
-// about funds and nonces. The accounts that WantedBy returns must have been admitted. For
-// concurrency it counts as a write.
-func (s *State) Precheck(bundle *ledger.Bundle, height ledger.Height) []ledger.Result {
-	// Assume a later round, when the last change of the membership has settled.
-	s.begin(height, s.group.last.round+ledger.ChangeRounds)
-	s.dry = true
-	results := make([]ledger.Result, bundle.Len())
-	for i := range results {
-		if s.tree == nil {
-			results[i] = s.apply(bundle.Transaction(i), bundle.Root(), bundle.Signatures())
-		} else {
-			results[i] = s.precheckShard(bundle.Transaction(i), bundle.Root(), bundle.Signatures())
-		}
-	}
-	for i := len(s.undo.windows) - 1; i >= 0; i-- {
-		before := s.undo.windows[i]
-		key := windowKey{before.organisation, before.stream}
-		if before.empty {
-			delete(s.windows, key)
-			s.last.window = nil
-			s.use(key.organisation).Streams--
-		} else {
-			*s.windows[key] = before
-		}
-	}
-	s.rollback()
-	s.forget()
-	s.forgetPrepared()
-	s.dry = false
-	return results
-}
-
 func (s *State) begin(height ledger.Height, round ledger.Round) {
 	s.height, s.round = height, round
 	s.arena = make([]byte, 0, max(1024, s.arenaSize))
@@ -283,8 +246,7 @@ func (s *State) begin(height ledger.Height, round ledger.Round) {
 }
 
 func (u *undoLog) clear() {
-	u.registered, u.opened, u.posted, u.windows = u.registered[:0], u.opened[:0], u.posted[:0],
-		u.windows[:0]
+	u.registered, u.opened, u.posted = u.registered[:0], u.opened[:0], u.posted[:0]
 }
 
 // touchAccount notes that the block touches the account. For the LtHash it saves the account's
@@ -343,18 +305,6 @@ func (s *State) before(m mark) (kept, bool) {
 		return kept{}, false
 	}
 	return s.kept[m.kept-1], true
-}
-
-// forget clears the marks after a dry run.
-func (s *State) forget() {
-	for _, each := range s.touchedAccounts {
-		each.mark = mark{}
-	}
-	for _, each := range s.touchedWindows {
-		each.mark = mark{}
-	}
-	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows = s.touchedAccounts[:0],
-		s.touchedOrganisations[:0], s.touchedWindows[:0]
 }
 
 // finish updates the digest and collects the changes.
@@ -512,13 +462,11 @@ func (s *State) remove(changes *Changes, m mark) {
 func (s *State) apply(t *ledger.Transaction, root ledger.Hash,
 	signatures []ledger.Signature) ledger.Result {
 	s.counter++
-	if !s.dry {
-		s.undo.clear()
-	}
-	marked := s.position()
+	s.undo.clear()
+	touched := len(s.touchedAccounts)
 	result := s.attempt(t, root, signatures)
 	if !result.OK() {
-		s.rollbackTo(marked)
+		s.rollback(touched)
 		return result
 	}
 	s.commit(t)
@@ -728,9 +676,6 @@ func (s *State) commit(t *ledger.Transaction) {
 	if t.TakesNonce() {
 		s.takeNonce(t)
 	}
-	if s.dry {
-		return
-	}
 	if t.Change != nil {
 		s.changeMembership(t.Change)
 	}
@@ -764,11 +709,7 @@ func (s *State) takeNonce(t *ledger.Transaction) {
 		s.windows[key] = found
 		s.use(key.organisation).Streams++
 	}
-	if s.dry {
-		s.undo.windows = append(s.undo.windows, *found)
-	} else {
-		s.touchWindow(found)
-	}
+	s.touchWindow(found)
 	found.set(t.Nonce.Sequence)
 }
 
@@ -800,20 +741,9 @@ func (s *State) writeRecord(key ledger.RecordKey, place RecordPlace) {
 	found.RecordPlace = place
 }
 
-// undoPosition is a position in the undo log, and in the list of touched accounts.
-type undoPosition struct{ registered, opened, posted, touched int }
-
-func (s *State) position() undoPosition {
-	return undoPosition{registered: len(s.undo.registered), opened: len(s.undo.opened),
-		posted: len(s.undo.posted), touched: len(s.touchedAccounts)}
-}
-
-// rollback undoes everything in the undo log.
-func (s *State) rollback() { s.rollbackTo(undoPosition{}) }
-
-func (s *State) rollbackTo(to undoPosition) {
-	for i := len(s.undo.posted) - 1; i >= to.posted; i-- {
-		step := &s.undo.posted[i]
+// rollback undoes the steps of a failed transaction. Before it, so many accounts were touched.
+func (s *State) rollback(touched int) {
+	for _, step := range slices.Backward(s.undo.posted) {
 		if step.inserted {
 			before := step.account.pairs()
 			step.account.balances = slices.Delete(step.account.balances, step.place, step.place+1)
@@ -822,13 +752,12 @@ func (s *State) rollbackTo(to undoPosition) {
 			step.account.balances[step.place].amount = step.before
 		}
 	}
-	s.close(s.undo.opened[to.opened:], to.touched)
-	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {
-		delete(s.organisations, s.undo.registered[i])
+	s.close(s.undo.opened, touched)
+	for _, name := range s.undo.registered {
+		delete(s.organisations, name)
 		s.last.organisation = nil
 	}
-	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted],
-		s.undo.opened[:to.opened], s.undo.registered[:to.registered]
+	s.undo.clear()
 }
 
 // close undoes the opening of the last accounts, which are among those touched from a position on.

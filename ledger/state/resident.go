@@ -89,22 +89,6 @@ func (s *State) Wanted(draft *Draft) []ledger.AccountPath {
 	return paths
 }
 
-// WantedBy is Wanted for a Precheck of the bundle.
-func (s *State) WantedBy(bundle *ledger.Bundle) []ledger.AccountPath {
-	if s.AllResident() {
-		return nil
-	}
-	w := wanting{state: s}
-	if bundle.Packed() {
-		w.transfers(bundle.Transfers())
-		return w.all()
-	}
-	for i := range bundle.Len() {
-		w.transaction(bundle.Transaction(i))
-	}
-	return w.all()
-}
-
 // wanting collects the paths of accounts that are looked up and not resident.
 type wanting struct {
 	state *State

@@ -71,14 +71,6 @@ func (w *twin) execute(block *ledger.Block, unstored int) error {
 	return w.state.CheckUses()
 }
 
-// precheck prechecks a bundle.
-func (w *twin) precheck(bundle *ledger.Bundle) ([]ledger.Result, error) {
-	if err := w.admit(w.state.WantedBy(bundle)); err != nil {
-		return nil, err
-	}
-	return w.state.Precheck(bundle, w.height+1), nil
-}
-
 // store stores the changes of all but the last blocks.
 func (w *twin) store(unstored int) {
 	for ; len(w.pending) > unstored; w.pending = w.pending[1:] {
@@ -153,8 +145,8 @@ func (w *twin) check(with *state.State) error {
 	return nil
 }
 
-// TestResidentAccountsChangeNoResult: whatever accounts are resident, blocks, prechecks and the
-// state stay the same, over failures, accounts that are opened again, upgrades and restarts.
+// TestResidentAccountsChangeNoResult: whatever accounts are resident, blocks and the state
+// stay the same, over failures, accounts that are opened again, upgrades and restarts.
 func TestResidentAccountsChangeNoResult(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -207,12 +199,6 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 			return acme.Bundle(some...)
 		}
 		run := func(bundles ...*ledger.Bundle) {
-			for _, each := range bundles {
-				want := chain.state.Precheck(each, chain.parent.Header.Height+1)
-				if got, err := little.precheck(each); err != nil || !slices.Equal(got, want) {
-					r.Fatalf("precheck says %v, want %v: %v", got, want, err)
-				}
-			}
 			block := chain.block(bundles...)
 			if err := little.execute(block, rapid.IntRange(0, 3).Draw(r, "unstored")); err != nil {
 				r.Fatal(err)
@@ -441,9 +427,6 @@ func TestNoPathOfABlockIsKept(t *testing.T) {
 	packed.block(other.Bundle(other.Register("a", "b")))
 	packed.block(other.Packed(other.Transfer("acme:a", "acme:b", 1)))
 	bundle := client.Bundle(client.Transfer("acme:a", "acme:b", 1))
-	if _, err := little.precheck(bundle); err != nil {
-		t.Fatal(err)
-	}
 	if err := little.execute(chain.block(bundle), 0); err != nil {
 		t.Fatal(err)
 	}

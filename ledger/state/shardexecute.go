@@ -182,20 +182,6 @@ func (s *State) applyHere(t *ledger.Transaction, root ledger.Hash,
 	return s.attemptPart(t, signatures)
 }
 
-// precheckShard returns the result that a transaction would have here; see Precheck. It does not
-// hold amounts, so later transactions in the bundle do not see them as set aside.
-func (s *State) precheckShard(t *ledger.Transaction, root ledger.Hash,
-	signatures []ledger.Signature) ledger.Result {
-	switch {
-	case t.Verdict != nil:
-		return whole(ledger.OutOfPlace)
-	case t.Change != nil:
-		return s.apply(t, root, signatures)
-	}
-	s.destinations = t.AppendDestinations(s.destinations[:0], s.tree.Shards(), s.HomeShard)
-	return s.applyHere(t, root, signatures)
-}
-
 // finishShard collects the changes of streams and of waiting transactions.
 func (s *State) finishShard(changes *Changes) {
 	for _, each := range s.touchedStreams {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -52,15 +53,10 @@ func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
 
 // admit makes the accounts resident that executing a draft needs. If it returns an error, the draft
 // must not be executed. The caller must hold applying, and not the mutex.
-func (s *Store) admit(height ledger.Height, draft *state.Draft) error {
-	return s.admitWanted(height, func() []ledger.AccountPath { return s.state.Wanted(draft) })
-}
-
-func (s *Store) admitWanted(height ledger.Height,
-	wanted func() []ledger.AccountPath) (err error) {
+func (s *Store) admit(height ledger.Height, draft *state.Draft) (err error) {
 	defer guard(height, &err)
 	s.mutex.RLock()
-	paths := wanted()
+	paths := s.state.Wanted(draft)
 	s.mutex.RUnlock()
 	if len(paths) == 0 {
 		return nil
@@ -78,6 +74,18 @@ func (s *Store) admitWanted(height ledger.Height,
 		}
 	}
 	return nil
+}
+
+// droppedTogether is how many accounts a block may drop from memory beside as many as it brought
+// there. Nobody can read meanwhile. After the upgrade of a chain to accounts that need not be in
+// memory, most of the book may have to go.
+const droppedTogether = 1 << 13
+
+// dropAccounts drops accounts from memory, if there are more than there may be. The caller must
+// hold the mutex.
+func (s *Store) dropAccounts() {
+	s.state.Evict(s.written, max(s.options.AccountsInMemory, s.resident-droppedTogether))
+	s.resident = s.state.Resident()
 }
 
 // damagedUnless returns an error as damage, unless it is another one, or says already what is
@@ -251,7 +259,7 @@ func (s *Store) loadAccounts(height ledger.Height) error {
 	}
 	resident := most <= uint64(min(s.options.AccountsInMemory, residentAtStart))
 	ends := rangesOf(runs)
-	failures := make([]error, len(ends)+1)
+	failures, passed := make([]error, len(ends)+1), make([]atomic.Uint64, len(runs))
 	onAllProcessors(len(failures), func(part int) {
 		defer guard(height, &failures[part])
 		var from, to []byte
@@ -261,9 +269,18 @@ func (s *Store) loadAccounts(height ledger.Height) error {
 		if part < len(ends) {
 			to = ends[part]
 		}
-		failures[part] = s.loadRange(height, runs, resident, most, from, to)
+		failures[part] = s.loadRange(height, runs, passed, resident, most, from, to)
 	})
-	return errors.Join(failures...)
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	for i, r := range of(rowEntries, runs) {
+		if found := passed[i].Load(); found != r.records {
+			return damaged(height, "the guide of run %d of the state finds %d of %d entries",
+				r.number, found, r.records)
+		}
+	}
+	return nil
 }
 
 // loadParts is into how many ranges the state is divided, and loadBatch how many accounts of one
@@ -291,9 +308,10 @@ func rangesOf(runs []*run) (ends [][]byte) {
 	return ends
 }
 
-// loadRange reads the entries of a range of keys. most bounds the number of accounts.
-func (s *Store) loadRange(height ledger.Height, runs []*run, resident bool, most uint64,
-	from, to []byte) error {
+// loadRange reads the entries of a range of keys. most bounds the number of accounts. It adds to
+// passed how many entries each run of entries has there.
+func (s *Store) loadRange(height ledger.Height, runs []*run, passed []atomic.Uint64, resident bool,
+	most uint64, from, to []byte) error {
 	var leaves state.AccountLeaves
 	restore := func() error {
 		s.mutex.Lock()
@@ -312,6 +330,9 @@ func (s *Store) loadRange(height ledger.Height, runs []*run, resident bool, most
 			case err != nil:
 				return damaged(height, "the state: %v", err)
 			case !more:
+				for _, c := range entries.all {
+					passed[c.age].Add(c.inRange)
+				}
 				if err := restore(); err != nil {
 					return damaged(height, "the state: %v", err)
 				}

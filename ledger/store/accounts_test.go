@@ -359,37 +359,132 @@ func TestRemainsOfGuides(t *testing.T) {
 	}
 }
 
-// TestWrongGuideIsFound: a guide whose filter lacks an entry is found behind, and by Verify.
+// TestWrongGuideIsFound: a guide of entries with which a look-up would not find some is found, by Open
+// or behind, and at once by a check of everything, in chains of every version.
 func TestWrongGuideIsFound(t *testing.T) {
 	t.Parallel()
+	without := func(starts keyList, chunk int) (others keyList) {
+		for at := range starts.len() {
+			if at != chunk {
+				others.add(starts.at(at))
+			}
+		}
+		return others
+	}
+	for name, spoil := range map[string]func(guide *run){
+		"the filter has no entry": func(guide *run) {
+			guide.filter = make(idFilter, len(guide.filter))
+		},
+		"no first chunk": func(guide *run) { guide.starts = without(guide.starts, 0) },
+		"no chunk in the middle": func(guide *run) {
+			guide.starts = without(guide.starts, guide.starts.len()/2)
+		},
+		"no last chunk": func(guide *run) {
+			guide.starts = without(guide.starts, guide.starts.len()-1)
+		},
+		"a chunk too many": func(guide *run) {
+			starts := keyList{data: bytes.Clone(guide.starts.data),
+				ends: slices.Clone(guide.starts.ends)}
+			starts.add([]byte("~"))
+			guide.starts = starts
+		},
+	} {
+		for _, version := range []int{0, ledger.AccountTreeVersion, ledger.NewestVersion} {
+			t.Run(fmt.Sprintf("%s, version %d", name, version), func(t *testing.T) {
+				t.Parallel()
+				b, genesis := oldBook(40)
+				genesis.Version = version
+				b.client = ledgertest.NewClient(genesis, "acme")
+				b.operator = ledgertest.NewOperator(genesis)
+				options := small()
+				options.fanOut = 100 // the first run stays
+				dir := t.TempDir()
+				s := openBook(t, dir, genesis, options)
+				for range 20 {
+					b.apply(t, s, 7)
+				}
+				if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+					t.Fatal(err)
+				}
+				wrong := *of(rowEntries, s.runs.list())[0]
+				closeStore(t, s)
+				if chunks := wrong.starts.len(); chunks < 3 {
+					t.Fatalf("a run of %d chunks", chunks)
+				}
+				spoil(&wrong)
+				edit(t, dir, func(batch *badger.WriteBatch, key, _ []byte) error {
+					if bytes.Equal(key, wrong.guideKey(0)) {
+						return batch.Set(key, seal(key, wrong.encodeEntriesGuide()))
+					}
+					return nil
+				})
+				all := options
+				all.CheckAll = true
+				for range 2 { // the second time because of what the first one found
+					s, err := Open(dir, genesis, options)
+					if err == nil {
+						err = s.Checked(t.Context())
+						_ = s.Close() // it failed
+					}
+					if !errors.Is(err, ErrDamaged) {
+						t.Errorf("opened and checked: %v", err)
+					}
+				}
+				if s, err := Open(dir, genesis, all); !errors.Is(err, ErrDamaged) {
+					t.Errorf("checking all at once: %v", err)
+					closeStore(t, s)
+				}
+			})
+		}
+	}
+}
+
+// TestGuideWithoutAReplacedChunk: a guide must have each chunk of its run, even one of which newer
+// runs have all entries, so that the state is whole without it.
+func TestGuideWithoutAReplacedChunk(t *testing.T) {
+	t.Parallel()
 	dir, b := t.TempDir(), newBook(40)
-	s := open(t, dir, small())
-	for range 30 {
-		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
+	options := small()
+	options.fanOut, options.checkpointBlocks = 100, 1
+	s := open(t, dir, options)
+	b.apply(t, s, 0)
+	for range 2 {
+		var transfers []ledger.Transaction
+		for i := range b.accounts {
+			transfers = append(transfers, b.client.Transfer(b.client.Account("issuer"),
+				b.account(i), 1))
+		}
+		b.round++
+		if _, err := s.Apply(1, b.round, [][]byte{ledgertest.Batch(ledger.Milliseconds(b.round),
+			b.client.Bundle(transfers...))}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
-		t.Fatal(err)
-	}
-	entries := of(rowEntries, s.runs.list())
-	wrong := *entries[0]
+	wrong := *of(rowEntries, s.runs.list())[1]
 	closeStore(t, s)
-	wrong.filter = make(idFilter, len(wrong.filter))
+	chunks := wrong.starts.len()
+	var starts keyList
+	for at := range chunks {
+		if at != chunks/2 {
+			starts.add(wrong.starts.at(at))
+		}
+	}
+	wrong.starts = starts
 	edit(t, dir, func(batch *badger.WriteBatch, key, _ []byte) error {
 		if bytes.Equal(key, wrong.guideKey(0)) {
 			return batch.Set(key, seal(key, wrong.encodeEntriesGuide()))
 		}
 		return nil
 	})
-	s = open(t, dir, small())
-	if err := s.Checked(t.Context()); !errors.Is(err, ErrDamaged) {
-		t.Errorf("checked: %v", err)
-	}
-	_ = s.Close() // it failed
-	if s, err := Open(dir, testGenesis(), small()); !errors.Is(err, ErrDamaged) {
-		t.Errorf("opened again: %v", err)
-		closeStore(t, s)
+	for _, all := range []bool{false, true} {
+		options.CheckAll = all
+		if s, err := Open(dir, testGenesis(), options); !errors.Is(err, ErrDamaged) {
+			t.Errorf("without one of %d chunks, checking all is %v: %v", chunks, all, err)
+			closeStore(t, s)
+		}
 	}
 }
 
@@ -446,8 +541,8 @@ func TestRangesOfEntries(t *testing.T) {
 	})
 }
 
-// TestManyColdAccounts: a block or a precheck may need more cold accounts than are looked up
-// together, and a list of all accounts may have more than a page.
+// TestManyColdAccounts: a block may need more cold accounts than are looked up together, and a list
+// of all accounts may have more than a page.
 func TestManyColdAccounts(t *testing.T) {
 	t.Parallel()
 	const accounts = accountsPage + 3
@@ -479,11 +574,6 @@ func TestManyColdAccounts(t *testing.T) {
 		if packed {
 			bundle = b.client.Packed(transfers...)
 		}
-		results, err := s.Precheck(bundle)
-		if err != nil || len(results) != accounts || slices.ContainsFunc(results,
-			func(result ledger.Result) bool { return !result.OK() }) {
-			t.Fatalf("precheck has %d results, or one of a failure: %v", len(results), err)
-		}
 		b.round++
 		apply(ledgertest.Batch(ledger.Milliseconds(b.round), bundle))
 		var got, want []ledger.Account
@@ -501,25 +591,6 @@ func TestManyColdAccounts(t *testing.T) {
 		}
 		if len(got) != accounts+1 || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%d and %d accounts, or others", len(got), len(want))
-		}
-	}
-}
-
-// TestPrecheckKeepsFewAccounts: prechecks bring no more accounts into memory than there may be,
-// even if no block is appended meanwhile.
-func TestPrecheckKeepsFewAccounts(t *testing.T) {
-	t.Parallel()
-	s, b := coldBook(t)
-	for i := range 2 * b.accounts {
-		bundle := b.client.Bundle(b.client.Transfer(b.client.Account("issuer"),
-			b.account(i%b.accounts), 1))
-		results, err := s.Precheck(bundle)
-		if err != nil || len(results) != 1 || !results[0].OK() {
-			t.Fatalf("account %d: %v, %v", i, results, err)
-		}
-		if count := s.AccountsInMemory(); count > s.options.AccountsInMemory {
-			t.Fatalf("%d accounts are in memory after %d prechecks, at most %d may be", count, i+1,
-				s.options.AccountsInMemory)
 		}
 	}
 }

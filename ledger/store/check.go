@@ -123,7 +123,7 @@ func (s *Store) loadRun(transaction *badger.Txn, r *run, runs []*run, height led
 	if settled == 0 {
 		return rows.complete(&seen)
 	}
-	s.left.ids = append(s.left.ids, idsLeft{r.number, settled})
+	s.left.ids = append(s.left.ids, idsLeft{r.number, settled, seen})
 	return nil
 }
 
@@ -200,8 +200,12 @@ type left struct {
 	next uint64
 }
 
-// idsLeft are the chunks before one of the run of ids with a number.
-type idsLeft struct{ number, before uint64 }
+// idsLeft are the chunks before one of the run of ids with a number. seen counts what Open has read
+// of the others.
+type idsLeft struct {
+	number, before uint64
+	seen           count
+}
 
 // uncheckedFile is there while the tables' blocks have not been checked, and after damage was found
 // behind. A process that ended in this time, without Close, may have done so because of a damaged
@@ -394,7 +398,7 @@ func (s *Store) checkHeadersLeft() error {
 
 // checkEntriesLeft checks that the guide of a run of entries finds each entry.
 func (s *Store) checkEntriesLeft(number uint64) error {
-	pace, height := s.newPace(), s.AppendedHeight()
+	pace, height, passed := s.newPace(), s.AppendedHeight(), uint64(0)
 	for place, chunks := 0, 1; place < chunks; place += chunksPerLook {
 		err := s.db.View(func(transaction *badger.Txn) error {
 			// The rows of a run are removed only after it is no longer among these.
@@ -412,11 +416,16 @@ func (s *Store) checkEntriesLeft(number uint64) error {
 			}
 			entries := newRangeCursor(transaction, r, 0, r.starts.at(place), to)
 			entries.checks = true
-			for {
-				if more, err := entries.advance(); err != nil || !more {
+			for more := true; more; {
+				var err error
+				if more, err = entries.advance(); err != nil {
 					return err
 				}
 			}
+			if passed += entries.inRange; to == nil && passed != r.records {
+				return errGuide
+			}
+			return nil
 		})
 		if err != nil {
 			return damaged(height, "run %d of the state: %v", number, err)
@@ -434,8 +443,7 @@ const chunksPerLook = 256
 
 func (s *Store) checkIDsLeft(part idsLeft) error {
 	pace := s.newPace()
-	rows := &idRows{height: s.AppendedHeight()}
-	var seen count
+	rows, seen := &idRows{height: s.AppendedHeight()}, part.seen
 	for rows.chunk < part.before {
 		err := s.db.View(func(transaction *badger.Txn) error {
 			// The rows of a run are removed only after it is no longer among these.
@@ -452,5 +460,5 @@ func (s *Store) checkIDsLeft(part idsLeft) error {
 			return err
 		}
 	}
-	return nil
+	return rows.complete(&seen)
 }

@@ -543,3 +543,23 @@ func TestTableThatWasBeingWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestLogThatWasBeingCreated: a process that is killed while it creates a log of the database
+// leaves an empty file. That is no damage.
+func TestLogThatWasBeingCreated(t *testing.T) {
+	t.Parallel()
+	closed, killed, text := damagedFolders(t)
+	for name, files := range map[string]folder{"closed": closed, "killed": killed} {
+		for _, left := range []string{"09999.mem", "009999.vlog"} {
+			dir := t.TempDir()
+			files.write(t, dir)
+			if err := os.WriteFile(filepath.Join(dir, databaseFolder, left), nil,
+				0o600); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := reopen(t, dir); err != nil || again != text {
+				t.Errorf("%s, with %s: it reads differently, or not: %v", name, left, err)
+			}
+		}
+	}
+}

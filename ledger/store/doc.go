@@ -96,9 +96,10 @@
 // the guide, and the rows only as far as they may be in a log.
 //
 // A goroutine checks the rest, slowly: the blocks of the tables, the older headers against the rows
-// of hashes, and the older ids against the guides. If it finds damage, it is as if Open had found
-// it: the store takes no more blocks, Checked returns the damage, and the next Open checks
-// everything before it returns. Options.CheckAll makes Open do so at once, as Verify needs it.
+// of hashes, and the older ids and the entries of the state against the guides. If it finds damage,
+// it is as if Open had found it: the store takes no more blocks, Checked returns the damage, and
+// the next Open checks everything before it returns. Options.CheckAll makes Open do so at once, as
+// Verify needs it.
 //
 // Meanwhile nothing wrong is read: a missing or damaged row of what is left is an error of the read
 // that needs it. A damaged block of a table may also end the process, because the database panics

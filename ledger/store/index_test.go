@@ -183,6 +183,9 @@ func TestLayerOfSimilarIDs(t *testing.T) {
 	}
 }
 
+// stateKey returns the key of the row of a single entry of the state.
+func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
+
 // A store that was written before there were runs has rows for single ids, steps and entries. It
 // goes on with runs.
 func TestOlderStore(t *testing.T) {

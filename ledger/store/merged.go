@@ -17,12 +17,14 @@ type cursor struct {
 	changes []state.Change
 	pending bool
 	// ranged says that the cursor goes through a part of a run that has its guide: the entries from
-	// a key on, and before another one unless that is nil. place is the next chunk.
+	// a key on, and before another one unless that is nil. inRange is how many it has passed.
 	ranged      bool
+	inRange     uint64
 	transaction *badger.Txn
-	place       int
 	from, to    []byte
-	// checks says that the run's guide must have each entry.
+	// place is that of the next chunk in the run.
+	place int
+	// checks says that the run's guide must have each chunk and each entry.
 	checks bool
 	// age is the place of the run among the others of its kind, the oldest first.
 	age  int
@@ -100,11 +102,9 @@ func (c *cursor) advanceRanged() (more bool, err error) {
 			c.chunk, c.place = nil, c.run.starts.len()
 			return false, nil
 		}
-		if c.checks && !c.run.mayHaveEntry(c.key) {
-			return false, errGuide
-		}
 		if c.from == nil || bytes.Compare(c.key, c.from) >= 0 {
 			c.from = nil // all that follows is after it
+			c.inRange++
 			return true, nil
 		}
 	}
@@ -112,8 +112,8 @@ func (c *cursor) advanceRanged() (more bool, err error) {
 
 // advanceRun goes to the next record of a run.
 func (c *cursor) advanceRun() (more bool, err error) {
-	before := c.key
-	if len(c.chunk) == 0 {
+	before, begins := c.key, len(c.chunk) == 0
+	if begins {
 		c.last = append(c.last[:0], before...)
 		before = c.last
 		if c.ranged {
@@ -129,9 +129,19 @@ func (c *cursor) advanceRun() (more bool, err error) {
 	if err == nil && c.read > 0 && bytes.Compare(before, c.key) >= 0 {
 		err = errRow
 	}
+	if err == nil && c.checks && !c.inGuide(begins) {
+		err = errGuide
+	}
 	c.part = keyPart(c.key)
 	c.read++
 	return err == nil, err
+}
+
+// inGuide reports whether the run's guide finds the record, which may begin a chunk.
+func (c *cursor) inGuide(begins bool) bool {
+	starts := &c.run.starts
+	return c.run.mayHaveEntry(c.key) && (!begins || c.place <= starts.len() &&
+		bytes.Equal(starts.at(c.place-1), c.key))
 }
 
 // nextInRange reads the next chunk of the range, if there is one.
@@ -151,9 +161,13 @@ func (c *cursor) nextRow() (more bool, err error) {
 		if c.read != c.run.records {
 			return false, errMissing
 		}
+		if c.checks && c.place != c.run.starts.len() {
+			return false, errGuide
+		}
 		return false, nil
 	}
 	err = c.nextChunk()
+	c.place++
 	return err == nil, err
 }
 

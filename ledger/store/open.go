@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,9 @@ func (s *Store) openDatabase() (err error) {
 		// compressed.
 		WithCompression(options.None).
 		WithChecksumVerificationMode(options.OnBlockRead)
+	if err := removeEmptyLogs(configuration.Dir); err != nil {
+		return err
+	}
 	s.db, err = openUnlocked(configuration)
 	switch {
 	case err == nil:
@@ -168,6 +172,32 @@ func (s *Store) openDatabase() (err error) {
 	}
 	return damaged(1, "the database cannot be opened: %v; the chain must reach block %d", err,
 		s.marker.last.height)
+}
+
+// removeEmptyLogs removes the logs of a database that have no byte. A process that is killed while
+// the database creates a log leaves it so, and the database then refuses to open.
+func removeEmptyLogs(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, entry := range entries {
+		if kind := filepath.Ext(entry.Name()); kind != ".mem" && kind != ".vlog" {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		found, err := os.Stat(path)
+		if err == nil && found.Size() == 0 {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
 }
 
 // openUnlocked opens the database. If the database is locked, it waits a moment and then returns
@@ -422,6 +452,7 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 	case err != nil:
 		return damaged(height, "the state: %v", err)
 	}
+	s.resident = s.state.Resident()
 	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
 		return damaged(height, "the state has digest %s; the block says %s", digest,
 			s.head.Header.StateDigest)
@@ -483,6 +514,9 @@ func (s *Store) loadEntries(height ledger.Height, remains *badger.WriteBatch) er
 		}
 		sources := newMergedState(transaction, s.runs.list(), undo)
 		defer sources.close()
+		for _, c := range sources.all {
+			c.checks = c.run != nil && s.options.CheckAll
+		}
 		for {
 			key, value, more, err := sources.next()
 			switch {

@@ -34,7 +34,7 @@ func readPage(s *Store) error {
 
 // TestPagesOfAccountsAreOfOneBlock: while blocks are appended, layers written, runs merged and
 // accounts dropped from memory, each page of all accounts is one of a single block. Each account is
-// found, and its history never gets shorter. Prechecks read accounts meanwhile.
+// found, and its history never gets shorter.
 func TestPagesOfAccountsAreOfOneBlock(t *testing.T) {
 	t.Parallel()
 	options := small()
@@ -42,8 +42,6 @@ func TestPagesOfAccountsAreOfOneBlock(t *testing.T) {
 	s, b := open(t, t.TempDir(), options), newBook(pagedAccounts)
 	b.apply(t, s, 0)
 	var histories [pagedAccounts]uint64
-	checks := ledgertest.NewClient(testGenesis(), "acme")
-	checks.Stream = 1
 	readers := []func(*rand.Rand) error{
 		func(*rand.Rand) error { return readPage(s) },
 		func(random *rand.Rand) error {
@@ -53,11 +51,6 @@ func TestPagesOfAccountsAreOfOneBlock(t *testing.T) {
 				err = fmt.Errorf("%d steps in account %+v", histories[i], found)
 			}
 			histories[i] = found.History
-			return err
-		},
-		func(random *rand.Rand) error {
-			_, err := s.Precheck(checks.Bundle(checks.Transfer(checks.Account("issuer"),
-				b.account(random.IntN(2*pagedAccounts)), 1)))
 			return err
 		},
 	}

@@ -308,23 +308,6 @@ func (s *Store) Use(organisation ledger.OrganisationName) ledger.Quotas {
 	return s.state.Use(organisation)
 }
 
-// Precheck returns the results that a bundle's transactions would have in the next block, if no
-// other transactions come first. It changes nothing.
-func (s *Store) Precheck(bundle *ledger.Bundle) ([]ledger.Result, error) {
-	s.applying.Lock()
-	defer s.applying.Unlock()
-	if err := s.admitWanted(s.AppendedHeight()+1, func() []ledger.AccountPath {
-		return s.state.WantedBy(bundle)
-	}); err != nil {
-		return nil, err
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	results := s.state.Precheck(bundle, s.head.Header.Height+1)
-	s.state.Evict(s.written, s.options.AccountsInMemory)
-	return results, nil
-}
-
 // RecordValue is the last value of a record and the transaction that wrote it.
 type RecordValue struct {
 	Value  []byte

@@ -125,8 +125,6 @@ func appendStepKey(to []byte, number, ordinal uint64) []byte {
 
 const stepKeySize = 8 + 8
 
-func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
-
 // position is the place of a transaction: the value of an index or history row.
 type position struct {
 	height ledger.Height

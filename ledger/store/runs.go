@@ -83,6 +83,7 @@ func (s *Store) look(read func(transaction *badger.Txn) error) error {
 	for again := false; ; again = true {
 		runs := s.runs.runs.Load()
 		err := s.view(read)
+		s.options.onLook()
 		if !errors.Is(err, errMissing) || again && runs == s.runs.runs.Load() {
 			return err
 		}

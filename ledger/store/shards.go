@@ -382,7 +382,7 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 }
 
 // sealShard seals a round of a book with several shards. It holds the mutex, because the state must
-// not change meanwhile, not even temporarily as in Precheck.
+// not change meanwhile.
 func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round,
 	batches []*ledger.VerifiedBatch) (*state.Draft, error) {
 	s.mutex.RLock()

@@ -59,8 +59,10 @@ type Options struct {
 	// fanOut is how many runs are merged into one, chunkBytes the size of a chunk, and idsPerRun
 	// the records in a run of ids that is made from a snapshot. Only tests set them.
 	fanOut, chunkBytes, idsPerRun int
-	// onWrite is called before each step of writing. Only tests set it.
+	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
+	// set them.
 	onWrite func(step string)
+	onLook  func()
 }
 
 // checkpointBlocksDefault bounds what Open has to execute again, and the memory of blocks that have
@@ -105,6 +107,9 @@ func (o Options) withDefaults() Options {
 	if o.Verify == nil {
 		o.Verify = ledger.VerifyBatches
 	}
+	if o.onLook == nil {
+		o.onLook = func() {}
+	}
 	if o.onWrite == nil {
 		o.onWrite = func(string) {}
 	}
@@ -138,6 +143,8 @@ type Store struct {
 	chain  chain
 	failed map[uint64]struct{}
 	head   state.Parent
+	// resident is how many accounts the last block left in memory.
+	resident int
 	// merging is what the merger of runs has under way.
 	merging merging
 	// unwritten are the blocks after written, which is the database's head. wanted is the height

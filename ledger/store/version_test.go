@@ -81,6 +81,42 @@ func TestUpgradedChain(t *testing.T) {
 	}
 }
 
+// TestUpgradeDropsAccountsInParts: after the upgrade of a chain whose accounts were all in memory,
+// no block drops many of them, since nobody can read meanwhile. In the end few are in memory.
+func TestUpgradeDropsAccountsInParts(t *testing.T) {
+	t.Parallel()
+	const accounts, perBlock = 3 * droppedTogether, 10
+	b, genesis := oldBook(accounts)
+	dir := t.TempDir()
+	s := openBook(t, dir, genesis, small())
+	b.apply(t, s, 0)
+	closeStore(t, s)
+	s = openBook(t, dir, genesis, small())
+	before := s.AccountsInMemory()
+	if before != accounts+1 {
+		t.Fatalf("%d of %d accounts are in memory", before, accounts+1)
+	}
+	if _, err := b.upgrade(s, ledger.AccountTreeVersion); err != nil {
+		t.Fatal(err)
+	}
+	for blocks := 0; ; blocks++ {
+		after := s.AccountsInMemory()
+		if before-after > droppedTogether {
+			t.Fatalf("block %d drops %d accounts", blocks, before-after)
+		}
+		if before = after; after <= small().AccountsInMemory+2*perBlock {
+			break
+		}
+		if blocks == 20 {
+			t.Fatalf("%d accounts are in memory after %d blocks", after, blocks)
+		}
+		b.apply(t, s, perBlock)
+		if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // blockWith returns the block after the head, as a program makes it that takes packed bundles in
 // any version of a chain.
 func blockWith(t *testing.T, s *Store, genesis *ledger.Genesis,

@@ -32,8 +32,9 @@ type Clock interface {
 
 // Config configures a pool.
 type Config struct {
-	// BytesMax bounds the encoded bundles in the pool, of which a transfer of a packed bundle
-	// counts for heldTransfer bytes more.
+	// BytesMax bounds the bundles in the pool, by their encodings. A packed bundle counts for more:
+	// heldTransfer bytes for each transfer, and what the names of its accounts take. An empty pool
+	// takes any bundle, so that none is refused for ever.
 	BytesMax int
 	// Tip returns the last executed block. It must be quick and must not call the pool.
 	Tip func() Tip
@@ -62,8 +63,9 @@ type Config struct {
 // they are in no block.
 const expiredMax = 1 << 16
 
-// heldTransfer is about what a transfer has in a bundle of bodies, and takes beside the encoding of
-// a packed bundle when it is decoded.
+// heldTransfer is about what a transfer has in a bundle of bodies, without the names of accounts,
+// and takes beside the encoding of a packed bundle when it is decoded. The names count besides:
+// encoded, a long one may have a few bytes.
 const heldTransfer = 128
 
 // never is later than every height.
@@ -143,8 +145,11 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte,
 	if first == len(ids) {
 		return nil
 	}
-	held := len(encoded) + heldTransfer*transfers(bundle)
-	if p.bytes+held > p.config.BytesMax {
+	held := len(encoded)
+	if bundle.Packed() {
+		held += heldTransfer*bundle.Len() + bundle.Transfers().AccountBytes()
+	}
+	if p.bytes > 0 && p.bytes+held > p.config.BytesMax {
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes,
 			p.config.BytesMax)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -215,6 +216,65 @@ func TestPackedBundlesFillThePool(t *testing.T) {
 	p.Applied(block(1, first))
 	if b, encoded := packed(t, 1000, 1000); p.Add(b, encoded, nothingKnown) != nil || before == 0 {
 		t.Errorf("there is no room after a block, with %d transfers before", before)
+	}
+}
+
+// TestLongNamesFillThePool: a name of a packed bundle takes its bytes in memory, however many it
+// shares with the one before it. So the bound of the pool holds for the names of its bundles.
+func TestLongNamesFillThePool(t *testing.T) {
+	t.Parallel()
+	p, client := pool(1<<20), ledgertest.NewClient(ledgertest.Genesis(), "acme")
+	long, names := strings.Repeat("n", 110), 0
+	account := func() ledger.AccountPath {
+		names++
+		return client.Account(fmt.Sprintf("%s-%06d", long, names))
+	}
+	taken, full := 0, false
+	var first *ledger.Bundle
+	for !full {
+		var transfers []ledger.Transaction
+		for range 100 {
+			transfers = append(transfers, client.Transfer(account(), account(), 1))
+		}
+		b := client.Packed(transfers...)
+		encoded := b.Encode()
+		switch err := p.Add(b, encoded, nothingKnown); {
+		case errors.Is(err, ErrFull):
+			full = true
+			continue
+		case err != nil:
+			t.Fatal(err)
+		case first == nil:
+			first = b
+		}
+		if taken += len(encoded) + b.Transfers().AccountBytes(); taken > p.config.BytesMax {
+			t.Fatalf("a pool of %d bytes has bundles of %d", p.config.BytesMax, taken)
+		}
+	}
+	_, before := p.Size()
+	p.Applied(block(1, first))
+	if _, after := p.Size(); before-after < first.Transfers().AccountBytes() {
+		t.Errorf("%d bytes are free after a block with names of %d", before-after,
+			first.Transfers().AccountBytes())
+	}
+}
+
+// TestEmptyPoolTakesAnyBundle: the largest bundle counts for more than the least bound of a pool.
+// It has its turn all the same, alone.
+func TestEmptyPoolTakesAnyBundle(t *testing.T) {
+	t.Parallel()
+	p := pool(1)
+	first, encodedFirst := packed(t, 1, 10)
+	second, encodedSecond := packed(t, 2, 10)
+	if err := p.Add(first, encodedFirst, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Add(second, encodedSecond, nothingKnown); !errors.Is(err, ErrFull) {
+		t.Errorf("a second bundle: %v", err)
+	}
+	p.Applied(block(1, first))
+	if err := p.Add(second, encodedSecond, nothingKnown); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -403,6 +403,8 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 	elsewhere := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))
 	b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, elsewhere)
 	third := elsewhere.ID(0)
+	// The answer comes up to 200 ms before the deadline, so a busy machine needs one of some
+	// seconds.
 	ctx, cancel := context.WithTimeout(b.context(), 6*time.Second)
 	defer cancel()
 	answer, err := b.clients[0].WaitTransactions(ctx,
