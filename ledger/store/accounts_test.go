@@ -359,8 +359,8 @@ func TestRemainsOfGuides(t *testing.T) {
 	}
 }
 
-// TestWrongGuideIsFound: a guide of entries with which a look-up would not find some is found, by Open
-// or behind, and at once by a check of everything, in chains of every version.
+// TestWrongGuideIsFound: a guide of entries with which a look-up would not find some is found, by
+// Open or behind, and at once by a check of everything, in chains of every version.
 func TestWrongGuideIsFound(t *testing.T) {
 	t.Parallel()
 	without := func(starts keyList, chunk int) (others keyList) {
