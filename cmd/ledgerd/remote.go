@@ -324,6 +324,9 @@ func parseOrganisation(text string) (ledger.OrganisationName, error) {
 // parseAmount parses an amount above zero.
 func parseAmount(text string) (ledger.Amount, error) {
 	amount, err := ledger.ParseAmount(text)
+	if errors.Is(err, ledger.ErrAmount) {
+		return ledger.Amount{}, asUsage(err) // it has the text
+	}
 	if err != nil {
 		return ledger.Amount{}, usagef("amount %q: %w", text, err)
 	}
