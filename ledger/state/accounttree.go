@@ -110,7 +110,11 @@ func (l *treeLevel) grow(length int) {
 		}
 		last := &l.pages[len(l.pages)-1]
 		more := min(length-l.length, hashesPerPage-len(*last))
-		*last = append(*last, make([]ledger.Hash, more)...)
+		if more == hashesPerPage {
+			*last = make([]ledger.Hash, more)
+		} else {
+			*last = append(*last, make([]ledger.Hash, more)...)
+		}
 		l.length += more
 	}
 	for len(l.isStale)*64 < length {
@@ -219,9 +223,12 @@ func (t *accountTree) hashAll(divide Divide) {
 
 // complete returns ErrEntry if a leaf has no hash.
 func (t *accountTree) complete() error {
-	for place := range t.accounts() {
-		if *t.levels[0].at(place) == (ledger.Hash{}) {
-			return fmt.Errorf("%w: account %d of %d is missing", ErrEntry, place+1, t.accounts())
+	for number, page := range t.levels[0].pages {
+		for place := range page {
+			if page[place] == (ledger.Hash{}) {
+				return fmt.Errorf("%w: account %d of %d is missing", ErrEntry,
+					number*hashesPerPage+place+1, t.accounts())
+			}
 		}
 	}
 	return nil

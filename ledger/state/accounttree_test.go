@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -205,5 +206,35 @@ func BenchmarkAccountTree(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changed, "ns/account")
 		})
+	}
+}
+
+// TestAppendLeaves: leaves that are read in parts are all of the tree, over the ends of pages.
+func TestAppendLeaves(t *testing.T) {
+	t.Parallel()
+	s := &State{accountTree: &accountTree{}}
+	const accounts = 2*hashesPerPage + 5
+	s.accountTree.grow(accounts)
+	var want []byte
+	for place := range accounts {
+		leaf := s.accountTree.levels[0].at(place)
+		*leaf = accountHash(binary.AppendUvarint(nil, uint64(place)))
+		want = append(want, leaf[:]...)
+	}
+	for _, most := range []int{1000, hashesPerPage, hashesPerPage + 1, accounts, accounts + 1} {
+		var got []byte
+		for len(got) < len(want) {
+			before := len(got)
+			got = s.AppendLeaves(got, uint64(before/ledger.HashSize+1), most)
+			if more := len(got) - before; more == 0 || more > most*ledger.HashSize {
+				t.Fatalf("%d bytes, at most %d leaves", more, most)
+			}
+		}
+		if !bytes.Equal(got, want) || len(s.AppendLeaves(nil, accounts+1, most)) > 0 {
+			t.Errorf("other leaves, %d at a time", most)
+		}
+	}
+	if len((&State{}).AppendLeaves(nil, 1, 1)) > 0 {
+		t.Error("leaves without a tree")
 	}
 }

@@ -302,7 +302,7 @@ func (s *State) changeHold(found *account, p *part, back bool) {
 	s.touchAccount(found)
 	before := found.pairs()
 	defer func() {
-		s.use(found.path.Organisation()).Assets += found.pairs() - before
+		s.count(found.path.Organisation()).Assets += found.pairs() - before
 	}()
 	at, exists := found.hold(p.asset)
 	if !exists {

@@ -29,6 +29,8 @@ type HistoryChange struct {
 type Changes struct {
 	Entries []Change
 	History []HistoryChange
+	// Counts are those that the block may have changed, as they are after it.
+	Counts []Counts
 	Crossings
 }
 
@@ -67,6 +69,7 @@ type execution struct {
 	touchedWindows       []*window
 	touchedRecords       []*record
 	touchedMembers       []*member
+	counted              []*use
 
 	// found are the accounts of the postings of this transaction and the next ones, as far as they
 	// were open when look looked. looked is the memory for them. It is cleared after use, because a
@@ -346,6 +349,7 @@ func (s *State) finish() *Changes {
 		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
 	s.finishCharter(changes)
+	s.finishCounts(changes)
 	if s.tree != nil {
 		s.finishShard(changes)
 	}
@@ -594,7 +598,7 @@ func (s *State) open(o *ledger.Opening, t *ledger.Transaction,
 		}
 		return ledger.Applied
 	}
-	counts := s.use(o.Account.Organisation())
+	counts := s.count(o.Account.Organisation())
 	if !within(s.charter.Quotas.Accounts, counts.Accounts, 1) {
 		return ledger.AccountQuota
 	}
@@ -647,7 +651,7 @@ func (s *State) post(item int, t *ledger.Transaction, signatures []ledger.Signat
 	}
 	found.balances[place].amount = after
 	if more {
-		s.use(found.path.Organisation()).Assets++
+		s.count(found.path.Organisation()).Assets++
 	}
 	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
 		inserted: !held})
@@ -747,7 +751,7 @@ func (s *State) rollback(touched int) {
 		if step.inserted {
 			before := step.account.pairs()
 			step.account.balances = slices.Delete(step.account.balances, step.place, step.place+1)
-			s.use(step.account.path.Organisation()).Assets -= before - step.account.pairs()
+			s.count(step.account.path.Organisation()).Assets -= before - step.account.pairs()
 		} else {
 			step.account.balances[step.place].amount = step.before
 		}
@@ -771,7 +775,7 @@ func (s *State) close(opened []*account, touched int) {
 	})
 	s.touchedAccounts = s.touchedAccounts[:touched+len(rest)]
 	for _, each := range slices.Backward(opened) {
-		s.use(each.path.Organisation()).Accounts--
+		s.count(each.path.Organisation()).Accounts--
 		s.accounts.remove(each)
 	}
 }

@@ -2,6 +2,8 @@ package state
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -133,4 +135,72 @@ func (t *accountTree) restore(some []accountLeaf) error {
 // hasLeaves reports whether the accounts of the state were restored as leaves.
 func (s *State) hasLeaves() bool {
 	return s.accounts.length == 0 && s.accountTree != nil && s.accountTree.accounts() > 0
+}
+
+// Leaf is the hash of the entry of the account with a number, as the tree has it.
+type Leaf struct {
+	Number uint64
+	Hash   ledger.Hash
+}
+
+// LeafOf returns the leaf of an account, given its entry.
+func LeafOf(key, value []byte) (Leaf, error) {
+	number, size := binary.Uvarint(value)
+	if !IsAccountKey(key) || size <= 0 || number == 0 {
+		return Leaf{}, fmt.Errorf("%w: account %x", ErrEntry, key)
+	}
+	var buffer [512]byte
+	return Leaf{number, accountHash(append(append(buffer[:0], key...), value...))}, nil
+}
+
+// AppendLeaves appends the hashes of some accounts, from that with the number first on: up to most,
+// as far as there are so many. There are none before the chain has an account tree.
+func (s *State) AppendLeaves(to []byte, first uint64, most int) []byte {
+	if s.accountTree == nil {
+		return to
+	}
+	for place, accounts := int(first-1), s.accountTree.accounts(); most > 0 && place < accounts; {
+		page := s.accountTree.levels[0].pages[place/hashesPerPage][place%hashesPerPage:]
+		page = page[:min(len(page), most)]
+		for i := range page {
+			to = append(to, page[i][:]...)
+		}
+		place, most = place+len(page), most-len(page)
+	}
+	return to
+}
+
+// LeavesPerPart is how many leaves, at most, RestoreTree wants at a time.
+const LeavesPerPart = hashesPerPage
+
+// RestoreTree gives a state without accounts the leaves of the accounts 1 to some number, which are
+// cold then, and the counts of organisations. It calls fill for parts of the leaves, as divide
+// divides them: fill writes those from the number first on. Complete checks the leaves, but the
+// digest does not cover the counts: the caller must know that they are right. RestoreTree returns
+// ErrEntry if there are accounts, or if the counts have not as many, and the errors of fill.
+func (s *State) RestoreTree(accounts uint64, counts []Counts, divide Divide,
+	fill func(first uint64, leaves []ledger.Hash) error) error {
+	if s.opened > 0 {
+		return fmt.Errorf("%w: there are %d accounts already", ErrEntry, s.opened)
+	}
+	counted := uint64(0)
+	for _, each := range counts {
+		used := s.use(each.Organisation)
+		used.Accounts, used.Assets = each.Accounts, each.Assets
+		counted += each.Accounts
+	}
+	if counted != accounts {
+		return fmt.Errorf("%w: %d accounts, counted as %d", ErrEntry, accounts, counted)
+	}
+	s.accountTree, s.opened = &accountTree{}, accounts
+	s.accountTree.grow(int(accounts))
+	if accounts == 0 {
+		return nil
+	}
+	pages := s.accountTree.levels[0].pages
+	failures := make([]error, len(pages))
+	divide(len(pages), func(part int) {
+		failures[part] = fill(uint64(part)*hashesPerPage+1, pages[part])
+	})
+	return errors.Join(failures...)
 }

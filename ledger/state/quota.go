@@ -12,6 +12,9 @@ type use struct {
 	ledger.Quotas
 	// coming counts the records that waiting transactions may write, whether they are new or not.
 	coming uint64
+	name   ledger.OrganisationName
+	// counted says that the current block may have changed the number of accounts or of assets.
+	counted bool
 }
 
 // Use returns what an organisation keeps in this shard.
@@ -26,10 +29,50 @@ func (s *State) Use(name ledger.OrganisationName) ledger.Quotas {
 func (s *State) use(name ledger.OrganisationName) *use {
 	found := s.uses[name]
 	if found == nil {
-		found = new(use)
-		s.uses[ledger.OrganisationName(strings.Clone(string(name)))] = found
+		found = &use{name: ledger.OrganisationName(strings.Clone(string(name)))}
+		s.uses[found.name] = found
 	}
 	return found
+}
+
+// count returns the counts of an organisation, to change the number of accounts or of assets. It
+// notes that the block may have changed them.
+func (s *State) count(name ledger.OrganisationName) *use {
+	found := s.use(name)
+	if !found.counted {
+		found.counted = true
+		s.counted = append(s.counted, found)
+	}
+	return found
+}
+
+// Counts are how many accounts an organisation has, and how many assets there are in them, added
+// up.
+type Counts struct {
+	Organisation     ledger.OrganisationName
+	Accounts, Assets uint64
+}
+
+// Counts returns the counts of all organisations that have accounts, in no particular order.
+func (s *State) Counts() []Counts {
+	all := make([]Counts, 0, len(s.uses))
+	for _, each := range s.uses {
+		if each.Accounts > 0 {
+			all = append(all, each.counts())
+		}
+	}
+	return all
+}
+
+func (u *use) counts() Counts { return Counts{u.name, u.Accounts, u.Assets} }
+
+// finishCounts adds the counts to the changes of a block.
+func (s *State) finishCounts(changes *Changes) {
+	for _, each := range s.counted {
+		each.counted = false
+		changes.Counts = append(changes.Counts, each.counts())
+	}
+	s.counted = s.counted[:0]
 }
 
 // pairs counts the assets that the account has, or will have if the held amounts come in.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ type twin struct {
 	stored  map[string][]byte
 	pending []*state.Changes
 	height  ledger.Height
+	// leaves and counts are those after the stored blocks, as the changes of blocks have them.
+	leaves []ledger.Hash
+	counts map[ledger.OrganisationName]state.Counts
 	// fresh makes the state of a new process. read, if not nil, damages what is read.
 	fresh func() *state.State
 	read  func(path ledger.AccountPath, value []byte) []byte
@@ -32,7 +36,8 @@ type twin struct {
 
 func newTwin(genesis *ledger.Genesis, limit int) *twin {
 	w := &twin{genesis: genesis, limit: limit, stored: make(map[string][]byte),
-		fresh: func() *state.State { return state.New(genesis) }}
+		counts: make(map[ledger.OrganisationName]state.Counts),
+		fresh:  func() *state.State { return state.New(genesis) }}
 	w.state = w.fresh()
 	return w
 }
@@ -80,20 +85,61 @@ func (w *twin) store(unstored int) {
 			} else {
 				w.stored[string(change.Key)] = change.After
 			}
+			if leaf, err := state.LeafOf(change.Key, change.After); err == nil {
+				w.leaves = append(w.leaves, make([]ledger.Hash,
+					max(int(leaf.Number), len(w.leaves))-len(w.leaves))...)
+				w.leaves[leaf.Number-1] = leaf.Hash
+			}
+		}
+		for _, each := range w.pending[0].Counts {
+			w.counts[each.Organisation] = each
 		}
 	}
 }
 
-// restart begins anew with what was stored. Accounts are added in parts, the last ones first.
+// fromTree returns a state that began with the tree that was stored.
+func (w *twin) fromTree() (*state.State, error) {
+	s := w.fresh()
+	err := s.RestoreTree(uint64(len(w.leaves)), slices.Collect(maps.Values(w.counts)), backwards,
+		func(first uint64, leaves []ledger.Hash) error {
+			copy(leaves, w.leaves[first-1:])
+			return nil
+		})
+	for key, value := range w.stored {
+		if err == nil && !state.IsAccountKey([]byte(key)) {
+			err = s.Restore([]byte(key), value)
+		}
+	}
+	return s, errors.Join(err, s.Complete(nil))
+}
+
+// backwards is a Divide that begins with the last part.
+func backwards(parts int, do func(part int)) {
+	for part := range parts {
+		do(parts - 1 - part)
+	}
+}
+
+// restart begins anew with what was stored. Accounts are added in parts, the last ones first, or
+// with their tree if the parts are even.
 func (w *twin) restart(part int) error {
 	w.store(0)
 	before := w.state
+	tree := before.Version() >= ledger.AccountTreeVersion
+	if tree && part%2 == 0 {
+		restored, err := w.fromTree()
+		if err != nil {
+			return err
+		}
+		w.state = restored
+		return w.checkRestart(before)
+	}
 	w.state = w.fresh()
 	keys := slices.Sorted(maps.Keys(w.stored))
 	slices.Reverse(keys)
 	var leaves state.AccountLeaves
 	for _, key := range keys {
-		value, tree := w.stored[key], before.Version() >= ledger.AccountTreeVersion
+		value := w.stored[key]
 		if !tree || !state.IsAccountKey([]byte(key)) {
 			if err := w.state.Restore([]byte(key), value); err != nil {
 				return err
@@ -114,10 +160,21 @@ func (w *twin) restart(part int) error {
 			return err
 		}
 	}
-	err := w.state.Complete(nil)
-	if err == nil && (w.state.Digest() != before.Digest() ||
-		w.state.AccountCount() != before.AccountCount()) {
+	if err := w.state.Complete(nil); err != nil {
+		return err
+	}
+	return w.checkRestart(before)
+}
+
+// checkRestart compares the state with the one before a restart.
+func (w *twin) checkRestart(before *state.State) (err error) {
+	if w.state.Digest() != before.Digest() ||
+		w.state.AccountCount() != before.AccountCount() {
 		err = fmt.Errorf("another state after a restart at block %d", w.height)
+	}
+	if got, want := w.state.AppendLeaves(nil, 1, math.MaxInt), before.AppendLeaves(nil, 1,
+		math.MaxInt); !bytes.Equal(got, want) {
+		err = fmt.Errorf("other leaves after a restart at block %d", w.height)
 	}
 	for _, each := range before.Organisations() {
 		if used, want := w.state.Use(each.Name), before.Use(each.Name); err == nil && used != want {
@@ -465,5 +522,57 @@ func TestLeavesOfOneNumber(t *testing.T) {
 		if !errors.Is(err, state.ErrEntry) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestRestoreTreeRefuses: leaves that are missing, counts of other accounts and a second tree are
+// errors, and a wrong leaf gives another digest.
+func TestRestoreTreeRefuses(t *testing.T) {
+	t.Parallel()
+	_, _, little := coldTwin(t)
+	restore := func(accounts uint64, change func(leaves []ledger.Hash)) (*state.State, error) {
+		s := little.fresh()
+		err := s.RestoreTree(accounts, slices.Collect(maps.Values(little.counts)), backwards,
+			func(first uint64, leaves []ledger.Hash) error {
+				copy(leaves, little.leaves[first-1:])
+				change(leaves)
+				return nil
+			})
+		for key, value := range little.stored {
+			if err == nil && !state.IsAccountKey([]byte(key)) {
+				err = s.Restore([]byte(key), value)
+			}
+		}
+		if err == nil {
+			err = s.Complete(nil)
+		}
+		return s, err
+	}
+	right, all := func([]ledger.Hash) {}, uint64(len(little.leaves))
+	s, err := restore(all, right)
+	if err != nil || s.Digest() != little.state.Digest() {
+		t.Fatalf("the tree is refused: %v", err)
+	}
+	if err := s.RestoreTree(0, nil, backwards, nil); !errors.Is(err, state.ErrEntry) {
+		t.Errorf("a second tree: %v", err)
+	}
+	for _, accounts := range []uint64{0, all - 1, all + 1} {
+		if _, err := restore(accounts, right); !errors.Is(err, state.ErrEntry) {
+			t.Errorf("%d accounts of %d: %v", accounts, all, err)
+		}
+	}
+	if _, err := restore(all, func(leaves []ledger.Hash) {
+		leaves[2] = ledger.Hash{}
+	}); !errors.Is(err, state.ErrEntry) {
+		t.Errorf("a leaf without a hash: %v", err)
+	}
+	s, err = restore(all, func(leaves []ledger.Hash) { leaves[2][7] ^= 1 })
+	if err != nil || s.Digest() == little.state.Digest() {
+		t.Errorf("a wrong leaf is not noticed: %v", err)
+	}
+	broken := errors.New("broken")
+	if err := little.fresh().RestoreTree(all, slices.Collect(maps.Values(little.counts)), backwards,
+		func(uint64, []ledger.Hash) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("the error of fill is lost: %v", err)
 	}
 }

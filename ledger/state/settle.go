@@ -63,7 +63,7 @@ func (s *State) takeEffect(entry *pending) {
 		s.changeHold(found, p, true)
 		before := found.pairs()
 		found.move(p)
-		s.use(found.path.Organisation()).Assets += found.pairs() - before
+		s.count(found.path.Organisation()).Assets += found.pairs() - before
 		s.countHistory(found)
 	}
 	for i := range entry.records {
