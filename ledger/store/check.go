@@ -350,11 +350,7 @@ func (s *Store) newPace() *pace { return &pace{store: s, began: time.Now()} }
 func (s *Store) checkTablesLeft() error {
 	pace := s.newPace()
 	for _, t := range s.left.tables {
-		err := t.check(true)
-		if _, gone := os.Stat(t.path); errors.Is(gone, fs.ErrNotExist) {
-			err = nil
-		}
-		if err != nil {
+		if err := t.check(true); err != nil && t.isNamed() {
 			return err
 		}
 		if err := pace.step(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/ristretto/v2/z"
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -787,5 +789,40 @@ func BenchmarkOpenLong(b *testing.B) {
 				})
 			}
 		})
+	}
+}
+
+// TestTablesThatAreRemoved: a table that the database removes while it is checked is no damage. The
+// database cuts it to nothing first.
+func TestTablesThatAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	mustCheck(t, s)
+	gone := tableFile{path: filepath.Join(dir, databaseFolder, "009999.sst")}
+	if err := os.WriteFile(gone.path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.left.tables = []tableFile{gone}
+	if err := s.checkTablesLeft(); err != nil {
+		t.Error(err)
+	}
+	closeStore(t, s)
+	const size = 1 << 20
+	if err := os.WriteFile(gone.path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := z.OpenMmapFile(gone.path, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(gone.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.read(mapped, options.OnTableAndBlockRead); !errors.Is(err, errTable) {
+		t.Errorf("a table that was cut: %v", err)
+	}
+	if err := mapped.Close(-1); err != nil {
+		t.Error(err)
 	}
 }

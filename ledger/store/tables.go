@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -53,6 +54,15 @@ func tablesOf(dir string) (tables []tableFile, err error) {
 	return tables, nil
 }
 
+// isNamed reports whether the database's manifest names a table. The database removes a table after
+// the manifest has ceased to name it.
+func (f *tableFile) isNamed() bool {
+	named, err := tablesOf(filepath.Dir(f.path))
+	return err != nil || slices.ContainsFunc(named, func(t tableFile) bool {
+		return t.path == f.path
+	})
+}
+
 // checkTables checks tables on all processors: their ends, or all their blocks too.
 func checkTables(tables []tableFile, blocks bool) error {
 	failures := make([]error, len(tables))
@@ -78,16 +88,23 @@ func (f *tableFile) check(blocks bool) error {
 	return nil
 }
 
-func (f *tableFile) open(mode options.ChecksumVerificationMode) (err error) {
+func (f *tableFile) open(mode options.ChecksumVerificationMode) error {
+	mapped, err := z.OpenMmapFile(f.path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.read(mapped, mode)
+}
+
+// read reads a table, and closes it. The database may cut the table to nothing meanwhile, to remove
+// it, and then no memory is behind the map any more.
+func (f *tableFile) read(mapped *z.MmapFile, mode options.ChecksumVerificationMode) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("%w: %v", errTable, reason)
 		}
 	}()
-	mapped, err := z.OpenMmapFile(f.path, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
 	if err := checkFooter(mapped.Data); err != nil {
 		return errors.Join(err, mapped.Close(-1))
 	}
