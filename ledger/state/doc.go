@@ -12,7 +12,8 @@
 //	execution:  block, changes := s.Execute(draft)
 //	eviction:   s.Evict(stored, limit)
 //	store:      see package ledger/store, which makes the block and its changes durable together
-//	start:      err := s.Restore(key, value) // of each entry, or RestoreLeaves of accounts
+//	start:      err := s.Restore(key, value) // of each entry, or RestoreLeaves of accounts, or
+//	            err := s.RestoreTree(...)    // of all accounts, with hashes that were kept
 //	            err := s.Complete(divide)    // s.Digest() then checks them
 //
 // # What always holds
@@ -139,8 +140,9 @@
 // changes few, in the LtHash. The digest is a hash of both (docs/encoding.md has the bytes). An
 // account takes one to five hashes of SHA-256 a block instead of two expansions to 2 KiB. The tree,
 // too, depends only on the entries, so a snapshot is checked as before, and any account can be
-// proven against the header of any block. Its hashes take some 43 bytes an account in memory, and
-// none on disk: Complete computes them.
+// proven against the header of any block. Its hashes take some 43 bytes an account in memory.
+// They need none on disk, because Complete computes them. A caller that keeps those of the leaves
+// spares itself to read all accounts (RestoreTree).
 //
 // The operators raise the version of a chain with a change of the charter. The block with this
 // change is the first one of the new version. Nothing in the entries changes, so the state before

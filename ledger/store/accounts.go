@@ -244,20 +244,28 @@ func (s *Store) AccountsInMemory() int {
 	return s.state.Resident()
 }
 
-// residentAtStart is up to how many accounts are in memory once the store is open, if that many may
-// be. To have them there takes some 0.6 us more for each at the start, and spares a read of the
-// disk for each that is used. With more of them the start would take too long.
-const residentAtStart = 2 << 20
+// residentAtStartDefault is up to how many accounts are in memory once the store is open, if that
+// many may be. To have them there takes some 0.6 us more for each at the start, and spares a read
+// of the disk for each that is used. With more of them the start would take too long.
+const residentAtStartDefault = 2 << 20
+
+// entriesAtMost returns a number that is no less than that of the entries of the state.
+func (s *Store) entriesAtMost() (most uint64) {
+	for _, r := range of(rowEntries, s.runs.list()) {
+		most += r.records
+	}
+	return most
+}
+
+// hasManyEntries reports whether there may be more accounts than a start makes resident.
+func (s *Store) hasManyEntries() bool {
+	return s.entriesAtMost() > uint64(min(s.options.AccountsInMemory, s.options.residentAtStart))
+}
 
 // loadAccounts reads the state of a chain with an account tree. If there are few accounts, they
 // become resident, and otherwise cold. The work is divided by ranges of keys, on all processors.
 func (s *Store) loadAccounts(height ledger.Height) error {
-	runs := s.runs.list()
-	most := uint64(0)
-	for _, r := range of(rowEntries, runs) {
-		most += r.records
-	}
-	resident := most <= uint64(min(s.options.AccountsInMemory, residentAtStart))
+	runs, most, resident := s.runs.list(), s.entriesAtMost(), !s.hasManyEntries()
 	ends := rangesOf(runs)
 	failures, passed := make([]error, len(ends)+1), make([]atomic.Uint64, len(runs))
 	onAllProcessors(len(failures), func(part int) {
@@ -281,6 +289,32 @@ func (s *Store) loadAccounts(height ledger.Height) error {
 		}
 	}
 	return nil
+}
+
+// loadOthers reads the entries of the state but those of accounts.
+func (s *Store) loadOthers(to *state.State) error {
+	return s.db.View(func(transaction *badger.Txn) error {
+		first := state.AppendAccountKey(nil, "")[:1]
+		for _, ends := range [...][2][]byte{{nil, first}, {{first[0] + 1}, nil}} {
+			entries := newMergedRange(transaction, s.runs.list(), false, nil, ends[0], ends[1])
+			for {
+				key, value, more, err := entries.next()
+				if err != nil {
+					return err
+				}
+				if !more {
+					break
+				}
+				if len(value) == 0 {
+					continue
+				}
+				if err := to.Restore(key, value); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // loadParts is into how many ranges the state is divided, and loadBatch how many accounts of one

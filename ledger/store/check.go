@@ -138,6 +138,35 @@ func (x *idRows) complete(seen *count) error {
 	return nil
 }
 
+// checkUnsettled reads the rows of entries of the state that the database may have lost, of runs
+// that have their guides.
+func (s *Store) checkUnsettled() error {
+	runs := s.runs.list()
+	entries := of(rowEntries, runs)
+	failures := make([]error, len(entries))
+	onAllProcessors(len(entries), func(part int) {
+		defer guard(s.head.Header.Height, &failures[part])
+		r := entries[part]
+		after := uint64(0)
+		for _, other := range runs {
+			if other.number >= r.next {
+				after += other.bytes
+			}
+		}
+		failures[part] = s.db.View(func(transaction *badger.Txn) error {
+			for place := r.starts.len() - 1; place >= 0 && after < s.unsettledBytes(); place-- {
+				row, err := get(transaction, r.chunkKey(uint64(place), r.starts.at(place)))
+				if err != nil {
+					return err
+				}
+				after += uint64(len(row))
+			}
+			return nil
+		})
+	})
+	return errors.Join(failures...)
+}
+
 func (s *Store) addFailed(r *run) {
 	for _, short := range r.failed {
 		s.failed[short] = struct{}{}

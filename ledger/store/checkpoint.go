@@ -106,6 +106,7 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 		return err
 	}
 	runs, replaced := s.nextRuns(added)
+	s.noteLeaves(sealed)
 	s.options.onWrite("flush")
 	if err := batch.Flush(); err != nil {
 		return err
@@ -135,6 +136,7 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 		return err
 	}
 	s.adopt(runs, replaced)
+	s.settleLeaves(height)
 	return nil
 }
 
@@ -188,7 +190,7 @@ func (s *Store) rows(sealed *layer, set func(key, value []byte) error) (added []
 		}
 	}
 	for _, kind := range runKinds {
-		if added, err = s.runRows(kind, sealed.blocks, put, added); err != nil {
+		if added, err = s.runRows(kind, sealed, put, added); err != nil {
 			return nil, err
 		}
 	}
@@ -205,20 +207,20 @@ func (s *Store) putTo(set func(key, value []byte) error) putRow {
 
 // runRows passes the rows of a layer's run of a kind to put, and appends the run to added, unless
 // it has no record.
-func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
+func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 	added []*run) ([]*run, error) {
 	var writer *runWriter
 	var err error
 	switch kind {
 	case rowRun:
-		records := recordsOf(blocks)
+		records := recordsOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(records)), put)
 		for i := 0; i < len(records) && err == nil; i++ {
 			value := records[i].value()
 			err = writer.add(records[i].id[:], value[:])
 		}
 	case rowSteps:
-		steps := historyOf(blocks)
+		steps := historyOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(steps.order)), put)
 		var arena []byte
 		err = steps.records(func(number, ordinal uint64, steps []step) error {
@@ -226,7 +228,7 @@ func (s *Store) runRows(kind runKind, blocks []*pendingBlock, put putRow,
 			return writer.add(arena[:stepKeySize], arena[stepKeySize:])
 		})
 	case rowEntries:
-		entries := entriesOf(blocks)
+		entries := sealed.entries()
 		writer = s.newRunWriter(kind, 0, uint64(len(entries)), put)
 		for i := 0; i < len(entries) && err == nil; i++ {
 			err = writer.add(entries[i].Key, entries[i].After)

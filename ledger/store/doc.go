@@ -66,7 +66,11 @@
 // database does not have. Before a block is executed, the others that it needs are read from the
 // runs, on all processors, and each is checked against its hash (accounts.go). A read of an account
 // that is not in memory reads the runs, too, and checks the hash. Listing accounts merges the runs
-// with what is newer in memory. After Open, no account is in memory.
+// with what is newer in memory. After Open, no account is in memory, unless there are few.
+//
+// Of many accounts, the store keeps the hashes in a file, too, so that Open need not read all of
+// them (leaves.go). A layer's hashes are in the file before its head row is written. Open takes
+// the file only if the digest over it is that of the head, and reads the accounts otherwise.
 //
 // # Packed rows
 //
@@ -93,7 +97,8 @@
 // as many bytes were written after it as all memtables hold (check.go). So of a long chain Open
 // reads only the last headers. It takes the hashes of earlier blocks, of every 64th, from rows of
 // hashes (chain.go), and every read of a header is checked against these. Of a run of ids it reads
-// the guide, and the rows only as far as they may be in a log.
+// the guide, and the rows only as far as they may be in a log. So it does with a run of entries of
+// the state, if it takes the file of leaves; it reads all entries that are no accounts.
 //
 // A goroutine checks the rest, slowly: the blocks of the tables, the older headers against the rows
 // of hashes, and the older ids and the entries of the state against the guides. If it finds damage,
@@ -198,8 +203,8 @@
 //	                              of its bytes, of the next run, of its blocks and of its failed
 //	                              transactions; the first bytes of the first id of each chunk and
 //	                              of each failed transaction; a Bloom filter of its ids. Of
-//	                              entries: the numbers of its records, bytes and chunks; the first
-//	                              key of each chunk; a Bloom filter of its keys
+//	                              entries: the numbers of its records, bytes and chunks, and of the
+//	                              next run; the first key of each chunk; a Bloom filter of its keys
 //	k height                   -> the hashes of the block at this height, which is a multiple of 64,
 //	                              and of every 64th one after it
 //	S run first-key            -> records of a run of the state: key and value, each after its

@@ -81,18 +81,20 @@ func (r *run) mayHaveEntry(key []byte) bool {
 }
 
 // The guide of a run of entries begins with its version, the numbers of records, of bytes and of
-// chunks of the run, the number of bytes of the first keys, and that of words of the filter. The
-// end of each first key among them follows, and then the keys and the filter.
+// chunks of the run, the number of bytes of the first keys, that of words of the filter, and the
+// number of the next run. The end of each first key among them follows, and then the keys and the
+// filter. Guides of version 2 do not have the number of the next run.
 const (
-	entriesGuideVersion  = 2
-	entriesGuideHeadSize = 1 + 5*8
+	entriesGuideVersion2 = 2
+	entriesGuideVersion  = 3
+	entriesGuideHeadSize = 1 + 6*8
 )
 
 func (r *run) encodeEntriesGuide() []byte {
 	to := make([]byte, 0, entriesGuideHeadSize+r.guideBytes())
 	to = append(to, entriesGuideVersion)
 	for _, number := range [...]uint64{r.records, r.bytes, uint64(r.starts.len()),
-		uint64(len(r.starts.data)), uint64(len(r.filter))} {
+		uint64(len(r.starts.data)), uint64(len(r.filter)), r.next} {
 		to = binary.BigEndian.AppendUint64(to, number)
 	}
 	for _, end := range r.starts.ends {
@@ -114,14 +116,17 @@ func (r *run) guideBytes() int {
 // errMissing if the guide does not have the length that it should have: an older version of this
 // package removes some or all rows of such guides.
 func (r *run) decodeEntriesGuide(guide []byte) error {
-	if len(guide) < entriesGuideHeadSize || guide[0] != entriesGuideVersion {
+	size, head := entriesGuideHeadSize, [6]uint64{5: math.MaxUint64}
+	if len(guide) > 0 && guide[0] == entriesGuideVersion2 {
+		size -= 8
+	}
+	if len(guide) < size || guide[0] != entriesGuideVersion && guide[0] != entriesGuideVersion2 {
 		return errRow
 	}
-	var head [5]uint64
-	for i := range head {
+	for i := range (size - 1) / 8 {
 		head[i] = binary.BigEndian.Uint64(guide[1+8*i:])
 	}
-	guide = guide[entriesGuideHeadSize:]
+	guide = guide[size:]
 	chunks, keys, words := head[2], head[3], head[4]
 	if head[0] != r.records || head[1] != r.bytes || chunks > r.records || chunks == 0 ||
 		keys > math.MaxUint32 || words > filterWords(entriesFilterBound) {
@@ -149,7 +154,7 @@ func (r *run) decodeEntriesGuide(guide []byte) error {
 		filter[i], guide = binary.BigEndian.Uint64(guide), guide[8:]
 	}
 	starts.data = bytes.Clone(starts.data)
-	r.starts, r.filter = starts, filter
+	r.starts, r.filter, r.next = starts, filter, head[5]
 	return nil
 }
 
@@ -176,6 +181,7 @@ func (s *Store) makeEntriesGuide(transaction *badger.Txn, r *run) error {
 	rows := newCursor(transaction, r, 0)
 	defer rows.close()
 	r.starts, r.filter = keyList{}, newIDFilter(min(r.records, entriesFilterBound))
+	r.next = math.MaxUint64
 	for {
 		begins := len(rows.chunk) == 0
 		more, err := rows.advance()

@@ -119,10 +119,10 @@ func (r *run) guideKey(part int) []byte {
 // putGuide makes the guide of a run that is complete, and passes its rows to put.
 func (s *Store) putGuide(r *run, put putRow) error {
 	var guide []byte
+	r.next = s.runs.next.Load()
 	if r.kind == rowEntries {
 		guide = r.encodeEntriesGuide()
 	} else {
-		r.next = s.runs.next.Load()
 		guide = r.encodeGuide()
 		r.failed = nil
 	}

@@ -51,8 +51,9 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.noteFound(err), s.release())
 	}
-	s.writer.Add(3)
+	s.writer.Add(4)
 	go s.write()
+	go s.keepLeaves()
 	go s.merge()
 	go s.check()
 	return s, nil
@@ -260,6 +261,10 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadRows(height, remains); err != nil {
 		return err
 	}
+	if err := s.removeLeaves(); err != nil {
+		return err
+	}
+	s.beginLeaves(height, hash)
 	s.options.onWrite("remains")
 	if err := s.removeRemains(height, remains); err != nil {
 		return err
@@ -443,7 +448,21 @@ func (s *Store) loadRows(height ledger.Height, remains *badger.WriteBatch) error
 // loadState reads the state, and checks it against the state digest of the head. The runs of
 // entries must have their guides.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
-	if err := s.readState(height, remains); err != nil {
+	version, err := s.versionOf(height)
+	if err != nil {
+		return err
+	}
+	tree := version >= ledger.AccountTreeVersion && !s.legacyState
+	if tree && s.hasManyEntries() && s.loadLeaves(height) {
+		return nil
+	}
+	s.state = state.New(s.genesis)
+	if tree {
+		err = s.loadAccounts(height)
+	} else {
+		err = s.loadEntries(height, remains)
+	}
+	if err != nil {
 		return err
 	}
 	switch err := s.state.Complete(onAllProcessors); {
@@ -458,19 +477,6 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 			s.head.Header.StateDigest)
 	}
 	return nil
-}
-
-// readState reads the entries of the state.
-func (s *Store) readState(height ledger.Height, remains *badger.WriteBatch) error {
-	s.state = state.New(s.genesis)
-	version, err := s.versionOf(height)
-	if err != nil {
-		return err
-	}
-	if version >= ledger.AccountTreeVersion && !s.legacyState {
-		return s.loadAccounts(height)
-	}
-	return s.loadEntries(height, remains)
 }
 
 // versionOf returns the version of the chain, and finds out whether there are rows of single

@@ -59,6 +59,9 @@ type Options struct {
 	// fanOut is how many runs are merged into one, chunkBytes the size of a chunk, and idsPerRun
 	// the records in a run of ids that is made from a snapshot. Only tests set them.
 	fanOut, chunkBytes, idsPerRun int
+	// residentAtStart is up to how many accounts a start makes resident, and groupBytes how many
+	// bytes the groups of the file of leaves may have at least. Only tests set them.
+	residentAtStart, groupBytes int
 	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
 	// set them.
 	onWrite func(step string)
@@ -100,6 +103,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.idsPerRun <= 0 {
 		o.idsPerRun = idsPerRunDefault
+	}
+	if o.residentAtStart <= 0 {
+		o.residentAtStart = residentAtStartDefault
+	}
+	if o.groupBytes <= 0 {
+		o.groupBytes = groupBytesDefault
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -196,6 +205,9 @@ type Store struct {
 	// single ids or entries of the state, which older versions wrote.
 	runs                     runSet
 	legacyIndex, legacyState bool
+
+	// leaves is the file of leaves.
+	leaves leavesKeeper
 
 	// lacking and left are what Open found lacking, and leaves to be checked. ending is closed when
 	// Close begins, checked when the check has ended; found is what it found.
@@ -377,6 +389,11 @@ func (s *Store) release() (err error) {
 	if s.db != nil {
 		if closing := s.db.Close(); closing != nil {
 			err = errors.Join(err, fmt.Errorf("store: database: %w", closing))
+		}
+	}
+	for _, f := range []*leavesHandle{s.leaves.current, s.leaves.next} {
+		if f != nil {
+			err = errors.Join(err, f.file.Close())
 		}
 	}
 	if s.marker != nil {
