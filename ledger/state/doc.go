@@ -41,7 +41,8 @@
 // reads the cold accounts that a draft needs before it is executed (resident.go), so execution
 // itself never waits for a disk. No result depends on which accounts are resident. An entry that
 // the caller admits must be the one whose hash the state has, and a cold account is never taken for
-// one that is not open. A chain of version 1 keeps all accounts resident: an upgrade needs them.
+// one that is not open. The caller may also make accounts resident before they are needed (Warm). A
+// chain of version 1 keeps all accounts resident: an upgrade needs them.
 //
 // # Members
 //

@@ -309,3 +309,23 @@ func (s *State) Evict(stored ledger.Height, limit int) {
 		}
 	}
 }
+
+// Warm makes the account with a path resident, given the value of its entry, and its leaf as LeafOf
+// returns it. Unlike Admit, it takes an entry that may be an older one, and leaves out what is not
+// in the tree. It leaves out an account that is resident, too. Eviction does not pass accounts that
+// are only warm. Warm reports whether it made the account resident. For concurrency it counts as a
+// write.
+func (s *State) Warm(path ledger.AccountPath, value []byte, leaf Leaf) bool {
+	if s.accountTree == nil || leaf.Number == 0 ||
+		leaf.Number > uint64(s.accountTree.accounts()) ||
+		*s.accountTree.levels[0].at(int(leaf.Number - 1)) != leaf.Hash ||
+		s.accounts.find(path) != nil {
+		return false
+	}
+	warmed := s.accounts.add(s.keptPath(path))
+	if err := warmed.decode(value, &s.assetNames); err != nil {
+		s.accounts.remove(warmed)
+		return false
+	}
+	return true
+}

@@ -29,6 +29,8 @@ type twin struct {
 	// leaves and counts are those after the stored blocks, as the changes of blocks have them.
 	leaves []ledger.Hash
 	counts map[ledger.OrganisationName]state.Counts
+	// older are entries of accounts that were stored at some time.
+	older []state.Change
 	// fresh makes the state of a new process. read, if not nil, damages what is read.
 	fresh func() *state.State
 	read  func(path ledger.AccountPath, value []byte) []byte
@@ -86,6 +88,7 @@ func (w *twin) store(unstored int) {
 				w.stored[string(change.Key)] = change.After
 			}
 			if leaf, err := state.LeafOf(change.Key, change.After); err == nil {
+				w.older = append(w.older, change)
 				w.leaves = append(w.leaves, make([]ledger.Hash,
 					max(int(leaf.Number), len(w.leaves))-len(w.leaves))...)
 				w.leaves[leaf.Number-1] = leaf.Hash
@@ -95,6 +98,32 @@ func (w *twin) store(unstored int) {
 			w.counts[each.Organisation] = each
 		}
 	}
+}
+
+// warm offers an entry that was stored, and maybe replaced since, to be made resident.
+func (w *twin) warm(entry state.Change) error {
+	leaf, err := state.LeafOf(entry.Key, entry.After)
+	if err != nil {
+		return err
+	}
+	path, before := state.AccountOfKey(entry.Key), w.state.Resident()
+	_, resident := w.state.Account(path)
+	found, err := w.state.ReadAccount(path, entry.After)
+	current := w.state.Version() >= ledger.AccountTreeVersion && err == nil
+	if w.state.Warm(path, entry.After, leaf) != (current && !resident) {
+		return fmt.Errorf("%s, resident: %v, is current: %v", path, resident, current)
+	}
+	if resident || !current {
+		if w.state.Resident() != before {
+			return fmt.Errorf("%s is resident twice", path)
+		}
+		return nil
+	}
+	if warmed, resident := w.state.Account(path); !resident ||
+		fmt.Sprint(warmed) != fmt.Sprint(found) {
+		return fmt.Errorf("%+v is resident, want %+v", warmed, found)
+	}
+	return nil
 }
 
 // fromTree returns a state that began with the tree that was stored.
@@ -266,7 +295,17 @@ func TestResidentAccountsChangeNoResult(t *testing.T) {
 		}
 		run(acme.Bundle(acme.Register()))
 		for range rapid.IntRange(1, 12).Draw(r, "steps") {
-			switch rapid.IntRange(0, 5).Draw(r, "step") {
+			switch rapid.IntRange(0, 6).Draw(r, "step") {
+			case 6:
+				for range rapid.IntRange(1, 9).Draw(r, "entries") {
+					if len(little.older) == 0 {
+						break
+					}
+					if err := little.warm(rapid.SampledFrom(little.older).Draw(r,
+						"entry")); err != nil {
+						r.Fatal(err)
+					}
+				}
 			case 0:
 				if err := little.restart(rapid.IntRange(1, 5).Draw(r, "part")); err != nil {
 					r.Fatal(err)

@@ -75,7 +75,7 @@ func BenchmarkAccounts(b *testing.B) {
 		b.Logf("made in %v", time.Since(began))
 	}
 	began := time.Now()
-	s := open(b, dir, Options{})
+	s := open(b, dir, Options{keepCold: true})
 	opened := time.Since(began)
 	runtime.GC()
 	var memory runtime.MemStats

@@ -178,6 +178,7 @@ func checkPages(t *testing.T, s *Store) {
 func coldBook(t *testing.T) (*Store, *book) {
 	dir, b := t.TempDir(), newBook(40)
 	options := small()
+	options.keepCold = true
 	options.fanOut = 100 // several runs stay
 	s := open(t, dir, options)
 	for range 30 {
@@ -206,7 +207,7 @@ func TestFewAccountsAreInMemoryAtStart(t *testing.T) {
 	t.Parallel()
 	dir, b := t.TempDir(), newBook(40)
 	options := small()
-	options.AccountsInMemory = 1000
+	options.AccountsInMemory, options.keepCold = 1000, true
 	s := open(t, dir, options)
 	for range 5 {
 		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
@@ -561,7 +562,9 @@ func TestManyColdAccounts(t *testing.T) {
 	apply(b.next(0))
 	for _, packed := range []bool{true, false} {
 		closeStore(t, s)
-		s = open(t, dir, small())
+		options := small()
+		options.keepCold = true
+		s = open(t, dir, options)
 		if count := s.AccountsInMemory(); count != 0 {
 			t.Fatalf("%d accounts are in memory", count)
 		}

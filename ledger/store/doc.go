@@ -66,7 +66,8 @@
 // database does not have. Before a block is executed, the others that it needs are read from the
 // runs, on all processors, and each is checked against its hash (accounts.go). A read of an account
 // that is not in memory reads the runs, too, and checks the hash. Listing accounts merges the runs
-// with what is newer in memory. After Open, no account is in memory, unless there are few.
+// with what is newer in memory. After Open, no account is in memory, unless there are few; behind
+// it, a goroutine reads as many as may be (warm.go).
 //
 // Of many accounts, the store keeps the hashes in a file, too, so that Open need not read all of
 // them (leaves.go). A layer's hashes are in the file before its head row is written. Open takes

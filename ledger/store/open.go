@@ -51,9 +51,10 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.noteFound(err), s.release())
 	}
-	s.writer.Add(4)
+	s.writer.Add(5)
 	go s.write()
 	go s.keepLeaves()
+	go s.warm()
 	go s.merge()
 	go s.check()
 	return s, nil

@@ -37,9 +37,9 @@ type Options struct {
 	SegmentBytes int64
 
 	// AccountsInMemory is how many accounts may be in memory with all that they have, besides those
-	// that blocks changed which the database does not have yet. Execution reads others from the
-	// database first. Default: a quarter of the process's limit of memory (GOMEMLIMIT), at some 256
-	// bytes an account; 8 million without a limit.
+	// that blocks changed which the database does not have yet. Behind Open, so many are read.
+	// Execution reads others from the database first. Default: a quarter of the process's limit of
+	// memory (GOMEMLIMIT), at some 256 bytes an account; 8 million without a limit.
 	AccountsInMemory int
 
 	// Verify verifies the batches of a round, as ledger.VerifyBatches does, which is the default. A
@@ -62,6 +62,8 @@ type Options struct {
 	// residentAtStart is up to how many accounts a start makes resident, and groupBytes how many
 	// bytes the groups of the file of leaves may have at least. Only tests set them.
 	residentAtStart, groupBytes int
+	// keepCold makes no account resident behind a start. Only tests set it.
+	keepCold bool
 	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
 	// set them.
 	onWrite func(step string)
