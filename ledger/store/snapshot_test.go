@@ -59,7 +59,10 @@ func TestSnapshotGoesOn(t *testing.T) {
 	if err != nil || restored != head {
 		t.Fatalf("restored %+v, %v; want %+v", restored, err, head)
 	}
-	two := open(t, copied, small())
+	two, taken := mustOpenTaking(t, copied, small())
+	if !taken {
+		t.Error("the state did not begin with the file of leaves")
+	}
 	if two.Absent() != head.Height || two.Head() != head || two.DurableHeight() != head.Height {
 		t.Fatalf("opened at %+v, absent to %d, durable to %d", two.Head(), two.Absent(),
 			two.DurableHeight())
