@@ -355,10 +355,11 @@ func (s *Store) loadLeaves(height ledger.Height) bool {
 	if err != nil {
 		return false
 	}
+	var checking sync.WaitGroup
+	var unsettled error
+	checking.Go(func() { unsettled = s.checkUnsettled() })
 	restored := state.New(s.genesis)
-	if err = s.checkUnsettled(); err == nil {
-		err = f.restore(restored, counts)
-	}
+	err = f.restore(restored, counts)
 	if err == nil {
 		err = s.loadOthers(restored)
 	}
@@ -368,7 +369,8 @@ func (s *Store) loadLeaves(height ledger.Height) bool {
 	if err == nil && restored.Digest() != s.head.Header.StateDigest {
 		err = errLeaves
 	}
-	if err == nil {
+	checking.Wait()
+	if err = errors.Join(err, unsettled); err == nil {
 		err = f.file.Truncate(f.end)
 	}
 	if err != nil {
