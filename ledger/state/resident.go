@@ -310,22 +310,45 @@ func (s *State) Evict(stored ledger.Height, limit int) {
 	}
 }
 
-// Warm makes the account with a path resident, given the value of its entry, and its leaf as LeafOf
-// returns it. Unlike Admit, it takes an entry that may be an older one, and leaves out what is not
-// in the tree. It leaves out an account that is resident, too. Eviction does not pass accounts that
-// are only warm. Warm reports whether it made the account resident. For concurrency it counts as a
-// write.
-func (s *State) Warm(path ledger.AccountPath, value []byte, leaf Leaf) bool {
-	if s.accountTree == nil || leaf.Number == 0 ||
-		leaf.Number > uint64(s.accountTree.accounts()) ||
-		*s.accountTree.levels[0].at(int(leaf.Number - 1)) != leaf.Hash ||
-		s.accounts.find(path) != nil {
-		return false
+// Warming is an account that may be made resident: its path, the value of its entry, and its leaf
+// as LeafOf returns it.
+type Warming struct {
+	Path  ledger.AccountPath
+	Value []byte
+	Leaf  Leaf
+	// before is the first byte of what the tree has at the leaf's number.
+	before byte
+}
+
+// Warm makes accounts resident until most are. Unlike Admit, it takes entries that may be older
+// ones, and leaves out those that are not in the tree. It leaves out accounts that are resident,
+// too. Eviction does not pass accounts that are only warm. For concurrency Warm counts as a write.
+func (s *State) Warm(some []Warming, most int) {
+	if s.accountTree == nil {
+		return
 	}
-	warmed := s.accounts.add(s.keptPath(path))
-	if err := warmed.decode(value, &s.assetNames); err != nil {
-		s.accounts.remove(warmed)
-		return false
+	leaves := &s.accountTree.levels[0]
+	inTree := func(w *Warming) bool {
+		return w.Leaf.Number > 0 && w.Leaf.Number <= uint64(leaves.length)
 	}
-	return true
+	// The leaves lie all over the memory, as in accountTree.restore.
+	for i := range some {
+		if w := &some[i]; inTree(w) {
+			w.before = leaves.at(int(w.Leaf.Number - 1))[0]
+		}
+	}
+	for i := range some {
+		w := &some[i]
+		switch {
+		case s.accounts.length >= most:
+			return
+		case !inTree(w) || w.before != w.Leaf.Hash[0] ||
+			*leaves.at(int(w.Leaf.Number - 1)) != w.Leaf.Hash || s.accounts.find(w.Path) != nil:
+			continue
+		}
+		warmed := s.accounts.add(s.keptPath(w.Path))
+		if err := warmed.decode(w.Value, &s.assetNames); err != nil {
+			s.accounts.remove(warmed)
+		}
+	}
 }

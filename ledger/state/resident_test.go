@@ -110,12 +110,16 @@ func (w *twin) warm(entry state.Change) error {
 	_, resident := w.state.Account(path)
 	found, err := w.state.ReadAccount(path, entry.After)
 	current := w.state.Version() >= ledger.AccountTreeVersion && err == nil
-	if w.state.Warm(path, entry.After, leaf) != (current && !resident) {
-		return fmt.Errorf("%s, resident: %v, is current: %v", path, resident, current)
+	some := []state.Warming{{Path: path, Value: entry.After, Leaf: leaf}}
+	w.state.Warm(some, before) // there are enough
+	if w.state.Resident() != before {
+		return fmt.Errorf("more than %d are resident", before)
 	}
+	w.state.Warm(some, before+1)
 	if resident || !current {
 		if w.state.Resident() != before {
-			return fmt.Errorf("%s is resident twice", path)
+			return fmt.Errorf("%s is resident: %v, in the tree: %v, and was taken", path, resident,
+				current)
 		}
 		return nil
 	}

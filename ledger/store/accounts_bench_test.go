@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,8 +63,8 @@ func openAccounts(b *testing.B, dir string, count int) {
 }
 
 // BenchmarkAccounts measures a store of many accounts after it was opened again: opening it, the
-// memory that it takes, look-ups of accounts, and blocks of 1000 transfers between accounts of
-// which all, half or none are in memory.
+// memory that it takes, look-ups of accounts, reading them into memory as behind a start, and
+// blocks of 1000 transfers between accounts of which all, half or none are in memory.
 func BenchmarkAccounts(b *testing.B) {
 	dir := filepath.Join(*benchBook, fmt.Sprint(*benchAccounts))
 	if *benchBook == "" {
@@ -142,6 +143,26 @@ func BenchmarkAccounts(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	})
+	b.Run("warming", func(b *testing.B) {
+		most, warmed := s.options.AccountsInMemory, 0
+		defer func() { s.options.AccountsInMemory = most }()
+		s.options.AccountsInMemory = min(most, 500_000)
+		for range b.N {
+			b.StopTimer()
+			for s.AccountsInMemory() > 0 {
+				s.state.Evict(s.written, 0)
+			}
+			w := warmer{store: s, pace: &pace{store: s, began: time.Now().Add(time.Hour)}}
+			b.StartTimer()
+			for _, r := range slices.Backward(of(rowEntries, s.runs.list())) {
+				if _, err := w.run(r.number); err != nil || w.enough {
+					break
+				}
+			}
+			warmed += s.AccountsInMemory()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(warmed, 1)), "ns/account")
 	})
 	blocks("cold blocks", func(int) ledger.AccountPath { return account(*benchAccounts) })
 	for first := 0; first < warm; first += 1000 { // makes the first accounts resident

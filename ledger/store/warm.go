@@ -5,7 +5,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
@@ -58,16 +57,9 @@ func (s *Store) warm() {
 type warmer struct {
 	store *Store
 	pace  *pace
-	batch []warmAccount
+	batch []state.Warming
 	// enough says that as many accounts are resident as may be.
 	enough bool
-}
-
-// warmAccount is an account that may be made resident.
-type warmAccount struct {
-	path  ledger.AccountPath
-	value []byte
-	leaf  state.Leaf
 }
 
 // run makes accounts of the run with a number resident. It reports whether the run is no longer
@@ -114,7 +106,8 @@ func (w *warmer) chunk(chunk []byte) error {
 		if err != nil {
 			return err
 		}
-		w.batch = append(w.batch, warmAccount{state.AccountOfKey(key), value, leaf})
+		w.batch = append(w.batch, state.Warming{Path: state.AccountOfKey(key), Value: value,
+			Leaf: leaf})
 		if len(w.batch) == warmTogether {
 			w.admit()
 		}
@@ -128,11 +121,7 @@ func (w *warmer) admit() {
 	s := w.store
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for _, each := range w.batch {
-		if w.enough = s.state.Resident() >= s.options.AccountsInMemory; w.enough {
-			break
-		}
-		s.state.Warm(each.path, each.value, each.leaf)
-	}
+	s.state.Warm(w.batch, s.options.AccountsInMemory)
+	w.enough = s.state.Resident() >= s.options.AccountsInMemory
 	w.batch = w.batch[:0]
 }
