@@ -154,17 +154,39 @@ func (s *Store) checkUnsettled() error {
 			}
 		}
 		failures[part] = s.db.View(func(transaction *badger.Txn) error {
-			for place := r.starts.len() - 1; place >= 0 && after < s.unsettledBytes(); place-- {
-				row, err := get(transaction, r.chunkKey(uint64(place), r.starts.at(place)))
-				if err != nil {
-					return err
-				}
-				after += uint64(len(row))
-			}
-			return nil
+			return r.readLast(transaction, int64(s.unsettledBytes())-int64(after))
 		})
 	})
 	return errors.Join(failures...)
+}
+
+// readLast reads the last rows of a run of entries that has its guide, until they have so many
+// bytes.
+func (r *run) readLast(transaction *badger.Txn, bytes int64) error {
+	if bytes <= 0 {
+		return nil
+	}
+	settings := badger.DefaultIteratorOptions
+	settings.Prefix, settings.Reverse, settings.PrefetchValues = r.prefix(), true, false
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	last := r.starts.len() - 1
+	rows.Seek(r.chunkKey(uint64(last), r.starts.at(last)))
+	for place := last; place >= 0 && bytes > 0; place-- {
+		key := r.chunkKey(uint64(place), r.starts.at(place))
+		if !rows.Valid() || string(rows.Item().Key()) != string(key) {
+			return errMissing
+		}
+		if err := rows.Item().Value(func(sealed []byte) error {
+			row, err := unseal(key, sealed)
+			bytes -= int64(len(row))
+			return err
+		}); err != nil {
+			return err
+		}
+		rows.Next()
+	}
+	return nil
 }
 
 func (s *Store) addFailed(r *run) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/state"
@@ -246,14 +247,10 @@ func (f *leavesHandle) restore(to *state.State, counts []state.Counts) error {
 	return to.RestoreTree(f.last.accounts, counts, onAllProcessors, func(first uint64,
 		leaves []ledger.Hash) error {
 		if first <= f.base.leaves {
-			some := min(uint64(len(leaves)), f.base.leaves-first+1)
-			data := make([]byte, some*ledger.HashSize)
+			some := leaves[:min(uint64(len(leaves)), f.base.leaves-first+1)]
 			at := leavesPartSize + int64(f.base.counts) + int64(first-1)*ledger.HashSize
-			if _, err := f.file.ReadAt(data, at); err != nil {
+			if _, err := f.file.ReadAt(bytesOf(some), at); err != nil {
 				return err
-			}
-			for i := range some {
-				copy(leaves[i][:], data[i*ledger.HashSize:])
 			}
 		}
 		part := (first - 1) / state.LeavesPerPart
@@ -263,6 +260,12 @@ func (f *leavesHandle) restore(to *state.State, counts []state.Counts) error {
 		}
 		return nil
 	})
+}
+
+// bytesOf returns the memory of hashes, as a file has them.
+func bytesOf(hashes []ledger.Hash) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(hashes))),
+		len(hashes)*ledger.HashSize)
 }
 
 // readGroups reads the leaves of all groups, and returns the places of those of each part of the
