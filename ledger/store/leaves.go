@@ -160,6 +160,7 @@ func readCounts(to map[ledger.OrganisationName]state.Counts, from []byte) error 
 // leavesHandle is an open file of leaves.
 type leavesHandle struct {
 	file  *os.File
+	path  string
 	chain ledger.Hash
 	base  leavesPart
 	// last is the last part, and end the place of the next one.
@@ -185,11 +186,12 @@ func (f *leavesHandle) baseEnd() int64 {
 // openLeaves opens the file of leaves of the block at a height, and returns the counts.
 func (s *Store) openLeaves(height ledger.Height) (f *leavesHandle, counts []state.Counts,
 	err error) {
-	file, err := os.OpenFile(filepath.Join(s.dir, leavesFile), os.O_RDWR, 0)
+	path := filepath.Join(s.dir, leavesFile)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	f = &leavesHandle{file: file, chain: s.chainID, ready: true}
+	f = &leavesHandle{file: file, path: path, chain: s.chainID, ready: true}
 	defer func() {
 		if err != nil {
 			_ = file.Close()
@@ -330,9 +332,10 @@ func (f *leavesHandle) group(sealed *layer) (encoded []byte, part leavesPart, er
 // leavesKeeper keeps the file of leaves.
 type leavesKeeper struct {
 	// files guards what follows, and is held while groups are written. noted is the last layer for
-	// which that was done.
-	files sync.Mutex
-	noted leavesPart
+	// which that was done, settled the height of the last one that the database has since.
+	files   sync.Mutex
+	noted   leavesPart
+	settled ledger.Height
 	// current is the file of the database's head, or nil. next is one that is being made.
 	current, next *leavesHandle
 	// failed says that a base could not be written. Then only Close tries again.
@@ -401,7 +404,7 @@ func (s *Store) removeLeaves() error {
 
 // beginLeaves begins to keep the file of leaves, at the database's head.
 func (s *Store) beginLeaves(height ledger.Height, hash ledger.Hash) {
-	s.leaves.noted = leavesPart{height: height, hash: hash}
+	s.leaves.noted, s.leaves.settled = leavesPart{height: height, hash: hash}, height
 	s.leaves.wanted = s.leaves.current == nil && s.hasManyAccounts()
 }
 
@@ -443,22 +446,20 @@ func (s *Store) appendGroup(f *leavesHandle, sealed *layer) error {
 // dropLeaves removes a file that could not be written. If that fails too, the file lacks a group,
 // so that the next Open refuses it.
 func (s *Store) dropLeaves(f **leavesHandle) {
-	_, _ = os.Remove((*f).file.Name()), (*f).file.Close()
+	_, _ = os.Remove((*f).path), (*f).file.Close()
 	*f = nil
 }
 
 // settleLeaves makes the next file the current one once its groups have made it right, and asks for
-// a new base if the file has none or too many groups. The database has the blocks up to a height.
+// a new base if there is no file, or one with too many groups. The database has the blocks up to a
+// height.
 func (s *Store) settleLeaves(height ledger.Height) {
 	k := &s.leaves
 	k.files.Lock()
 	defer k.files.Unlock()
-	if k.next != nil && k.next.ready && k.next.last.height == height &&
-		k.next.base.other <= height {
-		s.options.onWrite("leaves replace")
-		if err := s.replaceLeaves(); err != nil {
-			s.dropLeaves(&k.next)
-		}
+	k.settled = height
+	if err := s.replaceLeaves(); err != nil {
+		k.failed = true
 	}
 	if k.current != nil {
 		groups := k.current.end - k.current.baseEnd()
@@ -481,22 +482,33 @@ func (s *Store) settleLeaves(height ledger.Height) {
 	}
 }
 
-// replaceLeaves puts the next file in the place of the current one.
+// replaceLeaves puts the next file in the place of the current one, if the database has come to the
+// height from which on it is right. The caller must hold files.
 func (s *Store) replaceLeaves() error {
 	k := &s.leaves
-	if err := k.next.complete(); err != nil {
-		return err
+	if k.next == nil || !k.next.ready || k.settled < k.next.base.other {
+		return nil
 	}
-	if err := os.Rename(filepath.Join(s.dir, leavesFile+newSuffix),
-		filepath.Join(s.dir, leavesFile)); err != nil {
+	s.options.onWrite("leaves replace")
+	path := filepath.Join(s.dir, leavesFile)
+	err := k.next.complete()
+	if err == nil {
+		err = os.Rename(k.next.path, path)
+	}
+	if err != nil {
+		s.dropLeaves(&k.next)
 		return err
 	}
 	if k.current != nil {
 		_ = k.current.file.Close()
 	}
 	k.current, k.next = k.next, nil
+	k.current.path = path
 	s.flushes.Add(2)
-	return syncDirectory(s.dir)
+	if err = syncDirectory(s.dir); err != nil {
+		s.dropLeaves(&k.current)
+	}
+	return err
 }
 
 // complete writes the head of the base, without which the file is worth nothing.
@@ -612,12 +624,12 @@ func (s *Store) writeBase(pace *pace) (err error) {
 
 // beginBase creates the next file. It gets the groups of the layers that follow.
 func (s *Store) beginBase() (*leavesHandle, error) {
-	file, err := os.OpenFile(filepath.Join(s.dir, leavesFile+newSuffix),
-		os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	path := filepath.Join(s.dir, leavesFile+newSuffix)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	f := &leavesHandle{file: file, chain: s.chainID}
+	f := &leavesHandle{file: file, path: path, chain: s.chainID}
 	k := &s.leaves
 	k.files.Lock()
 	defer k.files.Unlock()
@@ -642,16 +654,9 @@ func (s *Store) endBase(f *leavesHandle) error {
 	if k.next != f {
 		return errLeaves // a group could not be written
 	}
-	s.mutex.RLock()
-	f.base.other = s.head.Header.Height
-	written := s.written
-	s.mutex.RUnlock()
-	f.ready = true
+	f.base.other, f.ready = s.AppendedHeight(), true
 	if err := journal.SyncData(f.file); err != nil { // the groups that came meanwhile
 		return err
-	}
-	if written < f.base.other || f.last.height < f.base.other {
-		return nil
 	}
 	return s.replaceLeaves()
 }

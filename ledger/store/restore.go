@@ -447,7 +447,6 @@ func (r *restoring) checkState(height ledger.Height) error {
 	}
 	// Open reads the state again, but not all accounts if their leaves are in a file.
 	if r.store.beginLeaves(height, r.head.Hash); r.store.leaves.wanted {
-		r.store.written = height
 		r.store.tryBase(nil)
 	}
 	r.store.state = nil
