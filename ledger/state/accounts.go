@@ -160,6 +160,18 @@ func (a *accounts) put(value uint64) {
 	a.index[slot] = value
 }
 
+// reserve makes room in the index for a number of accounts at once. To grow later takes the longer,
+// the more accounts there are.
+func (a *accounts) reserve(count int) {
+	slots := len(a.index)
+	for count >= slots/4*3 {
+		slots *= 2
+	}
+	if slots > len(a.index) {
+		a.resize(slots)
+	}
+}
+
 // resize gives the index a number of slots. Homes are in the order of the hashes, so the memory of
 // both indexes is passed once.
 func (a *accounts) resize(slots int) {

@@ -19,7 +19,13 @@ func TestAccounts(t *testing.T) {
 		var order []ledger.AccountPath
 		next := uint64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			room := accounts.length + rapid.IntRange(0, 300).Draw(t, "reserved")
+			accounts.reserve(room)
+			slots := len(accounts.index)
 			for range rapid.IntRange(0, 600).Draw(t, "added") {
+				if accounts.length <= room && len(accounts.index) != slots {
+					t.Fatalf("the index grew for %d of %d accounts", accounts.length, room)
+				}
 				next++
 				path := ledger.AccountPath(fmt.Sprintf("acme:%d", next))
 				if accounts.find(path) != nil {

@@ -324,9 +324,10 @@ type Warming struct {
 // ones, and leaves out those that are not in the tree. It leaves out accounts that are resident,
 // too. Eviction does not pass accounts that are only warm. For concurrency Warm counts as a write.
 func (s *State) Warm(some []Warming, most int) {
-	if s.accountTree == nil {
+	if s.accountTree == nil || s.accountTree.accounts() == 0 {
 		return
 	}
+	s.accounts.reserve(min(most, int(s.opened)))
 	leaves := &s.accountTree.levels[0]
 	inTree := func(w *Warming) bool {
 		return w.Leaf.Number > 0 && w.Leaf.Number <= uint64(leaves.length)
