@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -324,7 +323,7 @@ func TestLeavesAreBounded(t *testing.T) {
 }
 
 // TestFewAccountsHaveNoLeaves: there is no file of accounts that a start makes resident, nor of a
-// chain without a tree.
+// chain without a tree. One that is left from before is removed.
 func TestFewAccountsHaveNoLeaves(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*ledger.Genesis, *Options){
@@ -337,10 +336,6 @@ func TestFewAccountsHaveNoLeaves(t *testing.T) {
 			t.Parallel()
 			genesis, options, dir := testGenesis(), small(), t.TempDir()
 			change(genesis, &options)
-			// One that is left from before is removed.
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
 			b := newBook(40)
 			b.client = ledgertest.NewClient(genesis, "acme")
 			s := openBook(t, dir, genesis, options)
@@ -434,31 +429,40 @@ func TestLeavesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestLeavesOnFullDisk: without space for it, there is no file, and everything else works.
+// TestLeavesOnFullDisk: without space for it, there is no file, and everything else works. With
+// space again, there is one.
 func TestLeavesOnFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, options, b := t.TempDir(), small(), newBook(40)
-	options.ReserveBytes = 1 << 20
-	var asked atomic.Int64
-	options.FreeSpace = func(string) (uint64, error) {
-		asked.Add(1)
-		return 1<<20 + 41*ledger.HashSize/4*8 - 1, nil
-	}
+	options.checkpointBlocks = 1000 // the database gets all blocks at the end
+	const reserve, needed = 1 << 20, 41 * ledger.HashSize / 4 * 8
+	options.ReserveBytes = reserve
+	var free atomic.Uint64
+	free.Store(1 << 40)
+	options.FreeSpace = func(string) (uint64, error) { return free.Load(), nil }
 	s := open(t, dir, options)
 	for range 30 {
-		payload := b.next(0)
-		// The rounds are small enough for the space.
-		if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil && !errors.Is(err,
-			ErrDiskFull) {
+		if _, err := s.Apply(1, b.round+1, [][]byte{b.next(7)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	closeStore(t, s)
-	if names := listFolder(t, dir); slices.ContainsFunc(names, func(name string) bool {
-		return strings.HasPrefix(name, leavesFile)
-	}) || asked.Load() == 0 {
-		t.Errorf("there is a file: %v", names)
+	want := s.state.Digest()
+	for _, scarce := range []bool{true, false} {
+		if free.Store(1 << 40); scarce {
+			free.Store(reserve + needed - 1)
+		}
+		closeStore(t, s)
+		if has := slices.Contains(listFolder(t, dir), leavesFile); has != !scarce {
+			t.Errorf("little space: %v, there is a file: %v", scarce, has)
+		}
+		free.Store(1 << 40)
+		var taken bool
+		if s, taken = mustOpenTaking(t, dir, options); taken == scarce ||
+			s.state.Digest() != want {
+			t.Errorf("little space: %v, the file is taken: %v", scarce, taken)
+		}
 	}
+	closeStore(t, s)
 }
 
 // TestLostRowsBehindLeaves: rows of accounts that the database may have lost without an error are
@@ -580,4 +584,34 @@ func TestCounts(t *testing.T) {
 			r.Fatal("cut counts are read")
 		}
 	})
+}
+
+// TestLeavesBeginWithAnUpgrade: a chain without a tree has no file. It has one after the upgrade,
+// and a start takes it.
+func TestLeavesBeginWithAnUpgrade(t *testing.T) {
+	t.Parallel()
+	b, genesis := oldBook(40)
+	dir := t.TempDir()
+	s := openBook(t, dir, genesis, small())
+	for range 8 {
+		b.apply(t, s, 30)
+	}
+	closeStore(t, s)
+	if _, err := os.Stat(filepath.Join(dir, leavesFile)); err == nil {
+		t.Error("there is a file before the upgrade")
+	}
+	s = openBook(t, dir, genesis, small())
+	if _, err := b.upgrade(s, ledger.AccountTreeVersion); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		b.apply(t, s, 30)
+	}
+	want := s.state.Digest()
+	closeStore(t, s)
+	s, taken, err := openTaking(dir, genesis, small())
+	if err != nil || !taken || s.state.Digest() != want {
+		t.Errorf("opened, the file is taken: %v, the state is another one: %v", taken, err)
+	}
+	closeStore(t, s)
 }
