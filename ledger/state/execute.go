@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"slices"
 	"strings"
 
@@ -12,9 +13,57 @@ import (
 )
 
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
-// share one arena, which is never written to again.
+// share one arena with those of other changes, which must not be written to.
 type Change struct {
 	Key, After []byte
+}
+
+// ChangeList lists changes. A block has thousands, so it has no pointers to each, which the garbage
+// collector would follow.
+type ChangeList struct {
+	arena  []byte
+	places []changeSpan
+}
+
+// changeSpan is the place of a change in the arena: where its key begins, and the lengths of the
+// key and of the value that follows it.
+type changeSpan struct {
+	start      uint64
+	key, after uint32
+}
+
+// Len returns the number of changes.
+func (l *ChangeList) Len() int { return len(l.places) }
+
+// At returns a change by its place in the list.
+func (l *ChangeList) At(place int) Change {
+	at := &l.places[place]
+	value := at.start + uint64(at.key)
+	end := value + uint64(at.after)
+	return Change{Key: l.arena[at.start:value:value], After: l.arena[value:end:end]}
+}
+
+// All returns the changes in order.
+func (l *ChangeList) All() iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		for place := range l.places {
+			if !yield(l.At(place)) {
+				return
+			}
+		}
+	}
+}
+
+// Add adds a change, of which it keeps a copy.
+func (l *ChangeList) Add(change Change) {
+	l.note(len(l.arena), len(change.Key), len(change.After))
+	l.arena = append(append(l.arena, change.Key...), change.After...)
+}
+
+// note adds a change whose place in the arena is known.
+func (l *ChangeList) note(start, key, after int) {
+	l.places = append(l.places, changeSpan{start: uint64(start), key: uint32(key),
+		after: uint32(after)})
 }
 
 // HistoryChange adds one transaction to the history of the account with this number: history entry
@@ -27,7 +76,7 @@ type HistoryChange struct {
 // Changes lists what a block changed in the state, in the order in which it first touched the
 // entries of each kind.
 type Changes struct {
-	Entries []Change
+	Entries ChangeList
 	History []HistoryChange
 	Crossings
 }
@@ -359,9 +408,10 @@ func (s *State) forget() {
 
 // finish updates the digest and collects the changes.
 func (s *State) finish() *Changes {
-	changes := &Changes{Entries: make([]Change, 0,
+	changes := &Changes{History: s.history}
+	changes.Entries.places = make([]changeSpan, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
-			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+			len(s.touchedRecords)+len(s.touchedMembers))
 	inTree := 0
 	if s.accountTree != nil {
 		inTree = s.settleAccounts(changes)
@@ -403,6 +453,7 @@ func (s *State) finish() *Changes {
 		s.digestAll()
 	}
 	s.stateDigest = s.sum()
+	changes.Entries.arena = s.arena
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)-inTree
 	return changes
 }
@@ -474,8 +525,7 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 	for i, each := range s.touchedAccounts {
 		if at := &s.settledAccounts[i]; at.changed {
 			s.accountTree.outdate(each.number)
-			changes.Entries = append(changes.Entries, Change{
-				Key: s.arena[at.start:at.value:at.value], After: s.arena[at.value:at.end:at.end]})
+			changes.Entries.note(at.start, at.value-at.start, at.end-at.value)
 		}
 	}
 	return bytes
@@ -485,8 +535,7 @@ func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byt
 	start := len(s.arena)
 	var keyLength int
 	s.arena, keyLength = appendEntry(s.arena)
-	after := s.arena[start:len(s.arena):len(s.arena)]
-	change := Change{Key: after[:keyLength:keyLength], After: after[keyLength:]}
+	after := s.arena[start:]
 	if at, changed := s.before(m); changed {
 		before := s.arena[at.start:at.end]
 		if bytes.Equal(before, after) {
@@ -495,7 +544,7 @@ func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byt
 		s.digest.Remove(before)
 	}
 	s.digest.Add(after)
-	changes.Entries = append(changes.Entries, change)
+	changes.Entries.note(start, keyLength, len(after)-keyLength)
 }
 
 // remove removes an entry, unless the entry is new in this block.
@@ -505,7 +554,7 @@ func (s *State) remove(changes *Changes, m mark) {
 		return
 	}
 	s.digest.Remove(s.arena[at.start:at.end])
-	changes.Entries = append(changes.Entries, Change{Key: s.arena[at.start:at.value:at.value]})
+	changes.Entries.note(at.start, at.value-at.start, 0)
 }
 
 // apply executes one transaction, all or nothing.

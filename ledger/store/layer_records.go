@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
-	"math/bits"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -14,15 +13,37 @@ import (
 
 // This file sorts what the runs of a layer have: ids, steps of histories and entries of the state.
 
-// recordsOf returns the sorted records of a row of blocks.
-func recordsOf(blocks []*pendingBlock) []record {
+// layerSorter sorts what the runs of a layer have. It keeps its memory for the next layer: there
+// are some hundred thousand records, and to touch fresh memory takes longer than to sort them. What
+// a method returns is valid until the next call of any method.
+type layerSorter struct {
+	keySorter
+	order   []keyOrder
+	records []record
+	changed []state.Change
+	// table finds entries in changed: a place that is taken has 32 bits of the key's hash with the
+	// seed, above the place in changed, counted from 1.
+	table []uint64
+	seed  maphash.Seed
+}
+
+// places returns room for count places.
+func (l *layerSorter) places(count int) []keyOrder {
+	if cap(l.order) < count {
+		l.order = make([]keyOrder, 0, count)
+	}
+	return l.order[:0]
+}
+
+// recordsOf returns the records of a row of blocks, and their order.
+func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order []keyOrder) {
 	count := len(blocks)
 	for _, pending := range blocks {
 		for i := 0; i < len(pending.block.Entries); i += max(1, transfersFrom(pending.block, i)) {
 			count++
 		}
 	}
-	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
+	records, order = slices.Grow(l.records[:0], count), l.places(count)
 	add := func(id ledger.Hash, where position) {
 		order = append(order, keyOrder{part: binary.BigEndian.Uint64(id[:]),
 			at: uint32(len(records))})
@@ -38,10 +59,11 @@ func recordsOf(blocks []*pendingBlock) []record {
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}
-	sortParts(order, func(a, b keyOrder) int {
+	l.sortParts(order, func(a, b keyOrder) int {
 		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
 	})
-	return inOrder(records, order)
+	l.records = records
+	return records, order
 }
 
 // transfersFrom returns how many transactions of a block, from the one at index on, are the
@@ -53,39 +75,75 @@ func transfersFrom(block *ledger.Block, index int) int {
 	return 0
 }
 
-// entriesOf returns the changes of a row of blocks to the state, in the order of their keys: of
-// each entry, its value after the last block.
-func entriesOf(blocks []*pendingBlock) []state.Change {
-	count := 0
-	for _, pending := range blocks {
-		count += len(pending.changes.Entries)
+// leastTable is the number of places of a table at first.
+const leastTable = 1 << 10
+
+// entriesOf returns the changes of a row of blocks to the state, of each entry its value after the
+// last block, and the order of their keys.
+func (l *layerSorter) entriesOf(blocks []*pendingBlock) ([]state.Change, []keyOrder) {
+	changed := l.lastChanges(blocks)
+	order := l.places(len(changed))
+	for i := range changed {
+		order = append(order, keyOrder{at: uint32(i)})
 	}
-	// Most entries change several times in a layer. A table finds their earlier changes: it
-	// has places in changed, and 0 where there is none.
-	changed := make([]state.Change, 1, count+1)
-	size := 1 << bits.Len(uint(2*count))
-	table, seed := make([]uint32, size), maphash.MakeSeed()
+	l.sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
+	return changed, order
+}
+
+// lastChanges returns the last change of each entry, in the order in which they first changed. Most
+// entries change several times in a layer, and a table finds their earlier changes. It grows with
+// the entries, so that it is near the processor if they are few.
+func (l *layerSorter) lastChanges(blocks []*pendingBlock) []state.Change {
+	if l.table == nil {
+		l.table, l.seed = make([]uint64, leastTable), maphash.MakeSeed()
+	}
+	clear(l.table)
+	changed, table := l.changed[:0], l.table
 	for _, pending := range blocks {
-		for _, change := range pending.changes.Entries {
-			at := int(maphash.Bytes(seed, change.Key)) & (size - 1)
-			for table[at] != 0 && !bytes.Equal(changed[table[at]].Key, change.Key) {
-				at = (at + 1) & (size - 1)
+		entries := &pending.changes.Entries
+		for i := range entries.Len() {
+			change := entries.At(i)
+			hash := uint32(maphash.Bytes(l.seed, change.Key))
+			at := int(hash) & (len(table) - 1)
+			for ; table[at] != 0; at = (at + 1) & (len(table) - 1) {
+				if uint32(table[at]>>32) == hash &&
+					bytes.Equal(changed[uint32(table[at])-1].Key, change.Key) {
+					break
+				}
 			}
 			if table[at] != 0 {
-				changed[table[at]].After = change.After
+				changed[uint32(table[at])-1].After = change.After
 				continue
 			}
-			table[at] = uint32(len(changed))
 			changed = append(changed, change)
+			table[at] = uint64(hash)<<32 | uint64(len(changed))
+			if 2*len(changed) > len(table) {
+				table = widened(table)
+			}
 		}
 	}
-	order := make([]keyOrder, len(changed)-1)
-	for i := range order {
-		order[i].at = uint32(i + 1)
-	}
-	sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
-	return inOrder(changed, order)
+	l.changed, l.table = changed, table
+	return changed
 }
+
+// widened returns a larger table with what a table has.
+func widened(table []uint64) []uint64 {
+	larger := make([]uint64, 4*len(table))
+	for _, taken := range table {
+		if taken == 0 {
+			continue
+		}
+		at := int(uint32(taken>>32)) & (len(larger) - 1)
+		for larger[at] != 0 {
+			at = (at + 1) & (len(larger) - 1)
+		}
+		larger[at] = taken
+	}
+	return larger
+}
+
+// forget drops what the memory still has of the last layer's entries.
+func (l *layerSorter) forget() { clear(l.changed) }
 
 // step is a step of an account's history: the transaction that was applied to the account.
 type step struct {
@@ -101,12 +159,12 @@ type history struct {
 }
 
 // historyOf returns the steps of a row of blocks.
-func historyOf(blocks []*pendingBlock) history {
+func (l *layerSorter) historyOf(blocks []*pendingBlock) history {
 	count := 0
 	for _, pending := range blocks {
 		count += len(pending.changes.History)
 	}
-	order := make([]keyOrder, 0, count)
+	order := l.places(count)
 	for block, pending := range blocks {
 		for at := range pending.changes.History {
 			order = append(order, keyOrder{part: pending.changes.History[at].Number,
@@ -114,17 +172,8 @@ func historyOf(blocks []*pendingBlock) history {
 		}
 	}
 	// Of one account, they are in order already.
-	sortParts(order, nil)
+	l.sortParts(order, nil)
 	return history{blocks, order}
-}
-
-// inOrder returns the items at these places of a list. To sort places moves less memory.
-func inOrder[T any](list []T, order []keyOrder) []T {
-	sorted := make([]T, len(order))
-	for i, next := range order {
-		sorted[i] = list[next.at]
-	}
-	return sorted
 }
 
 // maxSteps bounds the steps in one record or row.

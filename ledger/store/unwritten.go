@@ -36,7 +36,7 @@ func (p *pendingBlock) history() []state.HistoryChange {
 // that is nil, in the order of the keys.
 func (p *pendingBlock) accountsIn(from, to []byte) []state.Change {
 	p.listing.Do(func() {
-		for _, change := range p.changes.Entries {
+		for change := range p.changes.Entries.All() {
 			if state.IsAccountKey(change.Key) {
 				p.listed = append(p.listed, change)
 			}
