@@ -4,82 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
-
-// Change is one entry of the state that a block changed, or removed if After is empty. The slices
-// share one arena with those of other changes, which must not be written to.
-type Change struct {
-	Key, After []byte
-}
-
-// ChangeList lists changes. A block has thousands, so it has no pointers to each, which the garbage
-// collector would follow.
-type ChangeList struct {
-	arena  []byte
-	places []changeSpan
-}
-
-// changeSpan is the place of a change in the arena: where its key begins, and the lengths of the
-// key and of the value that follows it.
-type changeSpan struct {
-	start      uint64
-	key, after uint32
-}
-
-// Len returns the number of changes.
-func (l *ChangeList) Len() int { return len(l.places) }
-
-// At returns a change by its place in the list.
-func (l *ChangeList) At(place int) Change {
-	at := &l.places[place]
-	value := at.start + uint64(at.key)
-	end := value + uint64(at.after)
-	return Change{Key: l.arena[at.start:value:value], After: l.arena[value:end:end]}
-}
-
-// All returns the changes in order.
-func (l *ChangeList) All() iter.Seq[Change] {
-	return func(yield func(Change) bool) {
-		for place := range l.places {
-			if !yield(l.At(place)) {
-				return
-			}
-		}
-	}
-}
-
-// Add adds a change, of which it keeps a copy.
-func (l *ChangeList) Add(change Change) {
-	l.note(len(l.arena), len(change.Key), len(change.After))
-	l.arena = append(append(l.arena, change.Key...), change.After...)
-}
-
-// note adds a change whose place in the arena is known.
-func (l *ChangeList) note(start, key, after int) {
-	l.places = append(l.places, changeSpan{start: uint64(start), key: uint32(key),
-		after: uint32(after)})
-}
-
-// HistoryChange adds one transaction to the history of the account with this number: history entry
-// Ordinal (from 0) is the block's transaction Index.
-type HistoryChange struct {
-	Number, Ordinal uint64
-	Index           uint32
-}
-
-// Changes lists what a block changed in the state, in the order in which it first touched the
-// entries of each kind.
-type Changes struct {
-	Entries ChangeList
-	History []HistoryChange
-	Crossings
-}
 
 // applied is the result of a transaction that took effect.
 var applied = whole(ledger.Applied)
@@ -418,7 +348,7 @@ func (s *State) finish() *Changes {
 	}
 	for _, each := range s.touchedAccounts {
 		if s.accountTree == nil {
-			s.settle(changes, each.mark, each.appendEntry)
+			s.settleEntry(changes, each.mark, each.appendEntry, each.number)
 		}
 		each.mark = mark{}
 		each.touchedAt(s.height)
@@ -525,13 +455,20 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 	for i, each := range s.touchedAccounts {
 		if at := &s.settledAccounts[i]; at.changed {
 			s.accountTree.outdate(each.number)
-			changes.Entries.note(at.start, at.value-at.start, at.end-at.value)
+			changes.Entries.note(at.start, at.value-at.start, at.end-at.value, each.number)
 		}
 	}
 	return bytes
 }
 
+// settle brings the digest up to date with an entry that is no account's, and lists the change.
 func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int)) {
+	s.settleEntry(changes, m, appendEntry, 0)
+}
+
+// settleEntry is settle for any entry. account is the number of the account that it is of, or 0.
+func (s *State) settleEntry(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int),
+	account uint64) {
 	start := len(s.arena)
 	var keyLength int
 	s.arena, keyLength = appendEntry(s.arena)
@@ -544,7 +481,7 @@ func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byt
 		s.digest.Remove(before)
 	}
 	s.digest.Add(after)
-	changes.Entries.note(start, keyLength, len(after)-keyLength)
+	changes.Entries.note(start, keyLength, len(after)-keyLength, account)
 }
 
 // remove removes an entry, unless the entry is new in this block.
@@ -554,7 +491,7 @@ func (s *State) remove(changes *Changes, m mark) {
 		return
 	}
 	s.digest.Remove(s.arena[at.start:at.end])
-	changes.Entries.note(at.start, at.value-at.start, 0)
+	changes.Entries.note(at.start, at.value-at.start, 0, 0)
 }
 
 // apply executes one transaction, all or nothing.

@@ -21,8 +21,10 @@ type layerSorter struct {
 	order   []keyOrder
 	records []record
 	changed []state.Change
-	// table finds entries in changed: a place that is taken has 32 bits of the key's hash with the
-	// seed, above the place in changed, counted from 1.
+	last    []lastChange
+	// table finds entries in last: a place that is taken has 32 bits of the entry's hash, above the
+	// place in last, counted from 1. It grows with the entries, so that it is near the processor if
+	// they are few, as they are where most change several times in a layer.
 	table []uint64
 	seed  maphash.Seed
 }
@@ -90,41 +92,75 @@ func (l *layerSorter) entriesOf(blocks []*pendingBlock) ([]state.Change, []keyOr
 	return changed, order
 }
 
-// lastChanges returns the last change of each entry, in the order in which they first changed. Most
-// entries change several times in a layer, and a table finds their earlier changes. It grows with
-// the entries, so that it is near the processor if they are few.
+// lastChanges returns the last change of each entry, in the order in which they first changed.
 func (l *layerSorter) lastChanges(blocks []*pendingBlock) []state.Change {
 	if l.table == nil {
 		l.table, l.seed = make([]uint64, leastTable), maphash.MakeSeed()
 	}
 	clear(l.table)
-	changed, table := l.changed[:0], l.table
-	for _, pending := range blocks {
+	l.last = l.last[:0]
+	for block, pending := range blocks {
 		entries := &pending.changes.Entries
 		for i := range entries.Len() {
-			change := entries.At(i)
-			hash := uint32(maphash.Bytes(l.seed, change.Key))
-			at := int(hash) & (len(table) - 1)
-			for ; table[at] != 0; at = (at + 1) & (len(table) - 1) {
-				if uint32(table[at]>>32) == hash &&
-					bytes.Equal(changed[uint32(table[at])-1].Key, change.Key) {
-					break
-				}
-			}
-			if table[at] != 0 {
-				changed[uint32(table[at])-1].After = change.After
+			at := lastChange{account: entries.Account(i), block: uint32(block), change: uint32(i)}
+			slot, hash := l.find(blocks, &at)
+			if taken := l.table[slot]; taken != 0 {
+				l.last[uint32(taken)-1] = at
 				continue
 			}
-			changed = append(changed, change)
-			table[at] = uint64(hash)<<32 | uint64(len(changed))
-			if 2*len(changed) > len(table) {
-				table = widened(table)
+			l.last = append(l.last, at)
+			l.table[slot] = uint64(hash)<<32 | uint64(len(l.last))
+			if 2*len(l.last) > len(l.table) {
+				l.table = widened(l.table)
 			}
 		}
 	}
-	l.changed, l.table = changed, table
-	return changed
+	l.changed = slices.Grow(l.changed[:0], len(l.last))
+	for i := range l.last {
+		l.changed = append(l.changed, l.last[i].in(blocks))
+	}
+	return l.changed
 }
+
+// lastChange is the place of an entry's last change: the block in the layer, and the change in the
+// block. account is the number of the account that the entry is, or 0. Numbers are near the
+// processor, and keys are all over the memory, so an account is known by its number.
+type lastChange struct {
+	account       uint64
+	block, change uint32
+}
+
+// in returns the change.
+func (c *lastChange) in(blocks []*pendingBlock) state.Change {
+	return blocks[c.block].changes.Entries.At(int(c.change))
+}
+
+// find returns the place in the table of the entry that changes, or a free place for it, and the
+// hash of the entry.
+func (l *layerSorter) find(blocks []*pendingBlock, change *lastChange) (slot int, hash uint32) {
+	var key []byte
+	if change.account != 0 {
+		hash = uint32(change.account * numberHash >> 32)
+	} else {
+		key = change.in(blocks).Key
+		hash = uint32(maphash.Bytes(l.seed, key))
+	}
+	for slot = int(hash) & (len(l.table) - 1); l.table[slot] != 0; {
+		if taken := l.table[slot]; uint32(taken>>32) == hash {
+			earlier := &l.last[uint32(taken)-1]
+			if earlier.account == change.account &&
+				(key == nil || bytes.Equal(earlier.in(blocks).Key, key)) {
+				break
+			}
+		}
+		slot = (slot + 1) & (len(l.table) - 1)
+	}
+	return slot, hash
+}
+
+// numberHash is an odd number near 2^64 divided by the golden ratio. Multiplied by it, numbers that
+// follow each other lie apart.
+const numberHash = 0x9e3779b97f4a7c15
 
 // widened returns a larger table with what a table has.
 func widened(table []uint64) []uint64 {
@@ -133,11 +169,11 @@ func widened(table []uint64) []uint64 {
 		if taken == 0 {
 			continue
 		}
-		at := int(uint32(taken>>32)) & (len(larger) - 1)
-		for larger[at] != 0 {
-			at = (at + 1) & (len(larger) - 1)
+		slot := int(uint32(taken>>32)) & (len(larger) - 1)
+		for larger[slot] != 0 {
+			slot = (slot + 1) & (len(larger) - 1)
 		}
-		larger[at] = taken
+		larger[slot] = taken
 	}
 	return larger
 }

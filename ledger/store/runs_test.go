@@ -39,7 +39,12 @@ func TestEntriesOfALayer(t *testing.T) {
 	var sorter layerSorter // one for all layers, which uses its memory again
 	rapid.Check(t, func(t *rapid.T) {
 		some := rapid.SliceOfN(keys(), 1, 30).Draw(t, "keys")
-		want := map[string]string{}
+		want, numbers := map[string]string{}, map[string]uint64{}
+		for i, key := range some { // some are the entries of accounts
+			if numbers[string(key)] == 0 && rapid.Bool().Draw(t, "account") {
+				numbers[string(key)] = uint64(i) + 1
+			}
+		}
 		var blocks []*pendingBlock
 		for i := range rapid.IntRange(1, 8).Draw(t, "blocks") {
 			changes := &state.Changes{}
@@ -47,7 +52,8 @@ func TestEntriesOfALayer(t *testing.T) {
 				func(key []byte) string { return string(key) }).Draw(t, "changed") {
 				value := fmt.Sprint(i)
 				want[string(key)] = value
-				changes.Entries.Add(state.Change{Key: key, After: []byte(value)})
+				changes.Entries.Add(state.Change{Key: key, After: []byte(value)},
+					numbers[string(key)])
 			}
 			blocks = append(blocks, &pendingBlock{changes: changes})
 		}
@@ -617,7 +623,7 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 				ordinals[number]++
 				changes.Entries.Add(state.Change{
 					Key:   fmt.Appendf(nil, "aclient-%d:account-%d\x00", number%16, number/16),
-					After: make([]byte, 40)})
+					After: make([]byte, 40)}, uint64(number)+1)
 			}
 		}
 		layer = append(layer, &pendingBlock{block: block, changes: changes})
