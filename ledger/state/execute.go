@@ -389,40 +389,58 @@ func (s *State) finish() *Changes {
 }
 
 // settledAccount is the place of an account's encoding in the arena, before which there is a
-// treeLeaf, and its hash in the tree.
+// treeLeaf, and its hash in the tree, with the first bytes of that.
 type settledAccount struct {
 	kept
 	leaf    *ledger.Hash
+	begins  uint64
 	changed bool
 }
 
-// settle brings the hash in the tree up to date, and notes whether that changes it. begins are the
-// first bytes of the hash in the tree.
-func (a *settledAccount) settle(hash *ledger.Hash, begins uint64) {
-	a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || *hash != *a.leaf
+// settle brings the hash in the tree up to date, and notes whether that changes it.
+func (a *settledAccount) settle(hash *ledger.Hash) {
+	a.changed = binary.LittleEndian.Uint64(hash[:]) != a.begins || *hash != *a.leaf
 	if a.changed {
 		*a.leaf = *hash
 	}
 }
 
-// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. Hashes
-// of many accounts are not near the processor. So it reads those in the tree first: they arrive
-// while it computes the new ones, two at a time.
+// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. It
+// computes two at a time.
 func settleLeaves(arena []byte, accounts []settledAccount) {
 	var pair pairs.Pair
-	begins := func(a *settledAccount) uint64 { return binary.LittleEndian.Uint64(a.leaf[:]) }
 	data := func(a *settledAccount) []byte { return arena[a.start-1 : a.end] }
 	for ; len(accounts) > 1; accounts = accounts[2:] {
 		one, other := &accounts[0], &accounts[1]
-		first, second := begins(one), begins(other)
 		hash, otherHash := pair.Sum(data(one), data(other))
-		one.settle((*ledger.Hash)(&hash), first)
-		other.settle((*ledger.Hash)(&otherHash), second)
+		one.settle((*ledger.Hash)(&hash))
+		other.settle((*ledger.Hash)(&otherHash))
 	}
 	if len(accounts) == 1 {
 		last := &accounts[0]
 		hash := accountHash(arena[last.start:last.end])
-		last.settle(&hash, begins(last))
+		last.settle(&hash)
+	}
+}
+
+// encode appends the encodings of accounts to the arena, and adds them to settledAccounts. Accounts
+// and their hashes in the tree may have left the processor's cache. So it reads both lines of some
+// accounts, and their hashes, before it encodes them: it waits for all of them at once.
+func (s *State) encode(accounts []*account) {
+	first := len(s.settledAccounts)
+	for _, each := range accounts {
+		leaf := s.accountTree.leaf(each.number)
+		s.settledAccounts = append(s.settledAccounts, settledAccount{
+			kept: kept{value: each.keyLength()}, leaf: leaf,
+			begins: binary.LittleEndian.Uint64(leaf[:])})
+	}
+	for i, each := range accounts {
+		at := &s.settledAccounts[first+i]
+		s.arena = append(s.arena, treeLeaf)
+		at.start = len(s.arena)
+		at.value += at.start
+		s.arena, _ = each.appendEntry(s.arena)
+		at.end = len(s.arena)
 	}
 }
 
@@ -439,13 +457,8 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 		s.accountTree.grow(int(s.opened))
 	}
 	s.settledAccounts = s.settledAccounts[:0]
-	for _, each := range s.touchedAccounts {
-		s.arena = append(s.arena, treeLeaf)
-		start := len(s.arena)
-		var keyLength int
-		s.arena, keyLength = each.appendEntry(s.arena)
-		s.settledAccounts = append(s.settledAccounts, settledAccount{kept: kept{start: start,
-			value: start + keyLength, end: len(s.arena)}, leaf: s.accountTree.leaf(each.number)})
+	for some := range slices.Chunk(s.touchedAccounts, lookAhead) {
+		s.encode(some)
 	}
 	bytes = len(s.arena) - before
 	s.entrySize = bytes/count + 2
