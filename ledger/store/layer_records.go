@@ -216,24 +216,26 @@ func (l *layerSorter) historyOf(blocks []*pendingBlock) history {
 const maxSteps = 512
 
 // records cuts the steps into records: steps of one account without a gap. The next record
-// overwrites the steps of the one before.
+// overwrites the steps of the one before. Steps lie all over the memory, so nothing waits for the
+// first one of a record before all have been asked for.
 func (h history) records(put func(number, ordinal uint64, steps []step) error) error {
 	steps := make([]step, 0, maxSteps)
-	for i := range h.order {
-		next := &h.order[i]
-		if len(steps) > 0 && (len(steps) == maxSteps || steps[0].Number != next.part) {
-			if err := put(steps[0].Number, steps[0].Ordinal, steps); err != nil {
-				return err
-			}
-			steps = steps[:0]
+	for order := h.order; len(order) > 0; {
+		number, count := order[0].part, 1
+		for count < min(len(order), maxSteps) && order[count].part == number {
+			count++
 		}
-		block := h.blocks[next.list]
-		steps = append(steps, step{block.changes.History[next.at], block.block.Header.Height})
+		steps = steps[:count]
+		for i := range steps {
+			block := h.blocks[order[i].list]
+			steps[i] = step{block.changes.History[order[i].at], block.block.Header.Height}
+		}
+		if err := put(number, steps[0].Ordinal, steps); err != nil {
+			return err
+		}
+		order = order[count:]
 	}
-	if len(steps) == 0 {
-		return nil
-	}
-	return put(steps[0].Number, steps[0].Ordinal, steps)
+	return nil
 }
 
 // byAccount returns a copy of a block's history in which the steps of each account are adjacent and

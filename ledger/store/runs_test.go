@@ -588,7 +588,13 @@ func BenchmarkLayer(b *testing.B) {
 				records, _ := sorter.recordsOf(layer)
 				return len(records)
 			},
-			"steps": func() int { return len(sorter.historyOf(layer).order) },
+			"steps": func() (count int) {
+				_ = sorter.historyOf(layer).records(func(_, _ uint64, steps []step) error {
+					count += len(steps)
+					return nil
+				})
+				return count
+			},
 			"entries": func() int {
 				_, order := sorter.entriesOf(layer)
 				return len(order)
