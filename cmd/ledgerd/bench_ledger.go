@@ -146,8 +146,8 @@ transaction in them. A difference or a missing transaction is an error.`,
 			defer func() { err = errors.Join(err, os.RemoveAll(homes)) }()
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelError}))
-			if p.Fabric == fabric.Memory {
-				tuneMemory(0)
+			if p.BookTransactions == 0 && p.BookAccounts == 0 {
+				tuneMemory(0) // otherwise the book may take more than the limit
 			}
 			environment := bench.LedgerEnvironment{Dir: homes, Command: process,
 				Start: nodeStarter(logger, store.Options{}),

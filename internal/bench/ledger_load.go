@@ -250,6 +250,9 @@ type chooser struct {
 	fixed    bool
 	random   *mathrand.Rand
 	zipf     *mathrand.Zipf // nil: uniform
+	// transactions and their postings are the memory for the next bundle.
+	transactions []ledger.Transaction
+	postings     [][2]ledger.Posting
 }
 
 // zipfExponent is the exponent of DistributionZipf.
@@ -258,6 +261,10 @@ const zipfExponent = 1.1
 func (l *load) chooser(c *loadClient) *chooser {
 	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
 	made := &chooser{accounts: c.accounts, fixed: c.fixed, random: random}
+	if l.callers == 0 {
+		made.transactions = make([]ledger.Transaction, l.bundle)
+		made.postings = make([][2]ledger.Posting, l.bundle)
+	}
 	if l.distribution == DistributionZipf {
 		made.zipf = mathrand.NewZipf(random, zipfExponent, 1, uint64(len(c.accounts)-1))
 	}
@@ -272,19 +279,24 @@ func (c *chooser) one() int {
 }
 
 // transfer returns the postings of a transfer between two accounts.
-func (c *chooser) transfer() []ledger.Posting {
+func (c *chooser) transfer() [2]ledger.Posting {
 	if c.fixed {
-		return postings(c.accounts[0], c.accounts[1])
+		return twoPostings(c.accounts[0], c.accounts[1])
 	}
 	from, to := c.one(), c.one()
 	if from == to {
 		to = (to + 1) % len(c.accounts)
 	}
-	return postings(c.accounts[from], c.accounts[to])
+	return twoPostings(c.accounts[from], c.accounts[to])
 }
 
 func postings(from, to ledger.AccountPath) []ledger.Posting {
-	return []ledger.Posting{
+	both := twoPostings(from, to)
+	return both[:]
+}
+
+func twoPostings(from, to ledger.AccountPath) [2]ledger.Posting {
+	return [2]ledger.Posting{
 		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-5)},
 		{Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(5)},
 	}
@@ -314,7 +326,8 @@ func (l *load) start(ctx context.Context, fail func(error)) {
 
 // post submits a transfer as one of many callers, and waits for it.
 func (l *load) post(ctx context.Context, c *loadClient, choose *chooser) error {
-	transaction := ledger.Transaction{Postings: choose.transfer()}
+	both := choose.transfer()
+	transaction := ledger.Transaction{Postings: both[:]}
 	size := c.bodySize
 	for i := range transaction.Postings {
 		size += len(transaction.Postings[i].Account)
@@ -332,12 +345,14 @@ func (l *load) post(ctx context.Context, c *loadClient, choose *chooser) error {
 	return nil
 }
 
-// submit makes, signs and submits a bundle of transfers, and waits for it.
+// submit makes, signs and submits a bundle of transfers, and waits for it. Then nothing has the
+// bundle any more, so the next one uses the memory of its transactions.
 func (l *load) submit(ctx context.Context, c *loadClient, choose *chooser) error {
-	transactions := make([]ledger.Transaction, l.bundle)
+	transactions := choose.transactions
 	for i := range transactions {
 		transactions[i] = l.next(c)
-		transactions[i].Postings = choose.transfer()
+		choose.postings[i] = choose.transfer()
+		transactions[i].Postings = choose.postings[i][:]
 	}
 	bundle, err := c.node.Sign(ctx, []client.Key{c.key}, transactions...)
 	if err != nil {

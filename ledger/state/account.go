@@ -143,10 +143,12 @@ func (a *account) copy() ledger.Account {
 	return copied
 }
 
+// keyLength returns the length of the key of the account's entry.
+func (a *account) keyLength() int { return 1 + len(a.path) + 1 }
+
 func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
-	start := len(to)
 	to = append(append(append(to, kindAccount), a.path...), 0)
-	keyLength = len(to) - start
+	keyLength = a.keyLength()
 	to = binary.AppendUvarint(to, a.number)
 	to = codec.AppendBool(to, a.issuer)
 	to = codec.AppendString(to, a.alias())

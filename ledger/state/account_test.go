@@ -94,8 +94,8 @@ func TestFailedOpenings(t *testing.T) {
 				t.Fatalf("transaction %d: %s, want %s", i, got, want)
 			}
 		}
-		if want := 1 + 100 + 1; len(changes.Entries) != want { // the issuer, the window
-			t.Errorf("%d changes, want %d", len(changes.Entries), want)
+		if want := 1 + 100 + 1; changes.Entries.Len() != want { // the issuer, the window
+			t.Errorf("%d changes, want %d", changes.Entries.Len(), want)
 		}
 		execute(plain, good)
 	}

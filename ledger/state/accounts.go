@@ -95,9 +95,10 @@ type lookup struct {
 // all paths.
 func (a *accounts) findAll(lookups []lookup) {
 	for i := range lookups {
-		l := &lookups[i]
-		l.hash = a.hash(l.path)
-		l.maybe = a.index[a.home(l.hash)] != 0
+		lookups[i].hash = a.hash(lookups[i].path)
+	}
+	for i := range lookups { // apart, as hashing is so much that it would wait for each slot
+		lookups[i].maybe = a.index[a.home(lookups[i].hash)] != 0
 	}
 	for i := range lookups {
 		l := &lookups[i]

@@ -72,20 +72,30 @@ func (d *nodeData) of(children []ledger.Hash) []byte {
 	return to
 }
 
+// set sets what is hashed of a node with all children.
+func (d *nodeData) set(children *[treeArity]ledger.Hash) {
+	d[0] = treeNode
+	for i := range children {
+		*(*ledger.Hash)(d[1+i*ledger.HashSize:]) = children[i]
+	}
+}
+
 // hashNodes computes the hashes of count nodes of a level, whose places are given. Two at a time
 // take little longer than one.
 func hashNodes(level, below *treeLevel, count int, place func(i int) int) {
 	var pair pairs.Pair
-	var data [2]nodeData
 	i := 0
 	for ; i+1 < count; i += 2 {
 		one, other := place(i), place(i+1)
 		first, second := below.children(one), below.children(other)
-		if len(first) == 1 || len(second) == 1 {
+		if len(first) < treeArity || len(second) < treeArity {
 			*level.at(one), *level.at(other) = nodeHash(first), nodeHash(second)
 			continue
 		}
-		*level.at(one), *level.at(other) = pair.Sum(data[0].of(first), data[1].of(second))
+		data, otherData := pair.Room(len(nodeData{}))
+		(*nodeData)(data).set((*[treeArity]ledger.Hash)(first))
+		(*nodeData)(otherData).set((*[treeArity]ledger.Hash)(second))
+		*level.at(one), *level.at(other) = pair.SumRoom()
 	}
 	if i < count {
 		*level.at(place(i)) = nodeHash(below.children(place(i)))

@@ -11,29 +11,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/pairs"
 )
 
-// Change is one entry of the state that a block changed, or removed if After is empty. The slices
-// share one arena, which is never written to again.
-type Change struct {
-	Key, After []byte
-}
-
-// HistoryChange adds one transaction to the history of the account with this number: history entry
-// Ordinal (from 0) is the block's transaction Index.
-type HistoryChange struct {
-	Number, Ordinal uint64
-	Index           uint32
-}
-
-// Changes lists what a block changed in the state, in the order in which it first touched the
-// entries of each kind.
-type Changes struct {
-	Entries []Change
-	History []HistoryChange
-	// Counts are those that the block may have changed, as they are after it.
-	Counts []Counts
-	Crossings
-}
-
 // applied is the result of a transaction that took effect.
 var applied = whole(ledger.Applied)
 
@@ -312,16 +289,17 @@ func (s *State) before(m mark) (kept, bool) {
 
 // finish updates the digest and collects the changes.
 func (s *State) finish() *Changes {
-	changes := &Changes{Entries: make([]Change, 0,
+	changes := &Changes{History: s.history}
+	changes.Entries.places = make([]changeSpan, 0,
 		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
-			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+			len(s.touchedRecords)+len(s.touchedMembers))
 	inTree := 0
 	if s.accountTree != nil {
 		inTree = s.settleAccounts(changes)
 	}
 	for _, each := range s.touchedAccounts {
 		if s.accountTree == nil {
-			s.settle(changes, each.mark, each.appendEntry)
+			s.settleEntry(changes, each.mark, each.appendEntry, each.number)
 		}
 		each.mark = mark{}
 		each.touchedAt(s.height)
@@ -357,45 +335,64 @@ func (s *State) finish() *Changes {
 		s.digestAll()
 	}
 	s.stateDigest = s.sum()
+	changes.Entries.arena = s.arena
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)-inTree
 	return changes
 }
 
 // settledAccount is the place of an account's encoding in the arena, before which there is a
-// treeLeaf, and its hash in the tree.
+// treeLeaf, and its hash in the tree, with the first bytes of that.
 type settledAccount struct {
 	kept
 	leaf    *ledger.Hash
+	begins  uint64
 	changed bool
 }
 
-// settle brings the hash in the tree up to date, and notes whether that changes it. begins are the
-// first bytes of the hash in the tree.
-func (a *settledAccount) settle(hash *ledger.Hash, begins uint64) {
-	a.changed = binary.LittleEndian.Uint64(hash[:]) != begins || *hash != *a.leaf
+// settle brings the hash in the tree up to date, and notes whether that changes it.
+func (a *settledAccount) settle(hash *ledger.Hash) {
+	a.changed = binary.LittleEndian.Uint64(hash[:]) != a.begins || *hash != *a.leaf
 	if a.changed {
 		*a.leaf = *hash
 	}
 }
 
-// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. Hashes
-// of many accounts are not near the processor. So it reads those in the tree first: they arrive
-// while it computes the new ones, two at a time.
+// settleLeaves brings the hashes of accounts up to date, whose encodings are in the arena. It
+// computes two at a time.
 func settleLeaves(arena []byte, accounts []settledAccount) {
 	var pair pairs.Pair
-	begins := func(a *settledAccount) uint64 { return binary.LittleEndian.Uint64(a.leaf[:]) }
 	data := func(a *settledAccount) []byte { return arena[a.start-1 : a.end] }
 	for ; len(accounts) > 1; accounts = accounts[2:] {
 		one, other := &accounts[0], &accounts[1]
-		first, second := begins(one), begins(other)
 		hash, otherHash := pair.Sum(data(one), data(other))
-		one.settle((*ledger.Hash)(&hash), first)
-		other.settle((*ledger.Hash)(&otherHash), second)
+		one.settle((*ledger.Hash)(&hash))
+		other.settle((*ledger.Hash)(&otherHash))
 	}
 	if len(accounts) == 1 {
 		last := &accounts[0]
 		hash := accountHash(arena[last.start:last.end])
-		last.settle(&hash, begins(last))
+		last.settle(&hash)
+	}
+}
+
+// encode appends the encodings of accounts to the arena, and adds them to settledAccounts. Accounts
+// and their hashes in the tree may have left the processor's cache. So it reads both lines of some
+// accounts, and their hashes, before it encodes them: it waits for all of them at once.
+func (s *State) encode(accounts []*account) {
+	first := len(s.settledAccounts)
+	for _, each := range accounts {
+		leaf := s.accountTree.leaf(each.number)
+		s.settledAccounts = append(s.settledAccounts, settledAccount{
+			kept: kept{value: each.keyLength()}, leaf: leaf,
+			begins: binary.LittleEndian.Uint64(leaf[:])})
+	}
+	for i, each := range accounts {
+		at := &s.settledAccounts[first+i]
+		s.arena = append(s.arena, treeLeaf)
+		at.start = len(s.arena)
+		at.value += at.start
+		s.arena, _ = each.appendEntry(s.arena)
+		at.end = len(s.arena)
 	}
 }
 
@@ -412,13 +409,8 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 		s.accountTree.grow(int(s.opened))
 	}
 	s.settledAccounts = s.settledAccounts[:0]
-	for _, each := range s.touchedAccounts {
-		s.arena = append(s.arena, treeLeaf)
-		start := len(s.arena)
-		var keyLength int
-		s.arena, keyLength = each.appendEntry(s.arena)
-		s.settledAccounts = append(s.settledAccounts, settledAccount{kept: kept{start: start,
-			value: start + keyLength, end: len(s.arena)}, leaf: s.accountTree.leaf(each.number)})
+	for some := range slices.Chunk(s.touchedAccounts, lookAhead) {
+		s.encode(some)
 	}
 	bytes = len(s.arena) - before
 	s.entrySize = bytes/count + 2
@@ -428,19 +420,24 @@ func (s *State) settleAccounts(changes *Changes) (bytes int) {
 	for i, each := range s.touchedAccounts {
 		if at := &s.settledAccounts[i]; at.changed {
 			s.accountTree.outdate(each.number)
-			changes.Entries = append(changes.Entries, Change{
-				Key: s.arena[at.start:at.value:at.value], After: s.arena[at.value:at.end:at.end]})
+			changes.Entries.note(at.start, at.value-at.start, at.end-at.value, each.number)
 		}
 	}
 	return bytes
 }
 
+// settle brings the digest up to date with an entry that is no account's, and lists the change.
 func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int)) {
+	s.settleEntry(changes, m, appendEntry, 0)
+}
+
+// settleEntry is settle for any entry. account is the number of the account that it is of, or 0.
+func (s *State) settleEntry(changes *Changes, m mark, appendEntry func([]byte) ([]byte, int),
+	account uint64) {
 	start := len(s.arena)
 	var keyLength int
 	s.arena, keyLength = appendEntry(s.arena)
-	after := s.arena[start:len(s.arena):len(s.arena)]
-	change := Change{Key: after[:keyLength:keyLength], After: after[keyLength:]}
+	after := s.arena[start:]
 	if at, changed := s.before(m); changed {
 		before := s.arena[at.start:at.end]
 		if bytes.Equal(before, after) {
@@ -449,7 +446,7 @@ func (s *State) settle(changes *Changes, m mark, appendEntry func([]byte) ([]byt
 		s.digest.Remove(before)
 	}
 	s.digest.Add(after)
-	changes.Entries = append(changes.Entries, change)
+	changes.Entries.note(start, keyLength, len(after)-keyLength, account)
 }
 
 // remove removes an entry, unless the entry is new in this block.
@@ -459,7 +456,7 @@ func (s *State) remove(changes *Changes, m mark) {
 		return
 	}
 	s.digest.Remove(s.arena[at.start:at.end])
-	changes.Entries = append(changes.Entries, Change{Key: s.arena[at.start:at.value:at.value]})
+	changes.Entries.note(at.start, at.value-at.start, 0, 0)
 }
 
 // apply executes one transaction, all or nothing.

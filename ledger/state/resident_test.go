@@ -81,7 +81,7 @@ func (w *twin) execute(block *ledger.Block, unstored int) error {
 // store stores the changes of all but the last blocks.
 func (w *twin) store(unstored int) {
 	for ; len(w.pending) > unstored; w.pending = w.pending[1:] {
-		for _, change := range w.pending[0].Entries {
+		for change := range w.pending[0].Entries.All() {
 			if len(change.After) == 0 {
 				delete(w.stored, string(change.Key))
 			} else {

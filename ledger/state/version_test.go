@@ -192,7 +192,12 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 	t.Parallel()
 	var chains []*one
 	var entries []string
-	changes := make([][]*state.Changes, ledger.NewestVersion)
+	type made struct {
+		entries []state.Change
+		history []state.HistoryChange
+		state.Crossings
+	}
+	changes := make([][]made, ledger.NewestVersion)
 	for version := range ledger.NewestVersion {
 		genesis := ledgertest.Genesis()
 		genesis.Version = version + 1
@@ -204,8 +209,9 @@ func TestVersionsDifferInTheDigestOnly(t *testing.T) {
 			client.Transfer("acme:b", "acme:nobody", 5),
 			client.Transfer("acme:a", "acme:issuer", 2)))
 		for _, each := range []*ledger.Block{first, block} {
-			_, made := replayed.Execute(state.Redraft(each))
-			changes[version] = append(changes[version], made)
+			_, executed := replayed.Execute(state.Redraft(each))
+			changes[version] = append(changes[version], made{
+				slices.Collect(executed.Entries.All()), executed.History, executed.Crossings})
 		}
 		text := ""
 		for i := range block.Entries {

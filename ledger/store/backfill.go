@@ -345,7 +345,7 @@ func (s *Store) indexBlock(height ledger.Height, replayed *replay,
 	}
 	var arena []byte
 	indexed := &pendingBlock{block: block, changes: changes}
-	err = historyOf([]*pendingBlock{indexed}).records(
+	err = new(layerSorter).historyOf([]*pendingBlock{indexed}).records(
 		func(number, ordinal uint64, steps []step) error {
 			value := appendHistory(carve(&arena, historySize(len(steps))), steps)
 			return put("history", historyKey(number, ordinal), value)

@@ -213,14 +213,15 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 	var err error
 	switch kind {
 	case rowRun:
-		records := recordsOf(sealed.blocks)
+		records, order := s.sorter.recordsOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(records)), put)
-		for i := 0; i < len(records) && err == nil; i++ {
-			value := records[i].value()
-			err = writer.add(records[i].id[:], value[:])
+		for i := 0; i < len(order) && err == nil; i++ {
+			next := &records[order[i].at]
+			value := next.value()
+			err = writer.add(next.id[:], value[:])
 		}
 	case rowSteps:
-		steps := historyOf(sealed.blocks)
+		steps := s.sorter.historyOf(sealed.blocks)
 		writer = s.newRunWriter(kind, 0, uint64(len(steps.order)), put)
 		var arena []byte
 		err = steps.records(func(number, ordinal uint64, steps []step) error {
@@ -228,11 +229,13 @@ func (s *Store) runRows(kind runKind, sealed *layer, put putRow,
 			return writer.add(arena[:stepKeySize], arena[stepKeySize:])
 		})
 	case rowEntries:
-		entries := sealed.entries()
-		writer = s.newRunWriter(kind, 0, uint64(len(entries)), put)
-		for i := 0; i < len(entries) && err == nil; i++ {
-			err = writer.add(entries[i].Key, entries[i].After)
+		entries, order := s.sorter.entriesOf(sealed.blocks)
+		writer = s.newRunWriter(kind, 0, uint64(len(order)), put)
+		for i := 0; i < len(order) && err == nil; i++ {
+			entry := &entries[order[i].at]
+			err = writer.add(entry.Key, entry.After)
 		}
+		s.sorter.forget()
 	}
 	if err == nil {
 		err = writer.finish(s)

@@ -182,7 +182,8 @@ func TestHistoryRecords(t *testing.T) {
 		}
 	}
 	var got [][3]uint64 // number, ordinal and count
-	if err := historyOf(blocks).records(func(number, ordinal uint64, some []step) error {
+	steps := new(layerSorter).historyOf(blocks)
+	if err := steps.records(func(number, ordinal uint64, some []step) error {
 		got = append(got, [3]uint64{number, ordinal, uint64(len(some))})
 		for i := range some {
 			if some[i].Number != number || some[i].Ordinal != ordinal+uint64(i) {

@@ -25,10 +25,13 @@ const (
 	radixFrom  = 256 // places; fewer are sorted by comparing them
 )
 
+// keySorter sorts places. It keeps its memory for the next time.
+type keySorter struct{ spare []keyOrder }
+
 // sortParts sorts places in the order of compare, which is first that of the parts of their keys.
 // If compare is nil, those with equal parts stay in the order that they are in. It distributes the
 // places by the highest bytes in which the parts differ, which takes less time than comparing them.
-func sortParts(order []keyOrder, compare func(a, b keyOrder) int) {
+func (k *keySorter) sortParts(order []keyOrder, compare func(a, b keyOrder) int) {
 	whole := compare == nil
 	if whole {
 		compare = compareParts
@@ -46,7 +49,10 @@ func sortParts(order []keyOrder, compare func(a, b keyOrder) int) {
 	for ; rest != 0 && len(shifts) < radixBytes; rest &= 1<<shifts[len(shifts)-1] - 1 {
 		shifts = append(shifts, (bits.Len64(rest)-1)/8*8)
 	}
-	from, to := order, make([]keyOrder, len(order))
+	if cap(k.spare) < len(order) {
+		k.spare = make([]keyOrder, len(order))
+	}
+	from, to := order, k.spare[:len(order)]
 	for _, shift := range slices.Backward(shifts) {
 		distribute(to, from, shift)
 		from, to = to, from
@@ -109,7 +115,7 @@ func compareParts(a, b keyOrder) int { return cmp.Compare(a.part, b.part) }
 // sortKeys sorts the places of different keys by these keys, of which the bytes before depth are
 // equal. It compares eight bytes at a time, which it reads once: the keys lie all over the memory,
 // and many begin alike.
-func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
+func (k *keySorter) sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
 	if len(order) < few {
 		slices.SortFunc(order, func(a, b keyOrder) int {
 			return bytes.Compare(key(a.at), key(b.at))
@@ -119,7 +125,7 @@ func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
 	for i := range order {
 		order[i].part = keyPart(key(order[i].at)[depth:])
 	}
-	sortParts(order, nil)
+	k.sortParts(order, nil)
 	for len(order) > 0 {
 		end, short := 1, len(key(order[0].at)) < depth+8
 		for ; end < len(order) && order[end].part == order[0].part; end++ {
@@ -132,7 +138,7 @@ func sortKeys(order []keyOrder, depth int, key func(at uint32) []byte) {
 				return bytes.Compare(key(a.at), key(b.at))
 			})
 		default:
-			sortKeys(alike, depth+8, key)
+			k.sortKeys(alike, depth+8, key)
 		}
 		order = order[end:]
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
-	"math/bits"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -14,15 +13,39 @@ import (
 
 // This file sorts what the runs of a layer have: ids, steps of histories and entries of the state.
 
-// recordsOf returns the sorted records of a row of blocks.
-func recordsOf(blocks []*pendingBlock) []record {
+// layerSorter sorts what the runs of a layer have. It keeps its memory for the next layer: there
+// are some hundred thousand records, and to touch fresh memory takes longer than to sort them. What
+// a method returns is valid until the next call of any method.
+type layerSorter struct {
+	keySorter
+	order   []keyOrder
+	records []record
+	changed []state.Change
+	last    []lastChange
+	// table finds entries in last: a place that is taken has 32 bits of the entry's hash, above the
+	// place in last, counted from 1. It grows with the entries, so that it is near the processor if
+	// they are few, as they are where most change several times in a layer.
+	table []uint64
+	seed  maphash.Seed
+}
+
+// places returns room for count places.
+func (l *layerSorter) places(count int) []keyOrder {
+	if cap(l.order) < count {
+		l.order = make([]keyOrder, 0, count)
+	}
+	return l.order[:0]
+}
+
+// recordsOf returns the records of a row of blocks, and their order.
+func (l *layerSorter) recordsOf(blocks []*pendingBlock) (records []record, order []keyOrder) {
 	count := len(blocks)
 	for _, pending := range blocks {
 		for i := 0; i < len(pending.block.Entries); i += max(1, transfersFrom(pending.block, i)) {
 			count++
 		}
 	}
-	records, order := make([]record, 0, count), make([]keyOrder, 0, count)
+	records, order = slices.Grow(l.records[:0], count), l.places(count)
 	add := func(id ledger.Hash, where position) {
 		order = append(order, keyOrder{part: binary.BigEndian.Uint64(id[:]),
 			at: uint32(len(records))})
@@ -38,10 +61,11 @@ func recordsOf(blocks []*pendingBlock) []record {
 		}
 		add(block.Hash, position{height: height, kind: indexBlock})
 	}
-	sortParts(order, func(a, b keyOrder) int {
+	l.sortParts(order, func(a, b keyOrder) int {
 		return bytes.Compare(records[a.at].id[:], records[b.at].id[:])
 	})
-	return inOrder(records, order)
+	l.records = records
+	return records, order
 }
 
 // transfersFrom returns how many transactions of a block, from the one at index on, are the
@@ -53,39 +77,109 @@ func transfersFrom(block *ledger.Block, index int) int {
 	return 0
 }
 
-// entriesOf returns the changes of a row of blocks to the state, in the order of their keys: of
-// each entry, its value after the last block.
-func entriesOf(blocks []*pendingBlock) []state.Change {
-	count := 0
-	for _, pending := range blocks {
-		count += len(pending.changes.Entries)
+// leastTable is the number of places of a table at first.
+const leastTable = 1 << 10
+
+// entriesOf returns the changes of a row of blocks to the state, of each entry its value after the
+// last block, and the order of their keys.
+func (l *layerSorter) entriesOf(blocks []*pendingBlock) ([]state.Change, []keyOrder) {
+	changed := l.lastChanges(blocks)
+	order := l.places(len(changed))
+	for i := range changed {
+		order = append(order, keyOrder{at: uint32(i)})
 	}
-	// Most entries change several times in a layer. A table finds their earlier changes: it
-	// has places in changed, and 0 where there is none.
-	changed := make([]state.Change, 1, count+1)
-	size := 1 << bits.Len(uint(2*count))
-	table, seed := make([]uint32, size), maphash.MakeSeed()
-	for _, pending := range blocks {
-		for _, change := range pending.changes.Entries {
-			at := int(maphash.Bytes(seed, change.Key)) & (size - 1)
-			for table[at] != 0 && !bytes.Equal(changed[table[at]].Key, change.Key) {
-				at = (at + 1) & (size - 1)
-			}
-			if table[at] != 0 {
-				changed[table[at]].After = change.After
+	l.sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
+	return changed, order
+}
+
+// lastChanges returns the last change of each entry, in the order in which they first changed.
+func (l *layerSorter) lastChanges(blocks []*pendingBlock) []state.Change {
+	if l.table == nil {
+		l.table, l.seed = make([]uint64, leastTable), maphash.MakeSeed()
+	}
+	clear(l.table)
+	l.last = l.last[:0]
+	for block, pending := range blocks {
+		entries := &pending.changes.Entries
+		for i := range entries.Len() {
+			at := lastChange{account: entries.Account(i), block: uint32(block), change: uint32(i)}
+			slot, hash := l.find(blocks, &at)
+			if taken := l.table[slot]; taken != 0 {
+				l.last[uint32(taken)-1] = at
 				continue
 			}
-			table[at] = uint32(len(changed))
-			changed = append(changed, change)
+			l.last = append(l.last, at)
+			l.table[slot] = uint64(hash)<<32 | uint64(len(l.last))
+			if 2*len(l.last) > len(l.table) {
+				l.table = widened(l.table)
+			}
 		}
 	}
-	order := make([]keyOrder, len(changed)-1)
-	for i := range order {
-		order[i].at = uint32(i + 1)
+	l.changed = slices.Grow(l.changed[:0], len(l.last))
+	for i := range l.last {
+		l.changed = append(l.changed, l.last[i].in(blocks))
 	}
-	sortKeys(order, 0, func(at uint32) []byte { return changed[at].Key })
-	return inOrder(changed, order)
+	return l.changed
 }
+
+// lastChange is the place of an entry's last change: the block in the layer, and the change in the
+// block. account is the number of the account that the entry is, or 0. Numbers are near the
+// processor, and keys are all over the memory, so an account is known by its number.
+type lastChange struct {
+	account       uint64
+	block, change uint32
+}
+
+// in returns the change.
+func (c *lastChange) in(blocks []*pendingBlock) state.Change {
+	return blocks[c.block].changes.Entries.At(int(c.change))
+}
+
+// find returns the place in the table of the entry that changes, or a free place for it, and the
+// hash of the entry.
+func (l *layerSorter) find(blocks []*pendingBlock, change *lastChange) (slot int, hash uint32) {
+	var key []byte
+	if change.account != 0 {
+		hash = uint32(change.account * numberHash >> 32)
+	} else {
+		key = change.in(blocks).Key
+		hash = uint32(maphash.Bytes(l.seed, key))
+	}
+	for slot = int(hash) & (len(l.table) - 1); l.table[slot] != 0; {
+		if taken := l.table[slot]; uint32(taken>>32) == hash {
+			earlier := &l.last[uint32(taken)-1]
+			if earlier.account == change.account &&
+				(key == nil || bytes.Equal(earlier.in(blocks).Key, key)) {
+				break
+			}
+		}
+		slot = (slot + 1) & (len(l.table) - 1)
+	}
+	return slot, hash
+}
+
+// numberHash is an odd number near 2^64 divided by the golden ratio. Multiplied by it, numbers that
+// follow each other lie apart.
+const numberHash = 0x9e3779b97f4a7c15
+
+// widened returns a larger table with what a table has.
+func widened(table []uint64) []uint64 {
+	larger := make([]uint64, 4*len(table))
+	for _, taken := range table {
+		if taken == 0 {
+			continue
+		}
+		slot := int(uint32(taken>>32)) & (len(larger) - 1)
+		for larger[slot] != 0 {
+			slot = (slot + 1) & (len(larger) - 1)
+		}
+		larger[slot] = taken
+	}
+	return larger
+}
+
+// forget drops what the memory still has of the last layer's entries.
+func (l *layerSorter) forget() { clear(l.changed) }
 
 // step is a step of an account's history: the transaction that was applied to the account.
 type step struct {
@@ -101,12 +195,12 @@ type history struct {
 }
 
 // historyOf returns the steps of a row of blocks.
-func historyOf(blocks []*pendingBlock) history {
+func (l *layerSorter) historyOf(blocks []*pendingBlock) history {
 	count := 0
 	for _, pending := range blocks {
 		count += len(pending.changes.History)
 	}
-	order := make([]keyOrder, 0, count)
+	order := l.places(count)
 	for block, pending := range blocks {
 		for at := range pending.changes.History {
 			order = append(order, keyOrder{part: pending.changes.History[at].Number,
@@ -114,41 +208,34 @@ func historyOf(blocks []*pendingBlock) history {
 		}
 	}
 	// Of one account, they are in order already.
-	sortParts(order, nil)
+	l.sortParts(order, nil)
 	return history{blocks, order}
-}
-
-// inOrder returns the items at these places of a list. To sort places moves less memory.
-func inOrder[T any](list []T, order []keyOrder) []T {
-	sorted := make([]T, len(order))
-	for i, next := range order {
-		sorted[i] = list[next.at]
-	}
-	return sorted
 }
 
 // maxSteps bounds the steps in one record or row.
 const maxSteps = 512
 
 // records cuts the steps into records: steps of one account without a gap. The next record
-// overwrites the steps of the one before.
+// overwrites the steps of the one before. Steps lie all over the memory, so nothing waits for the
+// first one of a record before all have been asked for.
 func (h history) records(put func(number, ordinal uint64, steps []step) error) error {
 	steps := make([]step, 0, maxSteps)
-	for i := range h.order {
-		next := &h.order[i]
-		if len(steps) > 0 && (len(steps) == maxSteps || steps[0].Number != next.part) {
-			if err := put(steps[0].Number, steps[0].Ordinal, steps); err != nil {
-				return err
-			}
-			steps = steps[:0]
+	for order := h.order; len(order) > 0; {
+		number, count := order[0].part, 1
+		for count < min(len(order), maxSteps) && order[count].part == number {
+			count++
 		}
-		block := h.blocks[next.list]
-		steps = append(steps, step{block.changes.History[next.at], block.block.Header.Height})
+		steps = steps[:count]
+		for i := range steps {
+			block := h.blocks[order[i].list]
+			steps[i] = step{block.changes.History[order[i].at], block.block.Header.Height}
+		}
+		if err := put(number, steps[0].Ordinal, steps); err != nil {
+			return err
+		}
+		order = order[count:]
 	}
-	if len(steps) == 0 {
-		return nil
-	}
-	return put(steps[0].Number, steps[0].Ordinal, steps)
+	return nil
 }
 
 // byAccount returns a copy of a block's history in which the steps of each account are adjacent and

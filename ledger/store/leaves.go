@@ -298,13 +298,14 @@ func (f *leavesHandle) readGroups() (leaves []byte, places [][]uint32, err error
 	return leaves, places, nil
 }
 
-// group returns a group with the changes of a layer.
-func (f *leavesHandle) group(sealed *layer) (encoded []byte, part leavesPart, err error) {
+// group returns a group with a layer, whose last changes of each entry are changed.
+func (f *leavesHandle) group(sealed *layer, changed []state.Change) (encoded []byte,
+	part leavesPart, err error) {
 	last := sealed.blocks[len(sealed.blocks)-1].block
 	part = leavesPart{height: last.Header.Height, hash: last.Hash, other: f.last.height,
 		accounts: f.last.accounts}
 	var leaves []byte
-	for _, change := range sealed.entries() {
+	for _, change := range changed {
 		if !state.IsAccountKey(change.Key) {
 			continue
 		}
@@ -415,20 +416,25 @@ func (s *Store) noteLeaves(sealed *layer) {
 	defer k.files.Unlock()
 	last := sealed.blocks[len(sealed.blocks)-1].block
 	k.noted = leavesPart{height: last.Header.Height, hash: last.Hash}
+	if k.current == nil && k.next == nil {
+		return
+	}
+	changed := s.sorter.lastChanges(sealed.blocks)
+	defer s.sorter.forget()
 	for _, f := range []**leavesHandle{&k.current, &k.next} {
 		if *f == nil {
 			continue
 		}
 		s.options.onWrite("leaves")
-		if err := s.appendGroup(*f, sealed); err != nil {
+		if err := s.appendGroup(*f, sealed, changed); err != nil {
 			s.dropLeaves(f)
 		}
 	}
 }
 
 // appendGroup writes the group of a layer to a file, and makes it durable.
-func (s *Store) appendGroup(f *leavesHandle, sealed *layer) error {
-	encoded, part, err := f.group(sealed)
+func (s *Store) appendGroup(f *leavesHandle, sealed *layer, changed []state.Change) error {
+	encoded, part, err := f.group(sealed, changed)
 	if err != nil {
 		return err
 	}

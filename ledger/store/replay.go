@@ -90,7 +90,7 @@ func (r *replay) keep(changes *state.Changes, height ledger.Height) error {
 			return err
 		}
 	}
-	for _, change := range changes.Entries {
+	for change := range changes.Entries.All() {
 		if state.IsAccountKey(change.Key) {
 			if err := r.batch.Set(change.Key, change.After); err != nil {
 				return err

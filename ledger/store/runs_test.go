@@ -36,9 +36,15 @@ func keys() *rapid.Generator[[]byte] {
 // A layer's entries are in the order of their keys, each with its last value.
 func TestEntriesOfALayer(t *testing.T) {
 	t.Parallel()
+	var sorter layerSorter // one for all layers, which uses its memory again
 	rapid.Check(t, func(t *rapid.T) {
 		some := rapid.SliceOfN(keys(), 1, 30).Draw(t, "keys")
-		want := map[string]string{}
+		want, numbers := map[string]string{}, map[string]uint64{}
+		for i, key := range some { // some are the entries of accounts
+			if numbers[string(key)] == 0 && rapid.Bool().Draw(t, "account") {
+				numbers[string(key)] = uint64(i) + 1
+			}
+		}
 		var blocks []*pendingBlock
 		for i := range rapid.IntRange(1, 8).Draw(t, "blocks") {
 			changes := &state.Changes{}
@@ -46,22 +52,23 @@ func TestEntriesOfALayer(t *testing.T) {
 				func(key []byte) string { return string(key) }).Draw(t, "changed") {
 				value := fmt.Sprint(i)
 				want[string(key)] = value
-				changes.Entries = append(changes.Entries,
-					state.Change{Key: key, After: []byte(value)})
+				changes.Entries.Add(state.Change{Key: key, After: []byte(value)},
+					numbers[string(key)])
 			}
 			blocks = append(blocks, &pendingBlock{changes: changes})
 		}
-		got := entriesOf(blocks)
-		for i, entry := range got {
-			if i > 0 && bytes.Compare(got[i-1].Key, entry.Key) >= 0 {
-				t.Fatalf("%x comes before %x", got[i-1].Key, entry.Key)
+		got, order := sorter.entriesOf(blocks)
+		for i := range order {
+			entry := got[order[i].at]
+			if i > 0 && bytes.Compare(got[order[i-1].at].Key, entry.Key) >= 0 {
+				t.Fatalf("%x comes before %x", got[order[i-1].at].Key, entry.Key)
 			}
 			if want[string(entry.Key)] != string(entry.After) {
 				t.Fatalf("%x is %s, not %s", entry.Key, entry.After, want[string(entry.Key)])
 			}
 		}
-		if len(got) != len(want) {
-			t.Fatalf("%d entries instead of %d", len(got), len(want))
+		if len(order) != len(want) {
+			t.Fatalf("%d entries instead of %d", len(order), len(want))
 		}
 	})
 }
@@ -76,7 +83,7 @@ func TestSortKeys(t *testing.T) {
 		for i := range order {
 			order[i].at = uint32(i)
 		}
-		sortKeys(order, 0, func(at uint32) []byte { return some[at] })
+		new(keySorter).sortKeys(order, 0, func(at uint32) []byte { return some[at] })
 		if !slices.IsSortedFunc(order, func(a, b keyOrder) int {
 			return bytes.Compare(some[a.at], some[b.at])
 		}) {
@@ -98,7 +105,7 @@ func TestSortShortKeys(t *testing.T) {
 			}
 			some, order = append(some, key), append(order, keyOrder{at: uint32(i)})
 		}
-		sortKeys(order, 0, func(at uint32) []byte { return some[at] })
+		new(keySorter).sortKeys(order, 0, func(at uint32) []byte { return some[at] })
 		if !slices.IsSortedFunc(order, func(a, b keyOrder) int {
 			return bytes.Compare(some[a.at], some[b.at])
 		}) {
@@ -542,6 +549,7 @@ func FuzzChunk(f *testing.F) {
 // equal parts as asked.
 func TestSortParts(t *testing.T) {
 	t.Parallel()
+	var sorter keySorter // one for all, which uses its memory again
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		mask := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 0xff, 0xff00ff,
@@ -552,8 +560,8 @@ func TestSortParts(t *testing.T) {
 		}
 		backwards := func(a, b keyOrder) int { return -cmp.Compare(a.at, b.at) }
 		stable, tied := slices.Clone(order), slices.Clone(order)
-		sortParts(stable, nil)
-		sortParts(tied, func(a, b keyOrder) int {
+		sorter.sortParts(stable, nil)
+		sorter.sortParts(tied, func(a, b keyOrder) int {
 			return cmp.Or(compareParts(a, b), backwards(a, b))
 		})
 		slices.SortStableFunc(order, compareParts)
@@ -573,11 +581,24 @@ func TestSortParts(t *testing.T) {
 func BenchmarkLayer(b *testing.B) {
 	const blocks, transactions = 60, 500
 	for _, accounts := range []int{10_000, 1_000_000} {
+		var sorter layerSorter
 		layer := randomLayer(blocks, transactions, accounts)
 		for name, sort := range map[string]func() int{
-			"ids":     func() int { return len(recordsOf(layer)) },
-			"steps":   func() int { return len(historyOf(layer).order) },
-			"entries": func() int { return len(entriesOf(layer)) },
+			"ids": func() int {
+				records, _ := sorter.recordsOf(layer)
+				return len(records)
+			},
+			"steps": func() (count int) {
+				_ = sorter.historyOf(layer).records(func(_, _ uint64, steps []step) error {
+					count += len(steps)
+					return nil
+				})
+				return count
+			},
+			"entries": func() int {
+				_, order := sorter.entriesOf(layer)
+				return len(order)
+			},
 		} {
 			b.Run(fmt.Sprintf("accounts=%d/%s", accounts, name), func(b *testing.B) {
 				for b.Loop() {
@@ -595,7 +616,8 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 	random := rand.New(rand.NewPCG(1, 1))
 	ordinals := make([]uint64, accounts)
 	for height := range blocks {
-		block, changes := &ledger.Block{Entries: make([]ledger.Entry, transactions)},
+		block, changes := &ledger.Block{Entries: make([]ledger.Entry, transactions),
+			Bundles: make([]ledger.BundleSeal, 1)},
 			&state.Changes{}
 		block.Header.Height = ledger.Height(height)
 		for i := range block.Entries {
@@ -605,9 +627,9 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 				changes.History = append(changes.History, state.HistoryChange{
 					Number: uint64(number), Ordinal: ordinals[number], Index: uint32(i)})
 				ordinals[number]++
-				changes.Entries = append(changes.Entries, state.Change{
+				changes.Entries.Add(state.Change{
 					Key:   fmt.Appendf(nil, "aclient-%d:account-%d\x00", number%16, number/16),
-					After: make([]byte, 40)})
+					After: make([]byte, 40)}, uint64(number)+1)
 			}
 		}
 		layer = append(layer, &pendingBlock{block: block, changes: changes})

@@ -170,6 +170,8 @@ type Store struct {
 	changed *sync.Cond
 
 	writer sync.WaitGroup
+	// sorter is the writer's memory for sorting layers.
+	sorter layerSorter
 	// tasks are reads of the database, and what fills it beside the writer. Close waits for them.
 	// tasksEnded says that no further one may begin; tasking guards it.
 	tasks      sync.WaitGroup

@@ -36,7 +36,7 @@ func (p *pendingBlock) history() []state.HistoryChange {
 // that is nil, in the order of the keys.
 func (p *pendingBlock) accountsIn(from, to []byte) []state.Change {
 	p.listing.Do(func() {
-		for _, change := range p.changes.Entries {
+		for change := range p.changes.Entries.All() {
 			if state.IsAccountKey(change.Key) {
 				p.listed = append(p.listed, change)
 			}
@@ -70,17 +70,6 @@ type layer struct {
 	// forwards finds the entries of streams to other shards, settlements the ends of waits.
 	forwards    map[forwardPlace]position
 	settlements map[ledger.Hash]position
-	// changed are the changes that entries found.
-	changed []state.Change
-}
-
-// entries returns the changes of the layer to the state, as entriesOf does. The layer must get no
-// more blocks, and only the writer may call it.
-func (l *layer) entries() []state.Change {
-	if l.changed == nil {
-		l.changed = entriesOf(l.blocks)
-	}
-	return l.changed
 }
 
 // place is a transaction of a layer: which of its blocks, and where there. The index wholeBlock

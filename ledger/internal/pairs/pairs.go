@@ -16,14 +16,42 @@ const (
 // goroutine at a time may use it.
 type Pair struct {
 	messages [2][maxBlocks * blockSize]byte
+	// size is that of the messages in the memory, if they are padded for it; else 0.
+	size int
+}
+
+// maxRoom bounds the messages for which Room has memory.
+const maxRoom = maxBlocks*blockSize - tail
+
+// Room returns the memory for two messages of one size, 1 to maxRoom. The caller writes them, and
+// then calls SumRoom. So they are not copied, and padded once for all messages of this size.
+func (p *Pair) Room(size int) (first, second []byte) {
+	if p.size != size {
+		for i := range p.messages {
+			padAfter(p.messages[i][:blocksFor(size)*blockSize], size)
+		}
+		p.size = size
+	}
+	return p.messages[0][:size:size], p.messages[1][:size:size]
+}
+
+// SumRoom returns the SHA-256 of both messages in the memory that Room returned.
+func (p *Pair) SumRoom() (first, second [sha256.Size]byte) {
+	if !supported {
+		return sha256.Sum256(p.messages[0][:p.size]), sha256.Sum256(p.messages[1][:p.size])
+	}
+	var hashes [2][sha256.Size]byte
+	hashPair(&hashes, &p.messages[0][0], &p.messages[1][0], blocksFor(p.size))
+	return hashes[0], hashes[1]
 }
 
 // Sum returns the SHA-256 of both messages.
 func (p *Pair) Sum(a, b []byte) (first, second [sha256.Size]byte) {
-	blocks := blocksOf(a)
-	if !supported || blocks > maxBlocks || blocksOf(b) != blocks {
+	blocks := blocksFor(len(a))
+	if !supported || blocks > maxBlocks || blocksFor(len(b)) != blocks {
 		return sha256.Sum256(a), sha256.Sum256(b)
 	}
+	p.size = 0
 	pad(p.messages[0][:blocks*blockSize], a)
 	pad(p.messages[1][:blocks*blockSize], b)
 	var hashes [2][sha256.Size]byte
@@ -31,13 +59,17 @@ func (p *Pair) Sum(a, b []byte) (first, second [sha256.Size]byte) {
 	return hashes[0], hashes[1]
 }
 
-// blocksOf returns how many blocks a message has once it is padded.
-func blocksOf(message []byte) int { return (len(message) + tail + blockSize - 1) / blockSize }
+// blocksFor returns how many blocks a message of a size has once it is padded.
+func blocksFor(size int) int { return (size + tail + blockSize - 1) / blockSize }
 
 // pad writes a message with the padding of SHA-256 to to, which has the size of its blocks.
 func pad(to, message []byte) {
-	end := copy(to, message)
-	to[end] = 1 << 7
-	clear(to[end+1 : len(to)-8])
-	binary.BigEndian.PutUint64(to[len(to)-8:], uint64(len(message))*8)
+	padAfter(to, copy(to, message))
+}
+
+// padAfter writes the padding that follows a message of a size.
+func padAfter(to []byte, size int) {
+	to[size] = 1 << 7
+	clear(to[size+1 : len(to)-8])
+	binary.BigEndian.PutUint64(to[len(to)-8:], uint64(size)*8)
 }

@@ -32,13 +32,36 @@ func TestSum(t *testing.T) {
 			if !bytes.Equal(append(bytes.Clone(a), b...), before) {
 				t.Fatal("the messages changed")
 			}
-			if blocksOf(a) == blocksOf(b) && blocksOf(a) <= maxBlocks {
+			if blocksFor(length) == blocksFor(other) && blocksFor(length) <= maxBlocks {
 				together++
 			}
 		}
 	}
 	if together < longest {
 		t.Errorf("only %d pairs were of one size", together)
+	}
+}
+
+// Messages that are written into the memory have the same hashes, whatever it had before.
+func TestSumRoom(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 1))
+	bytesOf := rand.NewChaCha8([32]byte{2})
+	var pair Pair
+	for range 4000 {
+		size := 1 + random.IntN(maxRoom)
+		for range 1 + random.IntN(3) {
+			first, second := pair.Room(size)
+			_, _ = bytesOf.Read(first) // which never fails
+			_, _ = bytesOf.Read(second)
+			want, other := sha256.Sum256(first), sha256.Sum256(second)
+			if got, also := pair.SumRoom(); got != want || also != other {
+				t.Fatalf("messages of %d bytes have other hashes", size)
+			}
+		}
+		if random.IntN(2) == 0 {
+			pair.Sum(make([]byte, random.IntN(300)), make([]byte, random.IntN(300)))
+		}
 	}
 }
 
