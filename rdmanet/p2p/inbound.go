@@ -165,6 +165,12 @@ func (s *inboundStream) run() error {
 	if err != nil {
 		return err
 	}
+	var polled *descriptor
+	if inbound.Prompt() != nil {
+		if polled, err = conn.detach(); err != nil {
+			return errors.Join(err, conn.Reset())
+		}
+	}
 	s.use(conn)
 	s.stream.Reset()
 	acknowledging := make(chan struct{})
@@ -172,15 +178,25 @@ func (s *inboundStream) run() error {
 		defer close(acknowledging)
 		s.acknowledge()
 	}()
+	if polled != nil {
+		err = s.feedPrompt(conn, polled)
+	} else {
+		err = s.feed(conn)
+	}
+	s.stop()
+	<-acknowledging
+	return err
+}
+
+// feed feeds the lane until the connection ends.
+func (s *inboundStream) feed(conn *directConn) error {
 	reader := bufio.NewReaderSize(conn, readAhead)
-	err = inbound.Feed(reader)
+	err := s.inbound.Feed(reader)
 	if errors.Is(err, lane.ErrSealed) {
 		// Closing a connection with unread bytes could destroy the goodbye. Read until the peer
 		// hangs up.
 		_, _ = io.Copy(io.Discard, reader)
 	}
-	s.stop()
-	<-acknowledging
 	return err
 }
 
