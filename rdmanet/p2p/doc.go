@@ -135,7 +135,7 @@
 // The sender copies small frames into one contiguous batch (up to 256 KiB), takes large ones
 // without copying, and passes both to the kernel in one call. A batch that finds its lane idle is
 // written by the goroutine that called TrySend, as far as the kernel takes it at once; the lane's
-// goroutine writes the rest. A batch of more than 64 KiB that has to be sealed is left to that
+// goroutine writes the rest. A batch of more than 128 KiB that has to be sealed is left to that
 // goroutine. The receiver reads a batch's frames,
 // or opens their records, directly into one new buffer and hands out parts of it. It never copies a
 // received byte. Allocating new memory is then the largest cost. A receiver that keeps no frames

@@ -124,7 +124,7 @@ func (o *outlet) Write(frames [][]byte, first uint64) error { return o.writer.wr
 // to wake it. To seal many for many lanes is better done by several processors.
 const (
 	promptPlainMax  = lane.BatchBytesMax
-	promptSealedMax = recordBytesMax
+	promptSealedMax = 2 * recordBytesMax
 )
 
 // PromptBytes implements lane.PromptOutlet.

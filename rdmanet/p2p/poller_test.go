@@ -94,7 +94,7 @@ func TestPromptStressOnOneProcessor(t *testing.T) {
 }
 
 func stress(t *testing.T, factory fabrictest.Factory) {
-	const hosts, frames = 3, 2_000
+	const hosts, frames = 3, 1_000
 	fabric := factory(t, fabrictest.Config{Members: hosts, WindowFrames: 256,
 		MendTimeout: time.Minute})
 	members := make([]*stressed, hosts)
