@@ -39,11 +39,12 @@
 // Package rdmanet/internal/lane implements the protocol: numbering, resending, giving up, and the
 // acknowledgements owed at a close. This package makes its connections.
 //
-// An acknowledgement waits for more frames, for 5 ms on a quiet lane and up to 80 ms while frames
-// keep coming, unless 2 MiB or a quarter of the window wait for it. Without frames, the sender gets
-// one every quarter of the mend timeout. After half of it in silence it treats the connection as
-// broken. After all of it without a sign of life the lane breaks. A goodbye carries the last
-// acknowledgement. So does the answer that refuses a hello because the host is closing.
+// An acknowledgement waits for more frames, for 5 ms on a quiet lane and up to an eighth of the
+// mend timeout while frames keep coming, unless 2 MiB or a quarter of the window wait for it. Once
+// no frame has come for 80 ms, it leaves. Without frames, the sender gets one every quarter of the
+// mend timeout. After half of it in silence it treats the connection as broken. After all of it
+// without a sign of life the lane breaks. A goodbye carries the last acknowledgement. So does the
+// answer that refuses a hello because the host is closing.
 //
 // # The poller
 //

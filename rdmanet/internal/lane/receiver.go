@@ -316,6 +316,9 @@ func (in *Inbound) owe(frames, size int) {
 	}
 }
 
+// Owed returns how many frames wait for an acknowledgement.
+func (in *Inbound) Owed() int64 { return in.waitingFrames.Load() }
+
 // Acknowledging returns how many frames the program has taken, for an acknowledgement that is sent
 // now. It clears the record of owed frames.
 func (in *Inbound) Acknowledging() uint64 {
