@@ -20,8 +20,8 @@ const prefixesKept = 1024
 const startTimeout = 20 * time.Second
 
 // workload is a server's pool and its pipeline: it makes batches without end, and records
-// deliveries. The driver calls both sides from one goroutine. The lock is for the goroutines that
-// start, stop and read it.
+// deliveries. The driver calls both sides from one goroutine at a time. The lock is for the
+// goroutines that start, stop and read it.
 type workload struct {
 	self     order.ServerID
 	batch    int
