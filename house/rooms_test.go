@@ -114,7 +114,8 @@ var rooms = []room{
 		imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
 		// Not libp2p's root package, which brings in all of its transports.
 		modules: []string{"github.com/libp2p/go-libp2p/core", "github.com/libp2p/go-libp2p/p2p",
-			"github.com/libp2p/go-libp2p/x", "github.com/multiformats/go-multiaddr"},
+			"github.com/libp2p/go-libp2p/x", "github.com/multiformats/go-multiaddr",
+			"golang.org/x/sys"},
 	},
 	{folder: "rdmanet/verbs",
 		purpose: "the provider over RDMA hardware (build tag `verbs`)",

@@ -94,6 +94,29 @@ type Host interface {
 	Close(ctx context.Context) error
 }
 
+// PromptHost is a Host that can hand over frames without a switch to another goroutine, and that
+// reads many lanes in one go. A host of a provider or system that cannot do so is only a Host.
+type PromptHost interface {
+	Host
+	// ReceivePrompt is like Receive, for a receiver that can also take frames without waiting.
+	ReceivePrompt(lane string, receiver PromptReceiver) error
+}
+
+// PromptReceiver receives the frames of a lane from the goroutine that reads the network. The rules
+// of ReceiveFunc apply to Receive and TryReceive together: one of them is called at a time for each
+// lane.
+type PromptReceiver struct {
+	// TryReceive takes the first of the frames without waiting, and returns how many it took. The
+	// lanes of all peers wait while it runs.
+	TryReceive func(from Peer, frames [][]byte) (taken int)
+	// Receive gets the frames that TryReceive did not take, from another goroutine. It may wait.
+	// Then nothing more is read from that lane, and other lanes go on.
+	Receive ReceiveFunc
+	// Turn is called after TryReceive, once for all frames that were there to read. It must not
+	// wait either. It may send on lanes, with TrySend.
+	Turn func()
+}
+
 // Lane is the sending end of a directed channel of frames. The package comment states the
 // guarantees. All methods may be called from several goroutines. The frames of one call stay
 // together.

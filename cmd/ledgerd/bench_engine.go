@@ -112,6 +112,7 @@ func newBenchServerCommand() *cobra.Command {
 			// An interrupt at the terminal reaches this process too. Ignore it: this process ends
 			// when its input does, which is when the measuring process ends.
 			signal.Ignore(os.Interrupt)
+			tuneMemory(0) // as a node does
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelWarn}))
 			return bench.Serve(command.Context(), command.InOrStdin(), command.OutOrStdout(),

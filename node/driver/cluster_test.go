@@ -98,6 +98,7 @@ type book struct {
 	rounds   []order.Delivery
 	payloads int // not empty
 	removed  []order.ServerID
+	tries    int // calls of TryDeliver
 
 	delivered func()                // if set, called for each payload
 	fault     func(*order.Delivery) // planted fault: changes the delivery
@@ -132,6 +133,18 @@ func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
 		}
 	}
 	return nil
+}
+
+// TryDeliver implements driver.PromptSink. At times it has no room.
+func (b *book) TryDeliver(deliveries []order.Delivery) (bool, error) {
+	b.mu.Lock()
+	b.tries++
+	full := b.gate != nil || b.tries%5 == 0
+	b.mu.Unlock()
+	if full {
+		return false, nil
+	}
+	return true, b.Deliver(context.Background(), deliveries)
 }
 
 // begin copies another book's rounds before the given one.

@@ -1,6 +1,6 @@
-// Package driver turns an engine, which is a pure state machine, into a running server. It owns the
-// engine in one goroutine. It feeds the engine with inputs from the fabric, the failure detector,
-// the pool of transactions and the clock, and carries out the engine's outputs.
+// Package driver turns an engine, which is a pure state machine, into a running server. It feeds
+// the engine with inputs from the fabric, the failure detector, the pool of transactions and the
+// clock, and carries out the engine's outputs.
 //
 //	lanes "order" ──> inbox ─┐                ┌─> outboxes ──> lanes "order"
 //	detector ─────> Suspect ─┼─> turn.Machine ┤
@@ -27,6 +27,28 @@
 //	...
 //	d.Close()
 //
+// # Turns
+//
+// All of this happens in turns, and one goroutine at a time takes them: the one that holds the lock
+// running.turning. A turn takes what waits in the inbox, feeds it to the engine, and carries out
+// what the engine wants. Each run has a goroutine for it, which sleeps until there is something.
+//
+// Over a fabric that can hand over frames without a switch of goroutines (rdmanet.PromptHost) to a
+// Sink that can take rounds without waiting (PromptSink), the fabric's goroutine takes the turns
+// for the frames that it has read. So a round costs no wakeup but the network's. That goroutine
+// serves all lanes, so it must not wait for anything:
+//
+//   - It only tries to take the lock. If another goroutine has it, the run's goroutine gets the
+//     frames.
+//   - It puts frames into the inbox as far as there is room. A goroutine of their own lane waits
+//     with the others.
+//   - If the Sink has no room, it leaves off in the middle of the turn. The run's goroutine waits
+//     for the Sink and finishes the turn. Until then nobody begins another one.
+//
+// All other events (the source, timers, opinions of the detector, the end) wake the run's
+// goroutine. It also ends the run: when it has ended, it still holds the lock, so nobody takes
+// another turn.
+//
 // Outside an engine, a server is its place in Config.Peers. Inside an engine it is its place in
 // Group.Members. The driver translates.
 //
@@ -47,8 +69,9 @@
 // # What is bounded, and why nothing waits in a circle
 //
 //   - The inbox holds at most InboxFrames frames and InboxBytes bytes (and one frame more). When it
-//     is full the lanes' receive functions block, which closes the senders' windows.
-//   - The engine's goroutine blocks on one thing only, the Sink. A full Sink thus stops reading and
+//     is full the lanes' receive functions block, which closes the senders' windows. They run in
+//     goroutines of their own lanes.
+//   - The run's goroutine blocks on one thing only, the Sink. A full Sink thus stops reading and
 //     A-broadcasting. This stops the whole group, since every round needs every server. The Sink
 //     must not wait for the group.
 //   - A lane whose window is full never blocks the engine: that peer's frames are parked in its

@@ -65,6 +65,15 @@ type Sink interface {
 	Deliver(ctx context.Context, deliveries []order.Delivery) error
 }
 
+// PromptSink is a Sink that can take rounds without waiting. With it the driver takes turns on the
+// goroutine that reads the network.
+type PromptSink interface {
+	Sink
+	// TryDeliver is like Deliver but never waits. It returns false and no error if there is no room
+	// for the rounds.
+	TryDeliver(deliveries []order.Delivery) (taken bool, err error)
+}
+
 // Group is the group of a run.
 type Group struct {
 	// Run is the number of the run. It starts at 1 and grows with each engine that this
@@ -201,7 +210,9 @@ type Driver struct {
 	config Config
 	inbox  *inbox
 	status atomic.Pointer[Status]
-	broken atomic.Bool // a lane broke; the running engine's goroutine has to find out which
+	broken atomic.Bool // a lane broke; the next turn has to find out which
+	prompt PromptSink  // nil if only the run's goroutine takes turns
+	latest atomic.Pointer[running]
 
 	mu        sync.Mutex       // held while a run starts or ends
 	peers     []rdmanet.PeerID // as set by SetPeers
@@ -225,11 +236,33 @@ func New(config Config) (*Driver, error) {
 	}
 	d := &Driver{config: config, inbox: inbox, peers: slices.Clone(config.Peers)}
 	d.status.Store(&Status{})
-	if err := config.Host.Receive(LaneName, inbox.receive); err != nil {
+	if err := d.register(); err != nil {
 		return nil, fmt.Errorf("driver: register for lane %q: %w", LaneName, err)
 	}
 	config.Host.Watch(d.event)
 	return d, nil
+}
+
+// register registers for the host's lanes. If host and sink need not wait, the host's goroutine
+// takes turns.
+func (d *Driver) register() error {
+	host, promptHost := d.config.Host.(rdmanet.PromptHost)
+	sink, promptSink := d.config.Sink.(PromptSink)
+	if !promptHost || !promptSink {
+		return d.config.Host.Receive(LaneName, d.inbox.receive)
+	}
+	d.prompt = sink
+	return host.ReceivePrompt(LaneName, rdmanet.PromptReceiver{
+		TryReceive: d.inbox.tryReceive, Receive: d.inbox.receive, Turn: d.turnNow,
+	})
+}
+
+// turnNow takes turns of the current run for the frames that tryReceive took, unless its goroutine
+// has to.
+func (d *Driver) turnNow() {
+	if r := d.latest.Load(); r == nil || !r.turnNow() {
+		d.inbox.signal()
+	}
 }
 
 // event handles events of the fabric. Lanes may break while nothing is sent on them, too.
@@ -271,9 +304,10 @@ func (d *Driver) Activate(group Group) error {
 		return err
 	}
 	r.inherit()
+	r.publish()
 	d.current = r
 	d.inbox.activate(group)
-	r.publish()
+	d.latest.Store(r) // from now on, others may take turns
 	d.ends.Add(1)
 	go func() {
 		defer d.ends.Done()

@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// inbox is the queue from the lanes' many goroutines to the engine's one. A [turn.Gate] decides
-// which frames are taken. The inbox is the lock around it, and makes lanes wait for room. Both
-// sides take the lock once per batch of frames.
+// inbox is the queue from the lanes' many goroutines to the one that takes turns. A [turn.Gate]
+// decides which frames are taken. The inbox is the lock around it, and makes lanes wait for room.
+// Both sides take the lock once per batch of frames.
 type inbox struct {
 	runOf   func([]byte) (uint64, error)
 	arrived func(order.ServerID, []byte) // never nil
@@ -97,19 +97,51 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 		for in.gate.Full(sender, run) {
 			in.room.Wait()
 		}
-		switch in.gate.Admit(sender, turn.Incarnation(from.Incarnation), run, frame) {
-		case turn.Taken:
-			if in.gate.Waiting() == 1 {
-				in.signal()
-			}
-			in.arrived(server, frame)
-		case turn.Held:
-			in.arrived(server, frame)
-		case turn.Refused:
+		if in.admit(from, server, sender, run, frame) && in.gate.Waiting() == 1 {
 			in.signal()
-			in.room.Broadcast()
 		}
 	}
+}
+
+// tryReceive is receive without waiting for room. It returns how many frames it took. The caller
+// then sees to a turn.
+func (in *inbox) tryReceive(from rdmanet.Peer, frames [][]byte) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	server, known := in.servers[from.ID]
+	if !known {
+		return len(frames)
+	}
+	sender := in.senders[server]
+	for i, frame := range frames {
+		run, err := in.runOf(frame)
+		switch {
+		case err != nil:
+			in.malformed(server, sender, err)
+		case in.gate.Full(sender, run):
+			return i
+		default:
+			in.admit(from, server, sender, run, frame)
+		}
+	}
+	return len(frames)
+}
+
+// admit passes a frame for which there is room to the gate. It reports whether the frame waits for
+// the next turn.
+func (in *inbox) admit(from rdmanet.Peer, server order.ServerID, sender *turn.Sender, run uint64,
+	frame []byte) bool {
+	switch in.gate.Admit(sender, turn.Incarnation(from.Incarnation), run, frame) {
+	case turn.Taken:
+		in.arrived(server, frame)
+		return true
+	case turn.Held:
+		in.arrived(server, frame)
+	case turn.Refused:
+		in.signal()
+		in.room.Broadcast()
+	}
+	return false
 }
 
 // malformed handles bytes that are not a frame of any run.

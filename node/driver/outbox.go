@@ -18,7 +18,7 @@ const (
 )
 
 // outbox holds frames for one member. Frames wait in it from the engine's Ready to the end of the
-// turn of the loop, or longer while the lane has no room. It belongs to the engine's goroutine.
+// turn, or longer while the lane has no room. It belongs to the goroutine that takes the turn.
 type outbox struct {
 	lane   rdmanet.Lane // nil for this server itself
 	queue  [][]byte

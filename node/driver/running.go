@@ -16,8 +16,9 @@ import (
 // errFrozen is the cause that ends a generation's context when it is frozen.
 var errFrozen = errors.New("driver: the generation was frozen")
 
-// running is one run's engine and its surroundings. The fields below drained belong to the run's
-// goroutine. After that has ended, they belong to the holder of the driver's lock.
+// running is one run's engine and its surroundings. The fields below turning belong to the
+// goroutine that holds it. The run's goroutine ends with it held, and never gives it up again. From
+// then on the fields belong to the holder of the driver's lock.
 type running struct {
 	driver *Driver
 	config *Config
@@ -30,6 +31,7 @@ type running struct {
 
 	drained chan struct{} // closed when nothing more is sent
 
+	turning   sync.Mutex // held while turns are taken
 	turn      *turn.Machine
 	engine    order.Broadcaster // the turn's; used only to read its state
 	outboxes  []outbox          // by place in the group
@@ -43,12 +45,15 @@ type running struct {
 	parked    int              // outboxes that wait for room
 	sameNames bool             // places in the group equal places in Config.Peers
 	untaken   []order.Delivery // rounds that the Sink did not take
-	halted    string           // why the engine stopped delivering, once known
-	waiting   waiting
-	patience  alarm // for a member that takes nothing
-	status    alarm
-	statusSet bool // its alarm is set
-	traffic   Traffic
+	// undelivered are rounds in the middle of a turn, for which the Sink had no room. The run's
+	// goroutine has to wait for it, and goes on with the turn.
+	undelivered []order.Delivery
+	halted      string // why the engine stopped delivering, once known
+	waiting     waiting
+	patience    alarm // for a member that takes nothing
+	status      alarm
+	statusSet   bool // its alarm is set
+	traffic     Traffic
 }
 
 // alarm is a timer that wakes the loop through the same channel as all other events. A receive from
@@ -138,11 +143,15 @@ func (r *running) members() ([]order.ServerID, bool) {
 // run drives the engine to its end. It returns the reason why the engine halted, or "" if it was
 // frozen or its eon is over.
 func (r *running) run() string {
+	r.turning.Lock()
 	r.flush() // send what was inherited
 	for r.ctx.Err() == nil && !r.turn.Over() {
 		if !r.take() && !r.turn.Over() {
 			r.wait()
 		}
+	}
+	if r.undelivered != nil {
+		r.take() // if it was frozen meanwhile, the rounds are untaken
 	}
 	r.halted = r.turn.Halted()
 	switch members, ended := r.members(); {
@@ -160,9 +169,39 @@ func (r *running) run() string {
 	return r.halted
 }
 
-// take runs one turn: it feeds the inputs to the machine and carries out the machine's actions in
-// their order. It reports whether another turn may find more to do.
+// turnNow takes turns on the goroutine that reads the network, until nothing is left to do. It
+// never waits. It reports whether nothing is left for the run's goroutine either.
+func (r *running) turnNow() bool {
+	if !r.turning.TryLock() {
+		return false
+	}
+	defer r.turning.Unlock()
+	for r.ctx.Err() == nil && r.undelivered == nil && !r.turn.Over() {
+		r.begin()
+		if !r.carryOutAll(r.tryDeliver) {
+			return false
+		}
+		if !r.end() {
+			return !r.turn.Over()
+		}
+	}
+	return false
+}
+
+// take runs one turn, or the rest of one. It reports whether another turn may find more to do.
 func (r *running) take() bool {
+	if rounds := r.undelivered; rounds != nil {
+		r.undelivered = nil
+		r.handOver(rounds)
+	} else {
+		r.begin()
+	}
+	r.carryOutAll(r.deliver)
+	return r.end()
+}
+
+// begin begins a turn: it feeds the inputs to the machine.
+func (r *running) begin() {
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals)
 	r.count(frames)
@@ -170,9 +209,22 @@ func (r *running) take() bool {
 	clear(frames)
 	r.arrivals = frames[:0]
 	r.broadcast()
+}
+
+// carryOutAll carries out the machine's actions in their order. It returns false if deliver does.
+func (r *running) carryOutAll(deliver func([]order.Delivery) bool) bool {
 	for do := r.turn.Next(); do.Kind != turn.Done; do = r.turn.Next() {
-		r.carryOut(do)
+		if do.Kind != turn.Deliver {
+			r.carryOut(do)
+		} else if !deliver(do.Deliveries) {
+			return false
+		}
 	}
+	return true
+}
+
+// end ends a turn. It reports whether another turn may find more to do.
+func (r *running) end() bool {
 	if r.turn.Moved() && !r.statusSet {
 		r.statusSet = true
 		r.status.set(StatusInterval, r.inbox.signal)
@@ -224,8 +276,6 @@ func (r *running) carryOut(do *turn.Action) {
 	case turn.Send:
 		r.enqueue(do.Sends)
 		r.flush()
-	case turn.Deliver:
-		r.deliver(do.Deliveries)
 	case turn.Linger:
 		r.linger.set(r.config.Linger, r.inbox.signal)
 	case turn.Removed:
@@ -297,12 +347,37 @@ func (r *running) peerPlaces(places []order.ServerID) []order.ServerID {
 }
 
 // deliver passes rounds to the Sink, and waits for it.
-func (r *running) deliver(deliveries []order.Delivery) {
+func (r *running) deliver(deliveries []order.Delivery) bool {
 	r.toPeerPlaces(deliveries)
-	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
-		r.untaken = deliveries
-		r.turn.Untaken(err)
+	r.handOver(deliveries)
+	return true
+}
+
+// tryDeliver passes rounds to the Sink if that has room. If not, it keeps them and returns false.
+func (r *running) tryDeliver(deliveries []order.Delivery) bool {
+	r.toPeerPlaces(deliveries)
+	taken, err := r.driver.prompt.TryDeliver(deliveries)
+	if err != nil {
+		r.refused(deliveries, err)
+		return true
 	}
+	if !taken {
+		r.undelivered = deliveries
+	}
+	return taken
+}
+
+// handOver passes rounds with places in Config.Peers to the Sink, and waits for it.
+func (r *running) handOver(deliveries []order.Delivery) {
+	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
+		r.refused(deliveries, err)
+	}
+}
+
+// refused keeps rounds that the Sink will not take.
+func (r *running) refused(deliveries []order.Delivery, err error) {
+	r.untaken = deliveries
+	r.turn.Untaken(err)
 }
 
 // removed ends all exchange with servers that left the group. Frames already on their lanes stay
@@ -328,10 +403,14 @@ func (r *running) removed(delivery order.Delivery) {
 	}
 }
 
-// wait sleeps until there is something to do. All events but the source's use the inbox's channel,
-// including the generation's end.
+// wait sleeps until there is something to do, and lets others take turns meanwhile. All events but
+// the source's use the inbox's channel, including the generation's end. The source is watched while
+// a batch of it is wanted. If others take turns that changes without a word to this goroutine.
 func (r *running) wait() {
-	if !r.turn.CanBroadcast() {
+	wanted := r.driver.prompt != nil || r.turn.CanBroadcast()
+	r.turning.Unlock()
+	defer r.turning.Lock()
+	if !wanted {
 		<-r.inbox.wake
 		return
 	}

@@ -280,6 +280,21 @@ func (p *Pipeline) Deliver(ctx context.Context, deliveries []order.Delivery) err
 	}
 }
 
+// TryDeliver implements driver.PromptSink.
+func (p *Pipeline) TryDeliver(deliveries []order.Delivery) (bool, error) {
+	select {
+	case <-p.stopping:
+		return false, ErrStopping
+	default:
+	}
+	select {
+	case p.queue <- work{deliveries: deliveries}:
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
 // Append executes and stores a block from a peer, in its turn. Errors: ErrStopping, ctx's error,
 // and the store's.
 func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {

@@ -140,16 +140,27 @@ type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
 	tcp  *net.TCPConn
+	// wire carries the bytes: tcp, or a descriptor in its place. Before others than Sever use the
+	// connection, detach may change it, with the host's mutex held.
+	wire wire
 
 	writing sync.Mutex // guards sealer
 	sealer  *sealer    // nil on a trusted network, like opener
 	opener  *opener
 }
 
+// wire is a TCP connection.
+type wire interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+	SetReadDeadline(time.Time) error
+}
+
 // newDirectConn prepares a connection that a ticket admitted for data.
 func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
-	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp}
+	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp,
+		wire: tcp}
 	if h.trusted {
 		return c, nil
 	}
@@ -160,17 +171,27 @@ func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted t
 }
 
 // SetDeadline is like net.Conn's.
-func (c *directConn) SetDeadline(t time.Time) error { return c.tcp.SetDeadline(t) }
+func (c *directConn) SetDeadline(t time.Time) error { return c.wire.SetDeadline(t) }
 
 // SetReadDeadline is like net.Conn's.
-func (c *directConn) SetReadDeadline(t time.Time) error { return c.tcp.SetReadDeadline(t) }
+func (c *directConn) SetReadDeadline(t time.Time) error { return c.wire.SetReadDeadline(t) }
 
 // Reset ends the connection, like a stream's Reset.
 func (c *directConn) Reset() error {
 	c.host.mu.Lock()
 	delete(c.host.directs, c)
 	c.host.mu.Unlock()
-	return c.tcp.Close()
+	return c.wire.Close()
+}
+
+// sever ends the connection as a broken network would. Its lane resets it later. The caller holds
+// the host's mutex.
+func (c *directConn) sever() error {
+	if c.wire == wire(c.tcp) {
+		return c.tcp.Close()
+	}
+	unblock(c.wire)
+	return nil
 }
 
 // carrier carries the bytes of a lane or of requests to a region: a stream of libp2p, a direct

@@ -39,11 +39,36 @@
 // Package rdmanet/internal/lane implements the protocol: numbering, resending, giving up, and the
 // acknowledgements owed at a close. This package makes its connections.
 //
-// An acknowledgement waits for more frames, for 5 ms on a quiet lane and up to 80 ms while frames
-// keep coming, unless 2 MiB or a quarter of the window wait for it. Without frames, the sender gets
-// one every quarter of the mend timeout. After half of it in silence it treats the connection as
-// broken. After all of it without a sign of life the lane breaks. A goodbye carries the last
-// acknowledgement. So does the answer that refuses a hello because the host is closing.
+// An acknowledgement waits for more frames, for 5 ms on a quiet lane and up to an eighth of the
+// mend timeout while frames keep coming, unless 2 MiB or a quarter of the window wait for it. Once
+// no frame has come for 80 ms, it leaves. Without frames, the sender gets one every quarter of the
+// mend timeout. After half of it in silence it treats the connection as broken. After all of it
+// without a sign of life the lane breaks. A goodbye carries the last acknowledgement. So does the
+// answer that refuses a hello because the host is closing.
+//
+// # The poller
+//
+// On Linux one goroutine of a host, the poller, reads the connections of all lanes with prompt
+// receivers (ReceivePrompt). It takes these connections out of the Go runtime's epoll and puts them
+// into one of its own, level-triggered, and waits in the runtime for that one. So whatever arrives
+// wakes one goroutine, and none hands over to another:
+//
+//	look: which connections can be read?
+//	for each of them: read into a slab, open records, cut batches into frames, TryReceive
+//	Turn, once for all of them; what it sends is written at once as far as sockets take it
+//
+// The poller never waits but for epoll, so lanes do not wait for each other. Of one connection it
+// reads at most 512 KiB at a time. If a receiver takes only a part of a batch, the connection
+// leaves the poller's epoll: its own goroutine gives the rest to Receive, which may wait, and then
+// returns it. The same happens to the first frames after a loss, since watchers are told of that,
+// and to frames that meet an earlier connection of their lane in the middle of Receive. A
+// connection belongs either to the poller or to its goroutine, and only the latter closes it.
+//
+// The poller's system calls do not wait, and are made without telling Go's scheduler, which would
+// treat each as a wait. An acknowledgement that the kernel does not take goes with the next one.
+//
+// Other systems have no poller, nor has a host with Options.NoPoller. Then one goroutine reads each
+// lane, as it does for all other receivers.
 //
 // # Regions
 //
@@ -109,7 +134,10 @@
 // # Bytes
 //
 // The sender copies small frames into one contiguous batch (up to 256 KiB), takes large ones
-// without copying, and passes both to the kernel in one call. The receiver reads a batch's frames,
+// without copying, and passes both to the kernel in one call. A batch that finds its lane idle is
+// written by the goroutine that called TrySend, as far as the kernel takes it at once; the lane's
+// goroutine writes the rest. A batch of more than 128 KiB that has to be sealed is left to that
+// goroutine. The receiver reads a batch's frames,
 // or opens their records, directly into one new buffer and hands out parts of it. It never copies a
 // received byte. Allocating new memory is then the largest cost. A receiver that keeps no frames
 // can have them lent (Host.ReceiveLent), which reuses the same memory.

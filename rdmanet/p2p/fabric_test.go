@@ -39,7 +39,8 @@ func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 // fabric is a set of p2p hosts on loopback, as the suite needs it.
 type fabric struct {
 	*fabrictest.Loopback[*p2p.Host]
-	trusted bool // applies to hosts that are started from now on
+	// These apply to hosts that are started from now on.
+	trusted, noPoller bool
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
@@ -55,6 +56,7 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 				FrameMax:     config.FrameMax,
 				MendTimeout:  config.MendTimeout,
 				Trusted:      f.trusted,
+				NoPoller:     f.noPoller,
 			})
 		})
 	return f

@@ -55,6 +55,7 @@ type Host struct {
 	gater  *gater
 	peers  *peers.Tracker
 	lanes  *lane.Lanes
+	poller *poller // nil if there is none
 
 	trusted bool
 	tickets *ticketRegistry
@@ -78,7 +79,7 @@ type Host struct {
 	closeDone chan struct{}
 }
 
-var _ rdmanet.Host = (*Host)(nil)
+var _ rdmanet.PromptHost = (*Host)(nil)
 
 // New starts a host that listens and admits its members.
 func New(options Options) (*Host, error) {
@@ -137,6 +138,13 @@ func New(options Options) (*Host, error) {
 		Dial:           h.dial,
 		Log:            h.log,
 	})
+	if !options.NoPoller {
+		if h.poller, err = newPoller(); err != nil {
+			die()
+			return nil, errors.Join(fmt.Errorf("p2p host on %s: %w", options.Listen, err),
+				node.Close())
+		}
+	}
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})
 	node.SetStreamHandler(protocolID, h.serve)
@@ -276,7 +284,7 @@ func (h *Host) Sever(id rdmanet.PeerID) error {
 	for c := range h.directs {
 		if c.peer == id {
 			// The connection's lane detects this and removes it from the set.
-			err = errors.Join(err, c.tcp.Close())
+			err = errors.Join(err, c.sever())
 		}
 	}
 	return err
@@ -313,6 +321,9 @@ func (h *Host) shutDown(ctx context.Context) error {
 	go func() {
 		h.lanes.Wait()
 		h.goroutines.Wait()
+		if h.poller != nil {
+			h.poller.close()
+		}
 		close(ended)
 	}()
 	select {

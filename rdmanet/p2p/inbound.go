@@ -17,27 +17,47 @@ import (
 
 // An acknowledgement waits for further frames, unless many wait for it already (Inlet.Owe). On a
 // quiet lane it waits for ackDelayMin, since a sender may wait for it. While frames keep coming the
-// wait doubles up to ackDelayMax: each acknowledgement wakes both processes, and frees memory only.
+// wait doubles up to a share of the mend timeout: each acknowledgement wakes both processes, and
+// frees memory only. It leaves once no frame has come for ackQuiet.
 const (
 	ackDelayMin = 5 * time.Millisecond
-	ackDelayMax = 80 * time.Millisecond
+	ackQuiet    = 80 * time.Millisecond
+	ackShare    = 8
 )
 
 // ackPace decides how long the acknowledgements of a lane wait.
 type ackPace struct {
-	delay time.Duration // the last one
 	max   time.Duration
-	sent  time.Time // when the last acknowledgement left
+	delay time.Duration // how long the last one might wait
+	sent  time.Time     // when it left
+	due   time.Time     // when the current one leaves at the latest
+	owed  int64         // how many frames waited for it at the last look
 }
 
-// next returns how long to wait, if a frame that is not yet acknowledged comes now.
-func (p *ackPace) next(now time.Time) time.Duration {
+// begin returns how long to wait until the first look, if the first of owed frames that wait for an
+// acknowledgement came now.
+func (p *ackPace) begin(now time.Time, owed int64) time.Duration {
 	if now.Sub(p.sent) < p.delay {
 		p.delay = min(2*p.delay, p.max)
 	} else {
 		p.delay = min(ackDelayMin, p.max)
 	}
-	return p.delay
+	p.due, p.owed = now.Add(p.delay), owed
+	return min(p.delay, ackQuiet)
+}
+
+// look returns how long to wait until the next look, or 0 if the acknowledgement leaves now.
+func (p *ackPace) look(now time.Time, owed int64) time.Duration {
+	left := p.due.Sub(now)
+	switch {
+	case left <= 0:
+		return 0
+	case owed == p.owed: // the lane is quiet, so the next one does not wait for long either
+		p.delay = min(ackDelayMin, p.max)
+		return 0
+	}
+	p.owed = owed
+	return min(left, ackQuiet)
 }
 
 // readAhead is the number of bytes read from a direct connection at once if batches are small.
@@ -165,6 +185,12 @@ func (s *inboundStream) run() error {
 	if err != nil {
 		return err
 	}
+	var polled *descriptor
+	if inbound.Prompt() != nil {
+		if polled, err = conn.detach(); err != nil {
+			return errors.Join(err, conn.Reset())
+		}
+	}
 	s.use(conn)
 	s.stream.Reset()
 	acknowledging := make(chan struct{})
@@ -172,15 +198,25 @@ func (s *inboundStream) run() error {
 		defer close(acknowledging)
 		s.acknowledge()
 	}()
+	if polled != nil {
+		err = s.feedPrompt(conn, polled)
+	} else {
+		err = s.feed(conn)
+	}
+	s.stop()
+	<-acknowledging
+	return err
+}
+
+// feed feeds the lane until the connection ends.
+func (s *inboundStream) feed(conn *directConn) error {
 	reader := bufio.NewReaderSize(conn, readAhead)
-	err = inbound.Feed(reader)
+	err := s.inbound.Feed(reader)
 	if errors.Is(err, lane.ErrSealed) {
 		// Closing a connection with unread bytes could destroy the goodbye. Read until the peer
 		// hangs up.
 		_, _ = io.Copy(io.Discard, reader)
 	}
-	s.stop()
-	<-acknowledging
 	return err
 }
 
@@ -199,22 +235,16 @@ func (s *inboundStream) refuse(reply answer) error {
 func (s *inboundStream) acknowledge() {
 	alive := time.NewTicker(max(s.host.mendTimeout/4, time.Millisecond))
 	defer alive.Stop()
-	pace := ackPace{max: min(ackDelayMax, s.host.mendTimeout/8)}
+	pace := ackPace{max: s.host.mendTimeout / ackShare}
 	delay := time.NewTimer(ackDelayMin)
 	defer delay.Stop()
 	var message [ackSize]byte
 	for {
 		select {
 		case <-s.due:
-			delay.Reset(pace.next(time.Now()))
-			select {
-			case <-delay.C:
-			case <-s.urgent:
-			case <-s.host.leaving:
-			case <-s.stopped.Done():
+			if !s.gather(&pace, delay) {
 				return
 			}
-			pace.sent = time.Now()
 		case <-alive.C:
 		case <-s.host.leaving:
 			// The peer then resets the stream, which also ends the reading from it.
@@ -227,6 +257,26 @@ func (s *inboundStream) acknowledge() {
 			return
 		}
 	}
+}
+
+// gather waits for further frames to acknowledge. It returns false if the stream is stopped.
+func (s *inboundStream) gather(pace *ackPace, delay *time.Timer) bool {
+	wait := pace.begin(time.Now(), s.inbound.Owed())
+	for wait > 0 {
+		delay.Reset(wait)
+		select {
+		case <-delay.C:
+			wait = pace.look(time.Now(), s.inbound.Owed())
+			continue
+		case <-s.urgent:
+		case <-s.host.leaving:
+		case <-s.stopped.Done():
+			return false
+		}
+		break
+	}
+	pace.sent = time.Now()
+	return true
 }
 
 func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {

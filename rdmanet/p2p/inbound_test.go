@@ -5,21 +5,23 @@ import (
 	"time"
 )
 
+const ms = time.Millisecond
+
 // TestAckPace checks how long acknowledgements wait: briefly on a quiet lane, longer and longer
 // while frames keep coming, and briefly again after a pause.
 func TestAckPace(t *testing.T) {
 	t.Parallel()
-	const ms = time.Millisecond
-	pace := ackPace{max: ackDelayMax}
+	pace := ackPace{max: 200 * ms}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct{ pause, want time.Duration }{
 		{0, 5 * ms},
-		{1 * ms, 10 * ms}, {0, 20 * ms}, {19 * ms, 40 * ms}, {39 * ms, 80 * ms}, {1 * ms, 80 * ms},
-		{80 * ms, 5 * ms}, // the lane was quiet for as long as it waited
+		{1 * ms, 10 * ms}, {0, 20 * ms}, {19 * ms, 40 * ms}, {39 * ms, 80 * ms}, {1 * ms, 160 * ms},
+		{1 * ms, 200 * ms}, {1 * ms, 200 * ms},
+		{200 * ms, 5 * ms}, // the lane was quiet for as long as it waited
 		{5 * ms, 5 * ms}, {4 * ms, 10 * ms}, {time.Hour, 5 * ms},
 	} {
 		now = now.Add(step.pause)
-		got := pace.next(now)
+		got := waited(&pace, now, func(time.Duration) int64 { return -1 })
 		if got != step.want {
 			t.Errorf("step %d: after a pause of %v it waits for %v, want %v", i, step.pause, got,
 				step.want)
@@ -29,9 +31,43 @@ func TestAckPace(t *testing.T) {
 	}
 	short := ackPace{max: 2 * ms}
 	for range 3 {
-		if got := short.next(now); got != 2*ms {
+		if got := waited(&short, now, func(time.Duration) int64 { return -1 }); got != 2*ms {
 			t.Errorf("it waits for %v, at most %v are allowed", got, 2*ms)
 		}
 		short.sent = now
 	}
+}
+
+// TestAckPaceOfALaneThatFallsSilent checks that the last frames are acknowledged soon after no more
+// have come, although the acknowledgement might wait for longer, and the next lone frame at once.
+func TestAckPaceOfALaneThatFallsSilent(t *testing.T) {
+	t.Parallel()
+	pace := ackPace{max: time.Second, delay: time.Second, sent: time.Unix(999, 500e6)}
+	last := 230 * ms
+	got := waited(&pace, time.Unix(1000, 0), func(passed time.Duration) int64 {
+		return int64(min(passed, last) / ms)
+	})
+	if got < last+ackQuiet || got > last+2*ackQuiet {
+		t.Errorf("it waits for %v, the last frame came after %v", got, last)
+	}
+	pace.sent = time.Unix(1000, 0).Add(got)
+	if got := pace.begin(pace.sent.Add(ackDelayMin), 1); got != ackDelayMin {
+		t.Errorf("the next one waits for %v", got)
+	}
+}
+
+// waited returns how long an acknowledgement waits that begins at now. owed returns how many frames
+// wait for it after a time, or -1 for more and more.
+func waited(pace *ackPace, now time.Time, owed func(time.Duration) int64) time.Duration {
+	passed := time.Duration(0)
+	count := func() int64 {
+		if n := owed(passed); n >= 0 {
+			return n
+		}
+		return int64(passed)
+	}
+	for wait := pace.begin(now, count()); wait > 0; wait = pace.look(now.Add(passed), count()) {
+		passed += wait
+	}
+	return passed
 }

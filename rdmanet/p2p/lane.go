@@ -120,6 +120,21 @@ func (o *outlet) Start() { go o.read() }
 // Write implements lane.Outlet.
 func (o *outlet) Write(frames [][]byte, first uint64) error { return o.writer.write(frames, first) }
 
+// Batches of more bytes are left to the lane's goroutine. To write plain bytes takes less time than
+// to wake it. To seal many for many lanes is better done by several processors.
+const (
+	promptPlainMax  = lane.BatchBytesMax
+	promptSealedMax = 2 * recordBytesMax
+)
+
+// PromptBytes implements lane.PromptOutlet.
+func (o *outlet) PromptBytes() int {
+	if o.conn.sealer == nil {
+		return promptPlainMax
+	}
+	return promptSealedMax
+}
+
 // TryWrite implements lane.PromptOutlet.
 func (o *outlet) TryWrite(frames [][]byte, first uint64) bool {
 	o.writer.to = o.prompt

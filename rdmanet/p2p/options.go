@@ -59,6 +59,9 @@ type Options struct {
 	// connections in plain text, neither encrypted nor authenticated. libp2p only proves the
 	// identities of the ends. Trusted must be the same on all members.
 	Trusted bool
+	// NoPoller makes one goroutine read each lane, also those of prompt receivers. Systems other
+	// than Linux have no poller in any case.
+	NoPoller bool
 	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
 	// time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation

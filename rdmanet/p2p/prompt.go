@@ -12,9 +12,7 @@ import (
 type tryWriter struct {
 	conn *directConn
 	raw  syscall.RawConn
-	rest []byte // not yet written
-	// buffer holds the pieces of a connection that is not sealed; reused.
-	buffer []byte
+	rest net.Buffers // not yet written; its memory is reused
 
 	attempt func(fd uintptr) bool // the method value try, made once
 	err     error
@@ -36,33 +34,42 @@ func (w *tryWriter) writePieces(pieces *net.Buffers) error {
 	w.conn.writing.Lock()
 	defer w.conn.writing.Unlock()
 	if sealer := w.conn.sealer; sealer != nil {
-		w.rest = sealer.sealAll(*pieces)
+		w.rest = append(w.rest[:0], sealer.sealAll(*pieces))
 	} else {
-		w.buffer = w.buffer[:0]
-		for _, piece := range *pieces {
-			w.buffer = append(w.buffer, piece...)
-		}
-		w.rest = w.buffer
+		w.rest = append(w.rest[:0], *pieces...)
 	}
 	return errors.Join(w.raw.Write(w.attempt), w.err)
 }
 
 // try makes one attempt to write the rest. It never asks to be called again.
 func (w *tryWriter) try(fd uintptr) bool {
-	for {
-		n, err := syscall.Write(int(fd), w.rest)
-		switch err {
-		case nil:
-			w.rest = w.rest[n:]
+	for len(w.rest) > 0 {
+		n, err := rawWrite(fd, w.rest)
+		switch {
+		case err == syscall.EAGAIN:
 			return true
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return true
-		default:
+		case err != nil:
 			w.err = err
 			return true
 		}
+		w.rest = without(w.rest, n)
 	}
+	return true
+}
+
+// without returns the pieces without their first n bytes, in the same memory.
+func without(pieces net.Buffers, n int) net.Buffers {
+	whole := 0
+	for whole < len(pieces) && n >= len(pieces[whole]) {
+		n -= len(pieces[whole])
+		whole++
+	}
+	left := copy(pieces, pieces[whole:])
+	clear(pieces[left:])
+	if pieces = pieces[:left]; left > 0 {
+		pieces[0] = pieces[0][n:]
+	}
+	return pieces
 }
 
 // flush writes the rest, and waits as long as it takes.
@@ -72,7 +79,8 @@ func (w *tryWriter) flush() error {
 	}
 	w.conn.writing.Lock()
 	defer w.conn.writing.Unlock()
-	_, err := w.conn.tcp.Write(w.rest)
-	w.rest = nil
+	rest := w.rest
+	_, err := rest.WriteTo(w.conn.tcp)
+	w.rest = w.rest[:0]
 	return err
 }

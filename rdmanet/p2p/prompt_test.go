@@ -17,7 +17,8 @@ func TestTryWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, in := tcpPair(t)
-			from, to := &directConn{tcp: out}, &directConn{tcp: in.(*net.TCPConn)}
+			from, to := &directConn{tcp: out, wire: out}, &directConn{tcp: in.(*net.TCPConn),
+				wire: in.(*net.TCPConn)}
 			if sealed {
 				from.sealer, to.opener = sealedPair(t)
 			}

@@ -235,19 +235,19 @@ func (c *directConn) seal(admitted ticket, dialled bool) error {
 // Read implements io.Reader. Only one goroutine may call it at a time.
 func (c *directConn) Read(b []byte) (int, error) {
 	if c.opener == nil {
-		return c.tcp.Read(b)
+		return c.wire.Read(b)
 	}
-	return c.opener.read(c.tcp, b)
+	return c.opener.read(c.wire, b)
 }
 
 // Write implements io.Writer.
 func (c *directConn) Write(b []byte) (int, error) {
 	if c.sealer == nil {
-		return c.tcp.Write(b)
+		return c.wire.Write(b)
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if err := c.sealer.write(c.tcp, [][]byte{b}); err != nil {
+	if err := c.sealer.write(c.wire, [][]byte{b}); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -265,5 +265,5 @@ func (c *directConn) writePieces(pieces *net.Buffers) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.sealer.write(c.tcp, *pieces)
+	return c.sealer.write(c.wire, *pieces)
 }

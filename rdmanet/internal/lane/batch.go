@@ -63,27 +63,12 @@ func NewBatchReader(stream io.Reader, frameMax int, lent bool) *BatchReader {
 // Read appends the frames of the next batch, which must start with number first, to frames. It
 // returns the stream's errors (io.EOF only between batches) or ErrProtocol.
 func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
-	header := r.header[:]
-	if _, err := io.ReadFull(r.stream, header); err != nil {
+	if _, err := io.ReadFull(r.stream, r.header[:]); err != nil {
 		return frames, err
 	}
-	magic, count := binary.BigEndian.Uint16(header), int(binary.BigEndian.Uint16(header[2:]))
-	size, number := int(binary.BigEndian.Uint32(header[4:])), binary.BigEndian.Uint64(header[8:])
-	bound := BatchBytesMax
-	if count == 1 {
-		bound = r.frameMax
-	}
-	switch {
-	case magic != batchMagic:
-		return frames, fmt.Errorf("%w: batch starts with %#x", ErrProtocol, magic)
-	case count == 0 || count > BatchFramesMax:
-		return frames, fmt.Errorf("%w: batch of %d frames", ErrProtocol, count)
-	case size > bound:
-		return frames, fmt.Errorf("%w: batch of %d bytes, the bound is %d", ErrProtocol, size,
-			bound)
-	case number != first:
-		return frames, fmt.Errorf("%w: batch starts with frame %d instead of %d", ErrProtocol,
-			number, first)
+	count, size, err := checkHeader(r.header[:], first, r.frameMax)
+	if err != nil {
+		return frames, err
 	}
 	if cap(r.lengths) < count*lengthSize {
 		r.lengths = make([]byte, count*lengthSize)
@@ -92,29 +77,63 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	if _, err := io.ReadFull(r.stream, lengths); err != nil {
 		return frames, unexpected(err)
 	}
-	total := 0
-	for i := range count {
-		length := int(binary.BigEndian.Uint32(lengths[i*lengthSize:]))
-		if length > r.frameMax || length > size-total {
-			return frames, fmt.Errorf("%w: frame of %d bytes in a batch of %d", ErrProtocol, length,
-				size)
-		}
-		total += length
-	}
-	if total != size {
-		return frames, fmt.Errorf("%w: frames of %d bytes in a batch of %d", ErrProtocol, total,
-			size)
+	if err := checkLengths(lengths, size, r.frameMax); err != nil {
+		return frames, err
 	}
 	body := r.room(size)
 	if _, err := io.ReadFull(r.stream, body); err != nil {
 		return frames, unexpected(err)
 	}
-	for i := range count {
-		length := int(binary.BigEndian.Uint32(lengths[i*lengthSize:]))
+	return appendFrames(frames, lengths, body), nil
+}
+
+// checkHeader returns how many frames a batch has and the sum of their bytes. The batch must start
+// with frame number first.
+func checkHeader(header []byte, first uint64, frameMax int) (count, size int, err error) {
+	magic, number := binary.BigEndian.Uint16(header), binary.BigEndian.Uint64(header[8:])
+	count = int(binary.BigEndian.Uint16(header[2:]))
+	size = int(binary.BigEndian.Uint32(header[4:]))
+	bound := BatchBytesMax
+	if count == 1 {
+		bound = frameMax
+	}
+	switch {
+	case magic != batchMagic:
+		err = fmt.Errorf("%w: batch starts with %#x", ErrProtocol, magic)
+	case count == 0 || count > BatchFramesMax:
+		err = fmt.Errorf("%w: batch of %d frames", ErrProtocol, count)
+	case size > bound:
+		err = fmt.Errorf("%w: batch of %d bytes, the bound is %d", ErrProtocol, size, bound)
+	case number != first:
+		err = fmt.Errorf("%w: batch starts with frame %d instead of %d", ErrProtocol, number, first)
+	}
+	return count, size, err
+}
+
+// checkLengths checks the lengths of a batch's frames against the sum of their bytes.
+func checkLengths(lengths []byte, size, frameMax int) error {
+	total := 0
+	for ; len(lengths) > 0; lengths = lengths[lengthSize:] {
+		length := int(binary.BigEndian.Uint32(lengths))
+		if length > frameMax || length > size-total {
+			return fmt.Errorf("%w: frame of %d bytes in a batch of %d", ErrProtocol, length, size)
+		}
+		total += length
+	}
+	if total != size {
+		return fmt.Errorf("%w: frames of %d bytes in a batch of %d", ErrProtocol, total, size)
+	}
+	return nil
+}
+
+// appendFrames cuts a batch's frames out of its body, and appends them to frames.
+func appendFrames(frames [][]byte, lengths, body []byte) [][]byte {
+	for ; len(lengths) > 0; lengths = lengths[lengthSize:] {
+		length := int(binary.BigEndian.Uint32(lengths))
 		frames = append(frames, body[:length:length])
 		body = body[length:]
 	}
-	return frames, nil
+	return frames
 }
 
 // room returns a buffer that has no other user, unless frames are lent. Its contents are undefined.

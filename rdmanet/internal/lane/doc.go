@@ -10,11 +10,13 @@
 //	  answer, makes a connection (Outlet)       writes batches, mends
 //	an Outlet writes batches, waits, and      window.Window: the frames sent and
 //	  reports acknowledgements                  not yet acknowledged
-//	a PromptOutlet writes what fits, too      Sender.TrySend: writes small batches on an
-//	                                            idle lane without a switch of goroutines
+//	a PromptOutlet writes what fits, too      Sender.TrySend: writes batches on an idle
+//	                                            lane without a switch of goroutines
 //	the called side passes on the hello       Lanes.Greet: judges it, returns where to continue
 //	an Inlet is the incoming connection       Inbound.Feed: reads batches, calls the
 //	  and owes acknowledgements                 receive function
+//	a stream that does not wait               Feeder: the same without waiting, for a
+//	                                            prompt receiver
 //
 // A Lanes holds all lanes of one host, to its peers and from them. Names, members, liveness on the
 // wire, the format of an acknowledgement and the transport of a goodbye are up to the provider.

@@ -47,10 +47,12 @@ type Outlet interface {
 	Close(error) (heard time.Time, err error)
 }
 
-// PromptOutlet is an Outlet that can also write without waiting. Then a small batch that finds the
-// lane idle leaves from its sender's goroutine, which saves a switch to the lane's own.
+// PromptOutlet is an Outlet that can also write without waiting. Then a batch that finds the lane
+// idle leaves from its sender's goroutine, which saves a switch to the lane's own.
 type PromptOutlet interface {
 	Outlet
+	// PromptBytes returns how many bytes a batch may have at most to leave that way.
+	PromptBytes() int
 	// TryWrite is like Write, but never waits. It reports whether the connection took the whole
 	// batch. The rest leaves with Flush. Until then, neither TryWrite nor Write is called. TryWrite
 	// and Write are never called at the same time.
@@ -97,8 +99,9 @@ type lostFrames struct {
 
 // receiver is a program's receive function for a lane.
 type receiver struct {
-	call rdmanet.ReceiveFunc
-	lent bool // the function keeps no frame
+	call   rdmanet.ReceiveFunc
+	lent   bool                    // the function keeps no frame
+	prompt *rdmanet.PromptReceiver // nil if it is not prompt; call is its Receive
 }
 
 // Lanes holds all lanes of one host. All methods may be called from several goroutines.
@@ -141,6 +144,15 @@ func (l *Lanes) errClosed() error {
 // Receive implements rdmanet.Host's Receive. If lent is set, the frames are only lent to the
 // function, which keeps none.
 func (l *Lanes) Receive(name string, receive rdmanet.ReceiveFunc, lent bool) error {
+	return l.register(name, receiver{call: receive, lent: lent})
+}
+
+// ReceivePrompt implements rdmanet.PromptHost's ReceivePrompt.
+func (l *Lanes) ReceivePrompt(name string, prompt rdmanet.PromptReceiver) error {
+	return l.register(name, receiver{call: prompt.Receive, prompt: &prompt})
+}
+
+func (l *Lanes) register(name string, r receiver) error {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return err
 	}
@@ -152,7 +164,7 @@ func (l *Lanes) Receive(name string, receive rdmanet.ReceiveFunc, lent bool) err
 	case l.receivers[name].call != nil:
 		return fmt.Errorf("receiver of lane %q: %w", name, rdmanet.ErrDuplicate)
 	}
-	l.receivers[name] = receiver{call: receive, lent: lent}
+	l.receivers[name] = r
 	return nil
 }
 

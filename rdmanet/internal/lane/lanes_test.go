@@ -160,6 +160,9 @@ func (p *pipe) Close(err error) (time.Time, error) {
 	return time.Now(), err
 }
 
+// promptBytesMax bounds the batches that a promptPipe takes at once.
+const promptBytesMax = 4 << 10
+
 // promptPipe is a pipe that at times takes only a part of a batch at once.
 type promptPipe struct {
 	*pipe
@@ -174,6 +177,8 @@ func (p *promptPipe) Write(frames [][]byte, first uint64) error {
 	}
 	return p.pipe.Write(frames, first)
 }
+
+func (p *promptPipe) PromptBytes() int { return promptBytesMax }
 
 func (p *promptPipe) TryWrite(frames [][]byte, first uint64) bool {
 	if len(p.rest) > 0 {

@@ -264,11 +264,16 @@ func (in *Inbound) deliver(frames [][]byte) error {
 		size += len(frame)
 	}
 	in.receive.call(in.from, frames)
-	// The current connection may differ from in: the lane may have been mended meanwhile.
-	if current := lane.delivered(known); current != nil {
-		current.owe(len(frames), size)
-	}
+	in.taken(len(frames), size)
 	return nil
+}
+
+// taken records that the program has taken a batch. The caller holds calling of the lane.
+func (in *Inbound) taken(frames, size int) {
+	// The current connection may differ from in: the lane may have been mended meanwhile.
+	if current := in.lane.delivered(in.opening); current != nil {
+		current.owe(frames, size)
+	}
 }
 
 // advance counts a connection's frames as given to the program.
@@ -310,6 +315,9 @@ func (in *Inbound) owe(frames, size int) {
 		in.inlet.Owe(first, urgent)
 	}
 }
+
+// Owed returns how many frames wait for an acknowledgement.
+func (in *Inbound) Owed() int64 { return in.waitingFrames.Load() }
 
 // Acknowledging returns how many frames the program has taken, for an acknowledgement that is sent
 // now. It clears the record of owed frames.

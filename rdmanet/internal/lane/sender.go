@@ -22,10 +22,6 @@ const (
 	PauseMax = time.Second
 )
 
-// A batch of at most promptBytesMax bytes may leave from its sender's goroutine (PromptOutlet). It
-// is so small that the sender loses less time than a switch of goroutines takes.
-const promptBytesMax = 4 << 10
-
 // Sender is the sending end of a lane; it implements rdmanet.Lane. One goroutine, run, connects,
 // writes and mends. The window keeps the frames until the receiver has taken them.
 type Sender struct {
@@ -93,7 +89,8 @@ func (s *Sender) writeNow() bool {
 	if s.prompt == nil {
 		return false
 	}
-	batch, first, all := s.window.TakeAll(s.batch[:0], BatchFramesMax, promptBytesMax)
+	bytesMax := min(s.prompt.PromptBytes(), BatchBytesMax)
+	batch, first, all := s.window.TakeAll(s.batch[:0], BatchFramesMax, bytesMax)
 	if len(batch) == 0 {
 		return all // if so, the lane's goroutine was faster
 	}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package p2p
+
+import (
+	"errors"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// There is no poller on this system. Lanes of prompt receivers are read like all others.
+type (
+	poller     struct{}
+	descriptor struct{ wire }
+)
+
+func newPoller() (*poller, error) { return nil, nil }
+
+func (*poller) close() {}
+
+func (*poller) serve(*descriptor, *rdmanet.PromptReceiver, func() (bool, error)) error {
+	return errors.ErrUnsupported
+}
+
+func (*directConn) detach() (*descriptor, error) { return nil, errors.ErrUnsupported }
