@@ -43,6 +43,12 @@ func (c lifeChain) Hash(height uint64) ([32]byte, error) {
 	return hash, err
 }
 
+// RoundOf implements shard.Chain.
+func (c lifeChain) RoundOf(height uint64) (order.Round, order.Epoch, error) {
+	header, _, err := c.node.Store().Header(ledger.Height(height))
+	return order.Round(header.Round), order.Epoch(header.Epoch), err
+}
+
 // Membership implements shard.Chain.
 func (c lifeChain) Membership() (generation.Membership, uint64) {
 	membership := c.node.Store().Membership()
