@@ -93,7 +93,11 @@ func (l *life) readDisk() (shard.Disk, error) {
 	if err != nil {
 		return shard.Disk{}, err
 	}
-	disk := shard.Disk{State: state, Held: held, Gone: l.removedForGood()}
+	record, err := l.lastRecord()
+	if err != nil {
+		return shard.Disk{}, err
+	}
+	disk := shard.Disk{State: state, Held: held, Record: record, Gone: l.removedForGood()}
 	own := l.node.identity
 	disk.ID, disk.Original, disk.New = generation.DiskID(own.ID), own.Original, own.Learner
 	disk.Perhaps, _, disk.Doubt = l.node.Store().Perhaps()
