@@ -52,8 +52,9 @@ type Config struct {
 	// the shard, but at least a majority. Majorities are those of the shard. 0 means Servers.
 	Shard int
 	// Change reports whether an A-delivered round contains a change of the group. The engine calls
-	// it once for each A-delivered round, in order. It must be a function of the rounds so far
-	// alone, so that all servers get the same answer, and must not call the engine. After a change
+	// it once for each A-delivered round, in order, and Complete also calls it for complete rounds.
+	// It must be a function of the round alone, so that all servers get the same answer, and must
+	// not call the engine. After a change
 	// in round r, round r+2 is the transitional one, the last of this engine [Poke19, section
 	// 6.3.3.2]. A further change in r+1 or r+2 belongs to the same switch. nil means never.
 	Change func(order.Delivery) bool

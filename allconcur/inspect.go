@@ -29,18 +29,6 @@ func (e *Engine) Notifications() []Notification {
 // digraph need not follow that message any more.
 func (e *Engine) Received(origin order.ServerID) bool { return e.current.present.has(origin) }
 
-// Complete lists the unreliable rounds that are complete at this server and not yet A-delivered, at
-// most two, by ascending round. It also reports whether no server was removed from the group. Their
-// messages are then those of all servers. It is for searches and tests; it allocates.
-func (e *Engine) Complete() (rounds []order.Delivery, whole bool) {
-	for _, set := range []*roundSet{e.older, e.newer} {
-		if set.filled && !set.reliable && set.round > e.delivered {
-			rounds = append(rounds, e.voteFor(set).Delivery)
-		}
-	}
-	return rounds, e.removedCount == 0
-}
-
 // Tracking returns the tracking digraph g_i of one server's message in the current reliable round,
 // by its vertices and its edges [Poke19, section 5.2.1]. Both are ascending. Both are empty if the
 // digraph is empty or the round is unreliable. It is for searches and tests; it allocates.

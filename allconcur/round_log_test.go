@@ -112,8 +112,7 @@ func (c *chaos) writeLog(p int) error {
 		start := e.config.FirstRound - 1
 		*disk = roundDisk{run: run, synced: start, last: start, beforeSynced: start}
 	}
-	rounds, whole := e.Complete()
-	if len(rounds) > 0 && rounds[len(rounds)-1].Round > disk.last {
+	if rounds, whole := e.Complete(disk.last); len(rounds) > 0 {
 		// Each round gets one chance. The disk may be busy, or the server.
 		disk.last = rounds[len(rounds)-1].Round
 		if rounds[0].Round != e.delivered+1 {
@@ -479,7 +478,7 @@ func TestFlushIsAwaited(t *testing.T) {
 			c.exchange(t)
 			if round == 0 {
 				for p := range 3 {
-					rounds, _ := c.engines[p].Complete()
+					rounds, _ := c.engines[p].Complete(0)
 					c.logs.write(p, &roundRecord{rounds: rounds})
 				}
 				c.logs.flush(1)

@@ -116,6 +116,39 @@ func (e *Engine) knownUnreliable() (known []order.KnownVote) {
 	return known
 }
 
+// Complete lists the unreliable rounds that are complete at this server and not yet A-delivered, at
+// most two, by ascending round. It also reports whether the group is whole: under ◇P, all members
+// of the shard are in it, none was removed, and none of the rounds, nor any before them, changes
+// the group. In a whole group the messages of a complete round are those of all members, and no
+// other complete round ever has its number in this run (docs/design/rounds.md). A server may write
+// such rounds to its disk and say so. Complete returns nothing if no complete round comes after the
+// given one. It allocates only if one does.
+func (e *Engine) Complete(after order.Round) (rounds []order.Delivery, whole bool) {
+	sets := [...]*roundSet{e.older, e.newer}
+	news := false
+	for _, set := range sets {
+		news = news || e.isComplete(set) && set.round > after
+	}
+	if !news {
+		return nil, false
+	}
+	whole = e.config.Detector == DetectorEventual && e.n == e.config.Shard &&
+		e.removedCount == 0 && e.last == 0
+	for _, set := range sets {
+		if e.isComplete(set) {
+			d := e.voteFor(set).Delivery
+			rounds = append(rounds, d)
+			whole = whole && (e.config.Change == nil || !e.config.Change(d))
+		}
+	}
+	return rounds, whole
+}
+
+// isComplete reports whether a set is that of a complete unreliable round that is not A-delivered.
+func (e *Engine) isComplete(set *roundSet) bool {
+	return set.filled && !set.reliable && set.round > e.delivered
+}
+
 // setThresholds computes the thresholds that depend on the number of remaining members.
 func (e *Engine) setThresholds() {
 	e.fast = max(e.majority, min(e.config.Shard-(e.majority-1)/2, len(e.overlay.members)))

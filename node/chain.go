@@ -43,6 +43,12 @@ func (c lifeChain) Hash(height uint64) ([32]byte, error) {
 	return hash, err
 }
 
+// RoundOf implements shard.Chain.
+func (c lifeChain) RoundOf(height uint64) (order.Round, order.Epoch, error) {
+	header, _, err := c.node.Store().Header(ledger.Height(height))
+	return order.Round(header.Round), order.Epoch(header.Epoch), err
+}
+
 // Membership implements shard.Chain.
 func (c lifeChain) Membership() (generation.Membership, uint64) {
 	membership := c.node.Store().Membership()
@@ -87,7 +93,11 @@ func (l *life) readDisk() (shard.Disk, error) {
 	if err != nil {
 		return shard.Disk{}, err
 	}
-	disk := shard.Disk{State: state, Held: held, Gone: l.removedForGood()}
+	record, err := l.lastRecord()
+	if err != nil {
+		return shard.Disk{}, err
+	}
+	disk := shard.Disk{State: state, Held: held, Record: record, Gone: l.removedForGood()}
 	own := l.node.identity
 	disk.ID, disk.Original, disk.New = generation.DiskID(own.ID), own.Original, own.Learner
 	disk.Perhaps, _, disk.Doubt = l.node.Store().Perhaps()

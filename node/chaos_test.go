@@ -99,8 +99,10 @@ func shake(t *testing.T, seed uint64, length time.Duration) {
 	nodes := 3 + int(seed%3)
 	engine := []string{"allconcur+", "allconcur"}[random.IntN(2)]
 	c := &chaos{random: random, cuts: map[[2]int]bool{}, leaving: -1}
-	c.shard = newShard(t, nodes, func(_ int, config *home.Config) {
+	c.shard = newShard(t, nodes, func(i int, config *home.Config) {
 		config.Ordering.Engine = engine
+		// Some nodes of every other shard log rounds.
+		config.Ordering.LogRounds = engine == "allconcur+" && seed%2 == 0 && (i+int(seed))%3 > 0
 		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond,
 			500*time.Millisecond
 	})

@@ -28,3 +28,6 @@ func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	}
 	return held, opened.Close()
 }
+
+// EncodeRecord encodes a record of complete rounds.
+var EncodeRecord = encodeRecord

@@ -108,11 +108,15 @@ func (l *life) start() error {
 	l.mu.Lock() // other shards may already ask for the mode
 	l.machine = machine
 	l.mu.Unlock()
+	var record func(rounds []order.Delivery)
+	if config.LogRounds {
+		record = n.pipeline.Record
+	}
 	l.driver, err = driver.New(driver.Config{
 		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
 		FrameRun: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
 		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
-		Arrived: n.arrived,
+		Arrived: n.arrived, Record: record,
 		Lost: func(run uint64, server order.ServerID, cause error) {
 			l.detector.Lost(run, server, cause)
 		},
@@ -142,7 +146,8 @@ func (l *life) start() error {
 	n.host.Watch(l.onLink)
 	for kind, handler := range map[wire.Kind]wire.Handler{
 		wire.KindStatus: l.onAnnouncement, wire.KindGeneration: l.onSynod,
-		wire.KindEnter: l.onWish, wire.KindStored: l.onStored, wire.KindStatement: l.onStatement,
+		wire.KindEnter: l.onWish, wire.KindStored: l.onStored, wire.KindRecorded: l.onRecorded,
+		wire.KindStatement: l.onStatement,
 	} {
 		if err := n.control.Register(kind, handler); err != nil {
 			l.detector.Close()

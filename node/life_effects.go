@@ -179,6 +179,17 @@ func (l *life) freezeEngine() {
 		if l.node.pipeline.Barrier(l.context) != nil {
 			return
 		}
+		var record *shard.Record
+		if l.node.home.Config.Ordering.LogRounds {
+			err := l.node.pipeline.EndRecords()
+			if err == nil {
+				record, err = l.lastRecord()
+			}
+			if err != nil {
+				l.node.fail(err)
+				return
+			}
+		}
 		var report generation.Report
 		for i := range remains.Votes {
 			report.Votes = append(report.Votes, l.vote(&remains.Votes[i]))
@@ -189,7 +200,7 @@ func (l *life) freezeEngine() {
 				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
 			})
 		}
-		l.enqueue(shard.Settled{Report: report})
+		l.enqueue(shard.Settled{Report: report, Record: record})
 	})
 }
 

@@ -100,7 +100,12 @@ const storedSize = 16
 
 func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.Height) {
 	payload := binary.LittleEndian.AppendUint64(make([]byte, 0, storedSize), run)
-	payload = binary.LittleEndian.AppendUint64(payload, uint64(height))
+	l.tellMembers(members, wire.KindStored, binary.LittleEndian.AppendUint64(payload,
+		uint64(height)))
+}
+
+// tellMembers sends a message about this node's disk to the other members of a run.
+func (l *life) tellMembers(members []order.ServerID, kind wire.Kind, payload []byte) {
 	for _, server := range members {
 		if server == l.node.home.Self {
 			continue
@@ -109,10 +114,60 @@ func (l *life) tellStored(run uint64, members []order.ServerID, height ledger.He
 		if peer == "" {
 			continue
 		}
-		if err := l.node.control.Send(peer, wire.KindStored, payload); err != nil {
-			l.node.logger.Debug("stored height not sent", "peer", peer, "error", err)
+		if err := l.node.control.Send(peer, kind, payload); err != nil {
+			l.node.logger.Debug("progress of the disk not sent", "peer", peer, "error", err)
 		}
 	}
+}
+
+// A recorded message says which complete rounds of a run are on a member's disk: the run, and one
+// or two rounds with their epochs in the chain, all u64 numbers, little-endian.
+const (
+	recordedHeadSize  = 8
+	recordedRoundSize = 16
+	recordedMax       = 2
+)
+
+func (l *life) tellRecorded(run uint64, members []order.ServerID, rounds []shard.Recorded) {
+	l.tellMembers(members, wire.KindRecorded, encodeRecorded(run, rounds))
+}
+
+func encodeRecorded(run uint64, rounds []shard.Recorded) []byte {
+	payload := binary.LittleEndian.AppendUint64(nil, run)
+	for _, name := range rounds {
+		payload = binary.LittleEndian.AppendUint64(payload, uint64(name.Round))
+		payload = binary.LittleEndian.AppendUint64(payload, uint64(name.Epoch))
+	}
+	return payload
+}
+
+// decodeRecorded returns no rounds for bytes that are not from encodeRecorded.
+func decodeRecorded(payload []byte) (run uint64, rounds []shard.Recorded) {
+	count := (len(payload) - recordedHeadSize) / recordedRoundSize
+	if count < 1 || count > recordedMax || len(payload) != recordedHeadSize+
+		count*recordedRoundSize {
+		return 0, nil
+	}
+	run = binary.LittleEndian.Uint64(payload)
+	for at := recordedHeadSize; at < len(payload); at += recordedRoundSize {
+		rounds = append(rounds, shard.Recorded{
+			Round: order.Round(binary.LittleEndian.Uint64(payload[at:])),
+			Epoch: order.Epoch(binary.LittleEndian.Uint64(payload[at+8:]))})
+	}
+	return run, rounds
+}
+
+func (l *life) onRecorded(from rdmanet.Peer, payload []byte) {
+	server, known := l.senderOf(from)
+	if !known {
+		return
+	}
+	run, rounds := decodeRecorded(payload)
+	if len(rounds) == 0 {
+		l.complain(server, "malformed message of recorded rounds dropped", "peer", from)
+		return
+	}
+	l.node.pipeline.PeerRecorded(run, server, rounds)
 }
 
 func (l *life) onStored(from rdmanet.Peer, payload []byte) {

@@ -102,6 +102,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			"make blocks durable.", func() float64 {
 			return float64(n.Store().Flushes())
 		}),
+		counter("records_total", "Times that this node synced complete rounds before they were "+
+			"ordered, with log_rounds.", func() float64 {
+			return float64(n.pipeline.Records())
+		}),
 		gauge("journal_blocks", "Blocks that the store's database does not have yet. The journal "+
 			"has those that are stored.", func() float64 {
 			blocks, _ := n.Store().Unwritten()

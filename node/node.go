@@ -199,6 +199,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.life.tellStored(run, members, height)
 		n.certifier.Progressed()
 	}
+	executing.EncodeRecord = encodeRecord
+	executing.Recorded = func(run uint64, members []order.ServerID, rounds []shard.Recorded) {
+		n.life.tellRecorded(run, members, rounds)
+	}
 	n.crossing.Hook(&pooling, &executing)
 	if options.beside != nil {
 		pooling.Beside = options.beside(pooling.Beside)

@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // A generation begins with a tail: rounds that may have been A-delivered before it. Each member
@@ -15,6 +16,10 @@ import (
 // starts. A block of the tail is durable only once a majority has executed and synced it. If all of
 // these members forgot, the block may be left only in a home that accepted the decision and
 // executed nothing yet. So a recovery executes the tail if the furthest chain ends within it.
+//
+// Without a newer decision, a home may have a record of complete rounds that follow the furthest
+// chain. They may be durable, because a majority recorded them. So a recovery executes the furthest
+// record likewise (docs/design/rounds.md).
 
 // replay is a round of a tail that the furthest home has not executed.
 type replay struct {
@@ -27,7 +32,10 @@ type replay struct {
 func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	value := r.newestValue()
 	if value == nil || r.From.Activated >= value.Generation {
-		return nil, nil // it executed the tail before it took part
+		// It executed the tail before it took part.
+		if value = r.furthestRecord(); value == nil {
+			return nil, nil
+		}
 	}
 	rest, err := r.restOf(value, opened)
 	if err != nil {
@@ -46,6 +54,27 @@ func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 		replays = append(replays, replay{round, delivery})
 	}
 	return replays, nil
+}
+
+// furthestRecord returns the furthest record of the generation in which the furthest home worked
+// last, as a decision to go on with its rounds; nil for none.
+func (r *Recovery) furthestRecord() *generation.Decision {
+	var furthest *shard.Record
+	for i := range r.Homes {
+		record := r.Homes[i].record
+		if record == nil || record.Run.Generation() != r.From.Activated {
+			continue
+		}
+		if furthest == nil || furthest.Run < record.Run ||
+			furthest.Run == record.Run && furthest.Last() < record.Last() {
+			furthest = record
+		}
+	}
+	if furthest == nil {
+		return nil
+	}
+	return &generation.Decision{Base: generation.Head{Height: furthest.Height,
+		Hash: furthest.Hash, Round: furthest.After}, Tail: furthest.Rounds}
 }
 
 // newestValue returns the newest decision that any home knows. If a home accepted a value for a
@@ -108,6 +137,9 @@ func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]genera
 // contentOf looks for the contents of a round in all homes at hand.
 func (r *Recovery) contentOf(round generation.TailRound) []byte {
 	for i := range r.Homes {
+		if content := r.Homes[i].contents[round.Content]; content != nil {
+			return content
+		}
 		if content := newContents(r.Homes[i].home.Rounds()).get(round.Content); content != nil {
 			return content
 		}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // Holdings is what the home of a stopped node holds. Operators use it to compare what is left of a
@@ -40,6 +42,10 @@ type Holdings struct {
 
 	state  generation.State  // as in the file, whichever disk it was for
 	report generation.Report // what the node would report of its chain
+	// record is the record in the store's journal, nil if there is none that counts, and contents
+	// are those of its rounds.
+	record   *shard.Record
+	contents map[[32]byte][]byte
 	// absent is the last missing block below the snapshot that the store began with, or 0.
 	absent ledger.Height
 }
@@ -84,7 +90,37 @@ func survey(h *home.Home, options store.Options) (*Holdings, *store.Store, error
 	held.charter = opened.Charter()
 	_, held.Missing, held.Perhaps = opened.Perhaps()
 	held.readReport(opened)
+	if err := held.readRecord(opened); err != nil {
+		return nil, nil, errors.Join(err, opened.Close())
+	}
 	return held, opened, nil
+}
+
+// readRecord adds the record of complete rounds to the report, as shard.Member does.
+func (held *Holdings) readRecord(opened *store.Store) error {
+	bytes := opened.LastRecord()
+	if bytes == nil {
+		return nil
+	}
+	contents := map[[32]byte][]byte{}
+	r, err := decodeRecord(bytes, func(content []byte) [32]byte {
+		hash := sha256.Sum256(content)
+		contents[hash] = content
+		return hash
+	})
+	if err != nil {
+		return err
+	}
+	counts, err := r.Counts(held.counted().Activated, uint64(held.Head.Height),
+		func(height uint64) ([32]byte, error) {
+			_, hash, err := opened.Header(ledger.Height(height))
+			return hash, err
+		})
+	if counts {
+		held.record, held.contents = r, contents
+		r.Report(&held.report)
+	}
+	return err
 }
 
 // readReport fills in the report that shard.Member.holdings would return.

@@ -40,6 +40,9 @@ type Chain interface {
 	// Hash returns the hash of the block at a height up to the tip's. An error says that the chain
 	// is damaged; it ends the member.
 	Hash(height uint64) ([32]byte, error)
+	// RoundOf returns the round and the epoch that ordered the block at a height up to the tip's.
+	// An error says that the chain is damaged.
+	RoundOf(height uint64) (order.Round, order.Epoch, error)
 	// Membership returns the members and their disks as of the tip, and the height of the block
 	// that made the latest change, 0 for the genesis.
 	Membership() (membership generation.Membership, changed uint64)

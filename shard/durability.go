@@ -10,7 +10,8 @@ import (
 // Durability computes which blocks of a run a majority of the shard's disks holds. Members of the
 // group count: each entered the run with a disk that counts under Group.Shard. Members outside of
 // the group count too if they follow the run, took part in its generation, and promised no later
-// one (countsOutside).
+// one (countsOutside). A disk that recorded the round of a block counts like one that holds the
+// block (record.go).
 //
 // A change of the membership takes effect with the next run. Once the change is durable, the
 // membership before it is no longer needed. Therefore no block from the change on is durable before
@@ -19,6 +20,9 @@ import (
 // a member, and the number of members is odd, one more of the old disks is needed, because the new
 // disk is not one of them.
 type Durability struct {
+	// Fault plants a bug. Production leaves it FaultNone.
+	Fault Fault
+
 	run    generation.Run
 	quorum int
 	// stored[i] is the height that the disk of members[i] holds.
@@ -29,6 +33,11 @@ type Durability struct {
 	// counts; nil for no limit.
 	shard generation.Membership
 	most  []uint64
+	// recorded are the rounds that the disk of members[i] recorded, and matched is the height of
+	// the last block among them. blocks are those of the run, ascending. The lists are bounded.
+	recorded [][]Recorded
+	matched  []uint64
+	blocks   []executed
 	// sorted is scratch space for Height, which is called for every block and every message.
 	sorted []uint64
 }
@@ -50,6 +59,8 @@ func (d *Durability) Begin(run generation.Run, shard generation.Membership,
 	d.members = slices.Clone(shard.Members)
 	d.stored = make([]uint64, len(d.members))
 	d.shard, d.most, d.former = shard, nil, nil
+	d.recorded, d.matched = make([][]Recorded, len(d.members)), make([]uint64, len(d.members))
+	d.blocks = d.blocks[:0]
 	for _, f := range former {
 		before := formerDisks{needed: len(f.Membership.Members) - f.Membership.Quorum() + 1,
 			until: f.Until}
@@ -81,14 +92,15 @@ func (d *Durability) Changed(to generation.Membership, height uint64) {
 
 // holds returns the height up to which the disk of members[at] counts.
 func (d *Durability) holds(at int) uint64 {
+	held := max(d.stored[at], d.matched[at])
 	if d.most == nil {
-		return d.stored[at]
+		return held
 	}
-	return min(d.stored[at], d.most[at])
+	return min(held, d.most[at])
 }
 
 // End stops counting. From here on the chain grows by blocks of other runs.
-func (d *Durability) End() { *d = Durability{} }
+func (d *Durability) End() { *d = Durability{Fault: d.Fault} }
 
 // Counts reports whether blocks of a run are being counted.
 func (d *Durability) Counts() bool { return d.quorum != 0 }

@@ -34,5 +34,7 @@ func (m *Member) onSetAside(in WasSetAside) {
 	if m.asideRefused = in.Reason != ""; m.asideRefused {
 		m.settleAt = m.now + m.config.Timing.Announce
 		m.haltForSpace(in.Reason)
+		return
 	}
+	m.recorded = nil // the driver's new chain has no record
 }

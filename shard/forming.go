@@ -40,6 +40,8 @@ type forming struct {
 	// no run has settled this since. Only settleDoubt clears it, here and on the disk. Knowing some
 	// of these blocks to be durable says nothing about the blocks after them.
 	perhaps bool
+	// recorded is the last record on the disk, nil for none.
+	recorded *Record
 	// wantedRound is the round being fetched; the zero value for none. roundRefused says that the
 	// disk refused to store a round that is still wanted.
 	wantedRound  [32]byte
@@ -84,6 +86,7 @@ func (m *Member) holdings() generation.Report {
 	if m.synod != nil && m.synod.Activated().Generation() == m.worked {
 		report.Head.Round, report.Empty = tip.Round, tip.Round-tip.Block
 	}
+	m.reportRecord(&report)
 	for changed > report.Durable {
 		before, earlier := m.chain.MembershipAt(changed - 1)
 		report.Former = append(report.Former, generation.Former{Membership: before, Until: changed})
@@ -390,17 +393,49 @@ func (m *Member) activate() {
 		m.strays++
 		m.fallBack(d.Base.Height - 1) // the next fetch shows where the chains part
 		return
-	case m.chain.Heights().Durable > d.Base.Height,
+	case m.chain.Heights().Durable > d.Base.Height && (m.othersOrder() || len(d.Tail) == 0),
 		m.fetchedTo > d.Base.Height && m.othersOrder():
 		// The blocks that this member fetched meanwhile may be the group's, so it follows. Blocks
 		// that it did not fetch are older than the group, which cannot have sent them.
 		m.pending = nil
 		return
+	case m.chain.Heights().Durable > d.Base.Height:
+		// A majority had recorded rounds of the tail, and a member had executed them before.
+		m.replayRest(d)
+		return
 	case tip.Height > d.Base.Height:
 		m.fallBack(d.Base.Height)
 		return
 	}
-	if len(d.Tail) == 0 {
+	m.replay(d.Tail)
+}
+
+// replayRest executes the rounds of a tail whose blocks this chain does not have yet. Some of the
+// others are known to be durable, so none may be set aside. A chain with blocks of other rounds is
+// that of a group that began without this member.
+func (m *Member) replayRest(d *generation.Decision) {
+	rest := d.Tail
+	for height := d.Base.Height + 1; height <= m.chain.Tip().Height; height++ {
+		round, epoch, err := m.chain.RoundOf(height)
+		if err != nil {
+			m.finish(err)
+			return
+		}
+		for len(rest) > 0 && rest[0].Round < round {
+			rest = rest[1:] // a round that made no block
+		}
+		if len(rest) == 0 || rest[0].Round != round || rest[0].Epoch != epoch {
+			m.pending = nil
+			return
+		}
+		rest = rest[1:]
+	}
+	m.replay(rest)
+}
+
+// replay executes rounds of the pending decision's tail, and begins its first run.
+func (m *Member) replay(rounds []generation.TailRound) {
+	if len(rounds) == 0 {
 		m.activated()
 		return
 	}
@@ -410,7 +445,7 @@ func (m *Member) activate() {
 		}
 	}
 	m.job = replaying
-	m.emit(Replay{Rounds: d.Tail})
+	m.emit(Replay{Rounds: rounds})
 }
 
 func (m *Member) onReplayed(in Replayed) {

@@ -711,3 +711,59 @@ func TestTheFirstOfTwoChangesIsSaved(t *testing.T) {
 		t.Error("what is known is not saved")
 	}
 }
+
+// Blocks of a tail may be known to be durable before it is executed here: a majority recorded the
+// rounds, and a member executed them before all restarted. Such blocks stay, and the rest of the
+// tail is executed. Blocks of other rounds are those of a group that began.
+func TestDurableBlocksOfTheTailStay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		height  uint64
+		rounds  []order.Round // of the tail; that of a test's block is its height
+		epoch   order.Epoch
+		others  bool
+		waits   bool
+		replays []order.Round
+		starts  bool
+	}{
+		"one of two":       {10, []order.Round{10, 11}, 1, false, true, []order.Round{11}, false},
+		"both":             {11, []order.Round{10, 11}, 1, false, true, nil, true},
+		"more":             {12, []order.Round{10, 11}, 1, false, false, nil, false},
+		"of another epoch": {10, []order.Round{10, 11}, 2, false, false, nil, false},
+		"the group began":  {10, []order.Round{10, 11}, 1, true, false, nil, false},
+		"no tail":          {10, nil, 1, false, false, nil, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		d := decisionOf(2, make([]byte, len(c.rounds))...)
+		for i, round := range c.rounds {
+			d.Tail[i].Round, d.Tail[i].Epoch, d.Tail[i].Content = round, c.epoch, [32]byte{byte(i)}
+			m.synod.Holds(d.Tail[i].Content)
+		}
+		m.learns(d)
+		for i := range d.Tail {
+			m.synod.Holds(d.Tail[i].Content)
+		}
+		m.pending, m.pendingAt = d, m.now
+		chain.height, chain.durable = c.height, 10
+		if c.others {
+			m.peer(1).Group = *groupOf(3, generation.NewRun(2, 0))
+		}
+		m.activate()
+		var replays []order.Round
+		for _, e := range m.effects {
+			switch e := e.(type) {
+			case SetAside:
+				t.Errorf("%s: it sets the blocks above %d aside", name, e.Keep)
+			case Replay:
+				for _, r := range e.Rounds {
+					replays = append(replays, r.Round)
+				}
+			}
+		}
+		if (m.pending != nil) != c.waits || (m.starting != nil) != c.starts ||
+			!slices.Equal(replays, c.replays) {
+			t.Errorf("%s: pending %v, starts %v, replays %v", name, m.pending != nil,
+				m.starting != nil, replays)
+		}
+	}
+}

@@ -144,7 +144,7 @@ func (m *Member) onSettled(in Settled) {
 	if m.job != settling {
 		return
 	}
-	m.job = idle
+	m.job, m.recorded = idle, in.Record
 	report := m.holdings()
 	report.Votes = in.Report.Votes
 	report.Known = in.Report.Known

@@ -75,6 +75,9 @@ type EngineHalted struct {
 // this server voted for, serves them to other servers, and lists them in Held.
 type Settled struct {
 	Report generation.Report
+	// Record is what the disk recorded last, nil for nothing. No record was being written any more
+	// when it was read, and none is announced or written afterwards that it lacks.
+	Record *Record
 }
 
 // Saved answers Save.
@@ -107,8 +110,9 @@ type RoundMissing struct {
 	Reason string
 }
 
-// WasSetAside answers SetAside: the chain now ends at the wanted height. If Reason is not empty,
-// nothing changed: the disk takes no writes now, and Reason says why.
+// WasSetAside answers SetAside: the chain now ends at the wanted height, and the disk has no record
+// any more. If Reason is not empty, nothing changed: the disk takes no writes now, and Reason says
+// why.
 type WasSetAside struct{ Reason string }
 
 // Replayed answers Replay: the rounds are executed. Failed says that contents are missing.

@@ -71,6 +71,9 @@ type Disk struct {
 	// State is the synod's state on the disk. Held are the rounds whose contents the disk holds.
 	State generation.State
 	Held  [][32]byte
+	// Record is the last record on the disk, nil for none. The driver serves the contents of its
+	// rounds to other servers.
+	Record *Record
 	// Gone says that an earlier process recorded, for good, that the block at Former.Left removed
 	// this server.
 	Gone bool
@@ -114,6 +117,12 @@ type Fault uint8
 // The faults; production has none.
 const (
 	FaultNone Fault = iota
+	// FaultRecordNotPromised leaves the record out of a promise of a member that did not restart.
+	FaultRecordNotPromised
+	// FaultRecordLastOnly records the last complete round without the one before it.
+	FaultRecordLastOnly
+	// FaultRecordOfAnyValue counts the record of a round that was rerun with another value.
+	FaultRecordOfAnyValue
 )
 
 // job is the change of the chain under way; one at a time.
@@ -167,7 +176,7 @@ func New(config Config) (*Member, error) {
 	m := &Member{config: config, chain: config.Chain, ticket: config.Ticket, news: true}
 	m.wishedAt = -config.Timing.Enter
 	m.announced = -config.Timing.Announce
-	m.perhaps = config.Disk.Perhaps
+	m.perhaps, m.recorded = config.Disk.Perhaps, config.Disk.Record
 	m.flushed = m.chain.Heights().Durable
 	if err := m.newSynod(); err != nil {
 		return nil, err

@@ -66,6 +66,10 @@ func (c *bookChain) Former() []Former                     { return c.former }
 func (c *bookChain) Membership() (generation.Membership, uint64) {
 	return c.membership, c.changed
 }
+func (c *bookChain) RoundOf(height uint64) (order.Round, order.Epoch, error) {
+	return order.Round(height), 1, nil
+}
+
 func (c *bookChain) MembershipAt(height uint64) (generation.Membership, uint64) {
 	if height >= c.changed {
 		return c.membership, c.changed

@@ -206,6 +206,13 @@ func (c *chain) Hash(height uint64) ([32]byte, error) {
 	return c.blocks[height].hash, nil
 }
 
+func (c *chain) RoundOf(height uint64) (order.Round, order.Epoch, error) {
+	if height >= uint64(len(c.blocks)) {
+		return 0, 0, errHeight
+	}
+	return c.blocks[height].round, c.blocks[height].epoch, nil
+}
+
 func (c *chain) Membership() (generation.Membership, uint64) {
 	return c.head().members.generation(), c.head().changed
 }

@@ -31,6 +31,9 @@ type disk struct {
 	// perhaps reports that something other than zeros followed the last whole record. It stays
 	// until the first sync after the member settled it.
 	perhaps, settled bool
+	// record is the last record, nil for none, and groupRecord the one before the last group.
+	// writing is a record that is being written, in a group that begins after its block.
+	record, groupRecord, writing *diskRecord
 
 	// state is the contents of the file of promises, and promises reports that the file exists.
 	state    generation.State
@@ -68,8 +71,11 @@ func (d *disk) write(held []*block) {
 
 // sync makes the disk hold a chain up to a height, and what is known to be durable of it.
 func (d *disk) sync(held []*block, height, durable uint64, forgetful bool) {
-	if height > d.synced {
-		d.group, d.groupDurable = d.synced, d.durable
+	if height > d.synced || d.writing != nil {
+		d.group, d.groupDurable, d.groupRecord = d.synced, d.durable, d.record
+	}
+	if d.writing != nil {
+		d.record, d.writing = d.writing, nil
 	}
 	if d.settled {
 		d.perhaps, d.settled = false, false
@@ -87,6 +93,7 @@ func (d *disk) cut(keep uint64) {
 	d.synced, d.group = min(d.synced, keep), min(d.group, keep)
 	d.durable, d.groupDurable = min(d.durable, keep), min(d.groupDurable, keep)
 	d.knew = min(d.knew, keep)
+	d.record, d.groupRecord, d.writing = nil, nil, nil
 }
 
 // keep stores a round's content. It reports whether there was space.
@@ -120,9 +127,26 @@ func (d *disk) clear(but *generation.Decision) {
 func (d *disk) crash(random *rand.Rand, torn bool) {
 	lost := uint64(random.Int64N(int64(d.height()-d.synced) + 1))
 	d.truncate(d.height() - lost)
-	if lost > 0 && random.IntN(4) == 0 && torn {
+	kept := d.keepRecord(random)
+	if (lost > 0 || !kept) && random.IntN(4) == 0 && torn {
 		d.perhaps = true
 	}
+}
+
+// keepRecord keeps a record that was being written, or loses it. It reports whether it was kept, or
+// there was none.
+func (d *disk) keepRecord(random *rand.Rand) bool {
+	r := d.writing
+	d.writing = nil
+	if r == nil {
+		return true
+	}
+	if r.Height > d.height() || random.IntN(2) == 0 {
+		return false
+	}
+	d.group, d.groupDurable, d.groupRecord = d.synced, d.durable, d.record
+	d.record, d.synced = r, max(d.synced, r.Height)
+	return true
 }
 
 // powerLoss is the kind of damage of a power failure.
@@ -141,17 +165,22 @@ func (d *disk) losePower(how powerLoss, random *rand.Rand) {
 		kept += uint64(random.Int64N(int64(d.height()-d.synced) + 1))
 	}
 	switch {
-	case how == lossDamaged && d.group < d.synced:
+	case how == lossDamaged && d.damageable():
 		kept, d.durable, d.perhaps = d.group, d.groupDurable, true
 		d.synced, d.knew = d.group, min(d.knew, d.groupDurable)
-	case how == lossTorn && d.height() > d.synced:
-		d.perhaps = true
-		if kept == d.height() {
+		d.record, d.writing = d.groupRecord, nil
+	case how == lossTorn && (d.height() > d.synced || d.writing != nil):
+		d.perhaps, d.writing = true, nil
+		if kept == d.height() && kept > d.synced {
 			kept--
 		}
 	}
 	d.truncate(kept)
+	d.keepRecord(random)
 }
+
+// damageable reports whether there is a last group to damage.
+func (d *disk) damageable() bool { return d.group < d.synced || d.groupRecord != d.record }
 
 // truncate removes unsynced blocks from the log.
 func (d *disk) truncate(height uint64) {
@@ -166,6 +195,7 @@ func (d *disk) open() {
 	d.settled = false
 	if d.height() > d.synced {
 		d.group, d.groupDurable, d.synced = d.synced, d.durable, d.height()
+		d.groupRecord = d.record
 	}
 }
 
@@ -175,6 +205,7 @@ func (d *disk) loseData(genesis *block) {
 	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0,
 		0, 0, 0, false
 	d.removed, d.knew = nil, 0
+	d.record, d.groupRecord, d.writing = nil, nil, nil
 }
 
 func (d *disk) losePromises() {

@@ -29,6 +29,7 @@
 //	process_fetch.go   questions to peers, and their answers
 //	process_clock.go   what the process knows about the time
 //	process_disk.go    writes to the disk, and which heights are durable
+//	process_record.go  records of complete rounds
 //	process_links.go   which servers the fabric reaches
 //	chain.go           a chain as in production: blocks without generations, the map of disks
 //	payload.go         entries and marks

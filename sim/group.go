@@ -33,9 +33,18 @@ type Group struct {
 	Fault     allconcur.Fault
 	TurnFault turn.Fault
 	Plant     Plant
+	// Records lets processes record complete rounds on their disks before these are A-delivered
+	// (docs/design/rounds.md). The seed draws which do.
+	Records bool
 	// ByConsequence judges a server that claims what its disk does not hold only by the
 	// consequences.
 	ByConsequence bool
+}
+
+// records reports whether processes may record rounds. The bugs in records need it.
+func (g *Group) records() bool {
+	return g.Records || g.Plant >= PlantRecordAnnouncedEarly ||
+		g.TurnFault == turn.FaultRecordsAnyGroup
 }
 
 // turnFault returns the bug planted in the driver of the engines. An engine's bug with stale frames

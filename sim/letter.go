@@ -38,6 +38,8 @@ type peerMessage struct {
 	// (letterAsk).
 	height uint64
 	run    generation.Run
+	// recorded are rounds of run that the sender's disk recorded (letterStored).
+	recorded []shard.Recorded
 	// blocks are the asker's blocks (letterAsk), or the blocks to append (letterBlocks). forked
 	// reports that the chains part after common.
 	blocks []*block
@@ -63,7 +65,7 @@ func (s *simulation) describeLetter(l *peerMessage, r generation.Run, frame []by
 	case letterWish:
 		return fmt.Sprintf("wish %+v", l.wish)
 	case letterStored:
-		return fmt.Sprintf("stored %d in run %v", l.height, run(l.run))
+		return fmt.Sprintf("stored %d in run %v, recorded %v", l.height, run(l.run), l.recorded)
 	case letterAsk:
 		return fmt.Sprintf("a question for what comes after block %d",
 			l.blocks[len(l.blocks)-1].height)

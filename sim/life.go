@@ -26,8 +26,9 @@ type life struct {
 	// disks draws how long disks take, what they lose, and their identities. tickets draws the
 	// random numbers of processes.
 	disks, tickets *rand.Rand
-	// olds draws which old disks come back, and which servers meet.
-	olds             *rand.Rand
+	// olds draws which old disks come back, and which servers meet. recorders draws which processes
+	// record complete rounds.
+	olds, recorders  *rand.Rand
 	saveFor, syncFor func(*rand.Rand) Instant
 	blocks           blocks
 	genesis          *block
@@ -79,8 +80,10 @@ type livingServer struct {
 	// usual is the disk that was in the server before an old one took its place for a while, or
 	// nil.
 	usual *disk
-	// acked is the last block that the server claimed its disk holds.
-	acked *block
+	// acked is the last block that the server claimed its disk holds, and ackedRecord the last
+	// record.
+	acked       *block
+	ackedRecord *diskRecord
 	// wall is the server's clock.
 	wall wallClock
 }
@@ -112,6 +115,12 @@ const (
 	restWithin = 180 * second
 )
 
+// drawRecords draws whether a process records complete rounds: an operator may switch that on or
+// off at any start.
+func (s *simulation) drawRecords() bool {
+	return s.options.group.records() && s.life.recorders.IntN(4) > 0
+}
+
 // newLife begins the life of the shard: all servers are members of a chain without blocks.
 func (s *simulation) newLife() {
 	o := &s.options
@@ -119,7 +128,7 @@ func (s *simulation) newLife() {
 	l := &life{
 		detector: stream(o.Seed, detectorStream+1), disks: stream(o.Seed, diskStream),
 		tickets: stream(o.Seed, driverStream+2),
-		olds:    stream(o.Seed, driverStream+3),
+		olds:    stream(o.Seed, driverStream+3), recorders: stream(o.Seed, driverStream+4),
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask),
 		blocks: make(blocks), genesis: newGenesis(o.Servers),
 		judged: newJudged(),

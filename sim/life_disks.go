@@ -93,7 +93,7 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 		v.disk.loseData(s.life.genesis)
 		why = "its data are missing"
 	}
-	v.acked = nil
+	v.acked, v.ackedRecord = nil, nil
 	if s.life.setting.plant == PlantIdentityBeside && fault == diskDataLost {
 		return // the identity beside the data hides the loss
 	}
@@ -129,7 +129,7 @@ func (s *simulation) restore(d *disturbance) {
 	} else {
 		v.shelf = append(v.shelf, v.disk)
 	}
-	v.disk, v.acked, v.usual = copied, nil, nil
+	v.disk, v.acked, v.ackedRecord, v.usual = copied, nil, nil, nil
 	if d.disk != diskRolledBack {
 		v.disk.renew(newDiskID(s.life.disks), "it is a copy")
 	}
@@ -152,7 +152,7 @@ func (s *simulation) insert(id order.ServerID, d *disk) {
 	s.trace.Say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(),
 		v.disk.height())
 	at := slices.Index(v.shelf, d)
-	v.disk, v.shelf[at], v.acked = d, v.disk, nil
+	v.disk, v.shelf[at], v.acked, v.ackedRecord = d, v.disk, nil, nil
 	s.life.insertedAt = s.now
 }
 

@@ -89,6 +89,8 @@ func (s *simulation) carryOutLife(p *process) {
 		case turn.Deliver:
 			s.judgeTurn(p, p.watched.unsent, "a turn hands a round over before it sends")
 			s.deliverRounds(p, do.Deliveries)
+		case turn.Record:
+			p.offer(do.Deliveries)
 		case turn.Linger:
 			v := &s.servers[p.self]
 			v.lingering++

@@ -115,10 +115,13 @@ func (s *simulation) powerFails(d *disturbance, begins bool) {
 		if how == lossDamaged && !s.mayBe(id, damaged) || how == lossTorn && !s.mayBe(id, torn) {
 			how = lossZeros
 		}
-		v.disk.damaged = v.disk.damaged || how == lossDamaged && v.disk.group < v.disk.synced
+		v.disk.damaged = v.disk.damaged || how == lossDamaged && v.disk.damageable()
 		v.disk.losePower(how, s.life.disks)
 		if v.acked != nil && !v.disk.holds(v.acked) && how == lossDamaged {
 			v.acked = v.disk.blocks[v.disk.synced]
+		}
+		if how == lossDamaged {
+			v.ackedRecord = nil
 		}
 		s.trace.Note(s.now, 112, uint64(id), uint64(how), v.disk.height())
 		s.trace.Say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id,

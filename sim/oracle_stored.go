@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
@@ -26,9 +27,38 @@ func (s *simulation) judgeStored(p *process, height uint64) {
 	s.servers[p.self].acked = p.chain.blocks[height]
 }
 
+// judgeRecorded records which rounds a server claims to have recorded. It does so before it
+// promises a later generation: the promise reports the record.
+func (s *simulation) judgeRecorded(p *process, r *diskRecord) {
+	s.servers[p.self].ackedRecord = r
+	if p.disk.vowed > r.Run.Generation() && s.judgesPersistence() {
+		s.broke(Persistence, fmt.Sprintf("server %d says that it recorded %v in run %v", p.self,
+			r.Names(), run(r.Run)), fmt.Sprintf("it promised generation %d before", p.disk.vowed))
+	}
+}
+
+// lacksRecord reports whether a promise lacks the record that the server claimed, as long as that
+// may matter: its head is of the generation of the record, and not past its rounds.
+func (s *simulation) lacksRecord(p *process, report *generation.Report) bool {
+	r := s.servers[p.self].ackedRecord
+	if r == nil || r.Run != report.Run || report.Head.Generation > r.Run.Generation() ||
+		report.Head.Round >= r.Last() {
+		return false
+	}
+	return !slices.ContainsFunc(report.Recorded, func(t generation.TailRound) bool {
+		return t.Round == r.Last()
+	})
+}
+
 // judgeRestart checks the disk of a server that starts again.
 func (s *simulation) judgeRestart(id order.ServerID) {
 	v := &s.servers[id]
+	if r := v.ackedRecord; r != nil && v.acked != nil && v.disk.record != r &&
+		v.disk.blocks[v.disk.height()].round < r.Last() && (v.disk.record == nil ||
+		v.disk.record.Run <= r.Run && v.disk.record.Last() < r.Last()) {
+		s.broke(Stored, fmt.Sprintf("server %d said that it recorded %v in run %v", id, r.Names(),
+			run(r.Run)), "after a restart its disk has no such record")
+	}
 	if v.acked == nil {
 		return
 	}
@@ -65,6 +95,9 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 		}
 		if h := m.Report.Head; h.Height > d.synced || d.blocks[h.Height].hash != h.Hash {
 			wrong = fmt.Sprintf("its disk does not hold block %d", h.Height)
+		}
+		if s.lacksRecord(p, &m.Report) {
+			wrong = "it lacks a record that it announced"
 		}
 		s.judgeHead(p, m)
 	case generation.KindAccepted:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // watched wraps the engine of a life, and checks what package shard/turn guarantees of a turn as it
@@ -11,6 +12,7 @@ import (
 // sends and deliveries hardly ever has a consequence.
 type watched struct {
 	order.Broadcaster
+	turn.Completer
 	// weighed reports that the engine was told an opinion in this turn, and unsent that it has
 	// sends that were not made.
 	weighed, unsent bool

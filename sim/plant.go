@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/clock"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // Plant is a bug to plant in the life of a shard, in the machine or around it, to prove that an
@@ -48,6 +49,20 @@ const (
 	PlantReasonKept
 	PlantReasonMissing
 	PlantReasonWhileOrdering
+	// The following bugs concern records of complete rounds. They switch Group.Records on.
+	//
+	// PlantRecordAnnouncedEarly announces a record before it is on the disk.
+	PlantRecordAnnouncedEarly
+	// PlantRecordNotPromised leaves the record out of a promise of a server that did not restart.
+	PlantRecordNotPromised
+	// PlantRecordLastOnly records the last complete round without the one before it.
+	PlantRecordLastOnly
+	// PlantRecordOfAnyValue counts the record of a round that was rerun with another value.
+	PlantRecordOfAnyValue
+	// PlantRecordsIgnored forms a generation without the rounds that disks recorded.
+	PlantRecordsIgnored
+	// PlantRecordsFirst forms a generation with them although a majority remembers its votes.
+	PlantRecordsFirst
 	plantsEnd
 )
 
@@ -58,7 +73,9 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"own-median", "unbounded-step", "own-clock-counts",
 	"reason-unreachable", "reason-silent", "reason-forgot", "reason-not-named", "reason-recover",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
-	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering"}
+	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
+	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
+	"records-ignored", "records-first"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -92,6 +109,23 @@ func (p Plant) synod() generation.Fault {
 		return generation.FaultPromiseDoesNotFreeze
 	case PlantLostDiskIgnored:
 		return generation.FaultLostDiskIgnored
+	case PlantRecordsIgnored:
+		return generation.FaultRecordsIgnored
+	case PlantRecordsFirst:
+		return generation.FaultRecordsFirst
 	}
 	return generation.FaultNone
+}
+
+// member returns the bug in the member's machine or in what it counts, if it is one.
+func (p Plant) member() shard.Fault {
+	switch p {
+	case PlantRecordNotPromised:
+		return shard.FaultRecordNotPromised
+	case PlantRecordLastOnly:
+		return shard.FaultRecordLastOnly
+	case PlantRecordOfAnyValue:
+		return shard.FaultRecordOfAnyValue
+	}
+	return shard.FaultNone
 }

@@ -33,7 +33,7 @@ func TestPlantsAreCaught(t *testing.T) {
 		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700,
 			[]order.Property{Durable, Ordered, order.SetAgreement, Reason, Progress}},
 	}
-	for plant := PlantReasonUnreachable; plant < plantsEnd; plant++ {
+	for plant := PlantReasonUnreachable; plant <= PlantReasonWhileOrdering; plant++ {
 		c := cases[0]
 		c.plant, c.limit, c.breaks = plant, 200, []order.Property{Reason}
 		cases = append(cases, c)

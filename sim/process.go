@@ -21,6 +21,7 @@ import (
 //	process_fetch.go   questions to peers, and their answers
 //	process_clock.go   what it knows about the time
 //	process_disk.go    writes to the disk, and which heights are durable
+//	process_record.go  records of complete rounds
 //	process_links.go   which servers the fabric reaches
 type process struct {
 	sim    *simulation
@@ -94,16 +95,18 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.links = newLinks(s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
 	p.telling, p.chain.fault = p.newTelling(), s.life.setting.plant.clock()
+	p.records = s.drawRecords()
 	if s.life.setting.alone {
 		return p, nil
 	}
 	var err error
 	p.member, err = shard.New(shard.Config{
 		Self: self, Chain: p.chain, Timing: s.life.setting.timing,
-		Ticket: s.life.tickets.Uint64() | 1, SynodFault: s.life.setting.plant.synod(),
+		Ticket: s.life.tickets.Uint64() | 1, Fault: s.life.setting.plant.member(),
+		SynodFault: s.life.setting.plant.synod(),
 		Disk: shard.Disk{
 			ID: d.id, Original: d.original, New: d.why, Perhaps: d.perhaps, State: d.state,
-			Held: d.held,
+			Held: d.held, Record: p.lastRecord(),
 			Gone: d.removed != nil && d.removed.height < uint64(len(d.blocks)) &&
 				d.blocks[d.removed.height] == d.removed,
 		},
@@ -279,6 +282,7 @@ func (p *process) receive(from order.ServerID, l *peerMessage) {
 	case letterWish:
 		p.step(shard.WishReceived{From: from, Wish: l.wish})
 	case letterStored:
+		p.heardRecorded(from, l.run, l.recorded)
 		p.heardStored(from, l.run, l.height)
 	case letterAsk:
 		p.answerAsk(from, l)

@@ -74,6 +74,9 @@ func (p *process) executeRound(c *content, own bool) {
 	known := len(s.life.blocks)
 	b := p.chain.execute(c.epoch, c.round, c.messages)
 	if b == nil {
+		if p.recorder.Waits(c.round) {
+			p.kick()
+		}
 		return
 	}
 	if len(s.life.blocks) > known && !s.life.setting.alone {
@@ -84,6 +87,10 @@ func (p *process) executeRound(c *content, own bool) {
 	}
 	p.placed(b)
 	s.judgeBlock(p, b, own)
+	if own && s.options.group.records() {
+		p.durability.Executed(b.height, shard.Recorded{Round: b.round, Epoch: b.epoch})
+		p.knowDurable(p.durability.Height())
+	}
 	p.written()
 }
 
@@ -151,6 +158,7 @@ func (p *process) setAside(keep uint64) {
 	if v := &s.servers[p.self]; v.acked != nil && v.acked.height > keep {
 		v.acked = p.chain.blocks[keep] // the shard goes on without the blocks stored above
 	}
+	s.servers[p.self].ackedRecord = nil
 	cut := p.chain.blocks[keep+1:]
 	p.before = p.chain.blocks
 	p.chain.cut(keep)

@@ -19,6 +19,9 @@ type syncing struct {
 	cutsAt int
 	// durability counts what the members of the current run stored in it.
 	durability shard.Durability
+	// records reports that the process records complete rounds. recorder decides which.
+	records  bool
+	recorder shard.Recorder
 }
 
 // save makes the disk hold everything that was executed, and the state.
@@ -59,6 +62,11 @@ func (p *process) saved(state generation.State) {
 // written is called after blocks were executed. It puts them on their way to the disk.
 func (p *process) written() {
 	p.disk.write(p.chain.blocks)
+	p.kick()
+}
+
+// kick begins a sync, unless one is under way.
+func (p *process) kick() {
 	if !p.syncing.under {
 		p.syncSoon()
 	}
@@ -66,6 +74,7 @@ func (p *process) written() {
 
 func (p *process) syncSoon() {
 	s := p.sim
+	p.writeRecord()
 	p.syncing.under, p.syncing.height, p.syncing.cutsAt = true, p.chain.head().height,
 		p.syncing.cuts
 	s.queue.push(event{at: s.now + s.life.syncFor(s.life.disks), kind: synced, server: p.self,
@@ -82,12 +91,13 @@ func (p *process) syncEnds() {
 	if p.syncing.cuts == p.syncing.cutsAt {
 		p.synced(p.syncing.height)
 	}
-	if p.chain.stored < p.chain.head().height {
+	if p.chain.stored < p.chain.head().height || p.recorder.Waits(p.chain.round) {
 		p.syncSoon()
 	}
 }
 
-// syncNow makes the disk hold everything that was executed.
+// syncNow makes the disk hold everything that was executed. It waits for a record that is being
+// written.
 func (p *process) syncNow() { p.synced(p.chain.head().height) }
 
 // synced records that the disk holds the chain up to a height, and tells the other members of the
@@ -97,9 +107,10 @@ func (p *process) synced(height uint64) {
 		return
 	}
 	s := p.sim
+	written := p.disk.writing
 	p.disk.sync(p.chain.blocks, height, p.chain.durable,
 		s.life.setting.plant == PlantDurableNotPersisted)
-	if height == p.chain.stored {
+	if height == p.chain.stored && written == nil {
 		return
 	}
 	p.chain.stored = height
@@ -110,14 +121,21 @@ func (p *process) synced(height uint64) {
 	}
 	p.claim(height)
 	l := &peerMessage{kind: letterStored, run: p.group.Run, height: height}
+	if written != nil && written.Run == p.group.Run {
+		l.recorded = written.Names()
+		s.judgeRecorded(p, written)
+	}
 	for _, to := range p.group.Members {
 		s.post(p.self, to, l)
 	}
+	p.heardRecorded(p.self, p.group.Run, l.recorded)
 	p.heardStored(p.self, p.group.Run, height)
 }
 
 // beginStored begins to count what the members of a run stored.
 func (p *process) beginStored(former []generation.Former) {
+	p.durability.Fault = p.sim.life.setting.plant.member()
+	p.recorder = shard.Recorder{Fault: p.durability.Fault}
 	p.durability.Begin(p.group.Run, p.group.Shard, former)
 	p.claim(p.chain.stored)
 	p.heardStored(p.self, p.group.Run, p.chain.stored)

@@ -107,9 +107,10 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 	s.trace.Say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
 		g.Members, g.Base, g.First)
 	p.engine, p.group, p.retired = engine, g, ""
-	p.watched = &watched{Broadcaster: engine}
+	p.watched = &watched{Broadcaster: engine, Completer: engine}
 	p.turn = turn.New(turn.Config{
 		Engine: p.watched, Self: at, Servers: len(g.Members), Fault: setting.turnFault,
+		Records: p.records,
 	})
 	p.baseEpoch, p.remaining, p.marked = p.chain.head().epoch, slices.Clone(g.Members), marks{}
 	p.chain.round = g.First - 1
@@ -150,8 +151,9 @@ func (p *process) freeze() {
 				report.Known = append(report.Known, p.knownVote(k))
 			}
 		}
+		p.recorder.Drop()
 		p.syncNow()
-		p.answer(shard.Settled{Report: report})
+		p.answer(shard.Settled{Report: report, Record: p.lastRecord()})
 	})
 }
 

@@ -96,6 +96,11 @@ const tailMax = 2
 // more than one value may pass, and choose takes the value with the most known votes. That is a
 // best effort, and concerns only what was ordered but not durable. Blocks on the disks of a
 // majority are safe even so, since heads are what disks hold.
+//
+// So are blocks whose rounds a majority of the disks recorded. If the promises that remember their
+// votes are no majority, choose takes a recorded value of a round before it counts votes, unless
+// another value is confirmed: then no recorded one was A-delivered. docs/design/rounds.md has the
+// proof that all records of a round have one value.
 func choose(promises []Promised, follows *Decision, fault Fault) (Head, []TailRound) {
 	v := furthestSurvey(promises, follows, fault)
 	return v.choose(follows)
@@ -122,19 +127,36 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 		}
 	}
 	slices.Sort(e.known)
+	e.records = v.records()
 	e.seen = slices.DeleteFunc(e.seen, func(k KnownVote) bool {
 		_, tells := slices.BinarySearch(e.known, k.Voter) // the voter reports its votes itself
 		return tells
 	})
 	var tail []TailRound
 	for len(tail) < tailMax {
-		next, found := e.elect(v.head.Round + order.Round(len(tail)) + 1)
+		next, found := e.elect(v.head.Round+order.Round(len(tail))+1, tail)
 		if !found {
 			break
 		}
 		tail = append(tail, next)
 	}
 	return v.head, tail
+}
+
+// records lists the rounds that the disks recorded in the newest run, if they matter: the promises
+// that remember their votes are no majority.
+func (v *survey) records() (all [][]TailRound) {
+	votesDecide := v.count(v.shard, true) >= quorum(v.shard, v.fault) &&
+		v.fault != FaultRecordsFirst
+	if votesDecide || v.fault == FaultRecordsIgnored {
+		return nil
+	}
+	for _, p := range v.promises {
+		if p.Report.Run == v.run && len(p.Report.Recorded) > 0 && v.counts(v.shard, p) {
+			all = append(all, p.Report.Recorded)
+		}
+	}
+	return all
 }
 
 // election counts the votes of one run.
@@ -146,6 +168,8 @@ type election struct {
 	votes [][]Vote
 	// seen are the votes of other servers.
 	seen []KnownVote
+	// records are the rounds of each disk that recorded some, if they matter.
+	records [][]TailRound
 }
 
 // candidate is a value of a round, with what is known of the votes for it.
@@ -157,9 +181,14 @@ type candidate struct {
 	confirmed bool
 }
 
-// elect returns the value of a round that may have been A-delivered, if there is one.
-func (e *election) elect(round order.Round) (TailRound, bool) {
+// elect returns the value of a round that may have been A-delivered, if there is one. The tail has
+// the values of the rounds before it.
+func (e *election) elect(round order.Round, tail []TailRound) (TailRound, bool) {
 	candidates := e.candidates(round)
+	confirmed := slices.ContainsFunc(candidates, func(c candidate) bool { return c.confirmed })
+	if recorded, found := e.recorded(round, tail); found && !confirmed {
+		return recorded, true
+	}
 	candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
 		return !c.confirmed && !e.reaches(c)
 	})
@@ -173,6 +202,19 @@ func (e *election) elect(round order.Round) (TailRound, bool) {
 		return cmp.Compare(a.votes, b.votes)
 	})
 	return best.vote.TailRound, true
+}
+
+// recorded returns the recorded value of a round, if there is one in line with the tail. A record
+// of two rounds counts for the second one only if the first has the value that was taken for it.
+func (e *election) recorded(round order.Round, tail []TailRound) (TailRound, bool) {
+	for _, rounds := range e.records {
+		at := slices.IndexFunc(rounds, func(r TailRound) bool { return r.Round == round })
+		if at < 0 || at > 0 && len(tail) > 0 && !rounds[at-1].Equal(tail[len(tail)-1]) {
+			continue
+		}
+		return rounds[at], true
+	}
+	return TailRound{}, false
 }
 
 // candidates lists the values of a round that known servers voted for, with all votes for them.

@@ -21,6 +21,8 @@ type frozenSetting struct {
 	n, shard, degree int
 	// eons makes rounds change the shard.
 	eons bool
+	// records makes servers record complete rounds.
+	records bool
 }
 
 // frozenPlant is a bug to plant: in the engines, in choose, or in the report of a promise.
@@ -29,6 +31,7 @@ type frozenPlant struct {
 	choose        Fault
 	dropConfirmed bool
 	dropVotes     bool
+	record        recordPlant
 }
 
 // Errors that a schedule may end with.
@@ -55,6 +58,8 @@ type frozenOutcome struct {
 	halted   bool
 	seen     int  // votes that other servers saw
 	forced   bool // forgetful servers had to count
+	// recorded is how many rounds beyond the base were durable by records alone.
+	recorded int
 }
 
 // frozenServer is one process and its chain.
@@ -77,6 +82,7 @@ type frozenServer struct {
 	stopped    bool        // crashed, or frozen by a promise
 	crashed    bool
 	promised   bool
+	records    frozenRecords
 }
 
 // ballotKey distinguishes the values of a round, without their contents.
@@ -201,6 +207,7 @@ func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) er
 		Reliable: g, Generation: uint64(run), FirstRound: s.first,
 		Fault: w.plant.engine, Change: w.change(shard),
 	})
+	s.records = frozenRecords{synced: s.first - 1, last: s.first - 1}
 	w.out.eons = max(w.out.eons, int(run.Eon()))
 	return err
 }
@@ -238,6 +245,7 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 	if err := s.voteOnce(); err != nil {
 		return err
 	}
+	w.record(s)
 	if s.last == 0 || len(s.delivered) < int(s.last) {
 		return nil
 	}
@@ -378,6 +386,9 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 		if head == len(s.delivered) {
 			r.Membership = s.membership
 		}
+	}
+	if w.records && s.run != 0 {
+		head = w.recover(s, &r)
 	}
 	if head > 0 {
 		r.Head = Head{Generation: 1, Height: uint64(head), Round: order.Round(head)}
@@ -554,6 +565,11 @@ func (w *frozenWorld) judge() error {
 	newest, shard := v.run, v.shard
 	for _, p := range w.promises {
 		w.out.older = w.out.older || p.Report.Run != 0 && p.Report.Run < newest
+	}
+	if w.records {
+		if err := w.judgeRecords(base, tail, newest, shard); err != nil {
+			return err
+		}
 	}
 	if w.out.forced {
 		return w.judgeDisks(base, shard)

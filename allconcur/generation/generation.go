@@ -154,6 +154,10 @@ type Report struct {
 	// Known are all votes and confirmations of others in Run that the node's engine saw for rounds
 	// that it had not A-delivered.
 	Known []KnownVote
+	// Recorded are the complete rounds that the node's disk recorded last in Run, one or two in a
+	// row (docs/design/rounds.md). Head covers everything before the first of them, and perhaps
+	// more.
+	Recorded []TailRound
 	// Shard is the membership whose majorities the engine of Run counted with:
 	// allconcur.Config.Shard is the number of its members. If the node took part in no run, it
 	// equals Membership.
@@ -334,4 +338,8 @@ const (
 	FaultFormerIgnored
 	// FaultPerhapsIgnored treats a disk that perhaps had more as one that did not.
 	FaultPerhapsIgnored
+	// FaultRecordsIgnored goes on without the rounds that disks recorded.
+	FaultRecordsIgnored
+	// FaultRecordsFirst prefers recorded rounds to the votes of a majority.
+	FaultRecordsFirst
 )

@@ -164,11 +164,11 @@ func (s *Synod) Elsewhere() Generation { return s.refused }
 // synod then does nothing more.
 func (s *Synod) Err() error { return s.broken }
 
-// Report sets what the node holds now: Head, Empty, Membership, Former, Durable, Perhaps and
-// PerhapsTo. The synod ignores the other fields: it knows Disk, Original, Run, Restarted and Shard,
-// and has the votes from Idle. What a node reports has to be executed and synced to its disk:
-// others build on it even after this node crashed. Call Report before the node promises anything,
-// and whenever these fields change while the node does not work.
+// Report sets what the node holds now: Head, Empty, Membership, Former, Durable, Perhaps, PerhapsTo
+// and Recorded. The synod ignores the other fields: it knows Disk, Original, Run, Restarted and
+// Shard, and has the votes from Idle. What a node reports has to be executed and synced to its
+// disk: others build on it even after this node crashed. Call Report before the node promises
+// anything, and whenever these fields change while the node does not work.
 func (s *Synod) Report(report Report) {
 	report.Disk, report.Original = s.state.Disk, s.config.Original
 	report.Votes, report.Known = s.votes, s.seen
@@ -212,6 +212,7 @@ func (s *Synod) label() {
 	if head.Generation = label; label <= s.state.Activated.Generation() {
 		return
 	}
+	s.report.Recorded = nil // what it recorded is of an older generation than its head
 	head.Round -= s.empty
 	s.empty = 0
 	if d := s.state.Decided; d.Generation == label && head.Height >= d.Base.Height {
@@ -248,6 +249,7 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
 	s.votes, s.seen = nil, nil
 	report := s.report
+	report.Recorded = nil // it is of an earlier run
 	report.Head.Generation, report.Empty = max(s.followed, run.Generation()), s.empty
 	s.Report(report)
 	s.reset()

@@ -16,7 +16,11 @@ var ErrMessage = errors.New("generation: malformed synod message")
 const serversMax = 1024
 
 // wireVersion is the first byte of a message, so that nodes of other versions drop it.
-const wireVersion = 2
+// wireVersionRecords is that of a promise with recorded rounds. Nodes that know of none drop it.
+const (
+	wireVersion        = 2
+	wireVersionRecords = 3
+)
 
 // The layout. All numbers are little-endian.
 //
@@ -32,7 +36,8 @@ const wireVersion = 2
 //	known vote  voter u32, round u64, epoch u64, reliable u8, confirmed u8, origins
 //	report      head, disk, original u8, durable u64, perhaps u8, perhaps-to u64, run u64,
 //	            restarted u8, shard, membership, count u8, votes, count u16, known votes,
-//	            count u16, former memberships with their heights
+//	            count u16, former memberships with their heights; in version 3 also count u8,
+//	            the recorded rounds
 //	decision    generation u64, head, count u8, rounds, members, disks
 const (
 	flagRegroup = 1 << iota
@@ -115,6 +120,12 @@ func appendReport(b []byte, r Report) []byte {
 		b = appendMembership(b, former.Membership)
 		b = binary.LittleEndian.AppendUint64(b, former.Until)
 	}
+	if len(r.Recorded) > 0 {
+		b = append(b, byte(len(r.Recorded)))
+		for _, recorded := range r.Recorded {
+			b = appendRound(b, recorded)
+		}
+	}
 	return b
 }
 
@@ -150,7 +161,11 @@ func (m Message) Encode(b []byte) []byte {
 	if m.Kind == KindAccepted {
 		flags |= flagDisk
 	}
-	b = append(b, wireVersion, byte(m.Kind), flags)
+	version := byte(wireVersion)
+	if m.Kind == KindPromise && len(m.Report.Recorded) > 0 {
+		version = wireVersionRecords
+	}
+	b = append(b, version, byte(m.Kind), flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.Generation))
 	b = appendBallot(b, m.Ballot)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.Working))
@@ -175,9 +190,13 @@ func (m Message) Encode(b []byte) []byte {
 // messages, and returns ErrMessage for any others.
 func DecodeMessage(b []byte) (Message, error) {
 	r := reader{bytes: b}
-	if version := r.u8(); version != wireVersion {
-		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d", ErrMessage,
-			version, wireVersion)
+	switch version := r.u8(); version {
+	case wireVersion:
+	case wireVersionRecords:
+		r.records = true
+	default:
+		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d and %d", ErrMessage,
+			version, wireVersion, wireVersionRecords)
 	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
@@ -204,7 +223,8 @@ func DecodeMessage(b []byte) (Message, error) {
 	}
 	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
 		flags&flagReport != 0 != (m.Kind == KindPromise) ||
-		flags&flagDisk != 0 != (m.Kind == KindAccepted) {
+		flags&flagDisk != 0 != (m.Kind == KindAccepted) ||
+		r.records != (len(m.Report.Recorded) > 0) {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
 	}
 	return m, nil
@@ -293,6 +313,8 @@ type reader struct {
 	bytes  []byte
 	broken string
 	v2     bool // a state of version 2
+	// records says that a report has recorded rounds.
+	records bool
 }
 
 func (r *reader) fail(why string) {
@@ -426,6 +448,19 @@ func (r *reader) report() Report {
 	}
 	for range r.count(8 + 2 + 2 + 8) {
 		p.Former = append(p.Former, Former{Membership: r.membership(), Until: r.u64()})
+	}
+	if !r.records {
+		return p
+	}
+	for i := range r.rounds() {
+		recorded := r.round()
+		if i > 0 && recorded.Round != p.Recorded[i-1].Round+1 {
+			r.fail("recorded rounds are not successive")
+		}
+		if recorded.Reliable || len(recorded.Removed) > 0 {
+			r.fail("a recorded round is not complete")
+		}
+		p.Recorded = append(p.Recorded, recorded)
 	}
 	return p
 }

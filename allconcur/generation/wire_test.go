@@ -29,7 +29,11 @@ func exampleMessages() []Message {
 				Origins: []order.ServerID{0, 2}}},
 		Former: []Former{{Membership: Membership{Number: 2, Members: shard.Members,
 			Disks: []DiskID{{5}, {}, {6}}}, Until: 9}}}
+	recorded := report
+	recorded.Recorded = []TailRound{d.Tail[0], {Round: 13, Epoch: 4,
+		Origins: []order.ServerID{0, 1, 2}, Content: [32]byte{8}}}
 	return []Message{
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: recorded},
 		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Known: d,
 			Regroup: true},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: report,
@@ -209,5 +213,26 @@ func TestListsAreBounded(t *testing.T) {
 	short := reader{bytes: []byte{2, 0, 1, 0, 0, 0, 2, 0, 0}}
 	if short.servers(); short.broken != "it lists too many servers" {
 		t.Errorf("a list that is cut off: %q", short.broken)
+	}
+}
+
+// Only promises with recorded rounds have the version that older nodes drop.
+func TestVersionOfRecords(t *testing.T) {
+	t.Parallel()
+	for _, m := range exampleMessages() {
+		want := byte(wireVersion)
+		if len(m.Report.Recorded) > 0 {
+			want = wireVersionRecords
+		}
+		b := m.Encode(nil)
+		if b[0] != want {
+			t.Errorf("a message of kind %d has version %d, want %d", m.Kind, b[0], want)
+		}
+		for version := range byte(9) {
+			b[0] = version
+			if _, err := DecodeMessage(b); (err == nil) != (version == want) {
+				t.Errorf("kind %d as version %d: %v", m.Kind, version, err)
+			}
+		}
 	}
 }

@@ -65,6 +65,7 @@ type simOptions struct {
 	faults   string
 	detector string
 	alone    bool
+	records  bool
 	tails    bool
 	trace    bool
 	json     bool
@@ -77,6 +78,7 @@ type simReport struct {
 	Seeds     int    `json:"seeds"`
 	FirstSeed uint64 `json:"first_seed"`
 	Plant     string `json:"plant,omitempty"`
+	LogRounds bool   `json:"log_rounds,omitempty"`
 	Faults    string `json:"faults"`
 	Detector  string `json:"detector"`
 	Passed    int    `json:"passed"`
@@ -200,6 +202,9 @@ crash also loses frames that the server had already handed to the network, as a
 power failure does; with a perfect detector, the last deliveries of the crashed
 server then do not count.
 
+With --log-rounds, servers may sync rounds before they are ordered, as nodes with
+[ordering] log_rounds do; the seed draws which servers.
+
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
@@ -249,6 +254,8 @@ hundred seeds).`,
 	flags.BoolVar(&options.alone, "engine-alone", false,
 		"one run of the engines without generations, single links suspected again and again; "+
 			"needs --faults suspect")
+	flags.BoolVar(&options.records, "log-rounds", false,
+		"let the seed draw servers that sync complete rounds before they are ordered")
 	flags.IntVar(&options.crashes, "crashes", 0,
 		"the most servers that crash in a run (default a minority, or as many as the group "+
 			"tolerates with a perfect detector)")
@@ -331,7 +338,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		!detectorGiven {
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
-	group.EngineAlone = o.alone
+	group.EngineAlone, group.Records = o.alone, o.records
 	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon &&
 		!detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
@@ -363,7 +370,8 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	run sim.Options) error {
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
-		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
+		LogRounds: o.records,
+		Faults:    run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
 	take := func(r sim.Result) int {
 		report.Seeds++
 		report.Rounds += r.Rounds
@@ -418,6 +426,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if smaller.Rounds != 0 {
 		replay += fmt.Sprintf(" --rounds %d", smaller.Rounds)
+	}
+	if o.records {
+		replay += " --log-rounds"
 	}
 	if o.tails {
 		replay += " --lose-tails"

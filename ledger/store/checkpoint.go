@@ -132,7 +132,7 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 	s.mutex.RLock()
 	group := last.group
 	s.mutex.RUnlock()
-	if err := s.settle(&last.block.Header, last.block.Hash, group-1); err != nil {
+	if err := s.settle(&last.block.Header, last.block.Hash, s.needed(group-1)); err != nil {
 		return err
 	}
 	s.adopt(runs, replaced)

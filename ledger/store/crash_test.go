@@ -72,13 +72,58 @@ func TestCrashChild(t *testing.T) {
 	// run after a crash.
 	b.client.Stream, b.client.Sequence = uint64(seed), 0
 	b.operator.Stream, b.operator.Sequence = uint64(seed), 0
+	records := random.IntN(2) == 0
 	for {
+		if records && random.IntN(2) == 0 {
+			crashRecord(t, s, b.round+1)
+			if random.IntN(2) == 0 {
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Printf("recorded %d\n", b.round+1)
+			}
+		}
 		b.apply(t, s, crashBlock(random))
+		recorded := records && random.IntN(2) == 0
+		if recorded {
+			crashRecord(t, s, b.round+1)
+		}
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Printf("durable %d %s\n", s.DurableHeight(), s.Head().Hash)
+		if recorded {
+			fmt.Printf("recorded %d\n", b.round+1)
+		}
 	}
+}
+
+// crashRecord puts a record that can be told by its content. It may be longer than a sector.
+func crashRecord(t *testing.T, s *Store, last ledger.Round) {
+	t.Helper()
+	if err := s.PutRecord(bytes.Repeat([]byte{byte(last)}, int(1+last*37%1500)), last); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkRecord checks that the last record that a killed process wrote is on the disk, unless the
+// chain has gone past it.
+func checkRecord(s *Store, last ledger.Round) error {
+	found := s.LastRecord()
+	round := s.Head().Round
+	if found == nil {
+		if round < last {
+			return fmt.Errorf("the record of round %d is gone, the chain ends with round %d", last,
+				round)
+		}
+		return nil
+	}
+	if of := s.recorded.last; of < last || of <= round ||
+		len(found) != int(1+of*37%1500) || found[0] != byte(of) {
+		return fmt.Errorf("the record is of round %d, %d bytes of %d; one of round %d was on the "+
+			"disk, and the chain ends with round %d", of, len(found), found[0], last, round)
+	}
+	return nil
 }
 
 // crashSharded is TestCrashChild for a shard of a book with several shards.
@@ -125,7 +170,8 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 	// Where a kill strikes depends on the machine too, so a few runs may all miss.
 	for run := 0; run < runs || missed() && run < 10*runs; run++ {
 		// A layer takes some hundred steps.
-		height, hash := runCrashChild(t, dir, 1+random.IntN(400), run+1, genesis, environment...)
+		height, hash, recorded := runCrashChild(t, dir, 1+random.IntN(400), run+1,
+			genesis, environment...)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20
 		folder := filepath.Join(dir, "store")
@@ -156,6 +202,9 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 		if s.AppendedHeight() == height {
 			partial++
 		}
+		if err := checkRecord(s, recorded); err != nil {
+			t.Fatalf("run %d: %v", run, err)
+		}
 		mustReadAll(t, s)
 		mustCheck(t, s)
 		if err := s.verify(t.Context(), nil); err != nil {
@@ -172,7 +221,7 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 }
 
 func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Genesis,
-	environment ...string) (ledger.Height, ledger.Hash) {
+	environment ...string) (ledger.Height, ledger.Hash, ledger.Round) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$", "-test.v")
 	child.Env = append(append(os.Environ(), environment...), crashFolder+"="+dir,
@@ -182,7 +231,7 @@ func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Gen
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("the child ended with %v:\n%s", err, output)
 	}
-	height, hash := ledger.Height(0), genesis.Hash()
+	height, hash, recorded := ledger.Height(0), genesis.Hash(), ledger.Round(0)
 	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
 		if _, rest, found := strings.Cut(lines.Text(), "durable "); found {
 			var text string
@@ -193,6 +242,11 @@ func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Gen
 				t.Fatal(err)
 			}
 		}
+		if _, rest, found := strings.Cut(lines.Text(), "recorded "); found {
+			if _, err := fmt.Sscan(rest, &recorded); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	return height, hash
+	return height, hash, recorded
 }

@@ -20,7 +20,8 @@ import (
 //
 // Version 2 adds the store's knowledge of durability, version 3 that of the journal. Markers of
 // older stores are read as markers without such knowledge. All new markers have version 3, so that
-// a program that knows of no journal refuses the store.
+// a program that knows of no journal refuses the store, or version 4, which is the same but says
+// that groups of the journal may have records.
 const (
 	markerFile   = "tip"
 	markerSlots  = 4
@@ -34,6 +35,7 @@ var (
 	markerMagicV1 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '1'}
 	markerMagicV2 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '2'}
 	markerMagic   = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '3'}
+	markerMagicV4 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '4'}
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -54,12 +56,18 @@ type tip struct {
 	// segment is the highest segment of the journal that exists; 0 if there is no journal. group is
 	// a group of the journal up to which the database has everything.
 	segment, group uint64
+	// records says that groups after group may have records.
+	records bool
 }
 
 var errMarker = errors.New("store: malformed tip marker")
 
 func (t *tip) encode() []byte {
-	to := append(make([]byte, 0, markerSize), markerMagic[:]...)
+	magic := markerMagic
+	if t.records {
+		magic = markerMagicV4
+	}
+	to := append(make([]byte, 0, markerSize), magic[:]...)
 	to = binary.BigEndian.AppendUint64(to, t.generation)
 	to = append(to, t.genesis[:]...)
 	to = binary.BigEndian.AppendUint64(to, uint64(t.height))
@@ -82,7 +90,7 @@ func decodeTip(slot []byte) (tip, error) {
 	case markerMagicV1:
 	case markerMagicV2:
 		size = markerSizeV2
-	case markerMagic:
+	case markerMagic, markerMagicV4:
 		size = markerSize
 	default:
 		return tip{}, fmt.Errorf("%w: it begins with %q", errMarker, slot[:8])
@@ -106,6 +114,7 @@ func decodeTip(slot []byte) (tip, error) {
 	if size == markerSize {
 		decoded.segment = binary.BigEndian.Uint64(body[112:])
 		decoded.group = binary.BigEndian.Uint64(body[120:])
+		decoded.records = [8]byte(slot) == markerMagicV4
 	}
 	return decoded, nil
 }
@@ -142,7 +151,7 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 			continue
 		}
 		slots[slot] = decoded
-		m.older = m.older || [8]byte(data[:]) != markerMagic
+		m.older = m.older || [8]byte(data[:]) != markerMagic && !decoded.records
 		if valid++; decoded.generation >= m.last.generation {
 			m.last = decoded
 		}
@@ -223,7 +232,8 @@ func createMarker(dir string, genesis ledger.Hash) (*marker, error) {
 // write makes next the current marker under a new generation. It is durable when write returns, and
 // no marker of an older version is left, which an older program could go on from.
 func (m *marker) write(next tip) error {
-	if err := m.put(next); err != nil || !m.older {
+	twice := m.older || next.records && !m.last.records
+	if err := m.put(next); err != nil || !twice {
 		return err
 	}
 	m.older = false

@@ -235,7 +235,7 @@ func TestEachBlockIsInOneGroup(t *testing.T) {
 	}
 	next := ledger.Height(1)
 	if err := j.Groups(func(group uint64, payload []byte) error {
-		known, err := eachInGroup(payload, func(height ledger.Height, encoded []byte) error {
+		known, _, err := eachInGroup(payload, func(height ledger.Height, encoded []byte) error {
 			if height != next || !bytes.Equal(encoded, s.unwritten.at(height).encoded) {
 				t.Errorf("group %d has block %d, want %d", group, height, next)
 			}
@@ -299,7 +299,8 @@ func TestForgedJournal(t *testing.T) {
 		}
 		for _, block := range test.blocks {
 			if err == nil {
-				_, err = j.Append(groupParts([]*pendingBlock{block}, 0)...)
+				_, err = j.Append(groupParts(block.block.Header.Height, []*pendingBlock{block}, nil,
+					0)...)
 			}
 		}
 		if err = errors.Join(err, j.Close()); err != nil {

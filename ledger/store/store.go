@@ -203,6 +203,9 @@ type Store struct {
 	// Perhaps returns. Both go into the next marker. The mutex guards them.
 	known   ledger.Height
 	perhaps ledger.Height
+	// next is the record that the next Sync writes, recorded the last one on the disk; nil for
+	// none. The mutex guards them.
+	next, recorded *keptRecord
 
 	cache blockCache
 	// runs are those in the database. legacyIndex and legacyState say that there may be rows of

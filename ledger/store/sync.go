@@ -16,27 +16,30 @@ const journalFolder = "journal"
 
 // A group of the journal holds blocks: the version of the group, the height up to which a majority
 // of the disks were known to hold the chain, the height of the first block, and each block after
-// its length.
+// its length. A group of version 2 has a record before the blocks, of which there may be none: the
+// record's last round, its length, and its bytes (record.go).
 const (
-	groupVersion  = 1
-	groupHeadSize = 1 + 8 + 8
+	groupVersion        = 1
+	groupVersionRecords = 2
+	groupHeadSize       = 1 + 8 + 8
 )
 
-// Sync makes all blocks durable that were appended before the call. After it has returned, neither
-// kill -9 nor a power cut can lose them. One sync serves all calls that wait at the same time. It
-// costs one flush of the journal, and does not wait for the database.
+// Sync makes all blocks durable that were appended before the call, and the record that was put
+// before it. After it has returned, neither kill -9 nor a power cut can lose them. One sync serves
+// all calls that wait at the same time. It costs one flush of the journal, and does not wait for
+// the database.
 func (s *Store) Sync() error {
 	s.mutex.RLock()
 	target := s.head.Header.Height
 	s.mutex.RUnlock()
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
-	blocks, known, err := s.unsynced()
+	blocks, next, known, err := s.unsynced()
 	switch {
 	case err != nil:
 		return err
-	case s.durable < target:
-		return s.makeDurable(blocks, known)
+	case s.durable < target || next != nil:
+		return s.makeDurable(blocks, next, known)
 	case known > s.told:
 		s.told = known
 		return s.mark(nil)
@@ -44,36 +47,49 @@ func (s *Store) Sync() error {
 	return s.markDoubt()
 }
 
-// unsynced returns the blocks that the journal does not have yet, and the height that is known to
-// be durable.
-func (s *Store) unsynced() (blocks []*pendingBlock, known ledger.Height, err error) {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
+// unsynced returns the blocks that the journal does not have yet, the record that it is to get, and
+// the height that is known to be durable.
+func (s *Store) unsynced() (blocks []*pendingBlock, next *keptRecord, known ledger.Height,
+	err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	switch {
 	case s.failure != nil:
-		return nil, 0, s.failure
+		return nil, nil, 0, s.failure
 	case s.closed:
-		return nil, 0, ErrClosed
+		return nil, nil, 0, ErrClosed
 	}
 	blocks = s.unwritten.blocks
 	if len(blocks) > 0 {
 		first := blocks[0].block.Header.Height
 		blocks = blocks[max(s.durable+1, first)-first:]
 	}
-	return blocks, s.known, nil
+	next, s.next = s.next, nil
+	return blocks, next, s.known, nil
 }
 
-// makeDurable appends blocks to the journal as one group. The caller must hold syncing.
-func (s *Store) makeDurable(blocks []*pendingBlock, known ledger.Height) error {
-	last := blocks[len(blocks)-1].block.Header.Height
+// makeDurable appends blocks and a record to the journal as one group. There may be no blocks, or
+// no record. The caller must hold syncing.
+func (s *Store) makeDurable(blocks []*pendingBlock, next *keptRecord, known ledger.Height) error {
+	if next != nil {
+		if err := s.markRecords(); err != nil {
+			return err
+		}
+	}
+	last, round := s.durable, ledger.Round(0)
+	if len(blocks) > 0 {
+		header := &blocks[len(blocks)-1].block.Header
+		last, round = header.Height, header.Round
+	}
 	s.options.onWrite("journal")
-	group, err := s.journal.Append(groupParts(blocks, known)...)
+	group, err := s.journal.Append(groupParts(s.durable+1, blocks, next, known)...)
 	if err != nil {
 		return s.fail(err)
 	}
 	s.options.onWrite("durable")
 	s.mutex.Lock()
 	s.durable = last
+	s.noteGroup(group, round, next)
 	for _, pending := range blocks {
 		pending.group = group
 	}
@@ -96,13 +112,19 @@ func (s *Store) markDoubt() error {
 	return s.mark(nil)
 }
 
-// groupParts returns the parts of a group's payload.
-func groupParts(blocks []*pendingBlock, known ledger.Height) [][]byte {
-	head := make([]byte, 0, groupHeadSize+4*len(blocks))
+// groupParts returns the parts of a group's payload. First is the height of the first block.
+func groupParts(first ledger.Height, blocks []*pendingBlock, next *keptRecord,
+	known ledger.Height) [][]byte {
+	head := make([]byte, 0, groupHeadSize+recordHeadSize+4*len(blocks))
 	head = append(head, groupVersion)
 	head = binary.BigEndian.AppendUint64(head, uint64(known))
-	head = binary.BigEndian.AppendUint64(head, uint64(blocks[0].block.Header.Height))
+	head = binary.BigEndian.AppendUint64(head, uint64(first))
 	parts := [][]byte{head}
+	if next != nil {
+		head[0] = groupVersionRecords
+		head = next.appendTo(head)
+		parts = [][]byte{head, next.bytes}
+	}
 	for _, pending := range blocks {
 		lengths := len(head)
 		head = binary.BigEndian.AppendUint32(head, uint32(len(pending.encoded)))
@@ -112,25 +134,39 @@ func groupParts(blocks []*pendingBlock, known ledger.Height) [][]byte {
 }
 
 // eachInGroup passes the encoded blocks of a group to visit, and returns the height that was known
-// to be durable.
+// to be durable, and the group's record, nil for none.
 func eachInGroup(payload []byte, visit func(height ledger.Height, encoded []byte) error) (
-	known ledger.Height, err error) {
-	if len(payload) < groupHeadSize || payload[0] != groupVersion {
-		return 0, errRow
+	known ledger.Height, found *keptRecord, err error) {
+	if len(payload) < groupHeadSize {
+		return 0, nil, errRow
+	}
+	version := payload[0]
+	if version > groupVersionRecords {
+		return 0, nil, fmt.Errorf("%w: the journal has a group of version %d", ErrNewer, version)
 	}
 	known = ledger.Height(binary.BigEndian.Uint64(payload[1:]))
 	height := ledger.Height(binary.BigEndian.Uint64(payload[1+8:]))
-	for payload = payload[groupHeadSize:]; len(payload) > 0; height++ {
+	payload = payload[groupHeadSize:]
+	switch version {
+	case groupVersion:
+	case groupVersionRecords:
+		if found, payload, err = decodeKept(payload); err != nil {
+			return 0, nil, err
+		}
+	default:
+		return 0, nil, errRow
+	}
+	for ; len(payload) > 0; height++ {
 		if len(payload) < 4 || uint64(binary.BigEndian.Uint32(payload)) > uint64(len(payload)-4) {
-			return 0, errRow
+			return 0, nil, errRow
 		}
 		length := binary.BigEndian.Uint32(payload)
 		if err := visit(height, payload[4:4+length]); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		payload = payload[4+length:]
 	}
-	return known, nil
+	return known, found, nil
 }
 
 // openJournal opens the journal and appends its blocks after the database's head. It records the
@@ -154,12 +190,15 @@ func (s *Store) openJournal() (err error) {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	known := must.known
+	known, records := must.known, false
 	err = s.journal.Groups(func(group uint64, payload []byte) error {
-		told, err := eachInGroup(payload, func(height ledger.Height, encoded []byte) error {
+		told, found, err := eachInGroup(payload, func(height ledger.Height, encoded []byte) error {
 			return s.replay(group, height, encoded)
 		})
-		known = max(known, told)
+		known, records = max(known, told), records || found != nil
+		if err == nil {
+			s.noteGroup(group, s.head.Header.Round, found)
+		}
 		if errors.Is(err, errRow) {
 			return damaged(s.head.Header.Height+1, "group %d of the journal is malformed", group)
 		}
@@ -173,10 +212,12 @@ func (s *Store) openJournal() (err error) {
 	}
 	s.known = min(known, s.head.Header.Height)
 	s.doubt(must)
-	if s.perhaps == must.perhaps && exists == must.segment {
+	if s.perhaps == must.perhaps && exists == must.segment && records == must.records {
 		return nil
 	}
-	return s.mark(func(next *tip) { next.segment = max(next.segment, exists) })
+	return s.mark(func(next *tip) {
+		next.segment, next.records = max(next.segment, exists), records
+	})
 }
 
 // startJournal lets the journal take groups. When it returns, all blocks are on the disk.

@@ -161,6 +161,10 @@ type Config struct {
 	// ascending. Ended may call the driver. The driver waits for Activate with the next run, and
 	// holds that run's frames.
 	Ended func(group Group, members []order.ServerID)
+	// Record, if set, is called with rounds that are complete in a whole group and have yet to be
+	// A-delivered, after the Sink got all rounds before them. It keeps the slices, and must return
+	// at once. The engines must then be turn.Completers. Origins are places in Config.Peers.
+	Record func(rounds []order.Delivery)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }

@@ -87,6 +87,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 	r := &running{
 		turn: turn.New(turn.Config{
 			Engine: engine, Self: place, Servers: n, NoLinger: d.config.Linger <= 0,
+			Records: d.config.Record != nil,
 		}),
 		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
 		done: make(chan struct{}), drained: make(chan struct{}),
@@ -276,6 +277,8 @@ func (r *running) carryOut(do *turn.Action) {
 	case turn.Send:
 		r.enqueue(do.Sends)
 		r.flush()
+	case turn.Record:
+		r.record(do.Deliveries)
 	case turn.Linger:
 		r.linger.set(r.config.Linger, r.inbox.signal)
 	case turn.Removed:
@@ -378,6 +381,17 @@ func (r *running) handOver(deliveries []order.Delivery) {
 func (r *running) refused(deliveries []order.Delivery, err error) {
 	r.untaken = deliveries
 	r.turn.Untaken(err)
+}
+
+// record hands complete rounds over. They remove no server.
+func (r *running) record(rounds []order.Delivery) {
+	for i := range rounds {
+		for k := range rounds[i].Messages {
+			message := &rounds[i].Messages[k]
+			message.Origin = r.group.Members[message.Origin]
+		}
+	}
+	r.config.Record(rounds)
 }
 
 // removed ends all exchange with servers that left the group. Frames already on their lanes stay

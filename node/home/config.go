@@ -98,6 +98,11 @@ type OrderingConfig struct {
 	Linger time.Duration `koanf:"linger"`
 	// The most bytes of one message of a round; at most 8388608.
 	BatchBytesMax int `koanf:"batch_bytes_max"`
+	// Whether complete rounds are synced beside the rounds that follow, before they are ordered.
+	// Where messages between the nodes take milliseconds, transactions become durable sooner. It
+	// needs allconcur+ and the eventual detector, and may differ between nodes. All nodes of the
+	// shard must know the key before one sets it.
+	LogRounds bool `koanf:"log_rounds"`
 	// The most bytes of the transactions that wait for a round; at least 2097152.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
 	// Nines of reliability over a day, 1 to 15. They set the degree of the reliable digraph.
@@ -200,6 +205,10 @@ func (c *Config) Validate() error {
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
 		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
 			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
+	case c.Ordering.LogRounds && (c.Ordering.Engine != allconcur.EngineAllConcurPlus ||
+		c.Ordering.Detector != allconcur.DetectorEventual.String()):
+		return wrong("ordering.log_rounds", "it needs engine %s and detector %s",
+			allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
@@ -273,8 +282,9 @@ var keys = []string{
 	"api.identities", "api.hosts", "api.allowed_origins", "api.calls_per_second",
 	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
-	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
-	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
+	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
+	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
+	"store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",
 	"log.level", "log.format",
 }
@@ -304,6 +314,10 @@ func (c *Config) Restarts(other *Config) (changed []string) {
 
 // text returns the file of a new home: every key, with its meaning.
 func (c *Config) text() string {
+	logRounds := "# log_rounds = true"
+	if c.Ordering.LogRounds {
+		logRounds = "log_rounds = true"
+	}
 	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key but the two addresses is optional.
 # Environment variables %sSECTION_KEY override this file.
 
@@ -343,6 +357,9 @@ heartbeat = "%s"
 suspect_after = "%s"       # of silence; a process that ended is noticed at once
 linger = "%s"
 batch_bytes_max = %d
+# log_rounds syncs complete rounds before they are ordered: transactions become durable sooner where
+# messages between the nodes take milliseconds (docs/design/rounds.md)
+%s
 pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
@@ -372,7 +389,7 @@ format = %q            # text or json
 		optional("identities", c.API.Identities, `"identities.json"`),
 		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
-		c.Ordering.BatchBytesMax,
+		c.Ordering.BatchBytesMax, logRounds,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
 		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
 		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)

@@ -116,6 +116,8 @@ func typeName(of reflect.Type) string {
 		return "list of texts"
 	case of.Kind() == reflect.Float64:
 		return "number"
+	case of.Kind() == reflect.Bool:
+		return "true or false"
 	default:
 		return "integer"
 	}
@@ -126,7 +128,7 @@ func valueText(of reflect.Value) string {
 	switch value := of.Interface().(type) {
 	case time.Duration:
 		return strconv.Quote(value.String())
-	case int, int64, float64:
+	case int, int64, float64, bool:
 		return fmt.Sprint(value)
 	}
 	if of.Len() == 0 {

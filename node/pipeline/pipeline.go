@@ -45,6 +45,11 @@ type Config struct {
 	// Stored is called once after each sync of the disk in a run, with the run's members and the
 	// height up to which this disk holds the chain. The disk's goroutine calls it.
 	Stored func(run uint64, members []order.ServerID, height ledger.Height)
+	// Recorded is like Stored, for the complete rounds that this disk recorded with a sync. It may
+	// be nil if Record is never called. EncodeRecord returns a record's bytes, and sets its Rounds.
+	// The rounds have the chain's epochs.
+	Recorded     func(run uint64, members []order.ServerID, rounds []shard.Recorded)
+	EncodeRecord func(r *shard.Record, rounds []order.Delivery) []byte
 	// Verification verifies the batches of rounds. The store should use the same. It is required,
 	// and the caller closes it after the pipeline.
 	Verification *verification.Pool
@@ -107,14 +112,16 @@ type Pipeline struct {
 	meter    *meter
 	queue    chan work
 	sync     chan struct{} // one buffered value: there is something to sync
+	lazily   chan struct{} // one buffered value: the same, and it need not be at once
 	stopping chan struct{}
 	stop     sync.Once
 	workers  sync.WaitGroup
 	fail     sync.Once
 	stalled  atomic.Pointer[string] // why execution waits; nil if it does not
 	total    atomic.Uint64
-	syncing  sync.Mutex  // held while the disk is synced, and while another store is put in
-	telling  *hookCaller // nil without hooks
+	records  atomic.Uint64 // that this disk got
+	syncing  sync.Mutex    // held while the disk is synced, and while another store is put in
+	telling  *hookCaller   // nil without hooks
 
 	mu        sync.Mutex
 	run       Run
@@ -123,6 +130,8 @@ type Pipeline struct {
 	round     order.Round      // the last executed one
 	disks     shard.Durability // which heights the disks of the run's members hold
 	counted   ledger.Height    // the height up to which it is known which disks count
+	tip       mempool.Tip      // the last block up to round
+	recorder  shard.Recorder   // which complete rounds go to the disk
 }
 
 // openLedger is the ledger in its two forms: the state machine that rounds drive, and the store
@@ -139,7 +148,8 @@ func New(config Config, opened *store.Store) *Pipeline {
 	}
 	p := &Pipeline{
 		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax),
-		sync: make(chan struct{}, 1), stopping: make(chan struct{}),
+		sync: make(chan struct{}, 1), lazily: make(chan struct{}, 1),
+		stopping: make(chan struct{}),
 	}
 	p.progress = newProgress(report.Heights{})
 	p.adopt(opened)
@@ -183,7 +193,8 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	head := opened.Head()
 	p.total.Store(head.Total)
 	p.mu.Lock()
-	p.round = order.Round(head.Round)
+	p.round, p.tip = order.Round(head.Round), p.Tip()
+	p.recorder.Drop()
 	p.mu.Unlock()
 	p.progress.update(func(h *report.Heights) {
 		*h = report.Heights{
@@ -234,7 +245,8 @@ func (p *Pipeline) Begin(run Run) {
 	p.mu.Lock()
 	run.Members = slices.Clone(run.Members)
 	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
-	p.counted = head.Height
+	p.counted, p.tip = head.Height, p.Tip()
+	p.recorder.Drop()
 	p.disks.Begin(generation.Run(run.Number), run.Shard, run.Former)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
@@ -373,6 +385,7 @@ func (p *Pipeline) handle(w work) error {
 		}
 		p.executed(order.Round(w.block.Header.Round), mempool.Marks{})
 		p.applied(w.block)
+		p.syncSoon()
 		return nil
 	}
 	if w.replayed != nil {
@@ -434,6 +447,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		if block != nil {
 			p.applied(block)
 			p.settleBlock(block)
+			p.syncBlock(block)
 		}
 		p.config.Pool.HandOverUnplaced(own)
 	}
@@ -443,9 +457,13 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 
 // executed records the last executed round and its marks.
 func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
+	tip := p.Tip()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.round = round
+	p.round, p.tip = round, tip
+	if p.recorder.Waits(round) {
+		p.syncSoon()
+	}
 	p.marks.Regroup = p.marks.Regroup || marks.Regroup
 	p.marks.Entrants = append(p.marks.Entrants, marks.Entrants...)
 	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
@@ -537,6 +555,10 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	}
 	p.progress.settle(statuses)
 	p.telling.applied(block)
+}
+
+// syncSoon wakes the disk's goroutine.
+func (p *Pipeline) syncSoon() {
 	select {
 	case p.sync <- struct{}{}:
 	default:
@@ -550,13 +572,21 @@ func (p *Pipeline) Total() uint64 { return p.total.Load() }
 // syncDisk syncs the disk for all blocks executed since the last sync.
 func (p *Pipeline) syncDisk() {
 	defer p.workers.Done()
+	var due <-chan time.Time // nil if nothing is to be synced lazily
 	for {
 		stopping := false
 		select {
 		case <-p.stopping:
 			stopping = true // once more, for the last blocks
+		case <-p.lazily:
+			if due == nil {
+				due = time.After(lazySync)
+			}
+			continue
+		case <-due:
 		case <-p.sync:
 		}
+		due = nil
 		if err := p.Sync(); err != nil {
 			p.failed(err)
 			return
@@ -577,15 +607,20 @@ func (p *Pipeline) Sync() error {
 	if p.config.Stored != nil && synced.counts {
 		p.config.Stored(synced.run, synced.members, synced.height)
 	}
+	if p.config.Recorded != nil && synced.counts && len(synced.recorded) > 0 {
+		p.config.Recorded(synced.run, synced.members, synced.recorded)
+	}
 	return nil
 }
 
-// synced is the result of a sync: the height on disk, and the run in which it counts, if any.
+// synced is the result of a sync: the height on disk, the rounds that were recorded, and the run in
+// which both count, if any.
 type synced struct {
-	height  ledger.Height
-	counts  bool
-	run     uint64
-	members []order.ServerID
+	height   ledger.Height
+	recorded []shard.Recorded
+	counts   bool
+	run      uint64
+	members  []order.ServerID
 }
 
 // syncStore reads the run while no other store can be put in: a height of one chain means nothing
@@ -598,6 +633,10 @@ func (p *Pipeline) syncStore() (synced, error) {
 		// blocks that were ahead of the head may be here by now
 		opened.store.RecordDurable(heights.Durable)
 	}
+	record, err := p.putRecord(opened.store)
+	if err != nil {
+		return synced{}, err
+	}
 	durable, err := opened.machine.Sync()
 	if err != nil {
 		return synced{}, err
@@ -608,6 +647,11 @@ func (p *Pipeline) syncStore() (synced, error) {
 	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number,
 		members: p.run.Members}
 	p.disks.Stored(generation.Run(p.run.Number), p.config.Self, uint64(height))
+	if record != nil && p.disks.Recorded(record.Run, p.config.Self, record.Names()) {
+		p.records.Add(1)
+		said.recorded = record.Names()
+		p.settleRecorded()
+	}
 	p.mu.Unlock()
 	p.settleDurable()
 	return said, nil
@@ -663,6 +707,9 @@ func (p *Pipeline) settleBlock(block *ledger.Block) {
 		p.disks.Changed(*changed, uint64(block.Header.Height))
 	}
 	p.counted = block.Header.Height
+	p.disks.Executed(uint64(block.Header.Height), shard.Recorded{
+		Round: order.Round(block.Header.Round), Epoch: order.Epoch(block.Header.Epoch)})
+	p.settleRecorded()
 	p.mu.Unlock()
 	p.settleDurable()
 }

@@ -38,10 +38,15 @@ func (l Level) String() string {
 
 // Heights of the chain at each level. Durable <= Stored <= Ordered does not always hold, since a
 // majority may be ahead of this node's disk. The Level method returns a block's level at this node.
+//
+// Recorded is the height up to which this node's disk holds each block, or a record of its round
+// that counts like the block (docs/design/rounds.md). It may be below Stored.
 type Heights struct {
 	Ordered ledger.Height // executed by this node
 	Stored  ledger.Height // on this node's disk
 	Durable ledger.Height // on the disks of a majority
+
+	Recorded ledger.Height
 }
 
 // Level returns how far the block at a height has come.
@@ -49,7 +54,7 @@ func (h Heights) Level(height ledger.Height) Level {
 	switch {
 	case height > h.Ordered:
 		return LevelNone
-	case height > h.Stored:
+	case height > max(h.Stored, h.Recorded):
 		return LevelOrdered
 	case height > h.Durable:
 		return LevelStored

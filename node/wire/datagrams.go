@@ -48,6 +48,8 @@ const (
 	KindStored Kind = 10
 	// KindStatement: what the sender signed of a block that it stored (package certification).
 	KindStatement Kind = 11
+	// KindRecorded: complete rounds of a run that are on the sender's disk (package node).
+	KindRecorded Kind = 12
 )
 
 // Handler handles one message. Calls for messages of one peer come one at a time, in order; those

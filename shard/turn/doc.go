@@ -23,6 +23,7 @@
 //			switch do.Kind {
 //			case turn.Send:     // put do.Sends on the lanes; if one is broken, machine.Break
 //			case turn.Deliver:  // hand over do.Deliveries; if refused, machine.Untaken
+//			case turn.Record:   // offer do.Deliveries to the recorder
 //			case turn.Linger:   // set a timer that calls machine.LingerOver
 //			case turn.Lost:     // do.Server gets no more frames in this run: close its lane
 //			case turn.Silenced: // nothing more is taken from it: gate.Silence

@@ -18,6 +18,8 @@ const (
 	FaultSilencedTrusted
 	// FaultStaleFrames makes a gate take frames of earlier runs for frames of the running one.
 	FaultStaleFrames
+	// FaultRecordsAnyGroup offers complete rounds for a record in groups that are not whole.
+	FaultRecordsAnyGroup
 
 	faultEnd
 )
@@ -34,7 +36,7 @@ func Faults() []Fault {
 // String names the fault.
 func (f Fault) String() string {
 	names := [...]string{"none", "deliver-first", "opinions-first", "silenced-trusted",
-		"stale-frames"}
+		"stale-frames", "records-any-group"}
 	if f >= faultEnd {
 		return fmt.Sprintf("Fault(%d)", uint8(f))
 	}

@@ -177,11 +177,11 @@ func TestFaults(t *testing.T) {
 		}
 		names[f.String()] = true
 	}
-	last := turn.FaultStaleFrames
+	last := turn.FaultRecordsAnyGroup
 	if len(names) != int(last)+1 {
 		t.Errorf("%d faults", len(names)-1)
 	}
-	if got := (last + 1).String(); got != "Fault(5)" {
+	if got := (last + 1).String(); got != "Fault(6)" {
 		t.Errorf("what is no fault is named %s", got)
 	}
 }

@@ -65,6 +65,9 @@ const (
 	Removed
 	// Deliver asks the driver to hand over Deliveries.
 	Deliver
+	// Record offers Deliveries, which are complete in a whole group but not A-delivered, for a
+	// record on the disk (shard.Recorder). It comes after the Deliver of all rounds before them.
+	Record
 )
 
 // Action is one thing for a driver to do.
@@ -75,8 +78,8 @@ type Action struct {
 	Refused error
 	// Sends belong to the engine and are valid until the next call of any method of the machine.
 	Sends []order.Send
-	// Deliveries of a Deliver belong to the caller, which may keep and change them. Those of a
-	// Removed are read-only. Payloads are never changed.
+	// Deliveries of a Deliver or a Record belong to the caller, which may keep and change them.
+	// Those of a Removed are read-only. Payloads are never changed.
 	Deliveries []order.Delivery
 }
 
@@ -89,8 +92,15 @@ type Config struct {
 	Servers int
 	// NoLinger makes empty messages due at once where they would follow a linger.
 	NoLinger bool
+	// Records makes the machine return Record actions. The engine must be a Completer.
+	Records bool
 	// Fault plants a bug. Production leaves it FaultNone.
 	Fault Fault
+}
+
+// Completer is an engine that reports complete rounds. See allconcur.Engine.Complete.
+type Completer interface {
+	Complete(after order.Round) (rounds []order.Delivery, whole bool)
 }
 
 // Machine decides what one server does in one run. Its methods must not be called concurrently. The
@@ -123,6 +133,8 @@ type Machine struct {
 	// delivered is the epoch of the last delivery, epoch the last one that finish has handled.
 	delivered, epoch order.Epoch
 	halted           string
+	// complete is the last complete round that was looked at for a record.
+	complete order.Round
 	// untaken says that the last deliveries were refused.
 	untaken bool
 	ended   bool
@@ -139,6 +151,8 @@ const (
 	// first sends, second delivers (the reverse under FaultDeliverFirst).
 	first
 	second
+	// records offers complete rounds for a record.
+	records
 	// finish checks what the delivered rounds have ended.
 	finish
 )
@@ -209,13 +223,18 @@ func (m *Machine) Next() *Action {
 			}
 		case second:
 			if m.config.Fault == FaultDeliverFirst {
-				m.stage = finish
+				m.stage = records
 				if m.send() {
 					return &m.action
 				}
 				continue
 			}
-			if m.deliver(finish) {
+			if m.deliver(records) {
+				return &m.action
+			}
+		case records:
+			m.stage = finish
+			if m.config.Records && m.record() {
 				return &m.action
 			}
 		case finish:
@@ -267,6 +286,25 @@ func (m *Machine) deliver(after stage) bool {
 	m.delivered = m.deliveries[len(m.deliveries)-1].Epoch
 	m.action = Action{Kind: Deliver, Deliveries: m.deliveries}
 	m.deliveries = nil
+	return true
+}
+
+// record sets the action to Record, if a round that has something to execute became complete in a
+// whole group.
+func (m *Machine) record() bool {
+	rounds, whole := m.engine.(Completer).Complete(m.complete)
+	if len(rounds) == 0 {
+		return false
+	}
+	last := &rounds[len(rounds)-1]
+	m.complete = last.Round
+	filled := slices.ContainsFunc(last.Messages, func(message order.Message) bool {
+		return len(message.Payload) > 0
+	})
+	if !filled || m.untaken || !whole && m.config.Fault != FaultRecordsAnyGroup {
+		return false
+	}
+	m.action = Action{Kind: Record, Deliveries: rounds}
 	return true
 }
 

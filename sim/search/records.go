@@ -30,14 +30,11 @@ type record struct {
 // count for a majority, and one that was counts whether or not later ones were. So it is enough to
 // record everything: the judge looks at each record by itself.
 func (j *judge) record(before uint32, engine *allconcur.Engine, anyGroup bool) uint32 {
-	rounds, whole := engine.Complete()
+	rounds, whole := engine.Complete(j.records[before].round)
 	if len(rounds) == 0 || !whole && !anyGroup {
 		return before
 	}
 	last := rounds[len(rounds)-1]
-	if j.records[before].round >= last.Round {
-		return before
-	}
 	r := record{before: before, round: last.Round, epoch: last.Epoch}
 	if len(rounds) > 1 {
 		r.previous = rounds[0].Epoch

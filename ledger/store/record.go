@@ -1,0 +1,106 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A record is bytes of the caller about rounds that are not in the chain yet: a node keeps the
+// contents of complete rounds in one (docs/design/rounds.md). It goes into the journal with the
+// next Sync, in a group of a version of its own, after all blocks that were appended before. The
+// journal keeps the last record until a block of its last round, or of a later one, is in the
+// journal too. Markers then say that there may be such groups, so that a program that does not know
+// them refuses the store.
+
+// keptRecord is a record and its place.
+type keptRecord struct {
+	bytes []byte
+	// last is the last round that the record is about, group its group in the journal.
+	last  ledger.Round
+	group uint64
+}
+
+// recordHeadSize is what a group with a record has besides: the record's last round and its length.
+const recordHeadSize = 8 + 4
+
+// ErrNewer reports that a newer version of the program wrote a part of the store. It is no damage.
+var ErrNewer = errors.New("store: written by a newer version of ledgerd; use that one")
+
+// PutRecord makes the next Sync write a record whose last round is given. It replaces one that was
+// not written yet. It returns ErrDiskFull or ErrNoDescriptors, and keeps nothing, if the disk takes
+// no writes. The bytes must not change any more.
+func (s *Store) PutRecord(bytes []byte, last ledger.Round) error {
+	if err := s.requireSpace(len(bytes)); err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.next = &keptRecord{bytes: bytes, last: last}
+	return nil
+}
+
+// LastRecord returns the last record on the disk, or nil if there is none or the chain has gone
+// past its rounds. It must not be changed.
+func (s *Store) LastRecord() []byte {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if s.recorded == nil {
+		return nil
+	}
+	return s.recorded.bytes
+}
+
+// noteGroup records that the journal has a group, the last of whose blocks has the given round, and
+// whose record is given; nil for none. The caller must hold the mutex.
+func (s *Store) noteGroup(group uint64, round ledger.Round, r *keptRecord) {
+	if r != nil {
+		r.group = group
+		s.recorded = r
+	}
+	if s.recorded != nil && round >= s.recorded.last {
+		s.recorded = nil
+	}
+}
+
+// needed returns the last group that the journal may release, if the blocks need no group up to
+// one.
+func (s *Store) needed(group uint64) uint64 {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if s.recorded != nil {
+		return min(group, s.recorded.group-1)
+	}
+	return group
+}
+
+// markRecords makes the markers say that there may be groups with records.
+func (s *Store) markRecords() error {
+	s.marking.Lock()
+	marked := s.marker.last.records
+	s.marking.Unlock()
+	if marked {
+		return nil
+	}
+	return s.mark(func(next *tip) { next.records = true })
+}
+
+// appendTo appends the head of a record in a group.
+func (r *keptRecord) appendTo(head []byte) []byte {
+	head = binary.BigEndian.AppendUint64(head, uint64(r.last))
+	return binary.BigEndian.AppendUint32(head, uint32(len(r.bytes)))
+}
+
+// decodeKept takes the record from the front of a group's payload behind its head.
+func decodeKept(payload []byte) (r *keptRecord, rest []byte, err error) {
+	if len(payload) < recordHeadSize {
+		return nil, nil, errRow
+	}
+	last, length := binary.BigEndian.Uint64(payload), binary.BigEndian.Uint32(payload[8:])
+	if payload = payload[recordHeadSize:]; uint64(length) > uint64(len(payload)) {
+		return nil, nil, errRow
+	}
+	return &keptRecord{bytes: append([]byte(nil), payload[:length]...), last: ledger.Round(last)},
+		payload[length:], nil
+}

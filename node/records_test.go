@@ -1,0 +1,186 @@
+package node_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/report"
+	"github.com/ledgerd/ledgerd/order"
+	core "github.com/ledgerd/ledgerd/shard"
+)
+
+// logging makes nodes log rounds.
+func logging(nodes ...int) func(int, *home.Config) {
+	return func(i int, config *home.Config) {
+		for _, logs := range nodes {
+			config.Ordering.LogRounds = config.Ordering.LogRounds || logs == i
+		}
+	}
+}
+
+// record writes complete rounds that are not in the chain into the journals of stopped nodes, and
+// returns the ids of their transactions.
+func (s *shard) record(homes ...int) (ids []ledger.Hash) {
+	s.t.Helper()
+	var rounds []order.Delivery
+	for k := range 2 {
+		bundle := s.client.Bundle(s.transfer())
+		ids = append(ids, bundle.ID(0))
+		batch := ledger.EncodeBatch(ledger.BatchHeader{Time: 1, Tip: s.homes[0].Genesis.Hash()},
+			[][]byte{bundle.Encode()})
+		payload := append(batch, 0) // no marks
+		rounds = append(rounds, order.Delivery{Round: order.Round(k), Messages: []order.Message{
+			{Origin: 0, Payload: payload}, {Origin: 1}, {Origin: 2}}})
+	}
+	for _, i := range homes {
+		h := s.homes[i]
+		text, err := os.ReadFile(h.Generation())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		state, err := generation.DecodeState(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		opened, err := store.Open(h.Data(), h.Genesis, s.store)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		head := opened.Head()
+		r := core.Record{Run: state.Activated, Height: uint64(head.Height), Hash: head.Hash,
+			After: order.Round(head.Round) + 5} // rounds that made no blocks
+		for k := range rounds {
+			rounds[k].Round = r.After + order.Round(k) + 1
+			rounds[k].Epoch = order.Epoch(head.Epoch)
+		}
+		encoded := node.EncodeRecord(&r, rounds)
+		if err := opened.PutRecord(encoded, ledger.Round(r.Last())); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := opened.Sync(); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := opened.Close(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// have checks that a node has transactions.
+func (s *shard) have(i int, ids []ledger.Hash) {
+	s.t.Helper()
+	for _, id := range ids {
+		if _, err := s.nodes[i].Store().Transaction(id); err != nil {
+			s.t.Errorf("node %d lacks a transaction of a recorded round: %v", i, err)
+		}
+	}
+}
+
+// All nodes lost their power. Two of them had recorded rounds that were durable, and none had
+// written their blocks. The shard goes on with the rounds, whether or not nodes still log rounds.
+func TestRecordedRoundsAreTaken(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(int, *home.Config){
+		"as before": logging(0, 1, 2), "switched off": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShard(t, 3, change)
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+			s.same()
+			for i := range s.nodes {
+				s.stop(i)
+			}
+			ids := s.record(0, 1)
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(2, report.LevelDurable, s.transfer())
+			s.same()
+			for i := range s.nodes {
+				s.have(i, ids)
+			}
+		})
+	}
+}
+
+// The other nodes lost their disks. A recovery executes the rounds that one home recorded.
+func TestRecoveryExecutesTheRecord(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, logging(0, 1, 2))
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	s.same()
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	s.lose(func(h *home.Home) string { return h.Data() }, 0, 2)
+	ids := s.record(1)
+	r := s.plan(node.RecoveryOptions{}, s.all()...)
+	if r.Forms || r.Refused != nil || r.Rounds != 2 {
+		t.Fatalf("forms %v, refused %v, %d rounds", r.Forms, r.Refused, r.Rounds)
+	}
+	if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
+		t.Fatal(err)
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.transfer())
+	s.same()
+	for i := range s.nodes {
+		s.have(i, ids)
+	}
+}
+
+// Some nodes log rounds, others do not. Everything that is acknowledged as durable stays when all
+// are killed, and nodes change over at a start.
+func TestSomeNodesLogRounds(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, logging(0, 1))
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	for life := range 3 {
+		for k := range 20 {
+			s.submit(k%3, report.LevelDurable, s.transfer())
+		}
+		height := s.same()
+		hash := s.nodes[0].Store().Head().Hash
+		for i, h := range s.homes {
+			marker, err := os.ReadFile(filepath.Join(h.Data(), "tip"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs, records := h.Config.Ordering.LogRounds, bytes.Contains(marker,
+				[]byte("ledgtip4"))
+			if records && !logs && life == 0 || !records && logs {
+				t.Errorf("node %d logs rounds %v, and its disk has records: %v", i, logs, records)
+			}
+		}
+		for i := range s.nodes {
+			s.kill(i)
+		}
+		s.homes[life].Config.Ordering.LogRounds = !s.homes[life].Config.Ordering.LogRounds
+		s.start(s.all()...)
+		for i, n := range s.nodes {
+			if _, got, err := n.Store().Header(height); err != nil || got != hash {
+				t.Fatalf("node %d: block %d after the restart: %v, %v; want %v", i, height, got,
+					err, hash)
+			}
+		}
+		s.ordering(s.all()...)
+	}
+	s.submit(0, report.LevelDurable, s.transfer())
+	s.same()
+}

@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
+)
+
+// TestLivesWithRecords is TestShardsLiveOn with processes that record complete rounds, or not, as
+// the seed draws.
+func TestLivesWithRecords(t *testing.T) {
+	t.Parallel()
+	for servers := 1; servers <= 9; servers++ {
+		t.Run(fmt.Sprintf("%s of %d", engines[1], servers), func(t *testing.T) {
+			t.Parallel()
+			seeds := max(2, int(float64(livingSeeds())/5*weight(servers)))
+			rounds, crashes := passSeeds(t, Group{Engine: engines[1], Servers: servers,
+				Faults: FaultsAll, Records: true}.options(t), 1, seeds)
+			t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
+		})
+	}
+}
+
+// TestPlantedBugsOfRecordsAreCaught plants each bug of the records.
+func TestPlantedBugsOfRecordsAreCaught(t *testing.T) {
+	t.Parallel()
+	rough := FaultCrash | FaultPower | FaultSuspect | FaultPartition
+	for _, c := range []struct {
+		plant   Plant
+		fault   turn.Fault
+		faults  Faults
+		servers int
+		limit   int
+		breaks  []order.Property
+	}{
+		{PlantRecordAnnouncedEarly, 0, FaultsAll, 3, 400, []order.Property{Durable}},
+		{PlantRecordNotPromised, 0, rough, 3, 400, []order.Property{Persistence}},
+		{PlantRecordLastOnly, 0, FaultsAll, 3, 2500, []order.Property{Durable}},
+		{PlantRecordOfAnyValue, 0, rough, 5, 1000, []order.Property{Durable}},
+		{PlantRecordsIgnored, 0, FaultsAll, 3, 200, []order.Property{Durable}},
+		{PlantNone, turn.FaultRecordsAnyGroup, rough, 3, 5000, []order.Property{Durable}},
+	} {
+		if raceEnabled && c.limit > 500 {
+			continue
+		}
+		t.Run(fmt.Sprintf("%v, %v", c.plant, c.fault), func(t *testing.T) {
+			t.Parallel()
+			mustBreak(t, Group{Engine: engines[1], Servers: c.servers, Faults: c.faults,
+				Plant: c.plant, TurnFault: c.fault, Records: true}, c.limit, c.breaks)
+		})
+	}
+}
