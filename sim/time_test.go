@@ -14,7 +14,7 @@ import (
 func TestTimeIsJudged(t *testing.T) {
 	t.Parallel()
 	options := Group{Engine: engines[1], Servers: 4, Faults: FaultClock | FaultCrash}.options(t)
-	lives, probed, twice, unsure, far := share(300), 0, 0, 0, 0
+	lives, probed, twice, unsure, far := 300, 0, 0, 0, 0
 	for seed := range uint64(lives) {
 		options.Seed = 8 * (seed + 1) // these wait until they hear clocks that count
 		s, err := newSimulation(options)

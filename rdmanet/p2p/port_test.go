@@ -305,6 +305,13 @@ func TestPortWhereLibp2pTakesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// While the pass of one is still checked, the port would take later connections first.
+	for deadline := time.Now().Add(20 * time.Second); taken(p) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the first connection gets no slot")
+		}
+		time.Sleep(time.Millisecond)
+	}
 	other, err := dialPass(t, plain.Addr().String(), 2, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -322,4 +329,11 @@ func TestPortWhereLibp2pTakesNobody(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// taken returns how many members have connections that libp2p may take.
+func taken(p *port) int {
+	p.members.mu.Lock()
+	defer p.members.mu.Unlock()
+	return len(p.members.open)
 }
