@@ -82,7 +82,8 @@ func (c *chaos) step(a action) error {
 		return err
 	}
 	c.bury()
-	if err := errors.Join(c.voteOnce(a.to), c.completeOnce(a.to), c.writeLog(a.to)); err != nil {
+	if err := errors.Join(c.voteOnce(a.to), c.completeOnce(a.to), c.completeAfter(a.to),
+		c.writeLog(a.to)); err != nil {
 		return err
 	}
 	return c.agree()
@@ -104,6 +105,25 @@ func (c *chaos) completeOnce(p int) error {
 				"epoch %d", at.round, at.run, epoch, p, set.epoch)
 		}
 		c.complete[at] = set.epoch
+	}
+	return nil
+}
+
+// completeAfter checks that Complete returns all complete rounds as long as one of them comes after
+// the given round, and nothing after the last one.
+func (c *chaos) completeAfter(p int) error {
+	e := c.engines[p]
+	all, allWhole := e.Complete(e.delivered)
+	for after := e.delivered; after <= e.round; after++ {
+		rounds, whole := e.Complete(after)
+		wanted, wantedWhole := all, allWhole
+		if len(all) == 0 || after >= all[len(all)-1].Round {
+			wanted, wantedWhole = nil, false
+		}
+		if len(rounds) != len(wanted) || whole != wantedWhole {
+			return fmt.Errorf("server %d has %d complete rounds, whole: %t; after round %d it "+
+				"reports %d, whole: %t", p, len(all), allWhole, after, len(rounds), whole)
+		}
 	}
 	return nil
 }
