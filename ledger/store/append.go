@@ -215,6 +215,7 @@ func (s *Store) publish(block *ledger.Block, changes *state.Changes) {
 	s.head = state.Parent{Header: block.Header, Hash: block.Hash}
 	s.chain.append(block.Hash)
 	s.unwritten.add(&pendingBlock{block: block, encoded: block.Encode(), changes: changes})
+	s.showHead()
 	s.dropAccounts()
 	if s.full() {
 		s.changed.Broadcast()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -511,4 +512,28 @@ func TestIdentityFileIsNoForeignFile(t *testing.T) {
 	}
 	closeStore(t, open(t, dir, small()))
 	closeStore(t, open(t, dir, small()))
+}
+
+// TestHeadDoesNotWait: neither the head nor what is recorded of it waits for a block that is being
+// executed, during which the mutex is held.
+func TestHeadDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s, b := open(t, t.TempDir(), small()), newBook(5)
+	b.apply(t, s, 3)
+	defer closeStore(t, s)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.RecordDurable(s.Head().Height + 1)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the mutex")
+	}
+	if s.Head().Hash != s.head.Hash || s.KnownDurable() != s.Head().Height {
+		t.Errorf("head %v, known as durable %d", s.Head(), s.KnownDurable())
+	}
 }

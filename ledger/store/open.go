@@ -277,7 +277,8 @@ func (s *Store) load(must tip) (err error) {
 		return err
 	}
 	s.unwritten, s.written, s.wanted = newUnwritten(), height, height
-	s.known, s.perhaps = min(must.known, height), must.perhaps
+	s.perhaps = must.perhaps
+	s.known.Store(uint64(min(must.known, height)))
 	written := s.head
 	if err := s.openJournal(); err != nil {
 		return err
@@ -379,6 +380,7 @@ func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) erro
 		}
 		s.lacking.first = ledger.Height(len(hashes)) * segmentLength
 		s.lacking.hashes = s.chain.checkpoints[len(hashes):]
+		s.showHead()
 		return nil
 	})
 }

@@ -147,6 +147,8 @@ type Store struct {
 
 	// applying serialises Apply and Append.
 	applying sync.Mutex
+	// latest is what Head returns: head as of the last block that is visible.
+	latest atomic.Pointer[Head]
 
 	// mutex guards the fields below, up to changed.
 	mutex  sync.RWMutex
@@ -199,9 +201,9 @@ type Store struct {
 	// flushes counts those of the database and the marker; see Flushes.
 	flushes atomic.Uint64
 
-	// known is the highest height that the caller reported as durable. perhaps is the height that
-	// Perhaps returns. Both go into the next marker. The mutex guards them.
-	known   ledger.Height
+	// known is the highest height that the caller reported as durable. It goes into the next
+	// marker, like perhaps, the height that Perhaps returns, which the mutex guards.
+	known   atomic.Uint64
 	perhaps ledger.Height
 	// next is the record that the next Sync writes, recorded the last one on the disk; nil for
 	// none. The mutex guards them.
@@ -251,11 +253,19 @@ func (s *Store) Genesis() *ledger.Genesis { return s.genesis }
 // GenesisHash returns the chain's identity.
 func (s *Store) GenesisHash() ledger.Hash { return s.chainID }
 
-// Head returns the last appended block. The genesis has height 0.
+// Head returns the last appended block. The genesis has height 0. It does not wait for a block that
+// is being executed: the goroutine that reads the network calls it.
 func (s *Store) Head() Head {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return headOf(s.head)
+	if head := s.latest.Load(); head != nil {
+		return *head
+	}
+	return Head{} // Open is still reading the chain
+}
+
+// showHead makes Head return the head. The caller must hold the mutex.
+func (s *Store) showHead() {
+	head := headOf(s.head)
+	s.latest.Store(&head)
 }
 
 func headOf(parent state.Parent) Head {
@@ -275,22 +285,20 @@ func (s *Store) DurableHeight() ledger.Height {
 }
 
 // RecordDurable records that a majority of the shard's disks hold the chain up to height. The
-// record is in memory until the next Sync or Close writes it. A height above
-// the head counts as that of the head. A height below the known one changes nothing.
+// record is in memory until the next Sync or Close writes it. A height above the head counts as
+// that of the head. A height below the known one changes nothing. Like Head, it does not wait for a
+// block that is being executed.
 func (s *Store) RecordDurable(height ledger.Height) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.known = max(s.known, min(height, s.head.Header.Height))
+	next := uint64(min(height, s.AppendedHeight()))
+	for known := s.known.Load(); next > known && !s.known.CompareAndSwap(known, next); {
+		known = s.known.Load()
+	}
 }
 
 // KnownDurable returns the highest height known to be durable, at most that of the head. After Open
 // it is a height that an earlier process recorded. It is true, but that process may have known a
 // higher one.
-func (s *Store) KnownDurable() ledger.Height {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return s.known
-}
+func (s *Store) KnownDurable() ledger.Height { return ledger.Height(s.known.Load()) }
 
 // Perhaps reports whether this disk may have held, and announced as synced, blocks that it does not
 // hold now. It also returns the lowest height of such a block and the reason. False means that the
@@ -341,9 +349,9 @@ func (s *Store) SettleDoubt() {
 // next marker stores the knowledge.
 func (s *Store) AdoptKnowledge(from *Store) {
 	from.mutex.RLock()
-	known, perhaps := from.known, from.perhaps
+	perhaps := from.perhaps
 	from.mutex.RUnlock()
-	s.RecordDurable(known)
+	s.RecordDurable(from.KnownDurable())
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if perhaps != 0 && (s.perhaps == 0 || perhaps < s.perhaps) {

@@ -65,7 +65,7 @@ func (s *Store) unsynced() (blocks []*pendingBlock, next *keptRecord, known ledg
 		blocks = blocks[max(s.durable+1, first)-first:]
 	}
 	next, s.next = s.next, nil
-	return blocks, next, s.known, nil
+	return blocks, next, s.KnownDurable(), nil
 }
 
 // makeDurable appends blocks and a record to the journal as one group. There may be no blocks, or
@@ -210,7 +210,7 @@ func (s *Store) openJournal() (err error) {
 	if err != nil {
 		return err
 	}
-	s.known = min(known, s.head.Header.Height)
+	s.known.Store(uint64(min(known, s.head.Header.Height)))
 	s.doubt(must)
 	if s.perhaps == must.perhaps && exists == must.segment && records == must.records {
 		return nil
@@ -225,7 +225,8 @@ func (s *Store) startJournal() error {
 	if err := s.journal.Start(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.durable, s.told = s.head.Header.Height, s.known
+	s.durable, s.told = s.head.Header.Height, s.KnownDurable()
+	s.showHead()
 	return nil
 }
 
@@ -288,7 +289,7 @@ func (s *Store) mark(change func(next *tip)) error {
 		change(&next)
 	}
 	s.mutex.RLock()
-	next.known, next.perhaps = max(s.known, next.known), s.perhaps
+	next.known, next.perhaps = max(s.KnownDurable(), next.known), s.perhaps
 	s.mutex.RUnlock()
 	if next == last {
 		return nil
