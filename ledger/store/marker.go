@@ -232,7 +232,7 @@ func createMarker(dir string, genesis ledger.Hash) (*marker, error) {
 // write makes next the current marker under a new generation. It is durable when write returns, and
 // no marker of an older version is left, which an older program could go on from.
 func (m *marker) write(next tip) error {
-	twice := m.older || next.records && !m.last.records
+	twice := m.older || next.records != m.last.records
 	if err := m.put(next); err != nil || !twice {
 		return err
 	}

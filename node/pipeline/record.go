@@ -105,5 +105,8 @@ func (p *Pipeline) PeerRecorded(run uint64, member order.ServerID, rounds []shar
 // settleRecorded finds up to which block the own disk has records. The caller holds mu.
 func (p *Pipeline) settleRecorded() {
 	held := min(ledger.Height(p.disks.Holds(p.config.Self)), p.counted)
+	if held <= p.progress.now().Stored {
+		return // wake nobody for what the blocks themselves say
+	}
 	p.progress.update(func(h *report.Heights) { h.Recorded = max(h.Recorded, held) })
 }
