@@ -117,7 +117,9 @@ func (in *inbox) tryReceive(from rdmanet.Peer, frames [][]byte) int {
 		run, err := in.runOf(frame)
 		switch {
 		case err != nil:
+			// Nothing more is taken from this sender, and the lanes of others wait.
 			in.malformed(server, sender, err)
+			return len(frames)
 		case in.gate.Full(sender, run):
 			return i
 		default:

@@ -170,6 +170,10 @@ func (r *running) run() string {
 	return r.halted
 }
 
+// promptTurns bounds the turns that the goroutine that reads the network takes at a time. A server
+// whose messages need nobody else's, as in a group of one, would find more to do for ever.
+const promptTurns = 16
+
 // turnNow takes turns on the goroutine that reads the network, until nothing is left to do. It
 // never waits. It reports whether nothing is left for the run's goroutine either.
 func (r *running) turnNow() bool {
@@ -177,7 +181,10 @@ func (r *running) turnNow() bool {
 		return false
 	}
 	defer r.turning.Unlock()
-	for r.ctx.Err() == nil && r.undelivered == nil && !r.turn.Over() {
+	for range promptTurns {
+		if r.ctx.Err() != nil || r.undelivered != nil || r.turn.Over() {
+			return false
+		}
 		r.begin()
 		if !r.carryOutAll(r.tryDeliver) {
 			return false

@@ -60,7 +60,12 @@ func newPoller() (*poller, error) {
 	}
 	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}),
 		tasks: make(map[int32]*pollTask)}
-	if p.raw, err = p.epoll.SyscallConn(); err != nil {
+	if p.raw, err = p.epoll.SyscallConn(); err == nil {
+		// It fails if the runtime could not add the descriptor to its own epoll, for example
+		// because the system watches too many.
+		err = p.epoll.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("poller: %w", err), p.epoll.Close())
 	}
 	go p.run()
@@ -145,7 +150,12 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 		p.mu.Unlock()
 		return fmt.Errorf("poller: %w", err)
 	}
-	return <-task.ended
+	select {
+	case err := <-task.ended:
+		return err
+	case <-p.ended:
+		return net.ErrClosed
+	}
 }
 
 // descriptor is a TCP connection that the runtime does not watch. It implements wire. Nothing that
@@ -188,6 +198,7 @@ func (d *descriptor) Read(b []byte) (int, error) {
 	if d.left <= 0 {
 		return 0, lane.ErrNotYet
 	}
+	b = b[:min(len(b), d.left)]
 	n, err := rawRead(uintptr(d.fd), b)
 	switch {
 	case err == unix.EAGAIN:
