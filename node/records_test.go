@@ -143,6 +143,90 @@ func TestRecoveryExecutesTheRecord(t *testing.T) {
 	}
 }
 
+// The furthest home did not take part in the run of a record that another home holds: it followed,
+// knows the decision and has the same blocks. A recovery executes the record nevertheless, unless
+// a home began a later run with all blocks before it, or knows a newer decision.
+func TestRecoveryExecutesTheRecordOfAnotherHome(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 5, logging(0, 1, 2, 3, 4))
+	read := func(i int) generation.State {
+		t.Helper()
+		text, err := os.ReadFile(s.homes[i].Generation())
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := generation.DecodeState(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state
+	}
+	var states []generation.State // of node 0, after each life
+	var head store.Head
+	for life := range 2 {
+		s.start(s.all()...)
+		s.ordering(s.all()...)
+		if life == 0 {
+			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+		}
+		s.submit(0, report.LevelDurable, s.transfer())
+		s.same()
+		head = s.nodes[0].Store().Head()
+		for i := range s.nodes {
+			s.stop(i)
+		}
+		states = append(states, read(0))
+	}
+	s.lose(func(h *home.Home) string { return h.Data() }, 2, 3, 4)
+	ids := s.record(1)
+	run := read(1).Activated
+
+	later := states[1]
+	later.Activated = generation.NewRun(run.Generation(), run.Eon()+1)
+	later.Start = generation.Head{Height: uint64(head.Height), Hash: head.Hash,
+		Round: order.Round(head.Round), Generation: run.Generation()}
+	lost := later // a later run, with blocks that the disk lost
+	lost.Start.Height++
+	decided, newer := *states[1].Decided, states[1]
+	decided.Generation++
+	decided.Base, decided.Tail = later.Start, nil
+	newer.Decided = &decided
+	followed := states[0]
+	followed.Decided = states[1].Decided
+	if followed.Activated.Generation() >= run.Generation() {
+		t.Fatalf("run %d did not follow run %d", run, followed.Activated)
+	}
+	var r *node.Recovery
+	for _, c := range []struct {
+		name   string
+		state  generation.State
+		rounds int
+	}{{"a later run", later, 0}, {"a newer decision", newer, 0}, {"a lost block", lost, 2},
+		{"followed", followed, 2}} {
+		if err := home.WriteFile(s.homes[0].Generation(), c.state.Encode(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r = s.plan(node.RecoveryOptions{}, s.all()...)
+		if r.Forms || r.Refused != nil || r.From.Index != 0 || r.Rounds != c.rounds {
+			t.Errorf("%s: forms %v, refused %v, from %s, %d rounds, want %d", c.name, r.Forms,
+				r.Refused, r.From.Name, r.Rounds, c.rounds)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
+		t.Fatal(err)
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.transfer())
+	s.same()
+	for i := range s.nodes {
+		s.have(i, ids)
+	}
+}
+
 // Some nodes log rounds, others do not. Everything that is acknowledged as durable stays when all
 // are killed, and nodes change over at a start.
 func TestSomeNodesLogRounds(t *testing.T) {

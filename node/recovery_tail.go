@@ -19,7 +19,8 @@ import (
 //
 // Without a newer decision, a home may have a record of complete rounds that follow the furthest
 // chain. They may be durable, because a majority recorded them. So a recovery executes the furthest
-// record likewise (docs/design/rounds.md).
+// record likewise (docs/design/rounds.md). It may be in any home: the furthest one may have only
+// followed the generation.
 
 // replay is a round of a tail that the furthest home has not executed.
 type replay struct {
@@ -31,11 +32,11 @@ type replay struct {
 // homes hold them. Opened is the furthest home's store, or nil if it has none.
 func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	value := r.newestValue()
-	if value == nil || r.From.Activated >= value.Generation {
-		// It executed the tail before it took part.
-		if value = r.furthestRecord(); value == nil {
-			return nil, nil
-		}
+	if record := r.furthestRecord(); record != nil &&
+		(value == nil || value.Generation <= record.Generation) {
+		value = record // the home that has it executed the tail before it took part
+	} else if value == nil || r.From.Activated >= value.Generation {
+		return nil, nil // it executed the tail before it took part
 	}
 	rest, err := r.restOf(value, opened)
 	if err != nil {
@@ -56,25 +57,30 @@ func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
 	return replays, nil
 }
 
-// furthestRecord returns the furthest record of the generation in which the furthest home worked
-// last, as a decision to go on with its rounds; nil for none.
+// furthestRecord returns the furthest record of the newest run, as a decision to go on with its
+// rounds; nil for none.
 func (r *Recovery) furthestRecord() *generation.Decision {
 	var furthest *shard.Record
+	var newest generation.Run
 	for i := range r.Homes {
-		record := r.Homes[i].record
-		if record == nil || record.Run.Generation() != r.From.Activated {
-			continue
+		each := &r.Homes[i]
+		// A home began its run with all blocks of earlier runs. If it lost some since, a record of
+		// an earlier run may have them.
+		if state := each.counted(); state.Start.Height <= uint64(each.Head.Height) {
+			newest = max(newest, state.Activated)
 		}
-		if furthest == nil || furthest.Run < record.Run ||
-			furthest.Run == record.Run && furthest.Last() < record.Last() {
+		record := each.record
+		if record != nil && (furthest == nil || furthest.Run < record.Run ||
+			furthest.Run == record.Run && furthest.Last() < record.Last()) {
 			furthest = record
 		}
 	}
-	if furthest == nil {
+	if furthest == nil || furthest.Run < newest {
 		return nil
 	}
-	return &generation.Decision{Base: generation.Head{Height: furthest.Height,
-		Hash: furthest.Hash, Round: furthest.After}, Tail: furthest.Rounds}
+	return &generation.Decision{Generation: furthest.Run.Generation(),
+		Base: generation.Head{Height: furthest.Height, Hash: furthest.Hash,
+			Round: furthest.After}, Tail: furthest.Rounds}
 }
 
 // newestValue returns the newest decision that any home knows. If a home accepted a value for a
