@@ -382,6 +382,7 @@ func (m *Member) activate() {
 		return
 	}
 	hash, err := m.chain.Hash(d.Base.Height)
+	durable := m.durable()
 	switch {
 	case err != nil:
 		m.finish(err)
@@ -393,13 +394,13 @@ func (m *Member) activate() {
 		m.strays++
 		m.fallBack(d.Base.Height - 1) // the next fetch shows where the chains part
 		return
-	case m.chain.Heights().Durable > d.Base.Height && (m.othersOrder() || len(d.Tail) == 0),
+	case durable > d.Base.Height && (m.othersOrder() || len(d.Tail) == 0),
 		m.fetchedTo > d.Base.Height && m.othersOrder():
 		// The blocks that this member fetched meanwhile may be the group's, so it follows. Blocks
 		// that it did not fetch are older than the group, which cannot have sent them.
 		m.pending = nil
 		return
-	case m.chain.Heights().Durable > d.Base.Height:
+	case durable > d.Base.Height:
 		// A majority had recorded rounds of the tail, and a member had executed them before.
 		m.replayRest(d)
 		return

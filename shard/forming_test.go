@@ -767,3 +767,50 @@ func TestDurableBlocksOfTheTailStay(t *testing.T) {
 		}
 	}
 }
+
+// A fetched block of the tail stays, too, if this member learns that the block is durable in the
+// very step in which it compares the block with the tail.
+func TestFetchedDurableBlocksOfTheTailStay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rounds  []order.Round // of the tail
+		durable uint64        // what the peer knows
+		asides  int
+		replays int
+		starts  bool
+	}{
+		"the tail":    {[]order.Round{10}, 10, 0, 0, true},
+		"one of two":  {[]order.Round{10, 11}, 10, 0, 1, false},
+		"not durable": {[]order.Round{10}, 9, 1, 0, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		d := decisionOf(2, make([]byte, len(c.rounds))...)
+		for i, round := range c.rounds {
+			d.Tail[i].Round, d.Tail[i].Epoch, d.Tail[i].Content = round, 1, [32]byte{byte(i)}
+		}
+		m.learns(d)
+		for i := range d.Tail {
+			m.synod.Holds(d.Tail[i].Content)
+		}
+		m.pending, m.pendingAt = d, m.now
+		p := *m.peer(1)
+		p.Heights, p.Tip = Heights{Ordered: 10, Stored: 10, Durable: c.durable}, hashAt(10, 0)
+		m.job, m.began, m.from = fetching, 9, []peer{p}
+		chain.height, chain.stored = 10, 10
+		m.Step(Fetched{Reached: 0})
+		starts := m.starting != nil
+		effects := m.Ready()
+		asides, replays := 0, 0
+		for _, e := range effects {
+			switch e := e.(type) {
+			case SetAside:
+				asides++
+			case Replay:
+				replays += len(e.Rounds)
+			}
+		}
+		if asides != c.asides || replays != c.replays || starts != c.starts {
+			t.Errorf("%s: starts %v, %+v", name, starts, effects)
+		}
+	}
+}

@@ -152,6 +152,18 @@ func (m *Member) believeDurable(a *Announcement) {
 	m.emit(KnowDurable{height})
 }
 
+// durable returns the height up to which this chain is known to be durable. The driver may not have
+// recorded the newest knowledge yet: it is among the effects of this step.
+func (m *Member) durable() uint64 {
+	height := m.chain.Heights().Durable
+	for _, e := range m.effects {
+		if know, is := e.(KnowDurable); is {
+			height = max(height, know.Height)
+		}
+	}
+	return height
+}
+
 // countFollower counts the disk of a member outside of the group, as far as its chain is this
 // one's. A disk that the chain has replaced since the run began does not count: a decision may need
 // only a majority of the disks that came later (survey.go of package generation).
