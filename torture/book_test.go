@@ -50,25 +50,31 @@ func membersOf(shard int) []int {
 // readBeginning returns the real input, or the beginning of it, or the excerpt if it is missing.
 func readBeginning(t *testing.T) input {
 	t.Helper()
-	file, err := os.Open(realInput)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Stat(realInput); {
+	case errors.Is(err, fs.ErrNotExist):
 		t.Logf("%s is not there: the committed excerpt has to do", realInput)
 		return readInputOf(t, testnetInput)
+	case *wholeFlag:
+		return readInputOf(t, realInput)
 	}
+	return beginningOf(t, realInput, bookLines)
+}
+
+// beginningOf returns the first lines of a compressed input.
+func beginningOf(t *testing.T, path string, count int) input {
+	t.Helper()
+	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if *wholeFlag {
-		return readInputOf(t, realInput)
-	}
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	beginning, lines := filepath.Join(t.TempDir(), "beginning.jsonl"), bufio.NewReader(unzipped)
 	var text []byte
-	for range bookLines {
+	for range count {
 		line, err := lines.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)

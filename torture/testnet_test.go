@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,8 +22,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// fabricVariable selects the fabric of TestTestnet, p2p-trusted by default. The other tests use the
-// default fabric.
+// fabricVariable selects the fabric of TestTestnet and TestTestnetOfShards, p2p-trusted by default.
+// The other tests use the default fabric.
 const fabricVariable = "LEDGERD_TEST_FABRIC"
 
 // testnetInput is small enough for an emulated machine.
@@ -65,18 +66,24 @@ type network struct {
 	ended   chan error
 }
 
-// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. No
-// process outlives the test.
-func newNetwork(t *testing.T, nodes int, fabric string) *network {
+// newNetwork makes a ledger of processes over the fabric that is selected and runs it, as an
+// operator would. No process outlives the test.
+func newNetwork(t *testing.T, shards, each int) *network {
 	t.Helper()
+	fabric := os.Getenv(fabricVariable)
+	if fabric == "" {
+		fabric = "p2p-trusted"
+	}
+	nodes := shards * each
 	base, err := testnet.FreeBasePort(nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &network{shard: &shard{t: t, program: program, dir: filepath.Join(t.TempDir(), "net"),
 		processes: make([]*process, nodes)}, ended: make(chan error, 1)}
-	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--nodes", strconv.Itoa(nodes),
-		"--base-port", strconv.Itoa(base), "--fabric", fabric, "--run")
+	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--shards", strconv.Itoa(shards),
+		"--nodes", strconv.Itoa(each), "--base-port", strconv.Itoa(base), "--fabric", fabric,
+		"--run")
 	n.command.Stdout, n.command.Stderr = &n.says, &n.says
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
@@ -100,7 +107,7 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 			t.Fatalf("it ended: %v\n%s", err, n.says.all())
 		default:
 		}
-		_, err := n.says.last(`(ready: all .* nodes run)`)
+		_, err := n.says.last(`(ready: all .* run and take)`)
 		return err
 	})
 	if n.homes, err = testnet.Load(n.dir); err != nil {
@@ -136,12 +143,8 @@ func (n *network) pid(i int) int {
 // node in its middle. The node comes back by itself, and all nodes export the same bytes.
 func TestTestnet(t *testing.T) {
 	t.Parallel()
-	fabric := os.Getenv(fabricVariable)
-	if fabric == "" {
-		fabric = "p2p-trusted"
-	}
 	in := readInputOf(t, testnetInput)
-	n := newNetwork(t, 3, fabric)
+	n := newNetwork(t, 1, 3)
 	before := n.pid(1)
 	imported := n.startImport(in.path, filepath.Join(t.TempDir(), "keys"), 0, 2)
 	n.reached(uint64(in.lines/4), 0)
@@ -173,6 +176,14 @@ func TestTestnet(t *testing.T) {
 	n.newParty("afterwards", []string{"cash"}, 1) // at the node that was killed
 	n.same(n.all()...)
 	n.exports(n.all()...)
+	n.interrupt()
+	n.verified(n.all()...)
+}
+
+// interrupt stops the network in good order.
+func (n *network) interrupt() {
+	t := n.t
+	t.Helper()
 	if err := n.command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -184,5 +195,39 @@ func TestTestnet(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatalf("the network did not stop within %v", patience)
 	}
+}
+
+// testnetLines is how many lines of the input TestTestnetOfShards imports. Most of them cross
+// shards.
+const testnetLines = 300
+
+// TestTestnetOfShards runs a book of two shards, which write to each other's memory over the
+// fabric, and imports entries that cross from one to the other.
+func TestTestnetOfShards(t *testing.T) {
+	t.Parallel()
+	const shards, each = 2, 2
+	in := beginningOf(t, testnetInput, testnetLines)
+	n := newNetwork(t, shards, each)
+	n.startImportWith([]string{"--org", "chain", "--orgs", "4"}, in.path,
+		filepath.Join(t.TempDir(), "keys"), 0, each).wait(t, in.lines)
+	crossed := 0
+	for shard := range shards {
+		members := []int{shard * each, shard*each + 1}
+		n.eventually("nothing waits for the other shard", func() error {
+			state, err := n.state(members[0])
+			if err == nil && state.GetPendingCrossings() > 0 {
+				err = errors.New("something does")
+			}
+			return err
+		})
+		n.same(members...)
+		blocks, balances := n.exports(members...)
+		in.matches(t, balances) // each node exports the balances of both shards
+		crossed += strings.Count(blocks, "verdict")
+	}
+	if crossed == 0 {
+		t.Error("no entry crossed")
+	}
+	n.interrupt()
 	n.verified(n.all()...)
 }

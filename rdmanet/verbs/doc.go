@@ -68,7 +68,13 @@
 // # Waiting
 //
 // All queue pairs share completion queues (one, until it is full) and one completion channel. One
-// goroutine polls. After a short time without completions it arms the queues and parks in the
-// netpoller, so an idle host uses no thread and no processor time. Callers of Queue.Wait also poll
-// while they spin.
+// goroutine, the poller, polls. After a short time without completions it arms the queues and parks
+// in the netpoller, so an idle host uses no thread and no processor time. Callers of Queue.Wait
+// also poll while they spin.
+//
+// For a lane with a prompt receiver (ReceivePrompt), the poller hands over the frames of all lanes
+// that were written, then takes the receiver's turn, whose batches it posts at once if the device
+// and the ring have room. So a round passes no other goroutine. The lane's own goroutine
+// acknowledges, waits for a full receiver, and looks where another goroutine has polled
+// (polledLane). A completion of the lane's own requests wakes it only if it waits for room.
 package verbs

@@ -56,6 +56,10 @@ type engine struct {
 
 	polling     sync.Mutex // held by the goroutine that polls
 	completions [ibverbs.PollMax]ibverbs.Completion
+	due         []*polledLane // lanes that were found written
+
+	serving []*polledLane             // of the poller's goroutine: due lanes that it serves
+	turns   []*rdmanet.PromptReceiver // of the poller's goroutine: receivers whose turn is due
 
 	mu     sync.Mutex
 	queues []*completionQueue
@@ -209,13 +213,47 @@ func (e *engine) register(domain *ibverbs.Domain, bytes []byte,
 }
 
 // progress polls every queue once, unless another goroutine is polling, and passes the completions
-// to their links. It returns the number of completions.
+// to their links. It returns the number of completions. It wakes the goroutines of prompt lanes
+// that it finds written.
 func (e *engine) progress() int {
 	if !e.polling.TryLock() {
 		return 0
 	}
 	defer e.polling.Unlock()
-	return e.pollLocked()
+	total := e.pollLocked()
+	for i, p := range e.due {
+		p.queued = false
+		notify(p.receiver.wake)
+		e.due[i] = nil
+	}
+	e.due = e.due[:0]
+	return total
+}
+
+// advance is progress for the poller: it serves the prompt lanes itself. It waits for another
+// goroutine that polls only if patient is set.
+func (e *engine) advance(patient bool) int {
+	if patient {
+		e.polling.Lock()
+	} else if !e.polling.TryLock() {
+		return 0
+	}
+	total := e.pollLocked()
+	for _, p := range e.due {
+		p.queued = false
+	}
+	e.due, e.serving = e.serving, e.due
+	e.polling.Unlock()
+	e.serve()
+	return total
+}
+
+// note records that a prompt lane was written. The caller holds polling.
+func (e *engine) note(p *polledLane) {
+	if !p.queued {
+		p.queued = true
+		e.due = append(e.due, p)
+	}
 }
 
 func (e *engine) pollLocked() int {
@@ -260,7 +298,7 @@ func (e *engine) dispatch(c *ibverbs.Completion) {
 }
 
 // poll is the poller. It looks for completions for a short time, then parks until the channel
-// reports an event.
+// reports an event. It hands over the frames of prompt lanes, and takes their receivers' turns.
 func (e *engine) poll() {
 	raw, err := e.channel.File().SyscallConn()
 	if err != nil {
@@ -272,7 +310,7 @@ func (e *engine) poll() {
 			return
 		default:
 		}
-		if e.progress() > 0 {
+		if e.advance(false) > 0 {
 			idle = 0
 			continue
 		}
@@ -336,9 +374,7 @@ func (e *engine) arm() int {
 		// callers.
 		_ = q.queue.Arm()
 	}
-	e.polling.Lock()
-	defer e.polling.Unlock()
-	return e.pollLocked()
+	return e.advance(true)
 }
 
 // keep destroys the queue pairs of failed links, and ends requests that the device does not

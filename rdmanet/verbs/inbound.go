@@ -19,7 +19,7 @@ import (
 const ackDelay = 2 * time.Millisecond
 
 // inboundStream is one queue pair of a peer's lane; it implements lane.Inlet. Its goroutine reads
-// the ring and calls the receive function.
+// the ring and calls the receive function, or shares this with the engine's (polledLane).
 type inboundStream struct {
 	host    *host
 	from    rdmanet.Peer
@@ -156,7 +156,12 @@ func (s *inboundStream) run(delivered uint64) {
 	defer delay.Stop()
 	r := &receiver{end: s.end, stream: s, size: uint64(s.host.ringBytes), delivered: delivered,
 		delay: delay}
-	err := s.inbound.Feed(r)
+	var err error
+	if prompt := s.inbound.Prompt(); prompt != nil {
+		err = r.feedPrompt(prompt)
+	} else {
+		err = s.inbound.Feed(r)
+	}
 	if errors.Is(err, lane.ErrSealed) {
 		err = r.part()
 	}

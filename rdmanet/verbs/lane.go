@@ -118,10 +118,11 @@ func (s *sender) Write(frames [][]byte, first uint64) error {
 
 // Wait implements lane.Outlet.
 func (s *sender) Wait(ready <-chan struct{}) error {
-	if err := s.flush(); err != nil {
-		return err
+	for {
+		if something, err := s.wait(ready); something || err != nil {
+			return err
+		}
 	}
-	return s.wait(ready)
 }
 
 // Close implements lane.Outlet.

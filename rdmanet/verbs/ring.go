@@ -49,11 +49,15 @@ type end struct {
 
 	done atomic.Uint64 // number of requests that have taken place
 	// When the other side's device last gave a sign of life, in nanoseconds; 0 if never.
-	heard  atomic.Int64
-	wake   chan struct{} // a token: the other side wrote, or requests are done
-	broken chan struct{} // closed with err
-	err    error
-	once   sync.Once
+	heard atomic.Int64
+	// wanting is set while the goroutine waits for requests to be done, and not only for the other
+	// side.
+	wanting atomic.Bool
+	polled  atomic.Pointer[polledLane] // what the engine's goroutine does when the other side wrote
+	wake    chan struct{}              // a token: the other side wrote, or requests are done
+	broken  chan struct{}              // closed with err
+	err     error
+	once    sync.Once
 }
 
 // newEnd makes one side of a lane with a ring of ringBytes bytes. The other side may write the
@@ -90,11 +94,18 @@ func (e *engine) newEnd(ringBytes, exposed int) (*end, error) {
 
 func (n *end) progressed(done uint64) {
 	n.done.Store(done)
-	n.rung()
+	n.heard.Store(time.Now().UnixNano())
+	if n.wanting.Swap(false) {
+		notify(n.wake)
+	}
 }
 
 func (n *end) rung() {
 	n.heard.Store(time.Now().UnixNano())
+	if p := n.polled.Load(); p != nil {
+		n.engine.note(p)
+		return
+	}
 	notify(n.wake)
 }
 
@@ -153,17 +164,25 @@ func notify(c chan struct{}) {
 	}
 }
 
-// sender is the sending end of a lane's ring, a stream of bytes; it implements lane.Outlet.
+// sender is the sending end of a lane's ring, a stream of bytes; it implements lane.PromptOutlet.
 type sender struct {
 	*end
-	host             *host
-	lane             *lane.Sender
-	ctx              context.Context // ends with the connection
-	size             uint64          // of the ring
-	written, flushed uint64          // bytes put into the mirror, and passed to the device
-	landed           uint64          // bytes that are in the receiver's ring
-	acknowledged     uint64          // frames known to be taken by the receiver's program
-	marks            []mark          // flushes that are not known to have landed
+	host *host
+	lane *lane.Sender
+	ctx  context.Context // ends with the connection
+	size uint64          // of the ring
+
+	// posting is held while TryWrite or a probe uses the device: one of them belongs to another
+	// goroutine than the lane's.
+	posting sync.Mutex
+	rest    [][]byte // of TryWrite: the batch that it did not write
+	first   uint64   // the number of the first frame of rest
+	tried   error    // of TryWrite
+
+	written, flushed uint64 // bytes put into the mirror, and passed to the device
+	landed           uint64 // bytes that are in the receiver's ring
+	acknowledged     uint64 // frames known to be taken by the receiver's program
+	marks            []mark // flushes that are not known to have landed
 	requests         [flushRequests]ibverbs.Request
 	header           []byte // reused for every batch
 	probe            *time.Timer
@@ -199,15 +218,15 @@ func (s *sender) write(bytes []byte) error {
 			if err := s.flush(); err != nil {
 				return err
 			}
-			if err := s.wait(nil); err != nil {
+			if err := s.await(func() bool {
+				room, err := s.room()
+				return room > 0 || err != nil
+			}); err != nil {
 				return err
 			}
 			continue
 		}
-		at := s.written % s.size
-		n := copy(s.memory.Bytes()[ringBegin+at:], bytes[:min(uint64(len(bytes)), room, s.size-at)])
-		s.written += uint64(n)
-		bytes = bytes[n:]
+		bytes = bytes[s.put(bytes, room):]
 		// Send a first part of a long frame while the rest is copied.
 		if s.written-s.flushed >= s.size/4 && s.link.room() >= flushRequests {
 			if err := s.flush(); err != nil {
@@ -218,16 +237,31 @@ func (s *sender) write(bytes []byte) error {
 	return nil
 }
 
-// flush writes the new bytes of the mirror to the receiver's ring, then the tail.
+// put copies the first of the bytes into the mirror, which has that room, and returns how many.
+func (s *sender) put(bytes []byte, room uint64) int {
+	at := s.written % s.size
+	n := copy(s.memory.Bytes()[ringBegin+at:], bytes[:min(uint64(len(bytes)), room, s.size-at)])
+	s.written += uint64(n)
+	return n
+}
+
+// flush writes the new bytes of the mirror to the receiver's ring, then the tail. It waits for the
+// device to take that.
 func (s *sender) flush() error {
 	if s.flushed == s.written {
 		return nil
 	}
-	for s.link.room() < flushRequests {
-		if err := s.wait(nil); err != nil {
+	enough := func() bool { return s.link.room() >= flushRequests }
+	for !enough() {
+		if err := s.await(enough); err != nil {
 			return err
 		}
 	}
+	return s.post()
+}
+
+// post is flush for a device that has room for flushRequests requests.
+func (s *sender) post() error {
 	requests := s.requests[:0]
 	for from := s.flushed; from < s.written; {
 		at := from % s.size
@@ -249,27 +283,47 @@ func (s *sender) flush() error {
 	return nil
 }
 
-// wait waits for the receiver, for the device or until there is something to send. Then it reads
-// the receiver's acknowledgements. At intervals it makes the device write, to check that the
-// receiver's device is there.
-func (s *sender) wait(ready <-chan struct{}) error {
+// await waits once for the receiver or the device, unless there is enough already.
+func (s *sender) await(enough func() bool) error {
+	s.wanting.Store(true) // before the question: what is done after it wakes this goroutine
+	if enough() {
+		return nil
+	}
+	_, err := s.wait(nil)
+	return err
+}
+
+// wait waits for the receiver, for the device if it is wanted, or until there is something to send,
+// and reports whether there is. Then it reads the receiver's acknowledgements. At intervals it
+// makes the device write, to check that the receiver's device is there.
+func (s *sender) wait(ready <-chan struct{}) (something bool, err error) {
 	s.probe.Reset(s.probing)
 	select {
 	case <-ready:
+		something = true
 	case <-s.wake:
 	case <-s.broken:
-		return s.err
+		return false, s.err
 	case <-s.ctx.Done():
-		return s.ctx.Err()
+		return false, s.ctx.Err()
 	case <-s.probe.C:
-		if s.lane.Pending() > 0 && s.link.room() > 0 {
-			s.memory.Store(wordsOut, s.flushed)
-			if _, err := s.link.post(append(s.requests[:0], s.words(1))); err != nil {
-				return err
-			}
+		if err := s.askDevice(); err != nil {
+			return false, err
 		}
 	}
-	return s.hear()
+	return something, s.hear()
+}
+
+// askDevice writes the tail again, if frames wait for an acknowledgement.
+func (s *sender) askDevice() error {
+	s.posting.Lock()
+	defer s.posting.Unlock()
+	if s.lane.Pending() == 0 || s.link.room() == 0 {
+		return nil
+	}
+	s.memory.Store(wordsOut, s.flushed)
+	_, err := s.link.post(append(s.requests[:0], s.words(1)))
+	return err
 }
 
 // hear reads the receiver's acknowledgement.
@@ -283,7 +337,8 @@ func (s *sender) hear() error {
 	return s.lane.Acknowledged(delivered)
 }
 
-// receiver is the receiving end of a lane's ring; it implements io.Reader.
+// receiver is the receiving end of a lane's ring; it implements io.Reader. For a lane with a prompt
+// receiver, polledLane guards the counts.
 type receiver struct {
 	*end
 	stream             *inboundStream
@@ -302,25 +357,38 @@ func (r *receiver) Read(into []byte) (int, error) {
 				return 0, err
 			}
 		}
-		tail := r.memory.Load(wordTail)
-		if tail-r.consumed > r.size {
-			return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol,
-				tail, r.consumed, r.size)
+		tail, err := r.tail()
+		if err != nil {
+			return 0, err
 		}
 		if tail > r.consumed {
-			at := r.consumed % r.size
-			n := copy(into, r.memory.Bytes()[ringBegin+at:ringBegin+min(at+tail-r.consumed,
-				r.size)])
-			r.consumed += uint64(n)
-			if r.consumed-r.credited >= r.size/4 {
-				return n, r.credit()
-			}
-			return n, nil
+			return r.take(into, tail)
 		}
 		if err := r.wait(); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// tail returns the length of the stream so far, in bytes.
+func (r *receiver) tail() (uint64, error) {
+	tail := r.memory.Load(wordTail)
+	if tail-r.consumed > r.size {
+		return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol,
+			tail, r.consumed, r.size)
+	}
+	return tail, nil
+}
+
+// take copies bytes of the stream before tail, and returns how many.
+func (r *receiver) take(into []byte, tail uint64) (int, error) {
+	at := r.consumed % r.size
+	n := copy(into, r.memory.Bytes()[ringBegin+at:ringBegin+min(at+tail-r.consumed, r.size)])
+	r.consumed += uint64(n)
+	if r.consumed-r.credited >= r.size/4 {
+		return n, r.credit()
+	}
+	return n, nil
 }
 
 // wait waits for the sender. After a short delay it sends the acknowledgements owed, together with
@@ -350,7 +418,9 @@ func (r *receiver) owes() bool {
 // credit reports to the sender which bytes were read and which frames were taken.
 func (r *receiver) credit() error {
 	if r.link.room() == 0 {
-		return nil // the next wake-up, when requests are done, retries
+		if r.wanting.Store(true); r.link.room() == 0 {
+			return nil // the next wake-up, when requests are done, retries
+		}
 	}
 	delivered := r.stream.inbound.Acknowledging()
 	r.memory.Store(wordsOut, r.consumed)
@@ -374,6 +444,9 @@ func (r *receiver) part() error {
 	for r.owes() || r.link.room() < laneSendDepth {
 		if err := r.credit(); err != nil {
 			return err
+		}
+		if r.wanting.Store(true); r.link.room() == laneSendDepth {
+			continue
 		}
 		select {
 		case <-r.wake:

@@ -20,6 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
+// TestPromptFabric has the poller hand over the frames. All cases with one receiver a lane pass the
+// same code, so some of them suffice on an emulated machine.
+func TestPromptFabric(t *testing.T) {
+	fabrictest.RunPrompt(t, newFabric, "fifo", "window of bytes", "window of frames",
+		"frame sizes", "severed while it receives", "sender restarts", "close acknowledges")
+}
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
 func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) }

@@ -70,6 +70,8 @@ type step struct {
 	files []string
 	// seconds limits its time, on a machine that may be busy with other work.
 	seconds int
+	// apart: it runs only if it is named, because it tests nothing. Its output is shown.
+	apart bool
 }
 
 var steps = []step{
@@ -86,6 +88,21 @@ var steps = []step{
 		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=290s"},
 		files:     []string{"client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"},
 		seconds:   300},
+	{name: "book", what: "a book of two shards of two processes over verbs: an import that " +
+		"crosses", tests: "./torture",
+		arguments: []string{"-test.v", "-test.run=^TestTestnetOfShards$", "-test.timeout=290s"},
+		files:     []string{"client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"},
+		seconds:   300},
+	{name: "rounds", what: "AllConcur+ over verbs, measured", apart: true,
+		arguments: roundsOver("verbs"), seconds: 120},
+	{name: "rounds-tcp", what: "AllConcur+ over TCP, measured", apart: true,
+		arguments: roundsOver("p2p-trusted"), seconds: 120},
+}
+
+// roundsOver are the arguments with which ledgerd measures an engine over a fabric.
+func roundsOver(fabric string) []string {
+	return []string{"bench", "engine", "--engine", "allconcur+", "--servers", "3", "--batch", "1",
+		"--for", "10s", "--fabric", fabric, "--json"}
 }
 
 func main() {
@@ -157,7 +174,7 @@ func run(ctx context.Context) (int, error) {
 			if r.Status != 0 {
 				result = fmt.Sprintf("FAILED: %s", r.Reason)
 			}
-			tell(fmt.Sprintf("%s: %s: %s", r.Program, describe(r.Program), result))
+			tell(fmt.Sprintf("%s: %s: %s", r.Program, stepOf(r.Program).what, result))
 		}
 	})
 	status := 0
@@ -168,6 +185,8 @@ func run(ctx context.Context) (int, error) {
 				status = max(1, r.Status)
 			}
 			showFailure(os.Stdout, s.name, m.output(s.name))
+		} else if s.apart && !*verbose {
+			_, _ = os.Stdout.Write(m.output(s.name))
 		}
 	}
 	if err != nil {
@@ -235,12 +254,12 @@ func showFailure(to io.Writer, name string, output []byte) {
 		output[max(0, len(output)-outputShown):])
 }
 
-// choose returns the named steps, or all if none is named.
+// choose returns the named steps, or all that test something if none is named.
 func choose(names []string) ([]step, error) {
-	if len(names) == 0 {
-		return steps, nil
-	}
 	var chosen []step
+	if len(names) == 0 {
+		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.apart }), nil
+	}
 	for _, name := range names {
 		at := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 		if at < 0 {
@@ -260,8 +279,8 @@ func stepNames() []string {
 	return names
 }
 
-func describe(name string) string {
-	return steps[slices.IndexFunc(steps, func(s step) bool { return s.name == name })].what
+func stepOf(name string) step {
+	return steps[slices.IndexFunc(steps, func(s step) bool { return s.name == name })]
 }
 
 // goOptions are the options of every build: with verbs, and without debugging information.
@@ -284,7 +303,7 @@ func buildAll(ctx context.Context, folder string, chosen []step) error {
 	}
 	var packages []string
 	for _, s := range chosen {
-		if s.tests != "" {
+		if s.tests != "" && !slices.Contains(packages, s.tests) {
 			packages = append(packages, s.tests)
 		}
 	}
@@ -336,7 +355,8 @@ func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 			Arguments: s.arguments, Folder: path.Join("/", s.tests), Seconds: s.seconds}
 		if s.tests != "" {
 			built := s.built(folder)
-			program.Path = path.Join(programFolder, s.name)
+			// Steps may share the tests of a package.
+			program.Path = path.Join(programFolder, filepath.Base(built))
 			a.copy(program.Path, built, 0o755)
 			programs = append(programs, built)
 		}
