@@ -714,9 +714,12 @@ func (p *Pipeline) settleBlock(block *ledger.Block) {
 	p.settleDurable()
 }
 
+// madeDurable records a height up to which the own chain is durable. The chain may have become
+// shorter since the caller looked at it, by an Exchange.
 func (p *Pipeline) madeDurable(height ledger.Height) {
 	advanced := false
 	p.progress.update(func(h *report.Heights) {
+		height = min(height, h.Ordered)
 		advanced = height > h.Durable
 		h.Durable = max(h.Durable, height)
 	})
