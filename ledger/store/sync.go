@@ -93,6 +93,7 @@ func (s *Store) makeDurable(blocks []*pendingBlock, next *keptRecord, known ledg
 	for _, pending := range blocks {
 		pending.group = group
 	}
+	s.watchJournal()
 	s.mutex.Unlock()
 	s.told = known
 	return s.markDoubt()
@@ -225,7 +226,7 @@ func (s *Store) startJournal() error {
 	if err := s.journal.Start(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.durable, s.told = s.head.Header.Height, s.KnownDurable()
+	s.durable, s.told, s.noted = s.head.Header.Height, s.KnownDurable(), s.journal.Last()
 	s.showHead()
 	return nil
 }

@@ -85,8 +85,9 @@ func (p *Pipeline) putRecord(opened *store.Store) (*shard.Record, error) {
 	p.mu.Unlock()
 	encoded := p.config.EncodeRecord(r, rounds)
 	err := opened.PutRecord(encoded, ledger.Round(r.Last()))
-	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrNoDescriptors) {
-		return nil, nil // the blocks wait for space as well
+	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrNoDescriptors) ||
+		errors.Is(err, store.ErrNoRoom) {
+		return nil, nil // the blocks count without it, once they find space
 	}
 	return r, err
 }
