@@ -87,3 +87,26 @@ func TestRareBugsOfRecordsAreCaught(t *testing.T) {
 		}
 	}
 }
+
+// TestReasonsOfLivesWithRecords runs lives in which members once gave a false reason.
+func TestReasonsOfLivesWithRecords(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		servers int
+		seed    uint64
+	}{
+		// A member promised with a damaged disk, and fetched since what it lacks. Then a majority
+		// was away, so that nobody asked it for another promise.
+		"had perhaps more, and has it again": {5, 3141},
+		// A member fetched the block that let it in, and sets it aside.
+		"sets aside the block that let it in": {5, 118},
+	} {
+		options := Group{Engine: engines[1], Servers: c.servers, Faults: FaultsAll,
+			Records: true}.options(t)
+		options.Seed = c.seed
+		result, err := Check(options)
+		if err != nil || len(result.Violations) > 0 {
+			t.Errorf("%s: %v, %v", name, result.Violations, err)
+		}
+	}
+}
