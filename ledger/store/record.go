@@ -44,7 +44,7 @@ func (s *Store) PutRecord(bytes []byte, last ledger.Round) error {
 	if err := s.requireSpace(len(bytes)); err != nil {
 		return err
 	}
-	if held, _ := s.journal.Use(0); held+int64(len(bytes)) > 2*s.options.releaseBytes {
+	if s.JournalBytes()+int64(len(bytes)) > 2*s.options.releaseBytes {
 		return ErrNoRoom
 	}
 	s.mutex.Lock()

@@ -311,6 +311,13 @@ func (s *Store) Unwritten() (blocks, bytes int) {
 	return len(s.unwritten.blocks), s.unwritten.bytes
 }
 
+// JournalBytes returns the size of the journal's segments that hold groups which were not released.
+// It is bounded (record.go).
+func (s *Store) JournalBytes() int64 {
+	held, _ := s.journal.Use(0)
+	return held
+}
+
 // Flushes returns how often the store has flushed a file or a folder to the disk since it was
 // opened. What the database flushes by itself does not count.
 func (s *Store) Flushes() uint64 {

@@ -120,6 +120,7 @@ type Pipeline struct {
 	stalled  atomic.Pointer[string] // why execution waits; nil if it does not
 	total    atomic.Uint64
 	records  atomic.Uint64 // that this disk got
+	leftOut  atomic.Uint64 // records that it did not get
 	syncing  sync.Mutex    // held while the disk is synced, and while another store is put in
 	telling  *hookCaller   // nil without hooks
 
