@@ -271,7 +271,8 @@ func (n *Node) NodeState() report.NodeState {
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency,
 		DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
-		DiskID: n.identity.ID,
+		Records: n.pipeline.Records(),
+		DiskID:  n.identity.ID,
 	}
 	if state.Mode == report.ModeOrdering && !n.life.acts(&state.Engine) {
 		state.Mode, state.Reason = report.ModeStarting, "the group begins"

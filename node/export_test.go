@@ -31,3 +31,6 @@ func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 
 // EncodeRecord encodes a record of complete rounds.
 var EncodeRecord = encodeRecord
+
+// KnowDurable makes the node know that its chain is durable up to a height.
+func (n *Node) KnowDurable(height ledger.Height) { n.pipeline.PeerDurable(height) }

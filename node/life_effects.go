@@ -259,6 +259,9 @@ func (l *life) setAside(e shard.SetAside) {
 	switch {
 	case err == nil:
 		l.enqueue(shard.WasSetAside{})
+	case errors.Is(err, errDurableMeanwhile):
+		l.node.logger.Info("blocks stay that were to be set aside", "reason", err)
+		l.enqueue(shard.WasSetAside{Durable: true})
 	case l.context.Err() != nil:
 	case reason != "":
 		l.node.logger.Error("blocks cannot be set aside; trying again", "error", err)

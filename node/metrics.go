@@ -48,6 +48,11 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			height(func(h report.Heights) uint64 {
 				return uint64(h.Durable)
 			})),
+		gauge("height_recorded", "Height of the last block whose round was on this disk before "+
+			"the block, with log_rounds; 0 for none.",
+			height(func(h report.Heights) uint64 {
+				return uint64(h.Recorded)
+			})),
 		gauge("blocks_absent", "Blocks from before the node's snapshot that it has not fetched "+
 			"yet.", func() float64 {
 			return float64(n.Store().Absent())
@@ -106,6 +111,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 			"ordered, with log_rounds.", func() float64 {
 			return float64(n.pipeline.Records())
 		}),
+		counter("records_left_out_total", "Records of complete rounds that were left out, because "+
+			"they were too large or found no space.", func() float64 {
+			return float64(n.pipeline.LeftOut())
+		}),
 		gauge("journal_blocks", "Blocks that the store's database does not have yet. The journal "+
 			"has those that are stored.", func() float64 {
 			blocks, _ := n.Store().Unwritten()
@@ -114,6 +123,10 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("journal_bytes", "Bytes of these blocks.", func() float64 {
 			_, bytes := n.Store().Unwritten()
 			return float64(bytes)
+		}),
+		gauge("journal_held_bytes", "Size of the journal's segments whose groups are not "+
+			"released: blocks, and records of rounds with log_rounds.", func() float64 {
+			return float64(n.Store().JournalBytes())
 		}),
 		gauge("accounts_in_memory", "Accounts that are in memory as a whole. The others are read "+
 			"from the disk when transactions need them.", func() float64 {

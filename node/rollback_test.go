@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node"
 	"github.com/ledgerd/ledgerd/node/report"
 	life "github.com/ledgerd/ledgerd/shard"
 )
@@ -195,6 +196,50 @@ func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 			s.same()
 		})
 	}
+}
+
+// While a node sets blocks aside, it learns that they are durable. It sets nothing aside, and
+// judges anew: here the others go on without the blocks, so it stops.
+func TestBlocksThatBecomeDurableAreNotSetAside(t *testing.T) {
+	t.Parallel()
+	const odd, blocks = 1, 2
+	s := newShard(t, 3, nil)
+	var copying, known atomic.Bool
+	started := make(chan *node.Node, 1)
+	s.store.FreeSpace = func(dir string) (uint64, error) {
+		if copying.Load() && filepath.Base(dir) == "data.new" && !known.Swap(true) {
+			n := <-started
+			n.KnowDurable(n.Store().Head().Height)
+		}
+		return 1 << 40, nil
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	s.alone(odd, blocks, false)
+	s.start(0, 2)
+	s.ordering(0, 2)
+	s.submit(0, report.LevelDurable, s.transfer())
+	copying.Store(true)
+	s.start(odd)
+	started <- s.nodes[odd]
+	select {
+	case <-s.nodes[odd].Done():
+	case <-time.After(30 * time.Second):
+		t.Fatalf("node %d goes on: %+v", odd, s.nodes[odd].State())
+	}
+	err := s.nodes[odd].Err()
+	if !known.Load() || !errors.Is(err, life.ErrFork) ||
+		!strings.Contains(err.Error(), "Nothing is set aside") {
+		t.Errorf("node %d ended with %v", odd, err)
+	}
+	if beside, err := filepath.Glob(s.homes[odd].Data() + ".*"); err != nil || len(beside) != 0 {
+		t.Errorf("beside the data folder: %v, %v", beside, err)
+	}
+	s.submit(2, report.LevelDurable, s.transfer())
 }
 
 // alone appends blocks to a stopped node's chain that no other node has, known durable or not.

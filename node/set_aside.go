@@ -9,8 +9,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
-	"github.com/ledgerd/ledgerd/shard"
 )
+
+// errDurableMeanwhile says that a block became known to be durable while it was being set aside.
+// Nothing is set aside then. Whether that is a fork is for the machine of package shard to judge.
+var errDurableMeanwhile = errors.New("a block that was to be set aside is durable")
 
 // reopenEvery is the time between two attempts to open a store on a full disk.
 const reopenEvery = 200 * time.Millisecond
@@ -19,7 +22,7 @@ const reopenEvery = 200 * time.Millisecond
 // another name and copies the prefix, so this node's disk never holds less than it counted for. The
 // copy takes time in proportion to the chain. Promises do not wait for it: the disk may be synced
 // meanwhile. If the disk takes no writes, it returns an error for which cannotWrite gives a reason,
-// and changes nothing.
+// and changes nothing. Nor does it if it returns errDurableMeanwhile.
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	old := n.pipeline.Store()
 	if absent := old.Absent(); absent > 0 {
@@ -42,11 +45,8 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 			return nil, err
 		}
 		if heights, _ := n.pipeline.Heights(); heights.Durable > keep {
-			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after "+
-				"%d were being set aside, so nothing was set aside: stop all nodes, keep all "+
-				"homes, "+
-				"and compare their heights with `ledgerd recover`",
-				shard.ErrFork, heights.Durable, keep)
+			return nil, fmt.Errorf("%w: block %d is on the disks of a majority, and block %d is "+
+				"the last to keep", errDurableMeanwhile, heights.Durable, keep)
 		}
 		if err := n.identity.NameFresh(); err != nil {
 			return nil, err

@@ -345,3 +345,23 @@ func TestLeftForGoodWithItsOwnLeave(t *testing.T) {
 		}
 	}
 }
+
+// Once a majority cannot be heard there is no new attempt, and what the members promised in the
+// last one may no longer be true of their disks.
+func TestDoubtIsNotNamedWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	m, _ := newTestMember(t, 4)
+	m.attempt(t, []order.ServerID{1}, func(r *generation.Report) { r.Perhaps = true })
+	for _, unheard := range []order.ServerID{3, 2} {
+		m.peer(unheard).at = 0
+		r, why := m.waitingFor()
+		if names := len(r.Waiting.Perhaps) > 0; names != (unheard == 3) {
+			t.Errorf("without %d, it waits for %+v: %s", unheard, r.Waiting, why)
+		}
+		m.now += 2 // it is asked anew, and says at once what is true
+		m.peer(1).at = m.now
+		if unheard == 3 {
+			m.peer(2).at = m.now
+		}
+	}
+}

@@ -76,8 +76,8 @@ type FetchRound struct {
 	From []order.ServerID
 }
 
-// SetAside takes the blocks above Keep off the chain. The driver keeps them under another name. It
-// is answered by WasSetAside.
+// SetAside takes the blocks above Keep off the chain, unless one of them is known to be durable by
+// then. The driver keeps them under another name. It is answered by WasSetAside.
 type SetAside struct{ Keep uint64 }
 
 // Replay executes rounds whose contents this server holds. It is answered by Replayed.

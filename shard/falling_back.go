@@ -6,7 +6,7 @@ import "fmt"
 // include them. It never sets aside a durable block. If it would have to, the members disagree on
 // what is durable, and only an operator can resolve that.
 func (m *Member) fallBack(keep uint64) {
-	if durable := m.chain.Heights().Durable; durable > keep {
+	if durable := m.durable(); durable > keep {
 		m.finish(fmt.Errorf("%w: it continues from block %d, but this node holds block %d, which "+
 			"was on the disks of a majority. More disks were lost, or replaced by older copies, "+
 			"than the shard tolerates. Nothing is set aside here. Stop all nodes, keep all homes, "+
@@ -21,20 +21,27 @@ func (m *Member) fallBack(keep uint64) {
 	if m.pump(false); m.saving || m.job != idle || m.end != nil {
 		return
 	}
-	m.followed, m.fetchedIn, m.fetchedTo, m.follows = 0, 0, 0, 0
-	m.job = settingAside
+	m.job, m.keeps = settingAside, keep
 	m.emit(SetAside{Keep: keep})
 }
 
+// onSetAside ends a fall back. It takes time. If one of the blocks became known to be durable
+// meanwhile, they stay, and whatever asks for a shorter chain is judged again. That need not be a
+// fork: if a majority recorded a round, the others may make its block durable by executing the tail
+// of the very decision for which this member falls back.
 func (m *Member) onSetAside(in WasSetAside) {
 	if m.job != settingAside {
 		return
 	}
 	m.job = idle
-	if m.asideRefused = in.Reason != ""; m.asideRefused {
+	m.asideRefused = in.Reason != ""
+	switch {
+	case m.asideRefused:
 		m.settleAt = m.now + m.config.Timing.Announce
 		m.haltForSpace(in.Reason)
-		return
+	case in.Durable:
+	default:
+		m.followed, m.fetchedIn, m.fetchedTo, m.follows = 0, 0, 0, 0
+		m.recorded = nil // the driver's new chain has no record
 	}
-	m.recorded = nil // the driver's new chain has no record
 }

@@ -42,9 +42,11 @@ type following struct {
 	// missed are the rounds that could not be fetched since the last tick.
 	missed [][32]byte
 	// settleAt is the tick to set blocks aside again after the disk refused it. asideRefused says
-	// that they still have to be set aside, as far as this member knows.
+	// that they still have to be set aside, as far as this member knows. keeps is the last height
+	// to keep while they are.
 	settleAt     int
 	asideRefused bool
+	keeps        uint64
 }
 
 // called reports whether a peer announced a run that waits for this member.
@@ -62,8 +64,8 @@ func (m *Member) follow() {
 		return
 	}
 	m.explainSpace()
-	if m.job == fetching {
-		m.explain(workersOf(m.ahead())) // the peers it asks may be gone by now
+	if m.job == fetching || m.job == settingAside {
+		m.explain(workersOf(m.ahead())) // both take time, and the peers may be gone by now
 	}
 	if m.job != idle {
 		return
@@ -196,6 +198,13 @@ func (m *Member) explain(workers []peer) {
 	}
 	switch {
 	case m.leavingSince != 0, m.unsaved, m.noSpace:
+	case m.job == settingAside:
+		mode := Starting
+		if len(workers) > 0 {
+			mode = Following
+		}
+		m.setMode(mode, Reason{Kind: SettingAside, Height: m.keeps}, "the shard goes on from "+
+			"block %d without the later ones that this node has: setting those aside", m.keeps)
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height && m.job == fetching:
 		m.setMode(Starting, because(Between), "the group continues from block %d: this node "+
 			"waits for an answer to an earlier request", m.pending.Base.Height)
@@ -333,7 +342,7 @@ func (m *Member) stranded(workers []peer, best *peer) bool {
 	}
 	elsewhere := m.fetchedTo < tip.Height || m.fetchedIn < best.Group.Run.Generation()
 	beyond := best.orders() && elsewhere && tip.Height > best.Heights.Ordered &&
-		m.chain.Heights().Durable <= best.Heights.Ordered
+		m.durable() <= best.Heights.Ordered
 	if beyond {
 		now, _ := m.chain.Membership()
 		// First is as of the first block to give up.
@@ -375,7 +384,7 @@ func (m *Member) towards(ahead []peer, target *generation.Head) []peer {
 // The peers that it fetches from next show where the chains part. A base that would give up a
 // durable block is not accepted; such a base ends the member only once it is decided.
 func (m *Member) leaveBranch(base *generation.Head) bool {
-	if m.chain.Tip().Height < base.Height || m.chain.Heights().Durable >= base.Height {
+	if m.chain.Tip().Height < base.Height || m.durable() >= base.Height {
 		return false
 	}
 	hash, err := m.chain.Hash(base.Height)

@@ -75,6 +75,8 @@ type hostile struct {
 	ran     generation.Run
 	engine  bool
 	answers []Input
+	// keep is the height to keep, if blocks are being set aside.
+	keep uint64
 	// last is the Prepare or Accept that the member sent last.
 	last *generation.Message
 }
@@ -297,6 +299,9 @@ func (h *hostile) run() {
 		if len(h.answers) > 0 && h.chance(2) {
 			answer := h.answers[0]
 			h.answers = h.answers[1:]
+			if _, aside := answer.(WasSetAside); aside {
+				answer = h.setAside()
+			}
 			h.step(answer)
 			continue
 		}
@@ -396,9 +401,9 @@ func (h *hostile) carryOut(effect Effect) Input {
 			h.t.Fatalf("to keep %d of %d blocks", e.Keep, h.chain.height)
 		}
 		if e.Keep < h.chain.durable {
-			return Failed{ErrFork} // the same message made it durable
+			h.t.Fatalf("to keep %d blocks, and %d are durable", e.Keep, h.chain.durable)
 		}
-		h.chain.height, h.chain.stored = e.Keep, e.Keep
+		h.keep = e.Keep
 		h.answers = append(h.answers, WasSetAside{})
 	case Replay:
 		h.chain.height += uint64(len(e.Rounds))
@@ -410,6 +415,15 @@ func (h *hostile) carryOut(effect Effect) Input {
 		h.chain.durable = max(h.chain.durable, e.Height)
 	}
 	return nil
+}
+
+// setAside sets blocks aside at last, unless they became durable meanwhile.
+func (h *hostile) setAside() Input {
+	if h.keep < h.chain.durable {
+		return WasSetAside{Durable: true}
+	}
+	h.chain.height, h.chain.stored = h.keep, min(h.chain.stored, h.keep)
+	return WasSetAside{}
 }
 
 // fetched returns the answer to a Fetch.

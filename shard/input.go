@@ -111,9 +111,12 @@ type RoundMissing struct {
 }
 
 // WasSetAside answers SetAside: the chain now ends at the wanted height, and the disk has no record
-// any more. If Reason is not empty, nothing changed: the disk takes no writes now, and Reason says
-// why.
-type WasSetAside struct{ Reason string }
+// any more. In two cases nothing changed. If Reason is not empty, the disk takes no writes now, and
+// Reason says why. If Durable is set, a block that was to go became known to be durable meanwhile.
+type WasSetAside struct {
+	Reason  string
+	Durable bool
+}
 
 // Replayed answers Replay: the rounds are executed. Failed says that contents are missing.
 type Replayed struct{ Failed bool }

@@ -29,6 +29,9 @@ const (
 	// FetchingRounds says that a decided generation goes on from block Height, which this member
 	// has, with rounds that it does not have.
 	FetchingRounds
+	// SettingAside says that the blocks above Height are being taken off the own chain, because the
+	// shard goes on without them.
+	SettingAside
 	// Learning says that the disk counts in no majority until the chain admits it.
 	Learning
 	// Entering says that Generation orders, and that this member is about to enter.

@@ -23,7 +23,7 @@ import (
 //	chain height=9 [stored=9] [durable=9] [names=(1,5)] [branch=1]  the own chain now
 //	ended members=(0,1,2) [enters=(2)] [benched=(1)] [regroup]
 //	waits ticks=1 for=(2) [removed=(1)] [outside]        the engine's progress
-//	settled | saved | full | fetched [forked common=3] | aside [reason=full]
+//	settled | saved | full | fetched [forked common=3] | aside [reason=full] [durable]
 //	disk [reason=full] [low]
 //	accept from=2 base=1 members=(0,2)                   a proposal for generation 2, to accept
 //	leaves server=1 [height=2] [others]                  the last block removed a server
@@ -212,7 +212,7 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "aside":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)
-		return []Input{WasSetAside{Reason: reason}}
+		return []Input{WasSetAside{Reason: reason, Durable: d.HasArg("durable")}}
 	case "disk":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)

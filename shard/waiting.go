@@ -107,9 +107,11 @@ func (m *Member) waitingFor() (Reason, string) {
 		}
 	}
 	if more := membership.Quorum() - len(membership.Members) + absent; more > 0 {
-		// Promises are of no use while the members that made them cannot be heard.
+		// Promises are of no use while the members that made them cannot be heard. There is no new
+		// attempt either. A member that had perhaps more may have fetched it meanwhile.
 		w.Missing = max(w.Missing, more)
 		w.Unreachable = append(w.Unreachable, unheard...)
+		w.Perhaps = nil
 	}
 	slices.Sort(w.Unreachable)
 	w.Unreachable = slices.Compact(w.Unreachable)

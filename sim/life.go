@@ -27,12 +27,13 @@ type life struct {
 	// random numbers of processes.
 	disks, tickets *rand.Rand
 	// olds draws which old disks come back, and which servers meet. recorders draws which processes
-	// record complete rounds.
-	olds, recorders  *rand.Rand
-	saveFor, syncFor func(*rand.Rand) Instant
-	blocks           blocks
-	genesis          *block
-	nonce            uint64
+	// record complete rounds, and which of their announcements are lost. asides draws how long it
+	// takes to set blocks aside.
+	olds, recorders, asides    *rand.Rand
+	saveFor, syncFor, asideFor func(*rand.Rand) Instant
+	blocks                     blocks
+	genesis                    *block
+	nonce                      uint64
 	// asked are the entries that users submitted. asks lists them.
 	asked map[string]*ask
 	asks  []*ask
@@ -129,6 +130,7 @@ func (s *simulation) newLife() {
 		detector: stream(o.Seed, detectorStream+1), disks: stream(o.Seed, diskStream),
 		tickets: stream(o.Seed, driverStream+2),
 		olds:    stream(o.Seed, driverStream+3), recorders: stream(o.Seed, driverStream+4),
+		asides:  stream(o.Seed, driverStream+5),
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask),
 		blocks: make(blocks), genesis: newGenesis(o.Servers),
 		judged: newJudged(),
@@ -148,6 +150,11 @@ func (s *simulation) newLife() {
 	}
 	if driver.IntN(4) == 0 {
 		l.syncFor = between(1*millisecond, 700*millisecond)
+	}
+	// A node copies the chain that it keeps.
+	l.asideFor = between(0, 20*millisecond)
+	if l.asides.IntN(3) == 0 {
+		l.asideFor = between(0, 3*second)
 	}
 	l.linkTicks = 1 + driver.IntN(linkTicksMax)
 	switch driver.IntN(4) {
@@ -319,6 +326,11 @@ func (s *simulation) liveNow(e event) {
 		p.disk.state = *e.state
 	case synced:
 		p.syncEnds()
+	case syncingLate:
+		p.syncing.late = false
+		p.written()
+	case asiding:
+		p.setAside(e.keep)
 	}
 	s.settleSoon(e.server)
 }

@@ -114,6 +114,10 @@ func TestBlocksSetAside(t *testing.T) {
 		// server, which holds blocks that were given up.
 		"a damaged disk, and a stray": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 			Faults: FaultsAll &^ FaultBreak}, 233},
+		// A majority recorded the round of a block and restarted. The member that stored the block
+		// does not know that it is durable, and sets it aside for a decision whose tail has it.
+		"a majority recorded it": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 3,
+			Faults: FaultsAll, Records: true}, 12903},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes
 		// on without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,

@@ -204,6 +204,8 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 		says(d != nil && slices.ContainsFunc(d.Tail, func(round generation.TailRound) bool {
 			return !slices.Contains(p.disk.held, round.Content)
 		}), "it holds the rounds")
+	case shard.SettingAside:
+		says(p.setsAside, "it sets nothing aside")
 	case shard.NoBlock:
 		says(false, "each server that has a chain has all of it")
 	case shard.Benched:
@@ -216,8 +218,8 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 		}), "its round waits for others")
 	}
 	switch r.Kind {
-	case shard.Looking, shard.Between, shard.Fetching, shard.FetchingRounds, shard.Learning,
-		shard.Entering, shard.Benched:
+	case shard.Looking, shard.Between, shard.Fetching, shard.FetchingRounds, shard.SettingAside,
+		shard.Learning, shard.Entering, shard.Benched:
 		says(!p.disk.full, "its disk is full, and it does not say so")
 	}
 	return wrong

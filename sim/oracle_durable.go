@@ -75,7 +75,7 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 		return
 	}
 	for h := keep + 1; h < uint64(len(p.chain.blocks)) && h < uint64(len(s.life.durable)); h++ {
-		if s.life.durable[h] == p.chain.blocks[h] && !s.unclaimed(p, h) {
+		if s.life.durable[h] == p.chain.blocks[h] && !s.unclaimed(p, h) && !p.makesAnew(keep, h) {
 			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep),
 				fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
 			return
@@ -95,6 +95,29 @@ func (s *simulation) unclaimed(p *process, height uint64) bool {
 	claimed := p.disk.claimed
 	return claimed == nil || claimed.height < height ||
 		claimed.ancestor(height) != p.chain.blocks[height]
+}
+
+// makesAnew reports whether the tail of a decision on a server's disk makes a block again, once the
+// blocks above the decision's base are set aside. The block was durable because a majority recorded
+// its round, and the server does not know that. A majority accepted the decision, with the round.
+func (p *process) makesAnew(keep, height uint64) bool {
+	d := p.disk.state.Decided
+	if d == nil || p.disk.state.Activated.Generation() >= d.Generation || d.Base.Height != keep ||
+		d.Base.Hash != p.chain.blocks[keep].hash {
+		return false
+	}
+	made := newChain(p.chain.all, p.chain.blocks[:keep+1])
+	made.fault = p.chain.fault
+	for _, r := range d.Tail {
+		c := p.disk.contents[r.Content]
+		if c == nil {
+			return false
+		}
+		if b := made.execute(c.epoch, c.round, c.messages); b != nil && b.height == height {
+			return b == p.chain.blocks[height]
+		}
+	}
+	return false
 }
 
 // lossExcused reports whether more disks may have forgotten than the guarantee allows.

@@ -27,6 +27,9 @@ const (
 	PlantPromiseNotFrozen
 	// PlantLostDiskIgnored counts disks that were lost.
 	PlantLostDiskIgnored
+	// PlantDurableSetAside sets blocks aside although one of them became known to be durable since
+	// the member asked for it.
+	PlantDurableSetAside
 	// PlantOwnMedian dates a block by the proposers' clocks alone, so one proposer is its own
 	// median.
 	PlantOwnMedian
@@ -70,6 +73,7 @@ const (
 var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside",
 	"durable-not-persisted",
 	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored",
+	"durable-set-aside",
 	"own-median", "unbounded-step", "own-clock-counts",
 	"reason-unreachable", "reason-silent", "reason-forgot", "reason-not-named", "reason-recover",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",

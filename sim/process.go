@@ -44,6 +44,8 @@ type process struct {
 	busy     bool
 	// settling reports that the driver acts on the engine.
 	settling bool
+	// setsAside reports that blocks are being set aside, which takes time.
+	setsAside bool
 	// before is the chain as it was before blocks were set aside since the last input. The member's
 	// next announcement may still be about it.
 	before []*block
@@ -197,7 +199,9 @@ func (p *process) carryOut(effect shard.Effect) {
 	case shard.FetchRound:
 		p.fetchRound(e)
 	case shard.SetAside:
-		p.setAside(e.Keep)
+		p.setsAside = true
+		s.queue.push(event{at: s.now + s.life.asideFor(s.life.asides), kind: asiding,
+			server: p.self, process: p.number, keep: e.Keep})
 	case shard.Replay:
 		p.replay(e.Rounds)
 	case shard.Mark:

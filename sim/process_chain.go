@@ -90,6 +90,10 @@ func (p *process) executeRound(c *content, own bool) {
 	if own && s.options.group.records() {
 		p.durability.Executed(b.height, shard.Recorded{Round: b.round, Epoch: b.epoch})
 		p.knowDurable(p.durability.Height())
+		if b.height <= min(p.durability.Holds(p.self), p.chain.durable) {
+			p.writtenLate()
+			return
+		}
 	}
 	p.written()
 }
@@ -142,12 +146,18 @@ func (p *process) replay(rounds []generation.TailRound) {
 	})
 }
 
-// setAside removes blocks from the chain. Entries of these blocks that users submitted here are
-// submitted again.
+// setAside removes blocks from the chain, unless one of them became known to be durable since the
+// member asked for it. Entries of these blocks that users submitted here are submitted again.
 func (p *process) setAside(keep uint64) {
 	s := p.sim
-	if p.disk.full {
+	p.setsAside = false
+	switch {
+	case p.disk.full:
 		p.answer(shard.WasSetAside{Reason: fullDisk})
+		return
+	case p.chain.durable > keep && s.life.setting.plant != PlantDurableSetAside:
+		s.trace.Say(s.now, "%d keeps its blocks: block %d is durable", p.self, p.chain.durable)
+		p.answer(shard.WasSetAside{Durable: true})
 		return
 	}
 	if keep >= uint64(len(p.chain.blocks)) {

@@ -17,6 +17,10 @@ type syncing struct {
 	height uint64
 	cuts   int
 	cutsAt int
+	// due is the height up to which blocks are to be synced at once. late reports that those above
+	// it wait for the next record, but not for long.
+	due  uint64
+	late bool
 	// durability counts what the members of the current run stored in it.
 	durability shard.Durability
 	// records reports that the process records complete rounds. recorder decides which.
@@ -62,7 +66,23 @@ func (p *process) saved(state generation.State) {
 // written is called after blocks were executed. It puts them on their way to the disk.
 func (p *process) written() {
 	p.disk.write(p.chain.blocks)
-	p.kick()
+	if p.syncing.due = p.chain.head().height; p.chain.stored < p.syncing.due {
+		p.kick()
+	}
+}
+
+// lazySync is how long a block may wait for the next record, to share its sync, as in a node.
+const lazySync = 50 * millisecond
+
+// writtenLate is like written for a block of the run that records make durable, one of which is on
+// this disk.
+func (p *process) writtenLate() {
+	p.disk.write(p.chain.blocks)
+	if !p.syncing.late {
+		p.syncing.late = true
+		p.sim.queue.push(event{at: p.sim.now + lazySync, kind: syncingLate, server: p.self,
+			process: p.number})
+	}
 }
 
 // kick begins a sync, unless one is under way.
@@ -91,7 +111,8 @@ func (p *process) syncEnds() {
 	if p.syncing.cuts == p.syncing.cutsAt {
 		p.synced(p.syncing.height)
 	}
-	if p.chain.stored < p.chain.head().height || p.recorder.Waits(p.chain.round) {
+	due := min(p.syncing.due, p.chain.head().height)
+	if p.chain.stored < due || p.recorder.Waits(p.chain.round) {
 		p.syncSoon()
 	}
 }
@@ -126,7 +147,11 @@ func (p *process) synced(height uint64) {
 		s.judgeRecorded(p, written)
 	}
 	for _, to := range p.group.Members {
-		s.post(p.self, to, l)
+		said := l
+		if len(l.recorded) > 0 && s.life.recorders.IntN(20) == 0 {
+			said = &peerMessage{kind: letterStored, run: l.run, height: height} // the rest is lost
+		}
+		s.post(p.self, to, said)
 	}
 	p.heardRecorded(p.self, p.group.Run, l.recorded)
 	p.heardStored(p.self, p.group.Run, height)

@@ -26,23 +26,25 @@ const (
 type eventKind uint8
 
 const (
-	arrival    eventKind = iota // a frame reaches the end of its link
-	suspicion                   // the detector of a server suspects another
-	submission                  // a user submits a payload to a server
-	lingering                   // a server has lingered with undelivered messages
-	acting                      // a lazy server acts on what it has received
-	arming                      // a planned crash becomes possible
-	loss                        // nothing: the arrival of a frame that was lost
-	ticking                     // a member's clock ticks
-	reviewing                   // a detector checks again whether to suspect or to trust
-	beginning                   // a planned disturbance begins
-	ending                      // a planned disturbance ends
-	settling                    // the liveness phase checks for rest
-	restarting                  // a crashed server comes back, or a new one starts
-	wishing                     // the operator asks for a change of the membership
-	saving                      // the disk has what a member saved
-	savingLate                  // the disk has it too late: a planted bug
-	synced                      // the disk has the blocks that were written
+	arrival     eventKind = iota // a frame reaches the end of its link
+	suspicion                    // the detector of a server suspects another
+	submission                   // a user submits a payload to a server
+	lingering                    // a server has lingered with undelivered messages
+	acting                       // a lazy server acts on what it has received
+	arming                       // a planned crash becomes possible
+	loss                         // nothing: the arrival of a frame that was lost
+	ticking                      // a member's clock ticks
+	reviewing                    // a detector checks again whether to suspect or to trust
+	beginning                    // a planned disturbance begins
+	ending                       // a planned disturbance ends
+	settling                     // the liveness phase checks for rest
+	restarting                   // a crashed server comes back, or a new one starts
+	wishing                      // the operator asks for a change of the membership
+	saving                       // the disk has what a member saved
+	savingLate                   // the disk has it too late: a planted bug
+	synced                       // the disk has the blocks that were written
+	syncingLate                  // blocks have waited for the next record
+	asiding                      // the disk has the chain without the blocks that are set aside
 )
 
 // event is an event at one server.
@@ -52,6 +54,7 @@ type event struct {
 	server      order.ServerID
 	from        order.ServerID    // the sender of an arrival; the suspect of a suspicion
 	number      int               // the planned crash of an arming; the number of a lingering
+	keep        uint64            // of an asiding: the height to keep
 	sum         uint32            // of an arrival: the frame's checksum when it was sent
 	frame       []byte            // of an arrival; the payload of a submission
 	letter      *peerMessage      // of an arrival among members; nil for a frame

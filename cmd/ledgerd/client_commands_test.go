@@ -313,6 +313,10 @@ func TestBlocksAndStatus(t *testing.T) {
 	wantKeys(t, report["nodes"].([]any)[0].(map[string]any),
 		"index name answered mode api_address member suspected ordered_height stored_height "+
 			"durable_height engine")
+	if own := report["nodes"].([]any)[0].(map[string]any); own["recorded_height"] !=
+		own["stored_height"] || own["records"].(float64) < 1 {
+		t.Errorf("of records, a node shows %v", own)
+	}
 	s.cluster.Node(0).SetMode(reported.ModeHalted, "no majority")
 	result := s.run("status %n")
 	if result.status != exitFailure || result.errs != "" {

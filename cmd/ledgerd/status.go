@@ -90,6 +90,10 @@ type nodeReport struct {
 	// against members it keeps.
 	CertifiedHeight uint64 `json:"certified_height,omitempty"`
 	Evidence        uint32 `json:"evidence,omitempty"`
+	// With log_rounds, RecordedHeight is the last block whose round was on the node's disk before
+	// the block, and Records how often it synced rounds before they were ordered.
+	RecordedHeight uint64 `json:"recorded_height,omitempty"`
+	Records        uint64 `json:"records,omitempty"`
 	// Backfill is the progress of a node that began with a snapshot.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
 	StartedMS uint64          `json:"started_ms"`
@@ -302,6 +306,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
 	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(),
 		state.GetStoredHeight(), state.GetDurableHeight()
 	report.CertifiedHeight, report.Evidence = state.GetCertifiedHeight(), state.GetEvidence()
+	report.RecordedHeight, report.Records = state.GetRecordedHeight(), state.GetRecords()
 	report.HeadHash = hex.EncodeToString(state.GetHeadHash())
 	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(),
 		state.GetTransactionsPerSecond()

@@ -21,13 +21,20 @@ func (s *Store) full() bool {
 }
 
 // write runs the writer. It moves layers of blocks to the database, in order, until the store is
-// closed and no block is left, or until a write fails.
+// closed and no block is left, or until a write fails. It also releases groups of the journal that
+// no block needs.
 func (s *Store) write() {
 	defer s.writer.Done()
 	for {
-		sealed := s.nextLayer()
-		if sealed == nil {
+		sealed, more := s.nextLayer()
+		if !more {
 			return
+		}
+		if sealed == nil {
+			if s.releaseGroups() != nil {
+				return // the store has failed
+			}
+			continue
 		}
 		err := s.retryDescriptors(s.requireDescriptors)
 		if err == nil || outOfDescriptors(err) { // the latter: closing, this is the last attempt
@@ -52,17 +59,22 @@ func (s *Store) write() {
 	}
 }
 
-// nextLayer waits for a layer to write. It returns nil when there is nothing left to do.
-func (s *Store) nextLayer() *layer {
+// nextLayer waits for a layer to write. The layer is nil if groups of the journal are to be
+// released and there is no block. There is no more when the store has failed or is closed.
+func (s *Store) nextLayer() (sealed *layer, more bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for {
 		some := len(s.unwritten.newest().blocks) > 0
 		switch {
 		case s.failure != nil || s.closed && !some:
-			return nil
-		case some && (s.closed || s.full() || s.wanted > s.written):
-			return s.unwritten.seal()
+			return nil, false
+		case some && (s.closed || s.crowded || s.full() || s.wanted > s.written):
+			s.crowded = false
+			return s.unwritten.seal(), true
+		case s.crowded:
+			s.crowded = false
+			return nil, true
 		}
 		s.changed.Wait()
 	}
@@ -87,9 +99,9 @@ func (s *Store) awaitWritten(target ledger.Height) error {
 }
 
 // checkpoint moves a layer to the database: the rows of its blocks, and then the head row. When it
-// returns, the database has them on the disk, and the journal's groups before the one of the last
-// block are released. The layer's blocks must be in the journal first. Otherwise a crash could
-// leave blocks in the database that this disk never announced, and lose them again.
+// returns, the database has them on the disk, and the journal's groups that only they needed are
+// released. The layer's blocks must be in the journal first. Otherwise a crash could leave blocks
+// in the database that this disk never announced, and lose them again.
 func (s *Store) checkpoint(sealed *layer) (err error) {
 	last := sealed.blocks[len(sealed.blocks)-1]
 	height := last.block.Header.Height
@@ -130,9 +142,9 @@ func (s *Store) checkpoint(sealed *layer) (err error) {
 		return err
 	}
 	s.mutex.RLock()
-	group := last.group
+	group := s.unneeded(height)
 	s.mutex.RUnlock()
-	if err := s.settle(&last.block.Header, last.block.Hash, s.needed(group-1)); err != nil {
+	if err := s.settle(&last.block.Header, last.block.Hash, group); err != nil {
 		return err
 	}
 	s.adopt(runs, replaced)

@@ -51,6 +51,7 @@ func TestCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := small()
+	options.releaseBytes = 128 << 10
 	var left atomic.Int64 // the writer, Sync and the journal count steps
 	left.Store(step)
 	options.onWrite = func(string) {
@@ -74,20 +75,18 @@ func TestCrashChild(t *testing.T) {
 	b.operator.Stream, b.operator.Sequence = uint64(seed), 0
 	records := random.IntN(2) == 0
 	for {
+		for burst := random.IntN(8); records && burst == 0 && random.IntN(80) > 0; {
+			syncRecord(t, s, b.round+1)
+		}
 		if records && random.IntN(2) == 0 {
-			crashRecord(t, s, b.round+1)
 			if random.IntN(2) == 0 {
-				if err := s.Sync(); err != nil {
-					t.Fatal(err)
-				}
-				fmt.Printf("recorded %d\n", b.round+1)
+				syncRecord(t, s, b.round+1)
+			} else {
+				putRecordOf(t, s, b.round+1)
 			}
 		}
 		b.apply(t, s, crashBlock(random))
-		recorded := records && random.IntN(2) == 0
-		if recorded {
-			crashRecord(t, s, b.round+1)
-		}
+		recorded := records && random.IntN(2) == 0 && putRecordOf(t, s, b.round+1)
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}
@@ -98,11 +97,26 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
-// crashRecord puts a record that can be told by its content. It may be longer than a sector.
-func crashRecord(t *testing.T, s *Store, last ledger.Round) {
+// putRecordOf puts a record that can be told by its content. It may be longer than a sector. It
+// reports whether the record found room.
+func putRecordOf(t *testing.T, s *Store, last ledger.Round) bool {
 	t.Helper()
-	if err := s.PutRecord(bytes.Repeat([]byte{byte(last)}, int(1+last*37%1500)), last); err != nil {
+	err := s.PutRecord(bytes.Repeat([]byte{byte(last)}, int(1+last*37%1500)), last)
+	if err != nil && !errors.Is(err, ErrNoRoom) {
 		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// syncRecord syncs such a record, and prints that it is on the disk.
+func syncRecord(t *testing.T, s *Store, last ledger.Round) {
+	t.Helper()
+	found := putRecordOf(t, s, last)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if found {
+		fmt.Printf("recorded %d\n", last)
 	}
 }
 

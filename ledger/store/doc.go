@@ -19,7 +19,9 @@
 // executes the journal's blocks after the database's head once more. Look-ups search the blocks in
 // memory first (unwritten.go).
 //
-// What waits for the database is bounded: 64 MiB and 4,096 blocks; Apply waits for room.
+// What waits for the database is bounded: 64 MiB and 4,096 blocks; Apply waits for room. The
+// journal also takes records of rounds, which need not make blocks (record.go). Once it has 64 MiB
+// that nothing need keep, the writer releases them; at 128 MiB it takes no further record.
 //
 // # What always holds
 //

@@ -224,8 +224,10 @@ func (p *platter) cut() folder {
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(*powerSeed, 5))
+	records := rand.New(rand.NewPCG(*powerSeed, 6)) // draws records
 	dir := t.TempDir()
 	var acknowledged ledger.Height
+	var recorded ledger.Round // of the last record
 	var hash ledger.Hash
 	steps := make(map[string]int)
 	opening := 0
@@ -234,6 +236,7 @@ func TestPowerCuts(t *testing.T) {
 		options.checkpointBlocks = 1 + random.IntN(12)
 		options.fanOut = 2 + random.IntN(3)
 		options.DecodedCacheBytes = 1 << 20
+		options.releaseBytes = int64(1+records.IntN(8)) * options.SegmentBytes
 		if acknowledged > 0 && random.IntN(4) == 0 { // as an older version leaves a store
 			edit(t, dir, without(rowGuide, rowHashes))
 		}
@@ -247,9 +250,10 @@ func TestPowerCuts(t *testing.T) {
 		var at string
 		var acked, done = acknowledged, acknowledged
 		var ackedHash, doneHash = hash, hash
+		var ackedRecord, doneRecord = recorded, recorded
 		cut := make(chan struct{})
 		p.onCut = func(step string) {
-			at, done, doneHash = step, acked, ackedHash
+			at, done, doneHash, doneRecord = step, acked, ackedHash, ackedRecord
 			next = p.cut()
 			close(cut)
 		}
@@ -268,6 +272,9 @@ func TestPowerCuts(t *testing.T) {
 		if _, found, err := s.Header(acknowledged); acknowledged > 0 && (err != nil ||
 			found != hash) {
 			t.Fatalf("round %d: block %d is %s, was %s: %v", round, acknowledged, found, hash, err)
+		}
+		if err := checkRecord(s, recorded); err != nil {
+			t.Fatalf("round %d, seed %d: %v", round, *powerSeed, err)
 		}
 		select {
 		case <-cut:
@@ -301,6 +308,14 @@ func TestPowerCuts(t *testing.T) {
 			if random.IntN(3) == 0 {
 				s.RecordDurable(s.AppendedHeight())
 			}
+			for records.IntN(6) < 4 && putRecordOf(t, s, b.round+1) {
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				p.mutex.Lock()
+				acked, ackedHash, ackedRecord = s.Head().Height, s.Head().Hash, b.round+1
+				p.mutex.Unlock()
+			}
 			if random.IntN(4) > 0 {
 				head := s.Head()
 				if err := s.Sync(); err != nil {
@@ -318,8 +333,8 @@ func TestPowerCuts(t *testing.T) {
 		}
 		closeStore(t, s)
 		steps[at]++
-		if acknowledged, hash = done, doneHash; acknowledged > 120 {
-			acknowledged, next = 0, folder{} // a store that is small opens quickly
+		if acknowledged, hash, recorded = done, doneHash, doneRecord; acknowledged > 120 {
+			acknowledged, recorded, next = 0, 0, folder{} // a store that is small opens quickly
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,11 @@ import (
 // journal keeps the last record until a block of its last round, or of a later one, is in the
 // journal too. Markers then say that there may be such groups, so that a program that does not know
 // them refuses the store.
+//
+// Rounds with records need not make blocks, so records alone let the journal grow. Once it has
+// Options.releaseBytes in segments that nothing would need if the database had all blocks, the
+// writer makes that so and releases them. While it has twice as much in segments that were not
+// released, it takes no further record: the writer does not keep up, or blocks fill the journal.
 
 // keptRecord is a record and its place.
 type keptRecord struct {
@@ -28,12 +33,19 @@ const recordHeadSize = 8 + 4
 // ErrNewer reports that a newer version of the program wrote a part of the store. It is no damage.
 var ErrNewer = errors.New("store: written by a newer version of ledgerd; use that one")
 
+// ErrNoRoom reports that a record found no room in the journal. Its blocks need none.
+var ErrNoRoom = errors.New("store: the journal has no room for a record until the database has " +
+	"more of its blocks")
+
 // PutRecord makes the next Sync write a record whose last round is given. It replaces one that was
 // not written yet. It returns ErrDiskFull or ErrNoDescriptors, and keeps nothing, if the disk takes
-// no writes. The bytes must not change any more.
+// no writes, and ErrNoRoom if the journal holds too much. The bytes must not change any more.
 func (s *Store) PutRecord(bytes []byte, last ledger.Round) error {
 	if err := s.requireSpace(len(bytes)); err != nil {
 		return err
+	}
+	if s.JournalBytes()+int64(len(bytes)) > 2*s.options.releaseBytes {
+		return ErrNoRoom
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -55,24 +67,49 @@ func (s *Store) LastRecord() []byte {
 // noteGroup records that the journal has a group, the last of whose blocks has the given round, and
 // whose record is given; nil for none. The caller must hold the mutex.
 func (s *Store) noteGroup(group uint64, round ledger.Round, r *keptRecord) {
+	s.noted = group
 	if r != nil {
 		r.group = group
-		s.recorded = r
+		s.recorded, s.recordGroup = r, group
 	}
 	if s.recorded != nil && round >= s.recorded.last {
 		s.recorded = nil
 	}
 }
 
-// needed returns the last group that the journal may release, if the blocks need no group up to
-// one.
-func (s *Store) needed(group uint64) uint64 {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
+// unneeded returns the last group that the journal may release if the database has the blocks up to
+// a height: the last record and all later blocks are in later groups. It is never the last group.
+// The caller must hold the mutex.
+func (s *Store) unneeded(height ledger.Height) uint64 {
+	group := max(s.noted, 1) - 1
+	if next := s.unwritten.at(height + 1); next != nil && next.group != 0 {
+		group = min(group, next.group-1)
+	}
 	if s.recorded != nil {
-		return min(group, s.recorded.group-1)
+		group = min(group, s.recorded.group-1)
 	}
 	return group
+}
+
+// watchJournal makes the writer release groups if the journal has too much that nothing needs. The
+// caller must hold the mutex.
+func (s *Store) watchJournal() {
+	if _, free := s.journal.Use(s.unneeded(s.durable)); free >= s.options.releaseBytes {
+		s.crowded = true
+		s.changed.Broadcast()
+	}
+}
+
+// releaseGroups releases what the journal need not keep, though the database got nothing new.
+func (s *Store) releaseGroups() error {
+	s.mutex.RLock()
+	group := s.unneeded(s.written)
+	s.mutex.RUnlock()
+	if err := s.mark(func(next *tip) { next.group = max(next.group, group) }); err != nil {
+		return err
+	}
+	s.journal.Release(group)
+	return nil
 }
 
 // markRecords makes the markers say that there may be groups with records.
@@ -84,6 +121,15 @@ func (s *Store) markRecords() error {
 		return nil
 	}
 	return s.mark(func(next *tip) { next.records = true })
+}
+
+// unmarkRecords makes the markers say again that no group has a record, if none has. Close does so,
+// so that an older program can go on once no node logs rounds.
+func (s *Store) unmarkRecords() error {
+	s.mutex.RLock()
+	last := s.recordGroup
+	s.mutex.RUnlock()
+	return s.mark(func(next *tip) { next.records = next.records && last > next.group })
 }
 
 // appendTo appends the head of a record in a group.

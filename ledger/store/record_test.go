@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -106,6 +107,124 @@ func TestRecordIsNotReleased(t *testing.T) {
 	}
 }
 
+// journalBytes returns how many bytes the files of a store's journal have.
+func journalBytes(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, journalFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if status, err := entry.Info(); err == nil { // it may be used again under another name
+			bytes += status.Size()
+		}
+	}
+	return bytes
+}
+
+// Rounds whose bundles are all refused make records and no blocks. Others make few and small ones.
+// The journal's files stay bounded, and what is needed of it is there after each kill.
+func TestJournalOfRecordsIsBounded(t *testing.T) {
+	t.Parallel()
+	const segment, bound = 64 << 10, 256 << 10
+	for name, every := range map[string]int{"no blocks": 0, "few blocks": 40, "many blocks": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			options := small()
+			options.SegmentBytes, options.releaseBytes = segment, bound
+			options.checkpointBlocks = 1000
+			s, b := open(t, dir, options), newBook(5)
+			b.apply(t, s, 3)
+			text := strings.Repeat("refused", 1200)
+			deadline := time.Now().Add(time.Minute)
+			for k := range 600 {
+				if every > 0 && k%every == 0 {
+					b.apply(t, s, 1)
+				}
+				err := s.PutRecord([]byte(fmt.Sprint(k, text)), b.round+1)
+				for errors.Is(err, ErrNoRoom) && time.Now().Before(deadline) {
+					time.Sleep(time.Millisecond) // until the writer has released some
+					err = s.PutRecord([]byte(fmt.Sprint(k, text)), b.round+1)
+				}
+				if err := errors.Join(err, s.Sync()); err != nil {
+					t.Fatal(err)
+				}
+				// Three segments are being left, prepared and kept for later.
+				if has := journalBytes(t, dir); has > 2*bound+4*segment {
+					t.Fatalf("%d bytes with record %d", has, k)
+				}
+				if k%150 != 149 {
+					continue
+				}
+				if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+					t.Fatal(err)
+				}
+				again := t.TempDir()
+				readFolder(t, dir).write(t, again) // killed, while the writer rests
+				killed := open(t, again, options)
+				mustHaveRecord(t, killed, fmt.Sprint(k, text))
+				if killed.AppendedHeight() != s.AppendedHeight() {
+					t.Errorf("block %d of %d is there", killed.AppendedHeight(),
+						s.AppendedHeight())
+				}
+				closeStore(t, killed)
+			}
+			closeStore(t, s)
+		})
+	}
+}
+
+// While the writer does not keep up, the journal takes blocks and no records.
+func TestRecordsFindNoRoom(t *testing.T) {
+	t.Parallel()
+	const bound = 256 << 10
+	options := small()
+	options.releaseBytes = bound
+	free := make(chan struct{})
+	options.onWrite = func(step string) {
+		if step == "flush" {
+			<-free
+		}
+	}
+	dir := t.TempDir()
+	s, b := open(t, dir, options), newBook(5)
+	record := []byte(strings.Repeat("refused", 1200))
+	put := func() error {
+		err := s.PutRecord(record, b.round+1)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		return err
+	}
+	b.apply(t, s, 3)
+	refused := 0
+	for range 200 {
+		switch err := put(); {
+		case errors.Is(err, ErrNoRoom):
+			refused++
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	if held, _ := s.journal.Use(0); refused == 0 || held > 2*bound+options.SegmentBytes {
+		t.Errorf("%d records found no room, %d bytes are held", refused, held)
+	}
+	b.apply(t, s, 3) // the round of the last record
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mustHaveRecord(t, s, "")
+	close(free)
+	if err := s.awaitWritten(s.AppendedHeight()); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(); err != nil {
+		t.Error(err)
+	}
+	closeStore(t, s)
+}
+
 // A record's group is the last one, and torn or harmed.
 func TestLastGroupWithRecord(t *testing.T) {
 	t.Parallel()
@@ -186,14 +305,26 @@ func TestVersionsOfRecords(t *testing.T) {
 		t.Errorf("markers of versions %s", magics())
 	}
 	closeStore(t, s)
-	s = open(t, dir, small())
-	b.apply(t, s, 3)
-	closeStore(t, s) // the record's group is released
-	s = open(t, dir, small())
-	if found := s.marker.last.records; found || magics() != "3333" {
-		t.Errorf("the markers, of versions %s, still tell of records: %t", magics(), found)
+	if magics() != "4444" {
+		t.Errorf("markers of versions %s, and the record is not past", magics())
 	}
+	s = open(t, dir, small())
+	mustHaveRecord(t, s, "record")
+	b.apply(t, s, 3)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	again := t.TempDir()
+	readFolder(t, dir).write(t, again) // killed
+	closeStore(t, s)                   // the record's group is released
+	if magics() != "3333" {
+		t.Errorf("markers of versions %s", magics())
+	}
+	s = open(t, again, small())
 	closeStore(t, s)
+	if dir = again; magics() != "3333" {
+		t.Errorf("markers of versions %s, after a kill", magics())
+	}
 
 	_, _, err := eachInGroup(append([]byte{groupVersionRecords + 1}, make([]byte, 40)...), nil)
 	var damage *DamageError

@@ -50,6 +50,8 @@ type Options struct {
 	// goroutine what the database cannot have lost without an error (see Checked).
 	CheckAll bool
 
+	// releaseBytes is how much the journal may have that nothing need keep. Only tests set it.
+	releaseBytes int64
 	// unsettledBytes is a number of bytes after which the database cannot have lost without an
 	// error what was written before. Only tests set it.
 	unsettledBytes uint64
@@ -74,6 +76,10 @@ type Options struct {
 // few bytes.
 const checkpointBlocksDefault = 512
 
+// releaseBytesDefault is a number of segments that are not soon full of records. A larger one takes
+// Open longer, since it reads the journal.
+const releaseBytesDefault = 64 << 20
+
 // ReserveBytesDefault is the default of Options.ReserveBytes.
 const ReserveBytesDefault = 256 << 20
 
@@ -91,6 +97,7 @@ func (o Options) withDefaults() Options {
 	set(&o.CheckpointBytes, 4<<20)
 	o.CheckpointBytes = min(o.CheckpointBytes, o.MemTableBytes/8, maxPendingBytes/4)
 	set(&o.SegmentBytes, journal.SegmentBytesDefault)
+	set(&o.releaseBytes, releaseBytesDefault)
 	if o.AccountsInMemory <= 0 {
 		o.AccountsInMemory = accountsInMemoryDefault(memoryLimit())
 	}
@@ -206,8 +213,12 @@ type Store struct {
 	known   atomic.Uint64
 	perhaps ledger.Height
 	// next is the record that the next Sync writes, recorded the last one on the disk; nil for
-	// none. The mutex guards them.
-	next, recorded *keptRecord
+	// none. noted is the last group of the journal whose content is known here, recordGroup the
+	// last one with a record. crowded says that the writer should release groups. The mutex guards
+	// them.
+	next, recorded     *keptRecord
+	noted, recordGroup uint64
+	crowded            bool
 
 	cache blockCache
 	// runs are those in the database. legacyIndex and legacyState say that there may be rows of
@@ -393,6 +404,9 @@ func (s *Store) Close() (err error) {
 		err = s.failure
 	}
 	s.mutex.RUnlock()
+	if failure == nil && err == nil {
+		err = s.unmarkRecords()
+	}
 	return errors.Join(err, s.noteFound(s.found), s.release())
 }
 

@@ -93,6 +93,7 @@ func (s *Store) makeDurable(blocks []*pendingBlock, next *keptRecord, known ledg
 	for _, pending := range blocks {
 		pending.group = group
 	}
+	s.watchJournal()
 	s.mutex.Unlock()
 	s.told = known
 	return s.markDoubt()
@@ -225,7 +226,7 @@ func (s *Store) startJournal() error {
 	if err := s.journal.Start(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.durable, s.told = s.head.Header.Height, s.KnownDurable()
+	s.durable, s.told, s.noted = s.head.Header.Height, s.KnownDurable(), s.journal.Last()
 	s.showHead()
 	return nil
 }
@@ -308,6 +309,13 @@ func (s *Store) Unwritten() (blocks, bytes int) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return len(s.unwritten.blocks), s.unwritten.bytes
+}
+
+// JournalBytes returns the size of the journal's segments that hold groups which were not released.
+// It is bounded (record.go).
+func (s *Store) JournalBytes() int64 {
+	held, _ := s.journal.Use(0)
+	return held
 }
 
 // Flushes returns how often the store has flushed a file or a folder to the disk since it was

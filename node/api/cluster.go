@@ -59,6 +59,8 @@ func (s *Service) nodeToProto(state *report.NodeState) *ledgerdv1.NodeState {
 		DiskLearner:           state.DiskLearner,
 		CertifiedHeight:       uint64(opened.CertifiedHeight()),
 		Evidence:              uint32(opened.EvidenceCount()),
+		RecordedHeight:        uint64(state.Heights.Recorded),
+		Records:               state.Records,
 	}
 	if b := state.Backfill; b != nil {
 		shown.Backfill = &ledgerdv1.Backfill{

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/node/verification"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -97,6 +98,7 @@ func BenchmarkSettle(b *testing.B) {
 			for b.Loop() {
 				block.Header.Height++
 				p.telling.head = block.Header.Height
+				p.progress.update(func(h *report.Heights) { h.Ordered = block.Header.Height })
 				p.settleBlock(block)
 				for server := order.ServerID(1); int(server) < members; server++ {
 					p.PeerStored(1, server, block.Header.Height)
@@ -106,5 +108,16 @@ func BenchmarkSettle(b *testing.B) {
 				b.Fatalf("%+v, not %d", heights, block.Header.Height)
 			}
 		})
+	}
+}
+
+// A claim about the chain before an Exchange that made it shorter says nothing about blocks that
+// are yet to come.
+func TestNothingBeyondTheHeadIsDurable(t *testing.T) {
+	t.Parallel()
+	p, _ := operated(t, 3, Config{})
+	p.PeerDurable(5)
+	if heights, _ := p.Heights(); heights.Durable != 0 {
+		t.Errorf("the heights are %+v", heights)
 	}
 }

@@ -120,6 +120,7 @@ type Pipeline struct {
 	stalled  atomic.Pointer[string] // why execution waits; nil if it does not
 	total    atomic.Uint64
 	records  atomic.Uint64 // that this disk got
+	leftOut  atomic.Uint64 // records that it did not get
 	syncing  sync.Mutex    // held while the disk is synced, and while another store is put in
 	telling  *hookCaller   // nil without hooks
 
@@ -714,9 +715,12 @@ func (p *Pipeline) settleBlock(block *ledger.Block) {
 	p.settleDurable()
 }
 
+// madeDurable records a height up to which the own chain is durable. The chain may have become
+// shorter since the caller looked at it, by an Exchange.
 func (p *Pipeline) madeDurable(height ledger.Height) {
 	advanced := false
 	p.progress.update(func(h *report.Heights) {
+		height = min(height, h.Ordered)
 		advanced = height > h.Durable
 		h.Durable = max(h.Durable, height)
 	})

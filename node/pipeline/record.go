@@ -28,6 +28,10 @@ func (p *Pipeline) Record(rounds []order.Delivery) {
 // Records returns how many records of complete rounds this disk got.
 func (p *Pipeline) Records() uint64 { return p.records.Load() }
 
+// LeftOut returns how many records this disk did not get, because they were too large or found no
+// space. Their blocks count once they are stored.
+func (p *Pipeline) LeftOut() uint64 { return p.leftOut.Load() }
+
 // EndRecords ends what Record began in this run, whose engine is frozen: it waits for the flush
 // that is under way, and no further one takes a record. The store then has the last one.
 func (p *Pipeline) EndRecords() error {
@@ -73,8 +77,13 @@ func (p *Pipeline) syncBlock(block *ledger.Block) {
 func (p *Pipeline) putRecord(opened *store.Store) (*shard.Record, error) {
 	p.mu.Lock()
 	rounds := p.recorder.Take(p.round)
-	if len(rounds) == 0 || !p.disks.Counts() || payloadBytes(rounds) > recordBytesMax {
+	if len(rounds) == 0 || !p.disks.Counts() {
 		p.mu.Unlock()
+		return nil, nil
+	}
+	if payloadBytes(rounds) > recordBytesMax {
+		p.mu.Unlock()
+		p.leftOut.Add(1)
 		return nil, nil
 	}
 	r := &shard.Record{Run: generation.Run(p.run.Number), Height: uint64(p.tip.Height),
@@ -85,8 +94,10 @@ func (p *Pipeline) putRecord(opened *store.Store) (*shard.Record, error) {
 	p.mu.Unlock()
 	encoded := p.config.EncodeRecord(r, rounds)
 	err := opened.PutRecord(encoded, ledger.Round(r.Last()))
-	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrNoDescriptors) {
-		return nil, nil // the blocks wait for space as well
+	if errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrNoDescriptors) ||
+		errors.Is(err, store.ErrNoRoom) {
+		p.leftOut.Add(1)
+		return nil, nil // the blocks count without it, once they find space
 	}
 	return r, err
 }

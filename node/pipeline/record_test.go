@@ -152,6 +152,9 @@ func TestRecordsWaitForExecution(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.recorded(2)
+	if leftOut := r.pipeline.LeftOut(); leftOut != 2 {
+		t.Errorf("%d records were left out", leftOut)
+	}
 }
 
 // The end waits for the record that is on its way to the disk: the store has it then.

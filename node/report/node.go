@@ -63,6 +63,7 @@ type NodeState struct {
 	HeadHash      ledger.Hash
 	Started       time.Time
 	Version       string
+	Records       uint64 // how often the node synced complete rounds before they were ordered
 
 	PoolTransactions      uint64
 	PoolBytes             uint64

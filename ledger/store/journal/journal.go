@@ -206,6 +206,23 @@ func (j *Journal) Release(group uint64) {
 	j.changed.Broadcast()
 }
 
+// Use returns the size of the segments that hold groups which were not released, with the one in
+// use, and how much of it a Release up to a group would free.
+func (j *Journal) Use(group uint64) (held, free int64) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	for i, s := range j.segments {
+		switch {
+		case i > j.current || i < j.current && s.last <= j.released:
+			continue // prepared, or free already
+		case i < j.current && s.last <= group:
+			free += s.size
+		}
+		held += s.size
+	}
+	return held, free
+}
+
 // Close ends the goroutine and closes the files. It writes nothing.
 func (j *Journal) Close() error {
 	j.mutex.Lock()

@@ -584,3 +584,39 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// Use counts the segments that hold groups which were not released, and what a Release would free.
+func TestUse(t *testing.T) {
+	t.Parallel()
+	o := newOwner(t.TempDir(), pageSize) // a segment for each small group
+	if _, _, err := o.open(); err != nil {
+		t.Fatal(err)
+	}
+	append := func(size int) {
+		t.Helper()
+		if _, err := o.j.Append(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, group uint64, held, free int64) {
+		t.Helper()
+		if h, f := o.j.Use(group); h != held*pageSize || f != free*pageSize {
+			t.Errorf("%s: %d bytes are held, %d would be free", what, h, f)
+		}
+	}
+	expect("empty", 0, 1, 0)
+	append(9)
+	append(9)
+	append(2*pageSize + 9) // group 3 fills three segments
+	expect("three groups", 0, 5, 0)
+	expect("of the first", 1, 5, 1)
+	expect("of all", 3, 5, 4) // the segment in use stays
+	o.j.Release(2)
+	expect("two are released", 0, 3, 0)
+	expect("and the third", 3, 3, 2)
+	append(9)
+	expect("a fourth", 3, 4, 3)
+	if err := o.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -530,13 +530,15 @@ func (n *Node) state() report.NodeState {
 	if n.absent > 0 {
 		lacks = &report.Backfill{Snapshot: n.absent + 1, Absent: n.absent, Source: "node-0"}
 	}
+	heights := c.heights
+	heights.Recorded = heights.Stored // as if each round had been on the disk before its block
 	return report.NodeState{
 		Backfill: lacks,
 		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
 		Reason: n.reason,
 		Engine: report.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
 			Round: uint64(c.round), Members: members},
-		Heights: c.heights, HeadHash: c.store.Head().Hash,
+		Heights: heights, Records: uint64(c.round), HeadHash: c.store.Head().Hash,
 		Started: time.UnixMilli(1_700_000_000_000), Version: "test",
 		PoolTransactions: uint64(len(n.pending)),
 	}

@@ -5639,18 +5639,18 @@ type NodeState struct {
 	Shard                 uint32                 `protobuf:"varint,22,opt,name=shard,proto3" json:"shard,omitempty"`
 	PendingCrossings      uint64                 `protobuf:"varint,23,opt,name=pending_crossings,json=pendingCrossings,proto3" json:"pending_crossings,omitempty"` // transactions in this shard's chain that wait for other shards
 	DiskId                []byte                 `protobuf:"bytes,27,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`                                // of the node's current disk
-	// Why the disk is not the original disk of the node's home, "" if it is. Such a disk may have
-	// forgotten blocks or promises of the node.
+	// Why the disk is not the original one of the home, "" if it is: it may have forgotten blocks.
 	DiskLearner string `protobuf:"bytes,28,opt,name=disk_learner,json=diskLearner,proto3" json:"disk_learner,omitempty"`
 	// The milliseconds that the node's clock is ahead of the members' median; unset if the node does
 	// not have the clocks of a majority.
 	ClockOffsetMs *int64 `protobuf:"varint,24,opt,name=clock_offset_ms,json=clockOffsetMs,proto3,oneof" json:"clock_offset_ms,omitempty"`
 	// Why the node proposes no time for blocks, or that the chain is dated ahead of the clocks.
-	ClockWarning string    `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
-	Backfill     *Backfill `protobuf:"bytes,26,opt,name=backfill,proto3" json:"backfill,omitempty"` // set until a node that began with a snapshot has all earlier blocks
-	// The highest block here that a majority of the members certified; 0 if none is.
-	CertifiedHeight uint64 `protobuf:"varint,29,opt,name=certified_height,json=certifiedHeight,proto3" json:"certified_height,omitempty"`
-	Evidence        uint32 `protobuf:"varint,30,opt,name=evidence,proto3" json:"evidence,omitempty"` // pieces of evidence against members that this node keeps
+	ClockWarning    string    `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
+	Backfill        *Backfill `protobuf:"bytes,26,opt,name=backfill,proto3" json:"backfill,omitempty"`                                       // set until a node that began with a snapshot has all earlier blocks
+	CertifiedHeight uint64    `protobuf:"varint,29,opt,name=certified_height,json=certifiedHeight,proto3" json:"certified_height,omitempty"` // the highest block that a majority certified; 0 if none is
+	Evidence        uint32    `protobuf:"varint,30,opt,name=evidence,proto3" json:"evidence,omitempty"`                                      // pieces of evidence against members that this node keeps
+	RecordedHeight  uint64    `protobuf:"varint,31,opt,name=recorded_height,json=recordedHeight,proto3" json:"recorded_height,omitempty"`    // the last block whose round was on the disk before it; 0 for none
+	Records         uint64    `protobuf:"varint,32,opt,name=records,proto3" json:"records,omitempty"`                                        // with log_rounds: how often rounds were synced before they were ordered
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5891,6 +5891,20 @@ func (x *NodeState) GetCertifiedHeight() uint64 {
 func (x *NodeState) GetEvidence() uint32 {
 	if x != nil {
 		return x.Evidence
+	}
+	return 0
+}
+
+func (x *NodeState) GetRecordedHeight() uint64 {
+	if x != nil {
+		return x.RecordedHeight
+	}
+	return 0
+}
+
+func (x *NodeState) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
 	}
 	return 0
 }
@@ -8088,7 +8102,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\xd3\b\n" +
+	"generation\"\x96\t\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -8124,7 +8138,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rclock_warning\x18\x19 \x01(\tR\fclockWarning\x120\n" +
 	"\bbackfill\x18\x1a \x01(\v2\x14.ledgerd.v1.BackfillR\bbackfill\x12)\n" +
 	"\x10certified_height\x18\x1d \x01(\x04R\x0fcertifiedHeight\x12\x1a\n" +
-	"\bevidence\x18\x1e \x01(\rR\bevidenceB\x12\n" +
+	"\bevidence\x18\x1e \x01(\rR\bevidence\x12'\n" +
+	"\x0frecorded_height\x18\x1f \x01(\x04R\x0erecordedHeight\x12\x18\n" +
+	"\arecords\x18  \x01(\x04R\arecordsB\x12\n" +
 	"\x10_clock_offset_ms\"\xaf\x01\n" +
 	"\bBackfill\x12'\n" +
 	"\x0fsnapshot_height\x18\x01 \x01(\x04R\x0esnapshotHeight\x12#\n" +
