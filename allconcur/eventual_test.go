@@ -163,7 +163,7 @@ func (c *chaos) bury() {
 func (c *chaos) agree() error {
 	for p := range c.n() {
 		for q := range p {
-			if err := c.compareBoth(p, q); err != nil {
+			if err := errors.Join(c.compareBoth(p, q), c.compareClosed(p, q)); err != nil {
 				return err
 			}
 		}
@@ -329,13 +329,16 @@ func (c *chaos) judgeVotes(shard int) error {
 			asked[p] = true
 			if p < c.n() {
 				// This includes deliveries that a crash kept from being reported.
-				head = max(head, int(c.engines[p].delivered))
+				head = max(head, int(c.engines[p].delivered), int(c.engines[p].prompted))
 			}
 		}
-		for ahead := 1; ahead <= 2; ahead++ {
+		for ahead := 1; ahead <= 3; ahead++ {
 			value, err := c.mayBeDelivered(asked, shard, order.Round(head+ahead))
 			if err != nil {
 				return fmt.Errorf("majority %v, round %d: %w", quorum, head+ahead, err)
+			}
+			if value == nil {
+				value = c.held(asked, order.Round(head+ahead))
 			}
 			for p := range c.n() {
 				if len(c.delivered[p]) >= head+ahead {
@@ -395,7 +398,8 @@ func (c *chaos) candidates(asked []bool, shard int, round order.Round) []*candid
 				continue
 			}
 			i := slices.IndexFunc(candidates, func(o *candidate) bool {
-				return equalDeliveries(o.vote.Delivery, v.Delivery)
+				return equalDeliveries(o.vote.Delivery, v.Delivery) && o.vote.Epoch == v.Epoch &&
+					o.vote.Reliable == v.Reliable && slices.Equal(o.vote.Origins, v.Origins)
 			})
 			if i < 0 {
 				i = len(candidates)
