@@ -165,6 +165,12 @@ const (
 	faultEnd
 )
 
+// PromptFaults lists the bugs of prompt delivery, which need Config.Prompt.
+func PromptFaults() []Fault {
+	return []Fault{FaultPromptUnheld, FaultPromptOneMissing, FaultRerunForgets,
+		FaultInterruptedForgotten, FaultCompleteForgotten, FaultPromptRerunEpoch}
+}
+
 // String returns the fault's name as used on a command line.
 func (f Fault) String() string {
 	switch f {

@@ -27,6 +27,8 @@ type chaos struct {
 	anyGroup bool
 	// logs are the servers' logs of rounds; nil for none.
 	logs *roundLogs
+	// heldFirst plants a bug: what counts is what was held in the first state, not in the last.
+	heldFirst bool
 	// mistrust and stall are how often a detector errs and a link stalls, in steps. 0 means never.
 	mistrust, stall int
 	// mistakes is how many more mistakes detectors may make; negative means no bound.
@@ -446,6 +448,8 @@ type storms struct {
 	// logs makes servers keep logs of rounds, with the bug logFault.
 	logs     bool
 	logFault logFault
+	// heldFirst plants a bug in what promises show of prompt delivery.
+	heldFirst bool
 }
 
 // outcome counts how runs ended, and the eons of the longest.
@@ -457,7 +461,7 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 		return err
 	}
 	c.trace, c.mistrust, c.stall, c.mistakes = trace, s.mistrust, s.stall, s.mistakes-1
-	c.losesTail, c.anyGroup = s.seed%2 == 0, s.anyGroup
+	c.losesTail, c.anyGroup, c.heldFirst = s.seed%2 == 0, s.anyGroup, s.heldFirst
 	if len(s.groups) > 0 {
 		c.groups = s.groups
 	}

@@ -63,6 +63,9 @@ const (
 	PlantRecordsIgnored
 	// PlantRecordsFirst forms a generation with them although a majority remembers its votes.
 	PlantRecordsFirst
+	// PlantVouchedIgnored forms a generation without what was perhaps A-delivered promptly. It
+	// switches Group.Prompt on.
+	PlantVouchedIgnored
 	plantsEnd
 )
 
@@ -75,7 +78,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
-	"records-ignored", "records-first"}
+	"records-ignored", "records-first", "vouched-ignored"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -113,6 +116,8 @@ func (p Plant) synod() generation.Fault {
 		return generation.FaultRecordsIgnored
 	case PlantRecordsFirst:
 		return generation.FaultRecordsFirst
+	case PlantVouchedIgnored:
+		return generation.FaultVouchedIgnored
 	}
 	return generation.FaultNone
 }

@@ -45,6 +45,9 @@ type judge struct {
 	// closings are the closed rounds, each with what the server closed before. 0 is nothing.
 	closings   []closedRound
 	closingIDs map[string]uint32
+	// promises are what servers would promise. 0 is nothing.
+	promises   []promise
+	promiseIDs map[string]uint32
 }
 
 // outcome is all that the judge needs to know about a server.
@@ -57,6 +60,7 @@ type outcome struct {
 	delivered uint32
 	recorded  uint32
 	concluded uint32
+	promise   uint32
 }
 
 type deliveredRound struct {
@@ -82,6 +86,7 @@ func newJudge(o Options, tolerated int) *judge {
 	return &judge{
 		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
 		prompt: o.Prompt, closings: make([]closedRound, 1), closingIDs: map[string]uint32{},
+		promises: make([]promise, 1), promiseIDs: map[string]uint32{},
 		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1),
 		roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
 		records: make([]record, 1), recordIDs: map[record]uint32{},
@@ -162,7 +167,7 @@ func (j *judge) removalsOf(o outcome) []removal {
 // outcome numbers a server's outcome.
 func (j *judge) outcome(s *server) uint32 {
 	o := outcome{s.id, s.crashed, s.halted != "", s.accused, s.submitted, s.delivered,
-		s.recorded, s.concluded}
+		s.recorded, s.concluded, s.promise}
 	id, known := j.outcomeIDs[o]
 	if !known {
 		id = uint32(len(j.outcomes))
@@ -227,6 +232,11 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 	}
 	if broken := j.judgeRecords(outcomes); broken != nil {
 		return verdict{broken: broken}
+	}
+	if j.prompt {
+		if broken := j.judgePromises(outcomes); broken != nil {
+			return verdict{broken: broken}
+		}
 	}
 	f := j.failures(outcomes)
 	for p := range j.servers {

@@ -37,6 +37,8 @@ type server struct {
 	// recorded is the number of the sequence of its records, concluded that of its closings.
 	recorded  uint32
 	concluded uint32
+	// promise is the number of what it would promise if it stopped now, with prompt delivery.
+	promise uint32
 	// inputs are the steps that it can take by itself.
 	inputs []input
 	// outcome is the number of its outcome, for the judge.
@@ -123,6 +125,7 @@ func (x *explorer) intern(s server) uint32 {
 	k = binary.LittleEndian.AppendUint32(k, s.delivered)
 	k = binary.LittleEndian.AppendUint32(k, s.recorded)
 	k = binary.LittleEndian.AppendUint32(k, s.concluded)
+	k = binary.LittleEndian.AppendUint32(k, s.promise)
 	if !s.stopped {
 		k = s.engine.AppendState(k)
 	}
@@ -218,6 +221,10 @@ func (x *explorer) take(s server, in input) step {
 	for _, c := range ready.Closings {
 		s.concluded = x.judge.close(s.concluded, c)
 	}
+	if x.options.Prompt {
+		s.promise = x.judge.promise(s.engine)
+		result.delivers = result.delivers || s.promise != before.promise
+	}
 	if x.options.Records {
 		s.recorded = x.judge.record(s.recorded, s.engine, x.options.RecordsAnyGroup)
 		before.recorded = s.recorded // the disk may be quicker than the sends
@@ -302,7 +309,7 @@ func (x *explorer) send() uint32 {
 // is nil.
 func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	s.engine, s.inputs, s.stopped, s.crashed, s.mayCrash = nil, nil, true, true, false
-	s.lies, s.suspects, s.closed = [ServersMax]uint8{}, 0, 0
+	s.lies, s.suspects, s.closed, s.promise = [ServersMax]uint8{}, 0, 0, 0
 	place := uint32(len(x.sent))
 	for to := range x.n {
 		x.prefix = x.prefix[:0]
