@@ -63,6 +63,9 @@ type Config struct {
 	// may differ from what the others A-deliver. AllConcur is always uniform. NonUniform requires
 	// DetectorPerfect.
 	NonUniform bool
+	// Prompt makes AllConcur+ A-deliver the messages of a small unreliable round as soon as it is
+	// complete and every member is known to hold them (prompt.go). It requires DetectorEventual.
+	Prompt bool
 	// MaxPayload bounds one message's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
 	// AssertPropositions makes the engine panic on an input that contradicts a proposition of
@@ -145,8 +148,28 @@ const (
 	FaultPrematureNotRelayed
 	// FaultRemovedOwnerKept keeps the notifications of removed servers.
 	FaultRemovedOwnerKept
+	// FaultPromptUnheld delivers a complete round promptly without asking who holds its messages.
+	FaultPromptUnheld
+	// FaultPromptOneMissing delivers promptly though one member may not hold the messages.
+	FaultPromptOneMissing
+	// FaultRerunForgets reruns a round without the messages of others that it vouched for.
+	FaultRerunForgets
+	// FaultInterruptedForgotten forgets what it vouched for in a round if the round before it is
+	// rerun first.
+	FaultInterruptedForgotten
+	// FaultCompleteForgotten forgets, in a rerun, that the round was complete.
+	FaultCompleteForgotten
+	// FaultPromptRerunEpoch gives a promptly delivered message the epoch of the state that it came
+	// in.
+	FaultPromptRerunEpoch
 	faultEnd
 )
+
+// PromptFaults lists the bugs of prompt delivery, which need Config.Prompt.
+func PromptFaults() []Fault {
+	return []Fault{FaultPromptUnheld, FaultPromptOneMissing, FaultRerunForgets,
+		FaultInterruptedForgotten, FaultCompleteForgotten, FaultPromptRerunEpoch}
+}
 
 // String returns the fault's name as used on a command line.
 func (f Fault) String() string {
@@ -179,6 +202,18 @@ func (f Fault) String() string {
 		return "premature-not-relayed"
 	case FaultRemovedOwnerKept:
 		return "removed-owner-kept"
+	case FaultPromptUnheld:
+		return "prompt-unheld"
+	case FaultPromptOneMissing:
+		return "prompt-one-missing"
+	case FaultRerunForgets:
+		return "rerun-forgets"
+	case FaultInterruptedForgotten:
+		return "interrupted-forgotten"
+	case FaultCompleteForgotten:
+		return "complete-forgotten"
+	case FaultPromptRerunEpoch:
+		return "prompt-rerun-epoch"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}
@@ -217,6 +252,9 @@ func (c Config) Validate() error {
 	case c.Detector != DetectorPerfect && c.NonUniform:
 		return fmt.Errorf("%w: non-uniform delivery forks unless the detector is perfect",
 			ErrConfig)
+	case c.Prompt && (c.Engine != EngineAllConcurPlus || c.Detector != DetectorEventual):
+		return fmt.Errorf("%w: prompt delivery needs %s and an eventually perfect detector",
+			ErrConfig, EngineAllConcurPlus)
 	case c.Fault >= faultEnd:
 		return fmt.Errorf("%w: no such fault, %d", ErrConfig, c.Fault)
 	}

@@ -8,6 +8,7 @@ type output struct {
 	sends      []order.Send
 	deliveries []order.Delivery
 	messages   []order.Message
+	closings   []order.Closing
 	// taken says that Ready returned it.
 	taken bool
 }
@@ -28,6 +29,7 @@ func (e *Engine) begin() {
 		clear(e.out.messages)
 		e.out.deliveries, e.out.messages = e.out.deliveries[:0], e.out.messages[:0]
 	}
+	e.out.closings = e.out.closings[:0]
 }
 
 // Ready returns what is to be done since the last call, and forgets it. The driver must hand over
@@ -36,7 +38,7 @@ func (e *Engine) begin() {
 func (e *Engine) Ready() order.Ready {
 	e.begin()
 	e.out.taken = true
-	return order.Ready{Sends: e.out.sends, Deliveries: e.out.deliveries}
+	return order.Ready{Sends: e.out.sends, Deliveries: e.out.deliveries, Closings: e.out.closings}
 }
 
 func (e *Engine) send(to []order.ServerID, frame []byte) {
@@ -77,6 +79,13 @@ func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
 	assert(e.config.Fault == FaultEarlyDelivery || set.round == e.delivered+1,
 		"rounds are A-delivered in order, each once (Theorem 6.4.1)")
 	e.delivered = set.round
+	if e.ballots != nil {
+		e.ballots[set.round%ballotsKept].reset()
+	}
+	if e.config.Prompt {
+		e.close(set, removed)
+		return
+	}
 	start := len(e.out.messages)
 	for p, more := set.present.next(0); more; p, more = set.present.next(p + 1) {
 		e.out.messages = append(e.out.messages, order.Message{Origin: p,
@@ -87,8 +96,5 @@ func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
 		Epoch: set.epoch, Round: set.round, Messages: e.out.messages[start:end:end],
 		Removed: removed,
 	})
-	if e.ballots != nil {
-		e.ballots[set.round%ballotsKept].reset()
-	}
-	e.noteChange()
+	e.noteChange(e.out.deliveries[len(e.out.deliveries)-1])
 }

@@ -48,8 +48,10 @@ type Engine struct {
 	next    *roundSet
 	newer   *roundSet
 	older   *roundSet
-	// delivered is the last A-delivered round.
+	// delivered is the last A-delivered round. With prompt delivery it is the last closed one, and
+	// prompted, which is never before it, the last one whose messages are A-delivered.
 	delivered order.Round
+	prompted  order.Round
 
 	failures *notifications
 	tracking *tracking
@@ -67,6 +69,8 @@ type Engine struct {
 	skippers serverSet
 	// ballots hold the votes, by round; nil under P.
 	ballots []*ballot
+	// contents is scratch space for the messages of a round.
+	contents []content
 	// last is the transitional round, 0 while none is known. ended says that it is A-delivered.
 	last  order.Round
 	ended bool
@@ -85,6 +89,13 @@ type ownMessage struct {
 	held    bool
 	round   order.Round
 	payload []byte
+	// since is the epoch in which it was A-broadcast first. vouched are the messages of others that
+	// go along in a rerun, by ascending origin (prompt.go).
+	since   order.Epoch
+	vouched []content
+	// epoch and reliable are the last state in which it was A-broadcast.
+	epoch    order.Epoch
+	reliable bool
 }
 
 var _ order.Broadcaster = (*Engine)(nil)
@@ -103,7 +114,9 @@ func New(config Config) (*Engine, error) {
 		plus:    config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
 		members: newServerSet(n), ignored: newServerSet(n), skippers: newServerSet(n),
 		epoch: 1, round: config.FirstRound, delivered: config.FirstRound - 1,
-		current: newRoundSet(n), next: newRoundSet(n), newer: newRoundSet(n), older: newRoundSet(n),
+		prompted: config.FirstRound - 1,
+		current:  newRoundSet(n), next: newRoundSet(n),
+		newer: newRoundSet(n), older: newRoundSet(n),
 	}
 	for p := range n {
 		e.members.add(order.ServerID(p))
@@ -142,13 +155,18 @@ func (e *Engine) Solicited() bool {
 	if !e.CanBroadcast() {
 		return false
 	}
-	return e.current.count > 0 || e.perfect && e.failures.targetCount > 0 || e.solicit > 0 ||
-		e.revoking > 0 || e.last != 0
+	return e.current.count > 0 && !e.expectsContent() ||
+		e.perfect && e.failures.targetCount > 0 || e.solicit > 0 || e.revoking > 0 || e.last != 0
 }
 
 // Undelivered reports whether a complete round with a non-empty message waits for later rounds.
 func (e *Engine) Undelivered() bool {
-	return e.halted == "" && (e.newer.payloadCount > 0 || e.older.payloadCount > 0)
+	return e.halted == "" && (e.waits(e.newer) || e.waits(e.older))
+}
+
+// waits reports whether a set has messages that are not A-delivered yet.
+func (e *Engine) waits(set *roundSet) bool {
+	return set.payloadCount > 0 && (!e.config.Prompt || set.round > e.prompted)
 }
 
 // Broadcast A-broadcasts payload as this server's message of the current round. The payload is
@@ -166,7 +184,9 @@ func (e *Engine) Broadcast(payload []byte) error {
 		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload),
 			e.config.MaxPayload)
 	}
-	e.broadcastOwn(payload)
+	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payload, since: e.epoch,
+		vouched: e.vouch(payload)}
+	e.broadcastOwn()
 	e.tryToComplete()
 	e.settle()
 	return nil
@@ -215,6 +235,10 @@ func (e *Engine) dispatch(from order.ServerID, header frameHeader, frame []byte)
 	case uint64(header.origin) >= uint64(e.n):
 		return fmt.Errorf("%w: a message of server %d in a group of %d", order.ErrFrame,
 			header.origin, e.n)
+	case header.prompt != e.config.Prompt || header.prompt && !e.areEntries(header, frame):
+		return fmt.Errorf("%w: a message of server %d with prompt delivery %t and %d entries in a "+
+			"group of %d with prompt delivery %t", order.ErrFrame, header.origin, header.prompt,
+			header.entries, e.n, e.config.Prompt)
 	case header.revocations > 0 && !e.areRevocations(header, frame):
 		return fmt.Errorf("%w: a message of server %d revokes notifications that "+
 			"the server cannot have made", order.ErrFrame, header.origin)
@@ -252,9 +276,9 @@ func (e *Engine) proposition(holds bool, number string) {
 	}
 }
 
-// broadcastOwn A-broadcasts this server's message of the current round [Poke19, Algorithm 6.1,
-// lines 10-19].
-func (e *Engine) broadcastOwn(payload []byte) {
+// broadcastOwn A-broadcasts this server's message of the current round, which own holds [Poke19,
+// Algorithm 6.1, lines 10-19].
+func (e *Engine) broadcastOwn() {
 	assert(!e.current.present.has(e.self), "a server A-broadcasts once in a state")
 	kind, to := kindUnreliable, e.ownChildren()
 	if e.reliable {
@@ -264,9 +288,15 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	if e.reliable && e.revoking > 0 {
 		revocations = e.pendingRevocations()
 	}
-	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload,
-		revocations...)
-	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payloadOf(frame)}
+	own := &e.own[e.round%2]
+	var frame []byte
+	if e.config.Prompt {
+		frame = e.encodePrompt(kind, own, revocations)
+	} else {
+		frame = encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, own.payload,
+			revocations...)
+	}
+	own.payload, own.epoch, own.reliable = payloadOf(frame), e.epoch, e.reliable
 	e.current.add(e.self, frame)
 	if e.reliable {
 		e.tracking.received(e.self)
@@ -285,8 +315,8 @@ func (e *Engine) ownChildren() []order.ServerID {
 // rerunOwn A-broadcasts this server's message of a round again, if it did so before in a state that
 // it rolled back. Validity requires the same message [Poke19, section 6.2.1].
 func (e *Engine) rerunOwn() {
-	if own := e.own[e.round%2]; own.held && own.round == e.round {
-		e.broadcastOwn(own.payload)
+	if own := &e.own[e.round%2]; own.held && own.round == e.round {
+		e.broadcastOwn()
 	}
 }
 

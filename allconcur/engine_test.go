@@ -77,7 +77,7 @@ func TestGenerationOfAFrame(t *testing.T) {
 		t.Errorf("generation %d, %v", generation, err)
 	}
 	for name, bad := range map[string][]byte{"nothing": nil, "a byte less": frame[:len(frame)-1],
-		"another version": altered(frame, 0, frameVersion+1)} {
+		"another version": altered(frame, 0, promptVersion+1)} {
 		if _, err := FrameGeneration(bad); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,5 +1,7 @@
 package allconcur
 
+import "github.com/ledgerd/ledgerd/order"
+
 // The end of an eon [Poke19, section 6.3.3.2]. One engine serves one eon, in which G_R and the
 // group do not change except for servers that fail. When a round r with a change of the group is
 // A-delivered, r+2 is the transitional round, the eon's last. It is run reliably. The engine has
@@ -12,12 +14,12 @@ package allconcur
 // server that is still in [e,r+2]. The message's sender completed [e,r+2], so all servers have
 // completed r+1 and voted for r, as in a skip.
 
-// noteChange checks whether the round that was A-delivered last contains a change of the group.
-func (e *Engine) noteChange() {
+// noteChange checks whether a round contains a change of the group. The round was A-delivered or,
+// with prompt delivery, closed.
+func (e *Engine) noteChange(d order.Delivery) {
 	if e.config.Change == nil {
 		return
 	}
-	d := e.out.deliveries[len(e.out.deliveries)-1]
 	if e.config.Change(d) && e.last == 0 {
 		e.last = d.Round + 2
 	}

@@ -27,6 +27,8 @@ type chaos struct {
 	anyGroup bool
 	// logs are the servers' logs of rounds; nil for none.
 	logs *roundLogs
+	// heldFirst plants a bug: what counts is what was held in the first state, not in the last.
+	heldFirst bool
 	// mistrust and stall are how often a detector errs and a link stalls, in steps. 0 means never.
 	mistrust, stall int
 	// mistakes is how many more mistakes detectors may make; negative means no bound.
@@ -163,7 +165,7 @@ func (c *chaos) bury() {
 func (c *chaos) agree() error {
 	for p := range c.n() {
 		for q := range p {
-			if err := c.compareBoth(p, q); err != nil {
+			if err := errors.Join(c.compareBoth(p, q), c.compareClosed(p, q)); err != nil {
 				return err
 			}
 		}
@@ -329,13 +331,16 @@ func (c *chaos) judgeVotes(shard int) error {
 			asked[p] = true
 			if p < c.n() {
 				// This includes deliveries that a crash kept from being reported.
-				head = max(head, int(c.engines[p].delivered))
+				head = max(head, int(c.engines[p].delivered), int(c.engines[p].prompted))
 			}
 		}
-		for ahead := 1; ahead <= 2; ahead++ {
+		for ahead := 1; ahead <= 3; ahead++ {
 			value, err := c.mayBeDelivered(asked, shard, order.Round(head+ahead))
 			if err != nil {
 				return fmt.Errorf("majority %v, round %d: %w", quorum, head+ahead, err)
+			}
+			if value == nil {
+				value = c.held(asked, order.Round(head+ahead))
 			}
 			for p := range c.n() {
 				if len(c.delivered[p]) >= head+ahead {
@@ -395,7 +400,8 @@ func (c *chaos) candidates(asked []bool, shard int, round order.Round) []*candid
 				continue
 			}
 			i := slices.IndexFunc(candidates, func(o *candidate) bool {
-				return equalDeliveries(o.vote.Delivery, v.Delivery)
+				return equalDeliveries(o.vote.Delivery, v.Delivery) && o.vote.Epoch == v.Epoch &&
+					o.vote.Reliable == v.Reliable && slices.Equal(o.vote.Origins, v.Origins)
 			})
 			if i < 0 {
 				i = len(candidates)
@@ -442,6 +448,8 @@ type storms struct {
 	// logs makes servers keep logs of rounds, with the bug logFault.
 	logs     bool
 	logFault logFault
+	// heldFirst plants a bug in what promises show of prompt delivery.
+	heldFirst bool
 }
 
 // outcome counts how runs ended, and the eons of the longest.
@@ -453,7 +461,7 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 		return err
 	}
 	c.trace, c.mistrust, c.stall, c.mistakes = trace, s.mistrust, s.stall, s.mistakes-1
-	c.losesTail, c.anyGroup = s.seed%2 == 0, s.anyGroup
+	c.losesTail, c.anyGroup, c.heldFirst = s.seed%2 == 0, s.anyGroup, s.heldFirst
 	if len(s.groups) > 0 {
 		c.groups = s.groups
 	}

@@ -11,9 +11,9 @@ import (
 // needs it to keep the frames of a generation that has yet to start here. An error wraps
 // order.ErrFrame. No error does not mean that the frame is well formed.
 func FrameGeneration(frame []byte) (uint64, error) {
-	if len(frame) < failureFrameSize || frame[0] != frameVersion {
-		return 0, fmt.Errorf("%w: %d bytes without a header of version %d", order.ErrFrame,
-			len(frame), frameVersion)
+	if len(frame) < failureFrameSize || frame[0] != frameVersion && frame[0] != promptVersion {
+		return 0, fmt.Errorf("%w: %d bytes without a header of version %d or %d", order.ErrFrame,
+			len(frame), frameVersion, promptVersion)
 	}
 	return binary.LittleEndian.Uint64(frame[8:]), nil
 }
@@ -30,9 +30,9 @@ type MessageID struct {
 // the rest of it. Whether the engine takes the frame is another question. It reports false for
 // other frames, and for bytes that are no frame.
 func FrameMessage(frame []byte) (id MessageID, payload []byte, is bool) {
-	if len(frame) < messageHeaderSize || frame[0] != frameVersion ||
+	if len(frame) < messageHeaderSize || frame[0] != frameVersion && frame[0] != promptVersion ||
 		frameKind(frame[1]) != kindUnreliable && frameKind(frame[1]) != kindReliable ||
-		len(frame) < payloadStart(frame) {
+		frame[0] == promptVersion && !entriesFit(frame) || len(frame) < payloadStart(frame) {
 		return MessageID{}, nil, false
 	}
 	return MessageID{

@@ -64,9 +64,11 @@ func Describe(frame []byte) string {
 	}
 	switch header.kind {
 	case kindUnreliable:
-		return fmt.Sprintf("BCAST [%d,%d] of %d", header.epoch, header.round, header.origin)
+		return fmt.Sprintf("BCAST [%d,%d] of %d", header.epoch, header.round, header.origin) +
+			describePrompt(header, frame)
 	case kindReliable:
-		text := fmt.Sprintf("RBCAST [[%d,%d]] of %d", header.epoch, header.round, header.origin)
+		text := fmt.Sprintf("RBCAST [[%d,%d]] of %d", header.epoch, header.round, header.origin) +
+			describePrompt(header, frame)
 		for i := range header.revocations {
 			r := revocationOf(frame, i)
 			text += fmt.Sprintf(" revoking FAIL %d #%d", r.target, r.sequence)
@@ -81,6 +83,26 @@ func Describe(frame []byte) string {
 	default:
 		return describeVote(header, frame)
 	}
+}
+
+// describePrompt describes what prompt delivery adds to a message.
+func describePrompt(header frameHeader, frame []byte) string {
+	if !header.prompt {
+		return ""
+	}
+	text := fmt.Sprintf(" since %d", header.since)
+	var origins []order.ServerID
+	for i := range header.entries {
+		origins = append(origins, entryOf(frame, i).origin)
+	}
+	switch {
+	case len(origins) == 0:
+	case isRerun(frame):
+		text += fmt.Sprintf(", with copies of %v", origins)
+	default:
+		text += fmt.Sprintf(", vouching for %v", origins)
+	}
+	return text
 }
 
 // describeVote names a FWD or BWD, with its set.

@@ -26,6 +26,8 @@ type network struct {
 	// crashAfter is how many more frames a server sends before it crashes, -1 if it does not.
 	crashAfter []int
 	delivered  [][]order.Delivery
+	// closed are the rounds that each server closed, with prompt delivery.
+	closed [][]order.Closing
 	// broadcast[p] are the payloads that server p A-broadcast.
 	broadcast [][]string
 	// losesTail makes a crash also lose the last frames of each of the server's channels, as when a
@@ -49,6 +51,7 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 		channels: make([][][]byte, n*n),
 		crashed:  make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n),
 		accused: make([]bool, n), delivered: make([][]order.Delivery, n),
+		closed:    make([][]order.Closing, n),
 		broadcast: make([][]string, n),
 	}
 	for p := range n {
@@ -116,6 +119,10 @@ func (w *network) pump(p int) {
 		}
 	}
 	w.deliver(p, ready.Deliveries)
+	for _, c := range ready.Closings {
+		w.note("%d closes [%d,%d], removing %v", p, c.Epoch, c.Round, c.Removed)
+		w.closed[p] = append(w.closed[p], c)
+	}
 }
 
 func (w *network) deliver(p int, deliveries []order.Delivery) {

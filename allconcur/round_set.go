@@ -15,8 +15,10 @@ type roundSet struct {
 	count   int
 	// frames holds the frame of each present server. A payload follows the frame's header.
 	frames [][]byte
-	// payloadCount counts the messages whose payload is not empty.
+	// payloadCount counts the messages whose payload is not empty, or that have copies of others'
+	// messages. copyCount counts those with copies.
 	payloadCount int
+	copyCount    int
 }
 
 func newRoundSet(n int) *roundSet {
@@ -34,7 +36,8 @@ func (s *roundSet) reset() {
 		s.present.clear()
 		clear(s.frames)
 	}
-	s.epoch, s.round, s.reliable, s.filled, s.count, s.payloadCount = 0, 0, false, false, 0, 0
+	s.epoch, s.round, s.reliable, s.filled = 0, 0, false, false
+	s.count, s.payloadCount, s.copyCount = 0, 0, 0
 }
 
 // is reports whether the set stands for the state.
@@ -47,8 +50,17 @@ func (s *roundSet) add(origin order.ServerID, frame []byte) {
 	s.present.add(origin)
 	s.count++
 	s.frames[origin] = frame
-	if len(frame) > payloadStart(frame) {
-		s.payloadCount++
+	s.countPayload(frame, 1)
+}
+
+// countPayload adds a frame to the counts of payloads and copies, or takes it out with -1.
+func (s *roundSet) countPayload(frame []byte, by int) {
+	copies := copyCount(frame) > 0
+	if copies {
+		s.copyCount += by
+	}
+	if copies || len(frame) > payloadStart(frame) {
+		s.payloadCount += by
 	}
 }
 
@@ -57,9 +69,7 @@ func (s *roundSet) drop(origin order.ServerID) {
 	if !s.present.has(origin) {
 		return
 	}
-	if len(s.frames[origin]) > payloadStart(s.frames[origin]) {
-		s.payloadCount--
-	}
+	s.countPayload(s.frames[origin], -1)
 	s.present.remove(origin)
 	s.frames[origin] = nil
 	s.count--

@@ -63,8 +63,10 @@ func (e *Engine) Clone() *Engine {
 	for i, b := range e.ballots {
 		c.ballots[i] = b.clone()
 	}
+	c.contents = nil
 	c.out = output{sends: append([]order.Send(nil), e.out.sends...),
-		deliveries: make([]order.Delivery, len(e.out.deliveries))}
+		deliveries: make([]order.Delivery, len(e.out.deliveries)),
+		closings:   append([]order.Closing(nil), e.out.closings...)}
 	for i, d := range e.out.deliveries {
 		d.Messages = append([]order.Message(nil), d.Messages...)
 		c.out.deliveries[i] = d
@@ -101,6 +103,12 @@ func (e *Engine) AppendState(state []byte) []byte {
 		state = appendFlag(state, own.held)
 		state = appendNumber(state, uint64(own.round), uint64(len(own.payload)))
 		state = append(state, own.payload...)
+		if e.config.Prompt {
+			state = own.appendVouched(state)
+		}
+	}
+	if e.config.Prompt {
+		state = appendNumber(state, uint64(e.prompted))
 	}
 	return state
 }

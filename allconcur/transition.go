@@ -16,6 +16,7 @@ package allconcur
 func (e *Engine) tryToComplete() {
 	for e.halted == "" && !e.ended {
 		e.deliverStable()
+		e.deliverPromptly()
 		switch {
 		case e.reliable && e.tracking.awaitedCount == 0 && e.agreed():
 			e.completeReliable()
@@ -35,6 +36,7 @@ func (e *Engine) tryToComplete() {
 // anywhere: the previous one if that is unreliable too [Poke19, Algorithm 6.4, lines 49-52]. The
 // previous round is kept, since a skip may still A-deliver it.
 func (e *Engine) failFromUnreliable() {
+	e.vouchForComplete()
 	e.current.reset()
 	e.next.reset()
 	e.epoch++

@@ -222,11 +222,8 @@ func TestFramesAtTheirBounds(t *testing.T) {
 			t.Errorf("%s: %d bytes are more than %d", name, len(c.frame), FrameSizeMax(10))
 		}
 	}
-	if got := FrameSizeMax(MaxPayloadDefault); got != messageHeaderSize+
-		revocationsMax*revocationSize+MaxPayloadDefault {
-		t.Errorf("frames of up to %d bytes", got)
-	}
-	if got := FrameSizeMax(1); got != messageHeaderSize+digraph.MaxOrder/8 {
+	if got := FrameSizeMax(MaxPayloadDefault); got != promptHeaderSize+
+		revocationsMax*revocationSize+promptMessagesMax*copySize+MaxPayloadDefault {
 		t.Errorf("frames of up to %d bytes", got)
 	}
 }
@@ -240,6 +237,10 @@ func TestFramesAreDescribed(t *testing.T) {
 		"RBCAST [[2,3]] of 4":       encodeMessage(kindReliable, 1, 2, 3, 4, nil),
 		"RBCAST [[2,3]] of 4 revoking FAIL 5 #6": encodeMessage(kindReliable, 1, 2, 3, 4,
 			nil, revocation{5, 6}),
+		"BCAST [2,3] of 4 since 2, vouching for [1 5]": encodePrompt(kindUnreliable, 1, 2, 3, 4,
+			nil, 2, someContents),
+		"RBCAST [[3,3]] of 4 since 2, with copies of [1 5] revoking FAIL 5 #6": encodePrompt(
+			kindReliable, 1, 3, 3, 4, nil, 2, someContents, revocation{5, 6}),
 		"FAIL 4 by 5":    encodeFailure(1, 4, 5, 0),
 		"FAIL 4 by 5 #6": encodeFailure(1, 4, 5, 6),
 		"FWD [[2,3]] of 4, decided [0 2 4]": encodeVote(kindForward, phaseDecided, 1, 2, 3,

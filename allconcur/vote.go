@@ -51,6 +51,11 @@ func (e *Engine) voteFor(set *roundSet) order.Vote {
 	vote := order.Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable,
 		Confirmed: e.confirmed,
 		Members:   members}
+	vote.Origins = set.present.appendTo(nil)
+	if e.config.Prompt {
+		vote.Delivery = deliveryOf(set.round, set.appendContents(nil))
+		return vote
+	}
 	vote.Delivery = order.Delivery{Epoch: set.epoch, Round: set.round}
 	for _, p := range members {
 		if set.present.has(p) {

@@ -22,6 +22,25 @@ import (
 //	32     8·   revocations: target, 4, and sequence number, 4
 //	       -    payload
 //
+//	a message (BCAST, RBCAST) of a group with prompt delivery (prompt.go)
+//	offset size
+//	0      1    version, 2
+//	1      1    kind, 1 BCAST or 2 RBCAST
+//	2      2    number of revocations
+//	4      4    origin
+//	8      8    generation
+//	16     8    epoch
+//	24     8    round
+//	32     8    since: the epoch in which the origin A-broadcast this message first
+//	40     2    number of entries
+//	42     6    zero
+//	48     8·   revocations: target, 4, and sequence number, 4
+//	       -    entries, by ascending server. If since is epoch, the servers that the origin vouches
+//	            for: server, 4. Otherwise copies of the messages that it vouched for: server, 4,
+//	            size, 4, and that message's since, 8
+//	       -    the payloads of the copies
+//	       -    payload
+//
 //	a failure notification (FAIL)
 //	offset size
 //	0      1    version, 1
@@ -45,9 +64,13 @@ import (
 //	32     8·   the set: bit i of word i/64 is server i
 const (
 	frameVersion      = 1
+	promptVersion     = 2
 	messageHeaderSize = 32
+	promptHeaderSize  = 48
 	failureFrameSize  = 24
 	revocationSize    = 8
+	vouchedSize       = 4
+	copySize          = 16
 	// revocationsMax bounds the revocations in one message; more wait for the next.
 	revocationsMax = 16
 )
@@ -83,7 +106,12 @@ type frameHeader struct {
 	sequence   uint32
 	// revocations counts the revocations before a message's payload.
 	revocations int
-	phase       votePhase
+	// prompt says that it is a message of a group with prompt delivery, which has since and the
+	// number of entries, too.
+	prompt  bool
+	since   order.Epoch
+	entries int
+	phase   votePhase
 }
 
 // revocation is revoke_{j,k,s} in the message of server p_k [Poke19, section 6.3.3.1]: its
@@ -96,7 +124,8 @@ type revocation struct {
 // FrameSizeMax returns the size in bytes of the largest frame of a group whose payloads are bounded
 // by maxPayload. Lanes are sized by it.
 func FrameSizeMax(maxPayload int) int {
-	return messageHeaderSize + max(revocationsMax*revocationSize+maxPayload, digraph.MaxOrder/8)
+	return max(messageHeaderSize+digraph.MaxOrder/8,
+		promptHeaderSize+revocationsMax*revocationSize+promptMessagesMax*copySize+maxPayload)
 }
 
 // decodeFrame decodes a frame, strictly: it accepts exactly the bytes that an encoder returns. An
@@ -105,11 +134,12 @@ func decodeFrame(frame []byte, maxPayload int) (frameHeader, error) {
 	if len(frame) < failureFrameSize {
 		return frameHeader{}, fmt.Errorf("%w: %d bytes are too few", order.ErrFrame, len(frame))
 	}
-	if frame[0] != frameVersion {
+	isMessage := frameKind(frame[1]) == kindUnreliable || frameKind(frame[1]) == kindReliable
+	if frame[0] != frameVersion && !(frame[0] == promptVersion && isMessage) {
 		return frameHeader{}, fmt.Errorf("%w: version %d, want %d", order.ErrFrame, frame[0],
 			frameVersion)
 	}
-	header := frameHeader{kind: frameKind(frame[1]),
+	header := frameHeader{kind: frameKind(frame[1]), prompt: frame[0] == promptVersion,
 		generation: binary.LittleEndian.Uint64(frame[8:])}
 	server := order.ServerID(binary.LittleEndian.Uint32(frame[4:]))
 	switch header.kind {
@@ -119,6 +149,12 @@ func decodeFrame(frame []byte, maxPayload int) (frameHeader, error) {
 			header.kind == kindUnreliable {
 			return frameHeader{}, fmt.Errorf("%w: %d revocations in a message of kind %d",
 				order.ErrFrame, header.revocations, header.kind)
+		}
+		if header.prompt {
+			if err := header.decodePrompt(server, frame, maxPayload); err != nil {
+				return frameHeader{}, err
+			}
+			break
 		}
 		if start := messageHeaderSize + header.revocations*revocationSize; len(frame) < start ||
 			len(frame) > start+maxPayload {
@@ -210,9 +246,21 @@ func encodeVote(kind frameKind, phase votePhase, generation uint64, epoch order.
 	return frame
 }
 
+// messageStart returns where the revocations of a message's frame begin.
+func messageStart(frame []byte) int {
+	if frame[0] == promptVersion {
+		return promptHeaderSize
+	}
+	return messageHeaderSize
+}
+
 // payloadStart returns where the payload of a message's frame begins.
 func payloadStart(frame []byte) int {
-	return messageHeaderSize + int(binary.LittleEndian.Uint16(frame[2:]))*revocationSize
+	start := messageStart(frame) + revocationCount(frame)*revocationSize
+	if frame[0] == promptVersion {
+		return promptPayloadStart(frame, start)
+	}
+	return start
 }
 
 // revocationCount returns the number of revocations in a message's frame.
@@ -220,7 +268,7 @@ func revocationCount(frame []byte) int { return int(binary.LittleEndian.Uint16(f
 
 // revocationOf returns the revocation at an index in a message's frame.
 func revocationOf(frame []byte, index int) revocation {
-	at := messageHeaderSize + index*revocationSize
+	at := messageStart(frame) + index*revocationSize
 	return revocation{target: order.ServerID(binary.LittleEndian.Uint32(frame[at:])),
 		sequence: binary.LittleEndian.Uint32(frame[at+4:])}
 }

@@ -55,6 +55,9 @@ func FuzzDecodeFrame(f *testing.F) {
 		revocation{7, 8}))
 	f.Add(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, serverSet{21}))
 	f.Add(encodeVote(kindBackward, phaseConfirmed, 1, 2, 3, 4, serverSet{21, 1}))
+	f.Add(encodePrompt(kindUnreliable, 1, 2, 3, 4, []byte("payload"), 2, someContents))
+	f.Add(encodePrompt(kindReliable, 1, 3, 3, 4, []byte("payload"), 2, someContents,
+		revocation{5, 6}))
 	f.Add([]byte("garbage"))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		header, err := decodeFrame(frame, 64)
@@ -77,6 +80,17 @@ func FuzzDecodeFrame(f *testing.F) {
 			var revocations []revocation
 			for i := range header.revocations {
 				revocations = append(revocations, revocationOf(frame, i))
+			}
+			if header.prompt {
+				contents := copiesOf(frame)
+				for i := range header.entries {
+					if !isRerun(frame) {
+						contents = append(contents, content{origin: entryOf(frame, i).origin})
+					}
+				}
+				again = encodePrompt(header.kind, header.generation, header.epoch, header.round,
+					header.origin, payloadOf(frame), header.since, contents, revocations...)
+				break
 			}
 			again = encodeMessage(header.kind, header.generation, header.epoch, header.round,
 				header.origin, payloadOf(frame), revocations...)
@@ -103,6 +117,7 @@ func FuzzEngine(f *testing.F) {
 		if kind/2%2 == 1 {
 			config.Change = func(d order.Delivery) bool { return d.Round%3 == 1 }
 		}
+		config.Prompt = kind%2 == 1 && kind/4%3 == 0 && kind/12%2 == 1
 		e, err := New(config)
 		if err != nil {
 			t.Fatal(err)
@@ -125,6 +140,13 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 	sequence := uint32(0)
 	if !e.perfect {
 		sequence = uint32(a/6%4) + 1
+	}
+	switch a / 24 % 10 {
+	case 0, 1, 2:
+		if e.config.Prompt {
+			hostilePrompt(t, e, a, b)
+			return
+		}
 	}
 	switch a / 24 % 10 {
 	case 0:
@@ -157,4 +179,24 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 		}
 	}
 	t.Fatalf("unexpected error %v", err)
+}
+
+// hostilePrompt feeds a server a message with prompt delivery that vouches for others or has copies
+// of their messages.
+func hostilePrompt(t *testing.T, e *Engine, a, b byte) {
+	origin := order.ServerID(b % 6)
+	epoch, round := e.epoch+order.Epoch(a/6%4)-1, e.round+order.Round(b/6%4)-1
+	since := max(1, epoch-order.Epoch(b/24%3))
+	var contents []content
+	for other := range order.ServerID(6) {
+		if other != origin && (a^b)>>other&1 != 0 {
+			contents = append(contents, content{origin: other, since: 1, payload: []byte{a}})
+		}
+	}
+	kind := kindUnreliable + frameKind(a/24%2)
+	err := e.Receive(order.ServerID(a%6), encodePrompt(kind, 0, epoch, round, origin,
+		bytes.Repeat([]byte{b}, int(b%3)), since, contents))
+	if err != nil && !errors.Is(err, order.ErrFrame) && !errors.Is(err, order.ErrHalted) {
+		t.Fatalf("unexpected error %v", err)
+	}
 }

@@ -66,7 +66,8 @@ func sections() []section {
 		{Title: "Concepts", names: []string{"guarantees", "certificates", "security", "fabric",
 			"performance", "figures", "testing"}},
 		{Title: "Design", names: []string{"design/durability", "design/traffic", "design/storage",
-			"design/lone", "design/rounds", "design/invariants", "design/deviations",
+			"design/lone", "design/rounds", "design/prompt", "design/invariants",
+			"design/deviations",
 			"design/extending", "design/planted-bugs"}},
 	}
 }

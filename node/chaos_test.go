@@ -103,6 +103,8 @@ func shake(t *testing.T, seed uint64, length time.Duration) {
 		config.Ordering.Engine = engine
 		// Some nodes of every other shard log rounds.
 		config.Ordering.LogRounds = engine == "allconcur+" && seed%2 == 0 && (i+int(seed))%3 > 0
+		// All nodes of the others deliver promptly.
+		config.Ordering.Prompt = engine == "allconcur+" && seed%2 == 1
 		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond,
 			500*time.Millisecond
 	})

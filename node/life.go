@@ -210,7 +210,7 @@ func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaste
 	return allconcur.New(allconcur.Config{
 		Engine: config.Engine, Self: place, Servers: len(g.Members), Reliable: reliable,
 		Generation: g.Run, FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
-		Detector: kind, Shard: g.Shard,
+		Detector: kind, Shard: g.Shard, Prompt: config.Prompt,
 		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
 	})
 }

@@ -200,6 +200,9 @@ func (l *life) freezeEngine() {
 				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
 			})
 		}
+		for _, held := range remains.Held {
+			report.Vouched = append(report.Vouched, l.vouched(held))
+		}
 		l.enqueue(shard.Settled{Report: report, Record: record})
 	})
 }
@@ -207,17 +210,24 @@ func (l *life) freezeEngine() {
 // vote converts an engine's vote for the synod. The contents of the round stay on this node, for a
 // member that will need them.
 func (l *life) vote(v *order.Vote) generation.Vote {
-	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Epoch)
-	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members,
+	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Delivery.Epoch)
+	return generation.Vote{Confirmed: v.Confirmed, Voters: v.Members,
 		TailRound: generation.TailRound{
-			Round: v.Round, Epoch: v.Delivery.Epoch, Reliable: v.Reliable,
-			Removed: v.Delivery.Removed,
+			Round: v.Round, Epoch: l.node.pipeline.ChainEpoch(v.Epoch), Reliable: v.Reliable,
+			Origins: v.Origins, Removed: v.Delivery.Removed,
 			Content: l.contents.remember(encodeRound(v.Delivery)),
 		}}
-	for _, message := range v.Delivery.Messages {
-		vote.Origins = append(vote.Origins, message.Origin)
+}
+
+// vouched converts a round that an engine holds for the synod. The contents stay on this node.
+func (l *life) vouched(held order.Held) generation.TailRound {
+	held.Delivery.Epoch = l.node.pipeline.ChainEpoch(held.Delivery.Epoch)
+	r := generation.TailRound{Round: held.Round, Epoch: l.node.pipeline.ChainEpoch(held.Epoch),
+		Reliable: held.Reliable, Content: l.contents.remember(encodeRound(held.Delivery))}
+	for _, message := range held.Delivery.Messages {
+		r.Origins = append(r.Origins, message.Origin)
 	}
-	return vote
+	return r
 }
 
 // fetchRound puts the contents of a round on the disk. It takes them from memory or from a peer.

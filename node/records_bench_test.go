@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/report"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -47,12 +48,14 @@ func (l lateHost) Receive(lane string, receive rdmanet.ReceiveFunc) error {
 }
 
 // BenchmarkLateMessages measures how long a lone transaction takes to be durable in a shard of
-// three nodes whose messages come late, with and without log_rounds. It shows the median.
+// three nodes whose messages come late, with log_rounds, with prompt, and with neither. It shows the
+// median.
 func BenchmarkLateMessages(b *testing.B) {
 	for _, by := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
-		for name, change := range map[string][]int{"blocks": nil, "records": {0, 1, 2}} {
+		for name, change := range map[string]func(int, *home.Config){"blocks": nil,
+			"records": logging(0, 1, 2), "prompt": prompting} {
 			b.Run(fmt.Sprintf("%v/%s", by, name), func(b *testing.B) {
-				s := newShard(b, 3, logging(change...))
+				s := newShard(b, 3, change)
 				done := make(chan struct{})
 				b.Cleanup(func() { close(done) })
 				s.hosts = func(_ int, host rdmanet.Host) rdmanet.Host {

@@ -24,6 +24,11 @@ type Message struct {
 }
 
 // Delivery is one A-delivered round. All servers A-deliver equal deliveries in the same order.
+//
+// An engine with prompt delivery A-delivers a round's messages before the group agrees on who sent
+// an empty one. Its deliveries hold only messages with a payload, and remove nobody: Closings do.
+// Epoch is then the last in which one of the messages was A-broadcast for the first time, 0 if
+// there are none.
 type Delivery struct {
 	Epoch Epoch
 	Round Round
@@ -32,6 +37,16 @@ type Delivery struct {
 	Messages []Message
 	// Removed lists the servers that leave the group with this round because no message of theirs
 	// was A-delivered, ascending.
+	Removed []ServerID
+}
+
+// Closing says that the group agreed on the set of a round, whose messages are A-delivered already
+// or with it. Only an engine with prompt delivery has closings. All servers close the same rounds
+// in the same order, with equal closings.
+type Closing struct {
+	Epoch Epoch
+	Round Round
+	// Removed lists the servers that leave the group with this round, ascending.
 	Removed []ServerID
 }
 
@@ -45,12 +60,13 @@ type Send struct {
 }
 
 // Ready lists the work that an engine has for its driver. The driver first carries out Sends, in
-// order (FIFO to each receiver), then Deliveries. The engine owns the struct and its slices, which
-// are valid until the next call of any of the engine's methods. The driver may keep frames and
-// payloads.
+// order (FIFO to each receiver), then Deliveries and Closings. The engine owns the struct and its
+// slices, which are valid until the next call of any of the engine's methods. The driver may keep
+// frames and payloads.
 type Ready struct {
 	Sends      []Send
 	Deliveries []Delivery
+	Closings   []Closing
 }
 
 // Status describes the state of an engine, for people and for metrics.

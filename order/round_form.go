@@ -44,3 +44,46 @@ func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 	}
 	return ""
 }
+
+// judgePromptForm checks the form of a round that an engine with prompt delivery A-delivers. It
+// follows the previous round, all its messages have a payload, they are by ascending origin, and it
+// removes nobody. Its epoch is not before that of the last round with messages, which is said, and
+// is 0 if it has none. It returns the defect, or "".
+func judgePromptForm(said, before *Delivery, d *Delivery, servers int) string {
+	switch {
+	case before != nil && d.Round != before.Round+1:
+		return fmt.Sprintf("round %d does not follow round %d", d.Round, before.Round)
+	case said != nil && d.Epoch != 0 && d.Epoch < said.Epoch:
+		return fmt.Sprintf("epoch %d comes after epoch %d", d.Epoch, said.Epoch)
+	case (d.Epoch == 0) != (len(d.Messages) == 0):
+		return fmt.Sprintf("it has %d messages in epoch %d", len(d.Messages), d.Epoch)
+	case len(d.Removed) > 0:
+		return fmt.Sprintf("it removes %v, which only a closing does", d.Removed)
+	}
+	last := -1
+	for _, m := range d.Messages {
+		switch {
+		case int(m.Origin) >= servers:
+			return fmt.Sprintf("it has a message of %d, which does not exist", m.Origin)
+		case int(m.Origin) <= last:
+			return fmt.Sprintf("its messages are not by ascending origin: %d after %d", m.Origin,
+				last)
+		case len(m.Payload) == 0:
+			return fmt.Sprintf("it has an empty message of %d", m.Origin)
+		}
+		last = int(m.Origin)
+	}
+	return ""
+}
+
+// lastWithMessages returns the last round that has messages, nil if there is none.
+func lastWithMessages(rounds []Delivery) *Delivery {
+	at := len(rounds) - 1
+	for at >= 0 && len(rounds[at].Messages) == 0 {
+		at--
+	}
+	if at < 0 {
+		return nil
+	}
+	return &rounds[at]
+}

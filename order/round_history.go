@@ -26,6 +26,13 @@ type RoundHistory struct {
 	sequences []uint64
 	forgeries uint64
 	broken    []*Violation
+	// prompt says that deliveries hold only messages with a payload. closings are the rounds
+	// closed, each by the first server to close it, which closers names. closed is how many rounds
+	// each server has closed.
+	prompt   bool
+	closings []Closing
+	closers  []ServerID
+	closed   []int
 }
 
 // place is how far a server has come in the log, and its own sequence once it differs.
@@ -69,6 +76,37 @@ func newSequence(servers int) sequence {
 // NonUniform limits the properties to correct servers. Deliveries of servers that may yet fail are
 // then judged only by Judge, at the end. Call it before the first Deliver.
 func (h *RoundHistory) NonUniform() { h.history.NonUniform = true }
+
+// Prompt says that the servers deliver promptly: deliveries hold only messages with a payload, and
+// closings say who is removed. Call it before the first Deliver.
+func (h *RoundHistory) Prompt() {
+	h.prompt = true
+	h.closed = make([]int, h.servers)
+}
+
+// Close records that a server closes a round, and judges its agreement with the other servers. It
+// returns the violation that it finds, or nil. Judge returns the violation again.
+func (h *RoundHistory) Close(server ServerID, c Closing) *Violation {
+	at := h.closed[server]
+	h.closed[server]++
+	c.Removed = slices.Clone(c.Removed)
+	if at == len(h.closings) {
+		h.closings, h.closers = append(h.closings, c), append(h.closers, server)
+		return nil
+	}
+	other := h.closings[at]
+	if c.Epoch == other.Epoch && c.Round == other.Round && slices.Equal(c.Removed, other.Removed) {
+		return nil
+	}
+	v := &Violation{SetAgreement, []string{
+		fmt.Sprintf("server %d closes [epoch %d, round %d], removing %v", h.closers[at],
+			other.Epoch, other.Round, other.Removed),
+		fmt.Sprintf("server %d closes [epoch %d, round %d], removing %v", server, c.Epoch, c.Round,
+			c.Removed),
+	}}
+	h.broken = append(h.broken, v)
+	return v
+}
 
 // Broadcast records that a server A-broadcasts a payload. An empty payload does not count as a
 // message.
@@ -192,7 +230,12 @@ func (h *RoundHistory) extend(s *sequence, server ServerID, d Delivery) *Violati
 	if len(s.rounds) > 0 {
 		before = &s.rounds[len(s.rounds)-1]
 	}
-	wrong := judgeRoundForm(before, &d, s.members)
+	wrong := ""
+	if h.prompt {
+		wrong = judgePromptForm(lastWithMessages(s.rounds), before, &d, h.servers)
+	} else {
+		wrong = judgeRoundForm(before, &d, s.members)
+	}
 	d.Messages, d.Removed = slices.Clone(d.Messages), slices.Clone(d.Removed)
 	s.rounds = append(s.rounds, d)
 	s.writers = append(s.writers, server)

@@ -11,8 +11,9 @@ type Vote struct {
 	// for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
 	Confirmed bool
 	// Members are the servers of the group when the round ran, the possible voters, by their places
-	// in the group, ascending.
+	// in the group, ascending. Origins are those whose messages the value has.
 	Members []ServerID
+	Origins []ServerID
 	// Delivery is what this server A-delivers if the round is A-delivered.
 	Delivery Delivery
 }
@@ -30,4 +31,15 @@ type KnownVote struct {
 	// Origins are the servers whose messages the value has, ascending. Together with the state they
 	// determine its contents, because a server A-broadcasts one message in a state.
 	Origins []ServerID
+}
+
+// Held is the content of a round that a server with prompt delivery holds, has not closed, and
+// would send along if the round were rerun.
+type Held struct {
+	Round Round
+	// Epoch and Reliable are the last state in which the server A-broadcast in that round.
+	Epoch    Epoch
+	Reliable bool
+	// Delivery is the content as it would be A-delivered.
+	Delivery Delivery
 }

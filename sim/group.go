@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
@@ -36,6 +37,9 @@ type Group struct {
 	// Records lets processes record complete rounds on their disks before these are A-delivered
 	// (docs/design/rounds.md). The seed draws which do.
 	Records bool
+	// Prompt makes the engines deliver promptly (docs/design/prompt.md). It requires AllConcur+ and
+	// an eventually perfect detector, and excludes records.
+	Prompt bool
 	// ByConsequence judges a server that claims what its disk does not hold only by the
 	// consequences.
 	ByConsequence bool
@@ -43,8 +47,14 @@ type Group struct {
 
 // records reports whether processes may record rounds. The bugs in records need it.
 func (g *Group) records() bool {
-	return g.Records || g.Plant >= PlantRecordAnnouncedEarly ||
+	return g.Records || g.Plant >= PlantRecordAnnouncedEarly && g.Plant <= PlantRecordsFirst ||
 		g.TurnFault == turn.FaultRecordsAnyGroup
+}
+
+// promptly reports whether engines deliver promptly. The bugs in that need it.
+func (g *Group) promptly() bool {
+	return g.Prompt || slices.Contains(allconcur.PromptFaults(), g.Fault) ||
+		g.Plant == PlantVouchedIgnored
 }
 
 // turnFault returns the bug planted in the driver of the engines. An engine's bug with stale frames
@@ -71,7 +81,7 @@ func (g Group) Options() (Options, error) {
 	config := allconcur.Config{
 		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform,
 		MaxPayload: payloadMaxDefault, Fault: g.Fault,
-		Detector: g.Detector,
+		Detector: g.Detector, Prompt: g.promptly(),
 	}
 	if g.Detector == allconcur.DetectorPerfect && g.Faults&^FaultCrash != 0 {
 		return Options{}, fmt.Errorf("%w: a perfect detector supports crashes only; use an "+
@@ -79,6 +89,10 @@ func (g Group) Options() (Options, error) {
 	}
 	if err := config.Validate(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if g.promptly() && g.records() {
+		return Options{}, fmt.Errorf("%w: records of rounds and prompt delivery exclude each other",
+			ErrOptions)
 	}
 	if g.EngineAlone && (g.Detector != allconcur.DetectorEventual || g.Faults&^FaultSuspect != 0) {
 		return Options{}, fmt.Errorf("%w: engines alone support false suspicions and an "+

@@ -48,6 +48,9 @@ type lineRun struct {
 	shard     generation.Membership
 	remaining []order.ServerID
 	delivers  bool
+	// removals are the rounds with which servers left the group, as each server says, with prompt
+	// delivery.
+	removals []*content
 }
 
 // lineRound is an A-delivered round, and the server that delivered it first.

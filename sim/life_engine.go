@@ -108,6 +108,9 @@ func (s *simulation) carryOutLife(p *process) {
 					p.gate.Silence(g.Members[at])
 				}
 			}
+			if s.life.setting.prompt {
+				p.loses(do.Deliveries[0])
+			}
 		case turn.Suspected, turn.Trusted:
 			s.judgeTurn(p, do.Kind == turn.Trusted && machine.Lost(do.Server),
 				fmt.Sprintf("it trusts server %d, to which frames of this run are lost", member))

@@ -93,12 +93,12 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 				p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
 		return
 	}
-	if wrong := r.wrongForm(c); wrong != "" {
+	if wrong := r.wrongForm(c, s.life.setting.prompt); wrong != "" {
 		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s", p.self,
 			describeRound(g.Run, c)), wrong)
 		return
 	}
-	if len(c.messages) < len(r.shard.Members)/2+1 {
+	if !s.life.setting.prompt && len(c.messages) < len(r.shard.Members)/2+1 {
 		s.broke(Tolerance, fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)),
 			fmt.Sprintf("the shard has %d members", len(r.shard.Members)))
 		return
@@ -113,10 +113,35 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 	l.rounds = append(l.rounds, &lineRound{run: g.Run, by: p.self, round: c})
 }
 
+// loses judges a round with which servers leave the group of an engine with prompt delivery: all
+// servers remove the same with it.
+func (p *process) loses(d order.Delivery) {
+	c, s := p.content(d), p.sim
+	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool {
+		return slices.Contains(c.removed, server)
+	})
+	r := s.life.lines[p.group.Run.Generation()].run(p.group.Run)
+	for _, known := range r.removals {
+		if known.round == c.round && !known.same(c) {
+			s.broke(order.SetAgreement, fmt.Sprintf("in run %v, round %d of epoch %d removes %v",
+				run(p.group.Run), known.round, known.epoch, known.removed),
+				fmt.Sprintf("at server %d, it is of epoch %d and removes %v", p.self, c.epoch,
+					c.removed))
+		}
+	}
+	r.removals = append(r.removals, c)
+}
+
 // wrongForm returns what is wrong with a round's form. Origins and removed servers together must be
-// the remaining members of the group, each once.
-func (r *lineRun) wrongForm(c *content) string {
+// the remaining members of the group, each once. With prompt delivery it must have only messages
+// with a payload, each of a server of the group.
+func (r *lineRun) wrongForm(c *content, prompt bool) string {
 	var all []order.ServerID
+	for _, m := range c.messages {
+		if prompt && (len(m.Payload) == 0 || !slices.Contains(r.members, m.Origin)) {
+			return fmt.Sprintf("it has an empty message, or one of none of %v", r.members)
+		}
+	}
 	for _, m := range c.messages {
 		all = append(all, m.Origin)
 	}
@@ -125,6 +150,12 @@ func (r *lineRun) wrongForm(c *content) string {
 	}
 	all = append(all, c.removed...)
 	slices.Sort(all)
+	if prompt {
+		if len(c.removed) > 0 || len(slices.Compact(slices.Clone(all))) < len(all) {
+			return "it removes servers, or has two messages of one"
+		}
+		return ""
+	}
 	if !slices.Equal(all, r.remaining) {
 		return fmt.Sprintf("the group is %v", r.remaining)
 	}

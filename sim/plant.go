@@ -66,6 +66,9 @@ const (
 	PlantRecordsIgnored
 	// PlantRecordsFirst forms a generation with them although a majority remembers its votes.
 	PlantRecordsFirst
+	// PlantVouchedIgnored forms a generation without what was perhaps A-delivered promptly. It
+	// switches Group.Prompt on.
+	PlantVouchedIgnored
 	plantsEnd
 )
 
@@ -79,7 +82,7 @@ var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send",
 	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering",
 	"record-announced-early", "record-not-promised", "record-last-only", "record-of-any-value",
-	"records-ignored", "records-first"}
+	"records-ignored", "records-first", "vouched-ignored"}
 
 // String returns the bug's name on the command line.
 func (p Plant) String() string { return plantNames[p] }
@@ -117,6 +120,8 @@ func (p Plant) synod() generation.Fault {
 		return generation.FaultRecordsIgnored
 	case PlantRecordsFirst:
 		return generation.FaultRecordsFirst
+	case PlantVouchedIgnored:
+		return generation.FaultVouchedIgnored
 	}
 	return generation.FaultNone
 }

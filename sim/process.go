@@ -70,6 +70,7 @@ type setting struct {
 	engine   string
 	detector allconcur.Detector
 	fault    allconcur.Fault
+	prompt   bool
 	// turnFault is a planted bug in the driver of the engines.
 	turnFault turn.Fault
 	plant     Plant

@@ -96,7 +96,7 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 		Reliable: setting.reliable[len(g.Members)], Generation: uint64(g.Run),
 		FirstRound: g.First, Detector: setting.detector, Shard: len(g.Shard.Members),
 		Change:     changes,
-		MaxPayload: s.options.PayloadMax + overhead, Fault: setting.fault,
+		MaxPayload: s.options.PayloadMax + overhead, Fault: setting.fault, Prompt: setting.prompt,
 	})
 	if err != nil {
 		s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v", run(g.Run),
@@ -150,6 +150,9 @@ func (p *process) freeze() {
 			for _, k := range p.engine.KnownVotes() {
 				report.Known = append(report.Known, p.knownVote(k))
 			}
+			for _, h := range p.engine.Held() {
+				report.Vouched = append(report.Vouched, p.vouched(h))
+			}
 		}
 		p.recorder.Drop()
 		p.syncNow()
@@ -162,16 +165,29 @@ func (p *process) freeze() {
 func (p *process) vote(v order.Vote) generation.Vote {
 	c := p.content(v.Delivery)
 	vote := generation.Vote{Confirmed: v.Confirmed, TailRound: generation.TailRound{
-		Round: v.Round, Epoch: c.epoch, Reliable: v.Reliable, Removed: c.removed, Content: c.hash(),
+		Round: v.Round, Epoch: p.baseEpoch + v.Epoch, Reliable: v.Reliable, Removed: c.removed,
+		Content: c.hash(),
 	}}
-	for _, m := range c.messages {
-		vote.Origins = append(vote.Origins, m.Origin)
+	for _, at := range v.Origins {
+		vote.Origins = append(vote.Origins, p.group.Members[at])
 	}
 	for _, at := range v.Members {
 		vote.Voters = append(vote.Voters, p.group.Members[at])
 	}
 	p.memory[vote.Content] = c
 	return vote
+}
+
+// vouched converts a round that the engine holds to the chain's numbers, and keeps its content.
+func (p *process) vouched(h order.Held) generation.TailRound {
+	c := p.content(h.Delivery)
+	r := generation.TailRound{Round: h.Round, Epoch: p.baseEpoch + h.Epoch, Reliable: h.Reliable,
+		Content: c.hash()}
+	for _, m := range c.messages {
+		r.Origins = append(r.Origins, m.Origin)
+	}
+	p.memory[r.Content] = c
+	return r
 }
 
 // knownVote converts a known vote of another server to the chain's numbers.

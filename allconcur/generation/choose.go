@@ -7,8 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// tailMax is how many rounds a server may have voted for without having A-delivered them.
-const tailMax = 2
+// votesMax is how many rounds a server may have voted for without having A-delivered them. tailMax
+// is how many may have been A-delivered after the furthest head; with prompt delivery it is one
+// more.
+const (
+	votesMax = 2
+	tailMax  = 3
+)
 
 // choose determines the point from which a shard goes on: after which block, and with which rounds
 // after that block, so that nothing that may have been A-delivered is lost. It is a pure function
@@ -101,6 +106,15 @@ const tailMax = 2
 // votes are no majority, choose takes a recorded value of a round before it counts votes, unless
 // another value is confirmed: then no recorded one was A-delivered. docs/design/rounds.md has the
 // proof that all records of a round have one value.
+//
+// # Prompt delivery
+//
+// With prompt delivery, the messages of a round may be A-delivered before any server votes for it.
+// If no value of a round passes, choose takes what the server in K held that A-broadcast in this
+// round in the last state. docs/design/prompt.md has the proof that this is what was A-delivered
+// promptly, if anything was, and that a value that passes has the same messages. A server in K has
+// perhaps not A-delivered the last two rounds before one that was A-delivered promptly. So tails
+// have up to three rounds.
 func choose(promises []Promised, follows *Decision, fault Fault) (Head, []TailRound) {
 	v := furthestSurvey(promises, follows, fault)
 	return v.choose(follows)
@@ -124,6 +138,7 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 		if p.Report.Run == v.run {
 			e.votes = append(e.votes, p.Report.Votes)
 			e.seen = append(e.seen, p.Report.Known...)
+			e.vouched = append(e.vouched, p.Report.Vouched...)
 		}
 	}
 	slices.Sort(e.known)
@@ -134,7 +149,11 @@ func (v *survey) choose(follows *Decision) (Head, []TailRound) {
 	})
 	var tail []TailRound
 	for len(tail) < tailMax {
-		next, found := e.elect(v.head.Round+order.Round(len(tail))+1, tail)
+		round := v.head.Round + order.Round(len(tail)) + 1
+		next, found := e.elect(round, tail)
+		if !found && v.fault != FaultVouchedIgnored {
+			next, found = e.lastVouched(round, v.fault)
+		}
 		if !found {
 			break
 		}
@@ -170,6 +189,23 @@ type election struct {
 	seen []KnownVote
 	// records are the rounds of each disk that recorded some, if they matter.
 	records [][]TailRound
+	// vouched are the rounds whose content the known servers held.
+	vouched []TailRound
+}
+
+// lastVouched returns the content of a round that the server held that A-broadcast in the round in
+// the last state, of all known ones. Of two states of one epoch, the unreliable one is the last.
+func (e *election) lastVouched(round order.Round, fault Fault) (last TailRound, found bool) {
+	for _, r := range e.vouched {
+		later := r.Epoch > last.Epoch || r.Epoch == last.Epoch && last.Reliable && !r.Reliable
+		if fault == FaultVouchedEarliest {
+			later = r.Epoch < last.Epoch
+		}
+		if r.Round == round && (!found || later) {
+			last, found = r, true
+		}
+	}
+	return last, found
 }
 
 // candidate is a value of a round, with what is known of the votes for it.

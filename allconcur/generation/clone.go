@@ -12,6 +12,7 @@ func (s *Synod) Clone() *Synod {
 	c := *s
 	c.held, c.linked = maps.Clone(s.held), maps.Clone(s.linked)
 	c.votes, c.seen = slices.Clone(s.votes), slices.Clone(s.seen)
+	c.vouched = slices.Clone(s.vouched)
 	c.holders, c.askedFor, c.asked = slices.Clone(s.holders), slices.Clone(s.askedFor),
 		slices.Clone(s.asked)
 	c.promises, c.accepted = slices.Clone(s.promises), slices.Clone(s.accepted)

@@ -36,6 +36,7 @@ func frozenSettings() (list []frozenSetting) {
 // frozenTally counts the outcomes of schedules.
 type frozenTally struct {
 	runs, frozen, beyond, two, followed, eons, older, removed, halted, forced, seen int
+	prompt, third                                                                   int
 }
 
 func (c *frozenTally) count(out frozenOutcome) {
@@ -47,7 +48,7 @@ func (c *frozenTally) count(out frozenOutcome) {
 		{&c.two, out.beyond > 1}, {&c.followed, out.followed}, {&c.eons, out.eons > 0},
 		{&c.older, out.older},
 		{&c.removed, out.removed}, {&c.halted, out.halted}, {&c.forced, out.forced},
-		{&c.seen, out.seen > 0},
+		{&c.seen, out.seen > 0}, {&c.prompt, out.prompt}, {&c.third, out.third},
 	} {
 		if k.holds {
 			*k.counter++

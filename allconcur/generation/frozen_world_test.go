@@ -23,6 +23,8 @@ type frozenSetting struct {
 	eons bool
 	// records makes servers record complete rounds.
 	records bool
+	// prompt makes engines deliver promptly.
+	prompt bool
 }
 
 // frozenPlant is a bug to plant: in the engines, in choose, or in the report of a promise.
@@ -58,6 +60,9 @@ type frozenOutcome struct {
 	halted   bool
 	seen     int  // votes that other servers saw
 	forced   bool // forgetful servers had to count
+	prompt   bool // a round was A-delivered promptly
+	// third says that some server A-delivered the third round beyond the base.
+	third bool
 	// recorded is how many rounds beyond the base were durable by records alone.
 	recorded int
 }
@@ -117,7 +122,7 @@ type frozenWorld struct {
 // contentOf describes a round, as a driver does, with indexes of the chain.
 func contentOf(d order.Delivery, group []order.ServerID) TailRound {
 	value := TailRound{Round: d.Round, Epoch: d.Epoch, Removed: outside(d.Removed, group)}
-	var content []byte
+	content := fmt.Appendf(nil, "%d ", d.Epoch)
 	for _, m := range d.Messages {
 		value.Origins = append(value.Origins, group[m.Origin])
 		content = fmt.Appendf(content, "%d:%q ", group[m.Origin], m.Payload)
@@ -205,7 +210,7 @@ func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) er
 	s.engine, err = allconcur.New(allconcur.Config{
 		Engine: w.engine, Self: order.ServerID(place), Servers: n, Shard: len(shard.Members),
 		Reliable: g, Generation: uint64(run), FirstRound: s.first,
-		Fault: w.plant.engine, Change: w.change(shard),
+		Fault: w.plant.engine, Change: w.change(shard), Prompt: w.prompt,
 	})
 	s.records = frozenRecords{synced: s.first - 1, last: s.first - 1}
 	w.out.eons = max(w.out.eons, int(run.Eon()))
@@ -238,9 +243,17 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 			return slices.Contains(value.Removed, p)
 		})
 		w.out.removed = w.out.removed || len(value.Removed) > 0
+		w.out.prompt = w.out.prompt || w.prompt && len(ready.Closings) == 0
 		if after, changes := changed(d, s.shard, len(w.servers)); w.eons && changes && s.last == 0 {
 			s.membership, s.last = after, d.Round+2
 		}
+	}
+	for _, c := range ready.Closings {
+		removed := outside(c.Removed, s.group)
+		s.remaining = slices.DeleteFunc(s.remaining, func(p order.ServerID) bool {
+			return slices.Contains(removed, p)
+		})
+		w.out.removed = w.out.removed || len(removed) > 0
 	}
 	if err := s.voteOnce(); err != nil {
 		return err
@@ -280,7 +293,7 @@ func (w *frozenWorld) pump(s *frozenServer) error {
 // voteOnce compares the server's votes with its earlier ones.
 func (s *frozenServer) voteOnce() error {
 	for _, v := range s.engine.Votes() {
-		key := ballotKey{v.Epoch, v.Reliable, len(v.Delivery.Messages)}
+		key := ballotKey{v.Epoch, v.Reliable, len(v.Origins)}
 		if before, voted := s.voted[v.Round]; voted && before != key {
 			return fmt.Errorf("%w: server %d, round %d, %+v and %+v", errTwice, s.id, v.Round,
 				before, key)
@@ -403,7 +416,12 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 	if s.engine != nil && !r.Restarted && !w.plant.dropVotes {
 		for _, v := range s.engine.Votes() {
 			value := contentOf(v.Delivery, s.group)
-			value.Reliable = v.Reliable
+			value.Epoch, value.Reliable, value.Origins = v.Epoch, v.Reliable,
+				outside(v.Origins, s.group)
+			if w.prompt {
+				value.Removed = slices.DeleteFunc(outside(v.Members, s.group),
+					func(p order.ServerID) bool { return slices.Contains(value.Origins, p) })
+			}
 			vote := Vote{TailRound: value, Confirmed: v.Confirmed && !w.plant.dropConfirmed,
 				Voters: outside(v.Members, s.group)}
 			union := append(slices.Clone(value.Origins), value.Removed...)
@@ -413,6 +431,11 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 					vote.Voters, v.Round, value.Origins, value.Removed)
 			}
 			r.Votes = append(r.Votes, vote)
+		}
+		for _, h := range s.engine.Held() {
+			held := contentOf(h.Delivery, s.group)
+			held.Epoch, held.Reliable = h.Epoch, h.Reliable
+			r.Vouched = append(r.Vouched, held)
 		}
 		known, err := w.known(s)
 		if err != nil {
@@ -439,7 +462,7 @@ func (w *frozenWorld) known(s *frozenServer) (list []KnownVote, err error) {
 		}
 		if at := int(k.Round) - 1; at < len(voter.delivered) {
 			d := voter.delivered[at]
-			if d.Epoch != k.Epoch || !slices.Equal(d.Origins, k.Origins) {
+			if !w.prompt && (d.Epoch != k.Epoch || !slices.Equal(d.Origins, k.Origins)) {
 				return nil, fmt.Errorf("%w: server %d says %+v, and server %d A-delivers %+v",
 					errSeen, s.id, k, k.Voter, d)
 			}
@@ -584,11 +607,12 @@ func (w *frozenWorld) judge() error {
 			w.out.beyond = max(w.out.beyond, at+1)
 			value := tail[at]
 			value.Reliable = false // a delivery does not include it
-			if !d.Equal(value) {
+			if !d.Equal(value) && (!w.prompt || d.Content != value.Content) {
 				return fmt.Errorf("%w: server %d, round %d", errReplaced, p, d.Round)
 			}
 		}
 	}
+	w.out.third = w.out.beyond > 2
 	w.out.followed = w.out.beyond == 2 && !tail[0].Reliable && tail[1].Reliable
 	return nil
 }

@@ -158,6 +158,10 @@ type Report struct {
 	// row (docs/design/rounds.md). Head covers everything before the first of them, and perhaps
 	// more.
 	Recorded []TailRound
+	// Vouched are the rounds of Run whose content the node's engine held, with prompt delivery, and
+	// had not closed (docs/design/prompt.md), by ascending round. Epoch and Reliable are the last
+	// state in which the node A-broadcast in the round, Origins those whose messages it held.
+	Vouched []TailRound
 	// Shard is the membership whose majorities the engine of Run counted with:
 	// allconcur.Config.Shard is the number of its members. If the node took part in no run, it
 	// equals Membership.
@@ -186,7 +190,8 @@ func (r Report) hadPerhaps(head Head) bool {
 type Decision struct {
 	Generation Generation
 	// Base is the block after which the generation begins. The rounds of Tail follow it, at most
-	// two. All members hold and have executed both before they take part.
+	// two, or three with prompt delivery. All members hold and have executed both before they take
+	// part.
 	Base Head
 	Tail []TailRound
 	// Members are the nodes that form the group, ascending. A driver leaves out a node that is no
@@ -342,4 +347,8 @@ const (
 	FaultRecordsIgnored
 	// FaultRecordsFirst prefers recorded rounds to the votes of a majority.
 	FaultRecordsFirst
+	// FaultVouchedIgnored goes on without the rounds that were perhaps A-delivered promptly.
+	FaultVouchedIgnored
+	// FaultVouchedEarliest takes what a server held that A-broadcast in an earlier state.
+	FaultVouchedEarliest
 )

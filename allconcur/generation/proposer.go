@@ -299,14 +299,14 @@ func (s *Synod) holdersOf(d Decision) []order.ServerID {
 		voted := slices.ContainsFunc(r.Votes, func(v Vote) bool {
 			return slices.ContainsFunc(d.Tail, v.Equal)
 		})
-		recorded := slices.ContainsFunc(r.Recorded, func(r TailRound) bool {
-			return slices.ContainsFunc(d.Tail, r.Equal)
-		})
+		isInTail := func(r TailRound) bool { return slices.ContainsFunc(d.Tail, r.Equal) }
+		recorded := slices.ContainsFunc(r.Recorded, isInTail)
+		vouched := slices.ContainsFunc(r.Vouched, isInTail)
 		based := r.Head.Generation == d.Base.Generation && r.Head.Height >= d.Base.Height
 		accepted := p.message.Value != nil && p.message.Value.Equal(d)
 		again := s.state.Decided != nil && s.state.Decided.Base == d.Base && len(d.Tail) > 0 &&
 			slices.Contains(s.holders, p.from)
-		if voted || recorded || accepted || again || based && len(d.Tail) == 0 {
+		if voted || recorded || vouched || accepted || again || based && len(d.Tail) == 0 {
 			holders = append(holders, p.from)
 		}
 	}

@@ -72,8 +72,9 @@ type Synod struct {
 	empty order.Round
 	// votes are those of the engine that stopped last, as long as this process lives.
 	votes []Vote
-	// seen are votes of other servers that this engine saw.
-	seen []KnownVote
+	// seen are votes of other servers that this engine saw, vouched the rounds that it held.
+	seen    []KnownVote
+	vouched []TailRound
 	// remembers says that this very process took part in state.Activated.
 	remembers bool
 	// working is the run in which the node's engine works; 0 for none.
@@ -171,7 +172,7 @@ func (s *Synod) Err() error { return s.broken }
 // anything, and whenever these fields change while the node does not work.
 func (s *Synod) Report(report Report) {
 	report.Disk, report.Original = s.state.Disk, s.config.Original
-	report.Votes, report.Known = s.votes, s.seen
+	report.Votes, report.Known, report.Vouched = s.votes, s.seen, s.vouched
 	report.Run, report.Restarted = s.state.Activated, s.state.Activated != 0 && !s.remembers
 	report.Shard = s.state.Shard
 	if s.state.Activated == 0 {
@@ -247,7 +248,7 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.dirty = true
 	s.working = run
 	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
-	s.votes, s.seen = nil, nil
+	s.votes, s.seen, s.vouched = nil, nil, nil
 	report := s.report
 	report.Recorded = nil // it is of an earlier run
 	report.Head.Generation, report.Empty = max(s.followed, run.Generation()), s.empty
@@ -256,10 +257,10 @@ func (s *Synod) Working(run Run, shard Membership) {
 }
 
 // Idle says that the node's engine does not work: it halted, was frozen, never started, or its
-// group ended in order. The report's Votes and Known are those of the engine that was stopped. The
-// synod keeps them for as long as they matter. The node delivers nothing until the next decision.
-// Ended is the generation if it ended in order, so that its successor may be prepared at nodes that
-// still work; otherwise 0.
+// group ended in order. The report's Votes, Known and Vouched are those of the engine that was
+// stopped. The synod keeps them for as long as they matter. The node delivers nothing until the
+// next decision. Ended is the generation if it ended in order, so that its successor may be
+// prepared at nodes that still work; otherwise 0.
 func (s *Synod) Idle(report Report, ended Generation) {
 	s.working, s.stalled, s.givingUp = 0, false, false
 	s.ended = max(s.ended, ended)
@@ -268,6 +269,9 @@ func (s *Synod) Idle(report Report, ended Generation) {
 	}
 	if s.remembers && len(report.Known) > 0 {
 		s.seen = slices.Clone(report.Known)
+	}
+	if s.remembers && len(report.Vouched) > 0 {
+		s.vouched = slices.Clone(report.Vouched)
 	}
 	s.Report(report)
 	s.prompt = true

@@ -116,11 +116,13 @@ func TestSoundValues(t *testing.T) {
 		"fewer disks":          func(d *Decision) { d.Disks = d.Disks[:2] },
 		"members out of order": func(d *Decision) { d.Members[0] = 2 },
 		"a member twice":       func(d *Decision) { d.Members[0] = 1 },
-		"three rounds":         func(d *Decision) { d.Tail = append(d.Tail, TailRound{Round: 5}) },
-		"a gap behind it":      func(d *Decision) { d.Base.Round = 1 },
-		"a gap between":        func(d *Decision) { d.Tail[1].Round = 5 },
-		"origins":              func(d *Decision) { d.Tail[0].Origins = descending },
-		"removed":              func(d *Decision) { d.Tail[0].Removed = descending },
+		"four rounds": func(d *Decision) {
+			d.Tail = append(d.Tail, TailRound{Round: 5}, TailRound{Round: 6})
+		},
+		"a gap behind it": func(d *Decision) { d.Base.Round = 1 },
+		"a gap between":   func(d *Decision) { d.Tail[1].Round = 5 },
+		"origins":         func(d *Decision) { d.Tail[0].Origins = descending },
+		"removed":         func(d *Decision) { d.Tail[0].Removed = descending },
 	} {
 		d := sound()
 		change(&d)

@@ -16,10 +16,12 @@ var ErrMessage = errors.New("generation: malformed synod message")
 const serversMax = 1024
 
 // wireVersion is the first byte of a message, so that nodes of other versions drop it.
-// wireVersionRecords is that of a promise with recorded rounds. Nodes that know of none drop it.
+// wireVersionRecords is that of a promise with recorded rounds, wireVersionVouched that of one with
+// rounds that prompt delivery may have A-delivered. Nodes that know of none drop it.
 const (
 	wireVersion        = 2
 	wireVersionRecords = 3
+	wireVersionVouched = 4
 )
 
 // The layout. All numbers are little-endian.
@@ -36,8 +38,8 @@ const (
 //	known vote  voter u32, round u64, epoch u64, reliable u8, confirmed u8, origins
 //	report      head, disk, original u8, durable u64, perhaps u8, perhaps-to u64, run u64,
 //	            restarted u8, shard, membership, count u8, votes, count u16, known votes,
-//	            count u16, former memberships with their heights; in version 3 also count u8,
-//	            the recorded rounds
+//	            count u16, former memberships with their heights; in versions 3 and 4 also
+//	            count u8, the recorded rounds; in version 4 also count u8, the vouched rounds
 //	decision    generation u64, head, count u8, rounds, members, disks
 const (
 	flagRegroup = 1 << iota
@@ -120,11 +122,19 @@ func appendReport(b []byte, r Report) []byte {
 		b = appendMembership(b, former.Membership)
 		b = binary.LittleEndian.AppendUint64(b, former.Until)
 	}
-	if len(r.Recorded) > 0 {
-		b = append(b, byte(len(r.Recorded)))
-		for _, recorded := range r.Recorded {
-			b = appendRound(b, recorded)
-		}
+	if len(r.Recorded)+len(r.Vouched) > 0 {
+		b = appendRounds(b, r.Recorded)
+	}
+	if len(r.Vouched) > 0 {
+		b = appendRounds(b, r.Vouched)
+	}
+	return b
+}
+
+func appendRounds(b []byte, rounds []TailRound) []byte {
+	b = append(b, byte(len(rounds)))
+	for _, r := range rounds {
+		b = appendRound(b, r)
 	}
 	return b
 }
@@ -162,7 +172,11 @@ func (m Message) Encode(b []byte) []byte {
 		flags |= flagDisk
 	}
 	version := byte(wireVersion)
-	if m.Kind == KindPromise && len(m.Report.Recorded) > 0 {
+	switch {
+	case m.Kind != KindPromise:
+	case len(m.Report.Vouched) > 0:
+		version = wireVersionVouched
+	case len(m.Report.Recorded) > 0:
 		version = wireVersionRecords
 	}
 	b = append(b, version, byte(m.Kind), flags)
@@ -194,9 +208,11 @@ func DecodeMessage(b []byte) (Message, error) {
 	case wireVersion:
 	case wireVersionRecords:
 		r.records = true
+	case wireVersionVouched:
+		r.records, r.vouched = true, true
 	default:
-		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d and %d", ErrMessage,
-			version, wireVersion, wireVersionRecords)
+		return Message{}, fmt.Errorf("%w: version %d, this node reads only %d to %d", ErrMessage,
+			version, wireVersion, wireVersionVouched)
 	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
@@ -224,7 +240,8 @@ func DecodeMessage(b []byte) (Message, error) {
 	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
 		flags&flagReport != 0 != (m.Kind == KindPromise) ||
 		flags&flagDisk != 0 != (m.Kind == KindAccepted) ||
-		r.records != (len(m.Report.Recorded) > 0) {
+		r.vouched != (len(m.Report.Vouched) > 0) ||
+		r.records && !r.vouched && len(m.Report.Recorded) == 0 {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
 	}
 	return m, nil
@@ -313,8 +330,8 @@ type reader struct {
 	bytes  []byte
 	broken string
 	v2     bool // a state of version 2
-	// records says that a report has recorded rounds.
-	records bool
+	// records says that a report has recorded rounds, vouched that it also has vouched ones.
+	records, vouched bool
 }
 
 func (r *reader) fail(why string) {
@@ -418,10 +435,10 @@ func (r *reader) round() TailRound {
 	return t
 }
 
-// rounds reads the number of rounds that a server may vote for, or that a tail may have.
-func (r *reader) rounds() int {
+// rounds reads a number of rounds.
+func (r *reader) rounds(most int) int {
 	count := int(r.u8())
-	if count > tailMax {
+	if count > most {
 		r.fail("it has too many rounds")
 		return 0
 	}
@@ -433,7 +450,7 @@ func (r *reader) report() Report {
 		Perhaps: r.bool(), PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(),
 		Shard:      r.membership(),
 		Membership: r.membership()}
-	for i := range r.rounds() {
+	for i := range r.rounds(votesMax) {
 		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
 		if i > 0 && v.Round != p.Votes[i-1].Round+1 {
 			r.fail("votes are not for successive rounds")
@@ -452,7 +469,7 @@ func (r *reader) report() Report {
 	if !r.records {
 		return p
 	}
-	for i := range r.rounds() {
+	for i := range r.rounds(votesMax) {
 		recorded := r.round()
 		if i > 0 && recorded.Round != p.Recorded[i-1].Round+1 {
 			r.fail("recorded rounds are not successive")
@@ -462,12 +479,22 @@ func (r *reader) report() Report {
 		}
 		p.Recorded = append(p.Recorded, recorded)
 	}
+	if !r.vouched {
+		return p
+	}
+	for i := range r.rounds(votesMax) {
+		vouched := r.round()
+		if i > 0 && vouched.Round <= p.Vouched[i-1].Round || len(vouched.Removed) > 0 {
+			r.fail("vouched rounds are not ascending, or remove servers")
+		}
+		p.Vouched = append(p.Vouched, vouched)
+	}
 	return p
 }
 
 func (r *reader) decision() *Decision {
 	d := &Decision{Generation: Generation(r.u64()), Base: r.head()}
-	for range r.rounds() {
+	for range r.rounds(tailMax) {
 		d.Tail = append(d.Tail, r.round())
 	}
 	d.Members = r.servers()

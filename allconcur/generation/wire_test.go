@@ -32,8 +32,14 @@ func exampleMessages() []Message {
 	recorded := report
 	recorded.Recorded = []TailRound{d.Tail[0], {Round: 13, Epoch: 4,
 		Origins: []order.ServerID{0, 1, 2}, Content: [32]byte{8}}}
+	vouched, both := report, recorded
+	vouched.Vouched = []TailRound{{Round: 12, Epoch: 5, Reliable: true, Content: [32]byte{9}}}
+	both.Vouched = append(vouched.Vouched, TailRound{Round: 14, Epoch: 4,
+		Origins: []order.ServerID{1}, Content: [32]byte{8}})
 	return []Message{
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: recorded},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: vouched},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: both},
 		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Known: d,
 			Regroup: true},
 		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: report,
@@ -216,13 +222,16 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// Only promises with recorded rounds have the version that older nodes drop.
+// Only promises with recorded or vouched rounds have versions that older nodes drop.
 func TestVersionOfRecords(t *testing.T) {
 	t.Parallel()
 	for _, m := range exampleMessages() {
 		want := byte(wireVersion)
 		if len(m.Report.Recorded) > 0 {
 			want = wireVersionRecords
+		}
+		if len(m.Report.Vouched) > 0 {
+			want = wireVersionVouched
 		}
 		b := m.Encode(nil)
 		if b[0] != want {

@@ -18,12 +18,12 @@ import (
 )
 
 // simPlants are the engines' bugs that --plant accepts. It also accepts turn.Faults and sim.Plants.
-var simPlants = []allconcur.Fault{
+var simPlants = append([]allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon,
 	allconcur.FaultNoForwardBackward,
 	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon,
 	allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
-}
+}, allconcur.PromptFaults()...)
 
 // simPlantNames returns the names that --plant accepts.
 func simPlantNames() []string {
@@ -66,6 +66,7 @@ type simOptions struct {
 	detector string
 	alone    bool
 	records  bool
+	prompt   bool
 	tails    bool
 	trace    bool
 	json     bool
@@ -79,6 +80,7 @@ type simReport struct {
 	FirstSeed uint64 `json:"first_seed"`
 	Plant     string `json:"plant,omitempty"`
 	LogRounds bool   `json:"log_rounds,omitempty"`
+	Prompt    bool   `json:"prompt,omitempty"`
 	Faults    string `json:"faults"`
 	Detector  string `json:"detector"`
 	Passed    int    `json:"passed"`
@@ -205,6 +207,9 @@ server then do not count.
 With --log-rounds, servers may sync rounds before they are ordered, as nodes with
 [ordering] log_rounds do; the seed draws which servers.
 
+With --prompt, servers A-deliver the messages of a small complete round as soon as
+every member is known to hold them (docs/design/prompt.md).
+
 --plant puts a bug into every server, to see that it is found. dropped-forward,
 early-delivery and pruned-too-soon use a perfect detector unless --detector is
 given, because votes make up for some of them. revoke-wrong-sequence uses
@@ -256,6 +261,8 @@ hundred seeds).`,
 			"needs --faults suspect")
 	flags.BoolVar(&options.records, "log-rounds", false,
 		"let the seed draw servers that sync complete rounds before they are ordered")
+	flags.BoolVar(&options.prompt, "prompt", false,
+		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
 	flags.IntVar(&options.crashes, "crashes", 0,
 		"the most servers that crash in a run (default a minority, or as many as the group "+
 			"tolerates with a perfect detector)")
@@ -338,7 +345,7 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 		!detectorGiven {
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for the bug
 	}
-	group.EngineAlone, group.Records = o.alone, o.records
+	group.EngineAlone, group.Records, group.Prompt = o.alone, o.records, o.prompt
 	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon &&
 		!detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
@@ -370,8 +377,8 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	run sim.Options) error {
 	started := time.Now()
 	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
-		LogRounds: o.records,
-		Faults:    run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
+		LogRounds: o.records, Prompt: o.prompt,
+		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
 	take := func(r sim.Result) int {
 		report.Seeds++
 		report.Rounds += r.Rounds
@@ -429,6 +436,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.records {
 		replay += " --log-rounds"
+	}
+	if o.prompt {
+		replay += " --prompt"
 	}
 	if o.tails {
 		replay += " --lose-tails"

@@ -32,6 +32,7 @@ type searchOptions struct {
 	suspicions int
 	detector   string
 	idle       bool
+	prompt     bool
 	states     int
 	limit      time.Duration
 	plant      string
@@ -48,6 +49,7 @@ type searchReport struct {
 	Crashes      int               `json:"crashes"`
 	Suspicions   int               `json:"suspicions"`
 	Detector     string            `json:"detector"`
+	Prompt       bool              `json:"prompt,omitempty"`
 	Plant        string            `json:"plant,omitempty"`
 	States       int               `json:"states"`
 	Transitions  int               `json:"transitions"`
@@ -98,6 +100,8 @@ In every state it checks
   contract          no assertion of an engine fails, no right frame is refused
   invariants I1 to I4, both specifications, and the RTD invariant
                     of the tracking digraphs
+  promises          with --prompt: the promises of each majority show what was
+                    A-delivered
 and where nothing is left to do
   validity, agreement, uniform agreement
                     of the messages that correct servers broadcast and that any
@@ -157,6 +161,8 @@ the exit status is 0 all the same. If interrupted, it prints the results so far.
 		"failure detector: "+strings.Join(simDetectorNames(), ", "))
 	flags.BoolVar(&options.idle, "idle", false,
 		"let servers broadcast empty messages in place of theirs, too")
+	flags.BoolVar(&options.prompt, "prompt", false,
+		"deliver small rounds promptly; needs allconcur+ and an eventual detector")
 	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)",
 		search.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute,
@@ -232,11 +238,13 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 		return refuse("--for is %v: search for some time, for example --for 10s", o.limit)
 	}
 	run := search.Options{
-		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle,
+		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle, Prompt: o.prompt,
 		Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
 	}
 	if o.plant != "" {
 		run.Fault = simPlants[plant]
+		o.prompt = o.prompt || slices.Contains(allconcur.PromptFaults(), run.Fault)
+		run.Prompt = o.prompt
 	}
 	if crash && !isGiven("crashes") {
 		reliable, err := digraph.Reliable(o.servers, digraph.Target{})
@@ -286,8 +294,9 @@ func (o *searchOptions) report(r search.Result, took time.Duration) searchReport
 	report := searchReport{
 		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","),
 		Crashes: o.crashes, Suspicions: o.suspicions,
-		Detector: o.detector, Plant: o.plant, States: r.States, Transitions: r.Transitions,
-		Duplicates: r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
+		Detector: o.detector, Prompt: o.prompt, Plant: o.plant, States: r.States,
+		Transitions: r.Transitions,
+		Duplicates:  r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
 		Scenarios: r.Scenarios, ServerStates: r.ServerStates, EngineSteps: r.EngineSteps,
 		Restarts: r.Restarts, Complete: r.Complete, Bound: r.Bound,
 		Seconds: seconds, Rate: float64(r.States) / max(seconds, 1e-9),
@@ -306,6 +315,9 @@ func (o *searchOptions) replayCommand(schedule string) string {
 		o.engine, o.servers, o.rounds, o.detector)
 	if o.idle {
 		text += " --idle"
+	}
+	if o.prompt {
+		text += " --prompt"
 	}
 	if o.plant != "" {
 		text += " --plant " + o.plant

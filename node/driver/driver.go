@@ -98,6 +98,9 @@ type Remains struct {
 	// Known are the votes of others that the engine saw for such rounds. Servers are places in
 	// Config.Peers.
 	Known []order.KnownVote
+	// Held is the content that an engine with prompt delivery holds of rounds that it has not
+	// closed. Servers are places in Config.Peers.
+	Held []order.Held
 	// Untaken are rounds that the engine A-delivered, for good, and that the Sink no longer took.
 	// The caller that froze the run must pass them on, after the rounds that the Sink took.
 	Untaken []order.Delivery

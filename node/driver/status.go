@@ -119,6 +119,10 @@ type voter interface{ Votes() []order.Vote }
 // witness is an engine that saw the votes of others.
 type witness interface{ KnownVotes() []order.KnownVote }
 
+// holder is an engine with prompt delivery, which returns what it holds of rounds that it has not
+// closed.
+type holder interface{ Held() []order.Held }
+
 // remains returns what the run leaves behind. The run's goroutine must have ended.
 func (r *running) remains() Remains {
 	remains := Remains{Untaken: slices.Clone(r.untaken)}
@@ -136,12 +140,22 @@ func (r *running) remains() Remains {
 	}
 	for i := range remains.Votes {
 		vote := &remains.Votes[i]
-		vote.Members = r.peerPlaces(vote.Members)
+		vote.Members, vote.Origins = r.peerPlaces(vote.Members), r.peerPlaces(vote.Origins)
 		vote.Delivery.Removed = r.peerPlaces(vote.Delivery.Removed)
-		for k := range vote.Delivery.Messages {
-			message := &vote.Delivery.Messages[k]
-			message.Origin = r.group.Members[message.Origin]
-		}
+		r.renameOrigins(vote.Delivery)
+	}
+	if h, holds := r.engine.(holder); holds {
+		remains.Held = h.Held()
+	}
+	for i := range remains.Held {
+		r.renameOrigins(remains.Held[i].Delivery)
 	}
 	return remains
+}
+
+// renameOrigins converts the origins of a round to places in Config.Peers.
+func (r *running) renameOrigins(d order.Delivery) {
+	for i := range d.Messages {
+		d.Messages[i].Origin = r.group.Members[d.Messages[i].Origin]
+	}
 }

@@ -103,6 +103,9 @@ type OrderingConfig struct {
 	// needs allconcur+ and the eventual detector, and may differ between nodes. All nodes of the
 	// shard must know the key before one sets it.
 	LogRounds bool `koanf:"log_rounds"`
+	// Whether small rounds are ordered as soon as all members hold them. It must be the same on all
+	// nodes of the shard, needs allconcur+ and the eventual detector, and excludes log_rounds.
+	Prompt bool `koanf:"prompt"`
 	// The most bytes of the transactions that wait for a round; at least 2097152.
 	PoolBytesMax int `koanf:"pool_bytes_max"`
 	// Nines of reliability over a day, 1 to 15. They set the degree of the reliable digraph.
@@ -209,6 +212,10 @@ func (c *Config) Validate() error {
 		c.Ordering.Detector != allconcur.DetectorEventual.String()):
 		return wrong("ordering.log_rounds", "it needs engine %s and detector %s",
 			allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
+	case c.Ordering.Prompt && (c.Ordering.Engine != allconcur.EngineAllConcurPlus ||
+		c.Ordering.Detector != allconcur.DetectorEventual.String() || c.Ordering.LogRounds):
+		return wrong("ordering.prompt", "it needs engine %s and detector %s, and excludes "+
+			"ordering.log_rounds", allconcur.EngineAllConcurPlus, allconcur.DetectorEventual)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
@@ -283,6 +290,7 @@ var keys = []string{
 	"admin.listen", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
 	"ordering.linger", "ordering.batch_bytes_max", "ordering.log_rounds",
+	"ordering.prompt",
 	"ordering.pool_bytes_max", "ordering.target_nines", "ordering.server_mttf_hours",
 	"store.reserve_bytes",
 	"store.backfill_bytes_per_second", "store.accounts_in_memory", "runtime.memory_limit_bytes",

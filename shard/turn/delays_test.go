@@ -23,7 +23,7 @@ func TestDelaysOfALoneBatch(t *testing.T) {
 	}{{3, true, 4}, {3, false, 6}, {5, true, 8}, {5, false, 10}} {
 		t.Run(fmt.Sprintf("%d servers, no linger %v", c.servers, c.noLinger), func(t *testing.T) {
 			t.Parallel()
-			w := newLockstep(t, c.servers, c.noLinger)
+			w := newLockstep(t, c.servers, c.noLinger, false)
 			w.batch = []byte("alone")
 			w.turn(0)
 			delays, sent := 0, 0
@@ -43,6 +43,42 @@ func TestDelaysOfALoneBatch(t *testing.T) {
 	}
 }
 
+// With prompt delivery, a lone batch takes the delays of its round, and nothing else is sent. If
+// every server has a batch, none vouches for all, and the next round tells that all are there.
+func TestDelaysWithPromptDelivery(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ servers, loneDelays, allDelays int }{
+		{2, 2, 2}, {3, 2, 2}, {4, 4, 4}, {5, 4, 4}, {8, 6, 6},
+	} {
+		t.Run(fmt.Sprintf("%d servers", c.servers), func(t *testing.T) {
+			t.Parallel()
+			for _, all := range []bool{false, true} {
+				w := newLockstep(t, c.servers, true, true)
+				batches, delays, rounds := 1, c.loneDelays, 1
+				if all {
+					batches, delays, rounds = c.servers, c.allDelays, 2
+				}
+				for id := range batches {
+					w.batch = []byte("alone")
+					w.turn(order.ServerID(id))
+				}
+				took, sent := 0, 0
+				for ; len(w.sent) > 0; took++ {
+					sent += len(w.sent)
+					w.delay()
+				}
+				if took != delays || w.delivered != batches*c.servers {
+					t.Errorf("%d batches: %d A-delivered after %d delays, want %d after %d",
+						batches, w.delivered, took, batches*c.servers, delays)
+				}
+				if want := rounds * c.servers * (c.servers - 1); sent != want {
+					t.Errorf("%d batches: %d frames, want %d", batches, sent, want)
+				}
+			}
+		})
+	}
+}
+
 // lockstep is a group whose frames all take one delay. Timers take longer than everything else.
 type lockstep struct {
 	machines []*turn.Machine
@@ -57,7 +93,7 @@ type letter struct {
 	turn.Arrival
 }
 
-func newLockstep(t *testing.T, servers int, noLinger bool) *lockstep {
+func newLockstep(t *testing.T, servers int, noLinger, prompt bool) *lockstep {
 	reliable, err := digraph.Complete(servers)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +101,8 @@ func newLockstep(t *testing.T, servers int, noLinger bool) *lockstep {
 	w := &lockstep{}
 	for id := range servers {
 		engine, err := allconcur.New(allconcur.Config{Engine: allconcur.EngineAllConcurPlus,
-			Servers: servers, Self: order.ServerID(id), Reliable: reliable, Generation: 1})
+			Servers: servers, Self: order.ServerID(id), Reliable: reliable, Generation: 1,
+			Prompt: prompt})
 		if err != nil {
 			t.Fatal(err)
 		}

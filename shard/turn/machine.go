@@ -117,7 +117,9 @@ type Machine struct {
 	stage      stage
 	sends      []order.Send
 	deliveries []order.Delivery
-	// removals is how many of the deliveries had their removals announced.
+	// leaving are the rounds with which servers leave the group. removals is how many of them were
+	// announced.
+	leaving  []order.Delivery
 	removals int
 
 	// action is the last one returned.
@@ -208,7 +210,8 @@ func (m *Machine) Next() *Action {
 		switch m.stage {
 		case collect:
 			ready := m.engine.Ready()
-			m.sends, m.deliveries, m.removals = ready.Sends, m.keep(ready.Deliveries), 0
+			m.sends, m.deliveries = ready.Sends, m.keep(ready.Deliveries)
+			m.depart(ready.Closings)
 			m.stage = first
 		case first:
 			if m.config.Fault == FaultDeliverFirst {
@@ -269,24 +272,40 @@ func (m *Machine) send() bool {
 // deliver sets the action: first one for each round that removes servers, then one for all the
 // rounds. After that it moves on to the next stage.
 func (m *Machine) deliver(after stage) bool {
-	for m.removals < len(m.deliveries) {
+	if m.removals < len(m.leaving) {
 		at := m.removals
 		m.removals++
-		if removed := m.deliveries[at].Removed; len(removed) > 0 {
-			m.remove(removed)
-			m.action = Action{Kind: Removed, Deliveries: m.deliveries[at : at+1]}
-			return true
-		}
+		m.remove(m.leaving[at].Removed)
+		m.action = Action{Kind: Removed, Deliveries: m.leaving[at : at+1]}
+		return true
 	}
 	m.stage = after
 	if len(m.deliveries) == 0 {
 		return false
 	}
 	m.moved, m.again = true, true
-	m.delivered = m.deliveries[len(m.deliveries)-1].Epoch
 	m.action = Action{Kind: Deliver, Deliveries: m.deliveries}
 	m.deliveries = nil
 	return true
+}
+
+// depart collects the rounds with which servers leave the group, those among the deliveries and
+// those among the closings of an engine with prompt delivery. It also notes the last epoch.
+func (m *Machine) depart(closings []order.Closing) {
+	m.leaving, m.removals = m.leaving[:0], 0
+	for _, d := range m.deliveries {
+		m.delivered = max(m.delivered, d.Epoch)
+		if len(d.Removed) > 0 {
+			m.leaving = append(m.leaving, d)
+		}
+	}
+	for _, c := range closings {
+		m.delivered = max(m.delivered, c.Epoch)
+		if len(c.Removed) > 0 {
+			m.leaving = append(m.leaving, order.Delivery{Epoch: c.Epoch, Round: c.Round,
+				Removed: slices.Clone(c.Removed)})
+		}
+	}
 }
 
 // record sets the action to Record, if a round that has something to execute became complete in a

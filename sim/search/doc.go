@@ -32,6 +32,7 @@
 //	server.go      contract: no assertion of an engine fails (also the propositions of [Poke19,
 //	               section 6.2.4.2]), no frame of a correct peer is refused
 //	records.go     with Options.Records, what docs/design/rounds.md builds a log of rounds on
+//	promises.go    with Options.Prompt, what the promises of each majority show
 //	invariants.go  I1 to I4 of tracking digraphs, agreement of both specifications, the RTD
 //	               invariant [Poke19, sections 5.5.1.2 and 5.5.2]
 //

@@ -26,6 +26,7 @@ const (
 type judge struct {
 	servers    int
 	nonUniform bool
+	prompt     bool
 	tolerated  int
 	// deaf makes the judge find nothing wrong.
 	deaf bool
@@ -41,6 +42,12 @@ type judge struct {
 	// records are the recorded rounds, each with what the server recorded before. 0 is nothing.
 	records   []record
 	recordIDs map[record]uint32
+	// closings are the closed rounds, each with what the server closed before. 0 is nothing.
+	closings   []closedRound
+	closingIDs map[string]uint32
+	// promises are what servers would promise. 0 is nothing.
+	promises   []promise
+	promiseIDs map[string]uint32
 }
 
 // outcome is all that the judge needs to know about a server.
@@ -52,11 +59,19 @@ type outcome struct {
 	submitted uint32
 	delivered uint32
 	recorded  uint32
+	concluded uint32
+	promise   uint32
 }
 
 type deliveredRound struct {
 	before   uint32
 	delivery order.Delivery
+}
+
+// closedRound is a closing, with what the server closed before.
+type closedRound struct {
+	before  uint32
+	closing order.Closing
 }
 
 // verdict is the judgement of a combination of outcomes.
@@ -70,6 +85,8 @@ type verdict struct {
 func newJudge(o Options, tolerated int) *judge {
 	return &judge{
 		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
+		prompt: o.Prompt, closings: make([]closedRound, 1), closingIDs: map[string]uint32{},
+		promises: make([]promise, 1), promiseIDs: map[string]uint32{},
 		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1),
 		roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
 		records: make([]record, 1), recordIDs: map[record]uint32{},
@@ -99,10 +116,58 @@ func (j *judge) deliver(before uint32, d order.Delivery) uint32 {
 	return id
 }
 
+// close numbers the sequence of rounds that a server has closed after another round.
+func (j *judge) close(before uint32, c order.Closing) uint32 {
+	k := binary.LittleEndian.AppendUint32(j.key[:0], before)
+	k = binary.LittleEndian.AppendUint64(k, uint64(c.Epoch))
+	k = binary.LittleEndian.AppendUint64(k, uint64(c.Round))
+	for _, p := range c.Removed {
+		k = append(k, byte(p))
+	}
+	j.key = k
+	id, known := j.closingIDs[string(k)]
+	if !known {
+		id = uint32(len(j.closings))
+		c.Removed = slices.Clone(c.Removed)
+		j.closings = append(j.closings, closedRound{before, c})
+		j.closingIDs[string(k)] = id
+	}
+	return id
+}
+
+// closingsOf lists what a server closed, oldest first.
+func (j *judge) closingsOf(o outcome) []order.Closing {
+	var all []order.Closing
+	for id := o.concluded; id != 0; id = j.closings[id].before {
+		all = append(all, j.closings[id].closing)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// removal is a round with which a server removes others.
+type removal struct {
+	epoch   order.Epoch
+	round   order.Round
+	removed []order.ServerID
+}
+
+// removalsOf lists the rounds with which a server removed others, oldest first.
+func (j *judge) removalsOf(o outcome) []removal {
+	var all []removal
+	for _, d := range j.deliveries(o.delivered) {
+		all = append(all, removal{d.Epoch, d.Round, d.Removed})
+	}
+	for _, c := range j.closingsOf(o) {
+		all = append(all, removal{c.Epoch, c.Round, c.Removed})
+	}
+	return slices.DeleteFunc(all, func(r removal) bool { return len(r.removed) == 0 })
+}
+
 // outcome numbers a server's outcome.
 func (j *judge) outcome(s *server) uint32 {
 	o := outcome{s.id, s.crashed, s.halted != "", s.accused, s.submitted, s.delivered,
-		s.recorded}
+		s.recorded, s.concluded, s.promise}
 	id, known := j.outcomeIDs[o]
 	if !known {
 		id = uint32(len(j.outcomes))
@@ -146,6 +211,9 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 	if j.nonUniform {
 		history.NonUniform()
 	}
+	if j.prompt {
+		history.Prompt()
+	}
 	for _, id := range outcomes {
 		o := j.outcomes[id]
 		for round := range 32 {
@@ -158,9 +226,17 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 		for _, d := range j.deliveries(j.outcomes[id].delivered) {
 			history.Deliver(j.outcomes[id].id, d)
 		}
+		for _, c := range j.closingsOf(j.outcomes[id]) {
+			history.Close(j.outcomes[id].id, c)
+		}
 	}
 	if broken := j.judgeRecords(outcomes); broken != nil {
 		return verdict{broken: broken}
+	}
+	if j.prompt {
+		if broken := j.judgePromises(outcomes); broken != nil {
+			return verdict{broken: broken}
+		}
 	}
 	f := j.failures(outcomes)
 	for p := range j.servers {
@@ -215,8 +291,8 @@ func (j *judge) failures(outcomes []uint32) failures {
 		if o.accused != 0 {
 			f.accusers |= 1 << o.id
 		}
-		for _, d := range j.deliveries(o.delivered) {
-			for _, p := range d.Removed {
+		for _, r := range j.removalsOf(o) {
+			for _, p := range r.removed {
 				f.removed |= 1 << p
 			}
 		}
@@ -237,12 +313,12 @@ func (j *judge) failures(outcomes []uint32) failures {
 func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 	for _, id := range outcomes {
 		o := j.outcomes[id]
-		for _, d := range j.deliveries(o.delivered) {
-			for _, p := range d.Removed {
+		for _, r := range j.removalsOf(o) {
+			for _, p := range r.removed {
 				if !(f.crashed | f.halted | f.accused).has(int(p)) {
 					return &order.Violation{Property: Accuracy, Evidence: []string{
 						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes "+
-							"server %d", o.id, d.Epoch, d.Round, p),
+							"server %d", o.id, r.epoch, r.round, p),
 						fmt.Sprintf("server %d has neither crashed nor halted, and no "+
 							"server suspects it falsely", p),
 					}}

@@ -44,6 +44,8 @@ type Options struct {
 	Detector allconcur.Detector
 	// NonUniform selects non-uniform broadcast.
 	NonUniform bool
+	// Prompt makes the engines deliver promptly (docs/design/prompt.md).
+	Prompt bool
 	// JudgeUniform requires uniform agreement even of non-uniform broadcast, to show what it lacks.
 	JudgeUniform bool
 	// Fault plants a bug in every engine.
@@ -97,7 +99,7 @@ func (o Options) group() (allconcur.Config, error) {
 	}
 	config := allconcur.Config{
 		Engine: o.Engine, Servers: o.Servers, Reliable: reliable, Detector: o.Detector,
-		NonUniform: o.NonUniform, Fault: o.Fault,
+		NonUniform: o.NonUniform, Prompt: o.Prompt, Fault: o.Fault,
 		AssertPropositions: o.Detector == allconcur.DetectorPerfect && o.Suspicions == 0,
 	}
 	if err := config.Validate(); err != nil {

@@ -28,8 +28,12 @@ func (x *explorer) root(own uint32) scenario {
 	return x.first[own]
 }
 
-// unfold puts the frames that the search removed from the channels by itself back into a path.
+// unfold puts the frames that the search removed from the channels by itself back into a path. An
+// unreduced search removes none.
 func (x *explorer) unfold(s scenario, path []action) []action {
+	if x.options.Unreduced {
+		return path
+	}
 	var all []action
 	state := x.firstState(s)
 	plain := slices.Clone(state)

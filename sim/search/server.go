@@ -34,8 +34,11 @@ type server struct {
 	submitted uint32
 	// delivered is the number of the sequence that it A-delivered.
 	delivered uint32
-	// recorded is the number of the sequence of its records.
-	recorded uint32
+	// recorded is the number of the sequence of its records, concluded that of its closings.
+	recorded  uint32
+	concluded uint32
+	// promise is the number of what it would promise if it stopped now, with prompt delivery.
+	promise uint32
 	// inputs are the steps that it can take by itself.
 	inputs []input
 	// outcome is the number of its outcome, for the judge.
@@ -121,6 +124,8 @@ func (x *explorer) intern(s server) uint32 {
 	k = binary.LittleEndian.AppendUint32(k, s.submitted)
 	k = binary.LittleEndian.AppendUint32(k, s.delivered)
 	k = binary.LittleEndian.AppendUint32(k, s.recorded)
+	k = binary.LittleEndian.AppendUint32(k, s.concluded)
+	k = binary.LittleEndian.AppendUint32(k, s.promise)
 	if !s.stopped {
 		k = s.engine.AppendState(k)
 	}
@@ -202,7 +207,7 @@ func (x *explorer) take(s server, in input) step {
 	for to := range x.sending {
 		x.sending[to] = x.sending[to][:0]
 	}
-	result := step{delivers: len(ready.Deliveries) > 0}
+	result := step{delivers: len(ready.Deliveries)+len(ready.Closings) > 0}
 	for _, send := range ready.Sends {
 		frame := x.contents.frame(send.Frame)
 		result.sends += len(send.To)
@@ -212,6 +217,13 @@ func (x *explorer) take(s server, in input) step {
 	}
 	for _, d := range ready.Deliveries {
 		s.delivered = x.judge.deliver(s.delivered, d)
+	}
+	for _, c := range ready.Closings {
+		s.concluded = x.judge.close(s.concluded, c)
+	}
+	if x.options.Prompt {
+		s.promise = x.judge.promise(s.engine)
+		result.delivers = result.delivers || s.promise != before.promise
 	}
 	if x.options.Records {
 		s.recorded = x.judge.record(s.recorded, s.engine, x.options.RecordsAnyGroup)
@@ -297,7 +309,7 @@ func (x *explorer) send() uint32 {
 // is nil.
 func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	s.engine, s.inputs, s.stopped, s.crashed, s.mayCrash = nil, nil, true, true, false
-	s.lies, s.suspects, s.closed = [ServersMax]uint8{}, 0, 0
+	s.lies, s.suspects, s.closed, s.promise = [ServersMax]uint8{}, 0, 0, 0
 	place := uint32(len(x.sent))
 	for to := range x.n {
 		x.prefix = x.prefix[:0]
