@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -54,40 +55,50 @@ func (e *Engine) deliverPromptly() {
 		return
 	}
 	for _, pair := range [...][2]*roundSet{{e.older, e.newer}, {e.newer, e.current}} {
-		if set := pair[0]; set.filled && set.round == e.prompted+1 {
-			e.contents = set.appendContents(e.contents[:0])
-			if !e.isHeld(set, pair[1]) {
-				continue
-			}
-			d := deliveryOf(set.round, e.contents)
-			if e.config.Change == nil || !e.config.Change(d) {
-				e.deliverContents(d)
-			}
+		set := pair[0]
+		if !set.filled || set.round != e.prompted+1 || !e.isHeld(set, pair[1]) {
+			continue
 		}
+		before := len(e.out.messages)
+		d := e.contentOf(set)
+		if e.config.Change != nil && e.config.Change(d) {
+			e.out.messages = e.out.messages[:before]
+			set.waits = true
+			return
+		}
+		e.deliverContent(d)
 	}
-	clear(e.contents)
 }
 
-// isHeld reports whether all members are known to hold the contents of a complete round, which are
-// in e.contents. The other set is that of the next round.
+// isHeld reports whether the content of a complete set is small, and all members are known to hold
+// it. The other set is that of the next round.
 func (e *Engine) isHeld(set, next *roundSet) bool {
-	if !e.isSmall(e.contents) {
-		return false
+	if !set.asked {
+		e.askWhoHolds(set)
 	}
 	missing := 0
-	for p, more := set.present.next(0); more; p, more = set.present.next(p + 1) {
-		if p != e.self && !next.present.has(p) && !vouchesForAll(set.frames[p], p, e.contents) {
-			missing++
-		}
+	for i, word := range set.unheld {
+		missing += bits.OnesCount64(word &^ next.present[i])
 	}
 	switch e.config.Fault {
 	case FaultPromptUnheld:
-		return true
+		missing = 0
 	case FaultPromptOneMissing:
-		return missing <= 1
-	default:
-		return missing == 0
+		missing = max(0, missing-1)
 	}
+	return set.small && !set.waits && missing == 0
+}
+
+// askWhoHolds notes which members do not say in a complete set that they hold its content.
+func (e *Engine) askWhoHolds(set *roundSet) {
+	e.contents = set.appendContents(e.contents[:0])
+	set.asked, set.small = true, e.isSmall(e.contents)
+	for p, more := set.present.next(0); more && set.small; p, more = set.present.next(p + 1) {
+		if p != e.self && !vouchesForAll(set.frames[p], p, e.contents) {
+			set.unheld.add(p)
+		}
+	}
+	clear(e.contents)
 }
 
 // isSmall reports whether contents are small enough for copies.
@@ -102,8 +113,23 @@ func (e *Engine) isSmall(contents []content) bool {
 // promptBytes bounds the content that a message carries: its own payload and the copies.
 func (e *Engine) promptBytes() int { return min(promptBytesMax, e.config.MaxPayload) }
 
-// deliverContents A-delivers the messages of a round.
-func (e *Engine) deliverContents(d order.Delivery) {
+// contentOf returns a round with its content, to be A-delivered or not.
+func (e *Engine) contentOf(set *roundSet) order.Delivery {
+	e.contents = set.appendContents(e.contents[:0])
+	d := order.Delivery{Round: set.round}
+	start := len(e.out.messages)
+	for _, c := range e.contents {
+		e.out.messages = append(e.out.messages, order.Message{Origin: c.origin, Payload: c.payload})
+		d.Epoch = max(d.Epoch, c.since)
+	}
+	end := len(e.out.messages)
+	d.Messages = e.out.messages[start:end:end]
+	clear(e.contents)
+	return d
+}
+
+// deliverContent A-delivers the messages of a round.
+func (e *Engine) deliverContent(d order.Delivery) {
 	assert(d.Round == e.prompted+1, "the messages of rounds are A-delivered in order, each once")
 	e.prompted = d.Round
 	e.out.deliveries = append(e.out.deliveries, d)
@@ -117,10 +143,8 @@ func (e *Engine) close(set *roundSet, removed []order.ServerID) {
 	if set.round <= e.prompted {
 		return // it contains no change of the group
 	}
-	e.contents = set.appendContents(e.contents[:0])
-	d := deliveryOf(set.round, e.contents)
-	clear(e.contents)
-	e.deliverContents(d)
+	d := e.contentOf(set)
+	e.deliverContent(d)
 	e.noteChange(d)
 }
 

@@ -19,10 +19,17 @@ type roundSet struct {
 	// messages. copyCount counts those with copies.
 	payloadCount int
 	copyCount    int
+	// asked says that small and unheld are known of a complete set, with prompt delivery: whether
+	// its content is small, and who of the others does not say in it that it holds the content.
+	asked  bool
+	small  bool
+	unheld serverSet
+	// waits says that the round changes the group, and so waits to be closed.
+	waits bool
 }
 
 func newRoundSet(n int) *roundSet {
-	return &roundSet{present: newServerSet(n), frames: make([][]byte, n)}
+	return &roundSet{present: newServerSet(n), frames: make([][]byte, n), unheld: newServerSet(n)}
 }
 
 // begin makes the set stand for a state, without messages.
@@ -38,6 +45,10 @@ func (s *roundSet) reset() {
 	}
 	s.epoch, s.round, s.reliable, s.filled = 0, 0, false, false
 	s.count, s.payloadCount, s.copyCount = 0, 0, 0
+	if s.asked {
+		s.unheld.clear()
+	}
+	s.asked, s.small, s.waits = false, false, false
 }
 
 // is reports whether the set stands for the state.
@@ -77,7 +88,7 @@ func (s *roundSet) drop(origin order.ServerID) {
 
 func (s *roundSet) clone() *roundSet {
 	c := *s
-	c.present = s.present.clone()
+	c.present, c.unheld = s.present.clone(), s.unheld.clone()
 	c.frames = append([][]byte(nil), s.frames...)
 	return &c
 }

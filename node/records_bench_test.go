@@ -48,8 +48,8 @@ func (l lateHost) Receive(lane string, receive rdmanet.ReceiveFunc) error {
 }
 
 // BenchmarkLateMessages measures how long a lone transaction takes to be durable in a shard of
-// three nodes whose messages come late, with log_rounds, with prompt, and with neither. It shows the
-// median.
+// three nodes whose messages come late: with log_rounds, with prompt, and with neither. It shows
+// the median.
 func BenchmarkLateMessages(b *testing.B) {
 	for _, by := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		for name, change := range map[string]func(int, *home.Config){"blocks": nil,

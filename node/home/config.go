@@ -322,6 +322,10 @@ func (c *Config) Restarts(other *Config) (changed []string) {
 
 // text returns the file of a new home: every key, with its meaning.
 func (c *Config) text() string {
+	prompt := "# prompt = true"
+	if c.Ordering.Prompt {
+		prompt = "prompt = true"
+	}
 	logRounds := "# log_rounds = true"
 	if c.Ordering.LogRounds {
 		logRounds = "log_rounds = true"
@@ -368,6 +372,9 @@ batch_bytes_max = %d
 # log_rounds syncs complete rounds before they are ordered: transactions become durable sooner where
 # messages between the nodes take milliseconds (docs/design/rounds.md)
 %s
+# prompt orders small rounds as soon as all members hold them; the same on all nodes of the shard
+# (docs/design/prompt.md)
+%s
 pool_bytes_max = %d
 target_nines = %d           # reliability over a day; sets the degree of the reliable digraph
 server_mttf_hours = %d
@@ -397,7 +404,7 @@ format = %q            # text or json
 		optional("identities", c.API.Identities, `"identities.json"`),
 		c.Admin.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine,
 		c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger,
-		c.Ordering.BatchBytesMax, logRounds,
+		c.Ordering.BatchBytesMax, logRounds, prompt,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
 		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Store.AccountsInMemory,
 		c.Runtime.MemoryLimitBytes, c.Log.Level, c.Log.Format)
