@@ -26,6 +26,50 @@ func logging(nodes ...int) func(int, *home.Config) {
 	}
 }
 
+// newStopped makes a shard with one block, whose nodes have stopped.
+func newStopped(t *testing.T, nodes int, change func(int, *home.Config)) *shard {
+	t.Helper()
+	s := newShard(t, nodes, change)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
+	s.same()
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	return s
+}
+
+// goOn starts all nodes of a shard, and checks that they go on and have transactions.
+func (s *shard) goOn(ids []ledger.Hash) {
+	s.t.Helper()
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(len(s.nodes)-1, report.LevelDurable, s.transfer())
+	s.same()
+	for i, n := range s.nodes {
+		for _, id := range ids {
+			if _, err := n.Store().Transaction(id); err != nil {
+				s.t.Errorf("node %d lacks a transaction of a recorded round: %v", i, err)
+			}
+		}
+	}
+}
+
+// promised returns what a stopped node promised, and in which run it worked.
+func (s *shard) promised(i int) generation.State {
+	s.t.Helper()
+	text, err := os.ReadFile(s.homes[i].Generation())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	state, err := generation.DecodeState(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
+
 // record writes complete rounds that are not in the chain into the journals of stopped nodes, and
 // returns the ids of their transactions.
 func (s *shard) record(homes ...int) (ids []ledger.Hash) {
@@ -42,20 +86,12 @@ func (s *shard) record(homes ...int) (ids []ledger.Hash) {
 	}
 	for _, i := range homes {
 		h := s.homes[i]
-		text, err := os.ReadFile(h.Generation())
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		state, err := generation.DecodeState(text)
-		if err != nil {
-			s.t.Fatal(err)
-		}
 		opened, err := store.Open(h.Data(), h.Genesis, s.store)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		head := opened.Head()
-		r := core.Record{Run: state.Activated, Height: uint64(head.Height), Hash: head.Hash,
+		r := core.Record{Run: s.promised(i).Activated, Height: uint64(head.Height), Hash: head.Hash,
 			After: order.Round(head.Round) + 5} // rounds that made no blocks
 		for k := range rounds {
 			rounds[k].Round = r.After + order.Round(k) + 1
@@ -75,16 +111,6 @@ func (s *shard) record(homes ...int) (ids []ledger.Hash) {
 	return ids
 }
 
-// have checks that a node has transactions.
-func (s *shard) have(i int, ids []ledger.Hash) {
-	s.t.Helper()
-	for _, id := range ids {
-		if _, err := s.nodes[i].Store().Transaction(id); err != nil {
-			s.t.Errorf("node %d lacks a transaction of a recorded round: %v", i, err)
-		}
-	}
-}
-
 // All nodes lost their power. Two of them had recorded rounds that were durable, and none had
 // written their blocks. The shard goes on with the rounds, whether or not nodes still log rounds.
 func TestRecordedRoundsAreTaken(t *testing.T) {
@@ -94,22 +120,8 @@ func TestRecordedRoundsAreTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShard(t, 3, change)
-			s.start(s.all()...)
-			s.ordering(s.all()...)
-			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
-			s.same()
-			for i := range s.nodes {
-				s.stop(i)
-			}
-			ids := s.record(0, 1)
-			s.start(s.all()...)
-			s.ordering(s.all()...)
-			s.submit(2, report.LevelDurable, s.transfer())
-			s.same()
-			for i := range s.nodes {
-				s.have(i, ids)
-			}
+			s := newStopped(t, 3, change)
+			s.goOn(s.record(0, 1))
 		})
 	}
 }
@@ -117,14 +129,7 @@ func TestRecordedRoundsAreTaken(t *testing.T) {
 // The other nodes lost their disks. A recovery executes the rounds that one home recorded.
 func TestRecoveryExecutesTheRecord(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 3, logging(0, 1, 2))
-	s.start(s.all()...)
-	s.ordering(s.all()...)
-	s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
-	s.same()
-	for i := range s.nodes {
-		s.stop(i)
-	}
+	s := newStopped(t, 3, logging(0, 1, 2))
 	s.lose(func(h *home.Home) string { return h.Data() }, 0, 2)
 	ids := s.record(1)
 	r := s.plan(node.RecoveryOptions{}, s.all()...)
@@ -134,13 +139,7 @@ func TestRecoveryExecutesTheRecord(t *testing.T) {
 	if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
 		t.Fatal(err)
 	}
-	s.start(s.all()...)
-	s.ordering(s.all()...)
-	s.submit(0, report.LevelDurable, s.transfer())
-	s.same()
-	for i := range s.nodes {
-		s.have(i, ids)
-	}
+	s.goOn(ids)
 }
 
 // The furthest home did not take part in the run of a record that another home holds: it followed,
@@ -148,38 +147,17 @@ func TestRecoveryExecutesTheRecord(t *testing.T) {
 // a home began a later run with all blocks before it, or knows a newer decision.
 func TestRecoveryExecutesTheRecordOfAnotherHome(t *testing.T) {
 	t.Parallel()
-	s := newShard(t, 5, logging(0, 1, 2, 3, 4))
-	read := func(i int) generation.State {
-		t.Helper()
-		text, err := os.ReadFile(s.homes[i].Generation())
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, err := generation.DecodeState(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return state
+	s := newStopped(t, 5, logging(0, 1, 2, 3, 4))
+	states := []generation.State{s.promised(0)} // of node 0, after each life
+	s.goOn(nil)
+	head := s.nodes[0].Store().Head()
+	for i := range s.nodes {
+		s.stop(i)
 	}
-	var states []generation.State // of node 0, after each life
-	var head store.Head
-	for life := range 2 {
-		s.start(s.all()...)
-		s.ordering(s.all()...)
-		if life == 0 {
-			s.submit(0, report.LevelDurable, s.client.Register("a", "b"))
-		}
-		s.submit(0, report.LevelDurable, s.transfer())
-		s.same()
-		head = s.nodes[0].Store().Head()
-		for i := range s.nodes {
-			s.stop(i)
-		}
-		states = append(states, read(0))
-	}
+	states = append(states, s.promised(0))
 	s.lose(func(h *home.Home) string { return h.Data() }, 2, 3, 4)
 	ids := s.record(1)
-	run := read(1).Activated
+	run := s.promised(1).Activated
 
 	later := states[1]
 	later.Activated = generation.NewRun(run.Generation(), run.Eon()+1)
@@ -218,13 +196,7 @@ func TestRecoveryExecutesTheRecordOfAnotherHome(t *testing.T) {
 	if _, err := r.Do(node.NewOperator(ledgertest.Key("operator"))); err != nil {
 		t.Fatal(err)
 	}
-	s.start(s.all()...)
-	s.ordering(s.all()...)
-	s.submit(0, report.LevelDurable, s.transfer())
-	s.same()
-	for i := range s.nodes {
-		s.have(i, ids)
-	}
+	s.goOn(ids)
 }
 
 // Some nodes log rounds, others do not. Everything that is acknowledged as durable stays when all

@@ -1,6 +1,11 @@
 package shard
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+)
 
 // fallBack sets aside the blocks above a height: the majority goes on from a point that does not
 // include them. It never sets aside a durable block. If it would have to, the members disagree on
@@ -22,7 +27,39 @@ func (m *Member) fallBack(keep uint64) {
 		return
 	}
 	m.job, m.keeps = settingAside, keep
-	m.emit(SetAside{Keep: keep})
+	if m.reportKept(); m.end == nil {
+		m.emit(SetAside{Keep: keep})
+	}
+}
+
+// reportKept reports the chain that this member keeps, as if the blocks above it were set aside
+// already. Promises and acceptances do not wait for that, and may reach others only afterwards. To
+// report less is as safe as to set the blocks aside: whatever makes this member do so has them, or
+// they were never durable.
+func (m *Member) reportKept() {
+	hash, err := m.chain.Hash(m.keeps)
+	if err != nil {
+		m.finish(err)
+		return
+	}
+	round, _, err := m.chain.RoundOf(m.keeps)
+	if err != nil {
+		m.finish(err)
+		return
+	}
+	membership, changed := m.chain.MembershipAt(m.keeps)
+	report := generation.Report{
+		Membership: membership, Durable: m.durable(), Perhaps: m.perhaps,
+		Head: generation.Head{Height: m.keeps, Hash: hash, Round: round},
+	}
+	report.Former = m.formers(changed, report.Durable)
+	m.synod.Report(report)
+	m.heldBases = slices.DeleteFunc(m.heldBases, func(base generation.Head) bool {
+		if base.Height > m.keeps {
+			m.synod.Lacks(base.Hash)
+		}
+		return base.Height > m.keeps
+	})
 }
 
 // onSetAside ends a fall back. It takes time. If one of the blocks became known to be durable

@@ -42,6 +42,8 @@ type forming struct {
 	perhaps bool
 	// recorded is the last record on the disk, nil for none.
 	recorded *Record
+	// heldBases are the bases that the synod was told to be here, above what is durable.
+	heldBases []generation.Head
 	// wantedRound is the round being fetched; the zero value for none. roundRefused says that the
 	// disk refused to store a round that is still wanted.
 	wantedRound  [32]byte
@@ -87,13 +89,19 @@ func (m *Member) holdings() generation.Report {
 		report.Head.Round, report.Empty = tip.Round, tip.Round-tip.Block
 	}
 	m.reportRecord(&report)
-	for changed > report.Durable {
+	report.Former = m.formers(changed, report.Durable)
+	return report
+}
+
+// formers lists the memberships before the changes up to one that are above a durable height.
+func (m *Member) formers(changed, durable uint64) (former []generation.Former) {
+	for changed > durable {
 		before, earlier := m.chain.MembershipAt(changed - 1)
-		report.Former = append(report.Former, generation.Former{Membership: before, Until: changed})
+		former = append(former, generation.Former{Membership: before, Until: changed})
 		changed = earlier
 	}
-	slices.Reverse(report.Former)
-	return report
+	slices.Reverse(former)
+	return former
 }
 
 // tickSynod passes a tick to the synod while a next generation may be needed: this member does not
@@ -269,6 +277,7 @@ func (m *Member) fetchWanted(tick bool) {
 		if wanted.Base != nil {
 			if m.holdsBase(wanted.Base) {
 				m.synod.Holds(wanted.ID())
+				m.keepBase(*wanted.Base)
 			}
 			continue
 		}
@@ -284,6 +293,14 @@ func (m *Member) fetchWanted(tick bool) {
 		})
 		m.emit(FetchRound{ID: wanted.ID(), From: from})
 	}
+}
+
+// keepBase remembers that the synod was told of a base, until the base is durable.
+func (m *Member) keepBase(base generation.Head) {
+	durable := m.durable()
+	m.heldBases = append(slices.DeleteFunc(m.heldBases, func(held generation.Head) bool {
+		return held.Height <= durable
+	}), base)
 }
 
 func (m *Member) onRoundHeld(in RoundHeld) {

@@ -233,5 +233,14 @@ func (d *disk) copy() *disk {
 	return &c
 }
 
+// suffices reports whether the disk holds what a decision goes on from: its base, and the rounds
+// behind it.
+func (d *disk) suffices(v *generation.Decision) bool {
+	return v.Base.Height <= d.synced && d.blocks[v.Base.Height].hash == v.Base.Hash &&
+		!slices.ContainsFunc(v.Tail, func(r generation.TailRound) bool {
+			return d.contents[r.Content] == nil
+		})
+}
+
 // holds reports whether the synced blocks include a block.
 func (d *disk) holds(b *block) bool { return b.height <= d.synced && d.blocks[b.height] == b }

@@ -118,6 +118,9 @@ func TestBlocksSetAside(t *testing.T) {
 		// does not know that it is durable, and sets it aside for a decision whose tail has it.
 		"a majority recorded it": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 3,
 			Faults: FaultsAll, Records: true}, 12903},
+		// A member promises while it sets the block aside that it would report.
+		"a promise while the block goes": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 3,
+			Faults: FaultsAll, Records: true}, 15794},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes
 		// on without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,

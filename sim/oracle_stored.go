@@ -105,6 +105,9 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 			d.state.Accepted.Less(m.Ballot)) {
 			wrong = "its disk holds no such acceptance"
 		}
+		if v := d.state.AcceptedValue; !settled && v != nil && !d.suffices(v) {
+			wrong = fmt.Sprintf("its disk does not hold what begins after block %d", v.Base.Height)
+		}
 	}
 	if wrong != "" && s.judgesPersistence() {
 		s.broke(Persistence, fmt.Sprintf("server %d sends a %s", p.self, describeSynod(m)), wrong)

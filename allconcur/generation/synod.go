@@ -340,6 +340,9 @@ func (s *Synod) Holds(id [32]byte) {
 	}
 }
 
+// Lacks says that what Holds said of a base is no longer so: its blocks are being set aside.
+func (s *Synod) Lacks(id [32]byte) { delete(s.held, id) }
+
 // holdsBase reports whether the blocks up to a base are here: the base is the head, or the head is
 // further in the chain of the same generation, or the blocks were fetched. Another block at the
 // same height is of another branch.
