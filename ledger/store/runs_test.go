@@ -624,8 +624,8 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 			binary.BigEndian.PutUint64(block.Entries[i].ID[:], random.Uint64())
 			for range 2 {
 				number := random.IntN(accounts)
-				changes.History = append(changes.History, state.HistoryChange{
-					Number: uint64(number), Ordinal: ordinals[number], Index: uint32(i)})
+				changes.History = append(changes.History, state.NewHistoryChange(
+					uint64(number), ordinals[number], uint32(i)))
 				ordinals[number]++
 				changes.Entries.Add(state.Change{
 					Key:   fmt.Appendf(nil, "aclient-%d:account-%d\x00", number%16, number/16),
