@@ -83,6 +83,15 @@ func (p *packed) record(place int) packedRecord {
 	return p.packedHead.record(p.content[p.ends[len(p.ends)-1]+place*size:][:size])
 }
 
+// from returns the number of the name of the account that the transfer at a place takes from.
+func (p *packed) from(place int) int {
+	encoded := p.content[p.ends[len(p.ends)-1]+place*p.recordSize():]
+	if p.numberWidth() == 1 {
+		return int(encoded[0])
+	}
+	return int(binary.BigEndian.Uint16(encoded))
+}
+
 // transaction makes the transfer at a place.
 func (p *packed) transaction(place int) *Transaction {
 	made := &struct {
