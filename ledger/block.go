@@ -210,7 +210,9 @@ type Block struct {
 func (b *Block) Encode() []byte {
 	size := HeaderSize + 16
 	for i := range b.Entries {
-		size += len(b.Entries[i].Body) + 10
+		if body := len(b.Entries[i].Body); body > 0 {
+			size += body + 10
+		}
 	}
 	for i := range b.Bundles {
 		size += 8 + len(b.Bundles[i].Signatures)*(MaxOrganisationName+100)

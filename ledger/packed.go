@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/codec"
 )
@@ -80,6 +81,15 @@ func (p *packed) path(number int) AccountPath {
 func (p *packed) record(place int) packedRecord {
 	size := p.recordSize()
 	return p.packedHead.record(p.content[p.ends[len(p.ends)-1]+place*size:][:size])
+}
+
+// from returns the number of the name of the account that the transfer at a place takes from.
+func (p *packed) from(place int) int {
+	encoded := p.content[p.ends[len(p.ends)-1]+place*p.recordSize():]
+	if p.numberWidth() == 1 {
+		return int(encoded[0])
+	}
+	return int(binary.BigEndian.Uint16(encoded))
 }
 
 // transaction makes the transfer at a place.
@@ -482,6 +492,10 @@ func (h *packedHead) transfer(t *Transaction, place int, from, to AccountPath,
 	t.Nonce = Nonce{Stream: h.nonce.Stream, Sequence: h.nonce.Sequence + uint64(place)}
 }
 
+// namesScratch is memory in which names are put together. How long they are is known at their end
+// only, and their bundle keeps as many bytes as they have.
+var namesScratch = sync.Pool{New: func() any { return new([]byte) }}
+
 // packed reads the content of a packed bundle, whose encoding is data from its first byte on. It
 // returns nil if the reader fails.
 func (r *reader) packed(data []byte) *packed {
@@ -491,13 +505,15 @@ func (r *reader) packed(data []byte) *packed {
 	}
 	read := func() int { return len(data) - len(r.Data) }
 	p.ends = append(make([]int, 0, 1+partsOf(p.names)), read())
-	arena := make([]byte, 0, 24*p.names)
+	scratch := namesScratch.Get().(*[]byte)
+	defer namesScratch.Put(scratch)
+	arena := (*scratch)[:0]
 	p.pathEnds = make([]uint32, 0, p.names)
 	for left := p.names; left > 0 && r.Err == nil; left -= packedPart {
 		arena, p.pathEnds = r.packedNames(min(left, packedPart), arena, p.pathEnds)
 		p.ends = append(p.ends, read())
 	}
-	if r.Err != nil {
+	if *scratch = arena; r.Err != nil {
 		return nil
 	}
 	if p.paths = string(arena); !checkPaths(p.paths, p.pathEnds) {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -376,6 +377,69 @@ func TestChainsTakePackedBundlesFromVersion3(t *testing.T) {
 			t.Errorf("%+v: %v", each, err)
 		}
 	}
+}
+
+// TestPackedBundlesNeedTheSameConsent: a packed bundle may be proposed if and only if a bundle of
+// the same transfers with the same signers may, and is refused for the same transfer and reason.
+func TestPackedBundlesNeedTheSameConsent(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.Genesis()
+	genesis.Version = ledger.PackedVersion
+	names := []ledger.OrganisationName{"acme", "bank", "corp"}
+	rapid.Check(t, func(t *rapid.T) {
+		known := newAuthority(genesis)
+		known.charter.Version = genesis.Version
+		for _, name := range names {
+			one := ledgertest.NewClient(genesis, name)
+			known.register(one.Bundle(one.Register("a")))
+			if rapid.IntRange(0, 5).Draw(t, "policy of "+string(name)) == 0 {
+				organisation := known.organisations[name]
+				organisation.Policy = &ledger.Policy{Threshold: 2, Keys: []ledger.PolicyKey{
+					{Key: ledgertest.PublicKey(string(name))}}}
+				known.organisations[name] = organisation
+			}
+		}
+		client := ledgertest.NewClient(genesis, "acme")
+		if rapid.IntRange(0, 9).Draw(t, "of another ledger") == 0 {
+			client.Ledger = ledger.Hash{1}
+		}
+		payers := names[rapid.IntRange(0, 1).Draw(t, "payers from"):]
+		path := func(owners []ledger.OrganisationName) ledger.AccountPath {
+			return ledger.AccountPath(string(rapid.SampledFrom(owners).Draw(t, "owner")) + ":" +
+				strconv.Itoa(rapid.IntRange(0, 400).Draw(t, "account")))
+		}
+		var transfers []ledger.Transaction
+		for range rapid.IntRange(1, 300).Draw(t, "transfers") {
+			from, to := path(payers), path(names)
+			if from == to {
+				to += "x"
+			}
+			transfers = append(transfers, client.Transfer(from, to, 1))
+		}
+		packed, err := ledger.PackBundle(transfers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies, err := ledger.NewBundle(transfers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, signer := range names {
+			if rapid.IntRange(0, 4).Draw(t, "signs "+string(signer)) == 0 {
+				continue
+			}
+			for _, bundle := range []*ledger.Bundle{packed, bodies} {
+				if err := bundle.Sign(signer, ledgertest.Key(string(signer))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got := fmt.Sprint(ledger.CheckBundle(packed, genesis, genesis.Book(), known))
+		if want := fmt.Sprint(ledger.CheckBundle(bodies, genesis, genesis.Book(),
+			known)); got != want {
+			t.Fatalf("packed: %s; otherwise: %s", got, want)
+		}
+	})
 }
 
 // mixedBlock returns a block with a packed bundle in which some transfers failed, one in which none

@@ -88,7 +88,10 @@ func (l *load) makeBook(ctx context.Context, homes []*home.Home, p LedgerParamet
 		b.shares = append(b.shares, shareOf(i, p.BookAccounts, p.Clients))
 	}
 	l.genesis = first.Genesis.Book()
-	if b.store, err = store.Open(first.Data(), first.Genesis, environment.Store); err != nil {
+	// The book is to be as settled as one that grew over days.
+	options := environment.Store
+	options.Eager = true
+	if b.store, err = store.Open(first.Data(), first.Genesis, options); err != nil {
 		return 0, fmt.Errorf("bench: the book: %w", err)
 	}
 	err = b.write(ctx)

@@ -1,6 +1,10 @@
 package state
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
 
 // Change is one entry of the state that a block changed, or removed if After is empty. The slices
 // share one arena with those of other changes, which must not be written to.
@@ -61,12 +65,33 @@ func (l *ChangeList) note(start, key, after int, account uint64) {
 		key: uint32(key), after: uint32(after)})
 }
 
-// HistoryChange adds one transaction to the history of the account with this number: history entry
-// Ordinal (from 0) is the block's transaction Index.
+// HistoryChange adds one transaction to the history of an account. A block has two for each
+// transfer, so it is small.
 type HistoryChange struct {
-	Number, Ordinal uint64
-	Index           uint32
+	// place is the number of the account above the index of the transaction, which is below
+	// ledger.MaxBlockTransactions.
+	place uint64
+	// Ordinal is the number of the entry in the account's history, from 0.
+	Ordinal uint64
 }
+
+// indexBits is how many bits an index in a block has. The others leave room for the numbers of more
+// accounts than any memory has leaves for.
+const indexBits = 24
+
+var _ [1<<indexBits - ledger.MaxBlockTransactions]struct{}
+
+// NewHistoryChange returns the change that adds the transaction at an index of the block to the
+// history of the account with a number, as its entry ordinal.
+func NewHistoryChange(number, ordinal uint64, index uint32) HistoryChange {
+	return HistoryChange{place: number<<indexBits | uint64(index), Ordinal: ordinal}
+}
+
+// Number returns the number of the account.
+func (h HistoryChange) Number() uint64 { return h.place >> indexBits }
+
+// Index returns the index of the transaction in the block.
+func (h HistoryChange) Index() uint32 { return uint32(h.place & (1<<indexBits - 1)) }
 
 // Changes lists what a block changed in the state, in the order in which it first touched the
 // entries of each kind.

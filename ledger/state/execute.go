@@ -720,8 +720,7 @@ func (s *State) countHistory(touched *account) {
 		return
 	}
 	touched.counted = s.counter
-	s.history = append(s.history, HistoryChange{Number: touched.number, Ordinal: touched.history,
-		Index: s.index})
+	s.history = append(s.history, NewHistoryChange(touched.number, touched.history, s.index))
 	touched.history++
 }
 

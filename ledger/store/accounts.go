@@ -61,6 +61,7 @@ func (s *Store) admit(height ledger.Height, draft *state.Draft) (err error) {
 	if len(paths) == 0 {
 		return nil
 	}
+	s.cold.Add(int64(len(paths)))
 	slices.Sort(paths)
 	values, err := s.readAccounts(paths)
 	if err != nil {

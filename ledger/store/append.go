@@ -28,6 +28,7 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	if err := s.ready(size); err != nil {
 		return nil, err
 	}
+	defer s.spendsWithBlocks()()
 	draft, err := s.seal(epoch, round, s.options.Verify(payloads))
 	if err != nil {
 		return nil, fmt.Errorf("store: sealing round %d: %w", round, err)
@@ -100,6 +101,7 @@ func (s *Store) AppendVerified(block *ledger.Block) error {
 	if err := s.ready(0); err != nil {
 		return err
 	}
+	defer s.spendsWithBlocks()()
 	if block.Header.Height != s.head.Header.Height+1 || block.Header.Previous != s.head.Hash {
 		return fmt.Errorf("%w: block %d after %s, the head is block %d %s", ErrMismatch,
 			block.Header.Height, block.Header.Previous, s.head.Header.Height, s.head.Hash)
@@ -173,6 +175,9 @@ func (s *Store) ready(size int) error {
 
 // hasRoom reports whether another block may wait for the database. The caller must hold the mutex.
 func (s *Store) hasRoom() bool {
+	if s.options.Eager && s.merging.made == nil && s.pileUp(s.options.fanOut+eagerPile) {
+		return false // a merge is under way
+	}
 	return len(s.unwritten.blocks) < maxPendingBlocks && s.unwritten.held < maxPendingBytes
 }
 

@@ -113,7 +113,7 @@ func (s *Store) AwaitCertificate(ctx context.Context, height ledger.Height) erro
 		if s.CertifiedHeight() >= height {
 			return nil
 		}
-		if s.isClosed() {
+		if s.isEnding() {
 			return ErrClosed
 		}
 		select {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -358,43 +357,6 @@ func (s *Store) checkLeft() (err error) {
 	}
 	return s.removeReplaced()
 }
-
-// slice is how long a check goes on without a rest. It rests for restFactor times as long as it
-// worked: what clients wait for comes first.
-const (
-	slice      = 20 * time.Millisecond
-	restFactor = 3
-)
-
-// pace makes a check rest.
-type pace struct {
-	store *Store
-	began time.Time
-}
-
-// step is called after each bit of work. It returns ErrClosed if the store is being closed.
-func (p *pace) step() error {
-	worked := time.Since(p.began)
-	if worked < slice {
-		select {
-		case <-p.store.ending:
-			return ErrClosed
-		default:
-			return nil
-		}
-	}
-	rest := time.NewTimer(restFactor * worked)
-	defer rest.Stop()
-	select {
-	case <-p.store.ending:
-		return ErrClosed
-	case <-rest.C:
-		p.began = time.Now()
-		return nil
-	}
-}
-
-func (s *Store) newPace() *pace { return &pace{store: s, began: time.Now()} }
 
 // checkTablesLeft checks the blocks of the tables that were there when the store was opened. The
 // database may remove some meanwhile.

@@ -19,7 +19,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
@@ -501,8 +500,8 @@ func FuzzRows(f *testing.F) {
 			t.Fatal("a position has two encodings")
 		}
 		if where, err := decodeHistory(data, 0); err == nil && len(data) == 12 &&
-			!bytes.Equal(appendHistory(nil, []step{{state.HistoryChange{Index: where.index},
-				where.height}}), data) {
+			!bytes.Equal(appendHistory(nil, []step{{index: where.index,
+				height: where.height}}), data) {
 			t.Fatal("a history row has two encodings")
 		}
 		if height, hash, err := decodeHeadRow(data); err == nil &&

@@ -129,10 +129,15 @@ func (s *Store) retryPassing(attempt func() error) error {
 	}
 }
 
-func (s *Store) isClosed() bool {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return s.closed
+// isEnding reports whether Close has begun. It does not wait for a block that is being executed, as
+// a look at what the mutex guards does.
+func (s *Store) isEnding() bool {
+	select {
+	case <-s.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 func syncDirectory(dir string) error {

@@ -49,9 +49,10 @@
 // A small row in Badger costs as much as executing its transaction many times. So a layer's ids,
 // steps of histories and entries of the state go into one sorted run each, cut into rows of some KB
 // (layer_records.go, runs.go). Of an entry that several transactions changed, a run has the last
-// value. Runs are merged behind, eight of a level into one of the next (merge.go). If several runs
-// have an entry, the newest one counts (merged.go). The row of runs is written together with the
-// head row, so the runs always have what the blocks up to the head did, and nothing else.
+// value. Runs are merged behind, eight of a level into one of the next, or small ones among large
+// ones into one of the same level (merge.go). If several runs have an entry, the newest one counts
+// (merged.go). The row of runs is written together with the head row, so the runs always have what
+// the blocks up to the head did, and nothing else.
 //
 // A look-up of an id reads a row of the run that has it, and few others: memory has eight bytes for
 // each row of a run of ids, and a Bloom filter for each such run of up to four million (index.go).
@@ -92,6 +93,12 @@
 // a log, the state against the state digest of the head, and the number of ids in the index. Gaps
 // in a history are noticed because its entries are numbered and the account has their count. Bodies
 // are checked when they are read.
+//
+// # Behind
+//
+// Checks, merges, new files of leaves, and the goroutine that reads accounts into memory work while
+// blocks are executed. They rest for longer, the more of the time blocks take, and each comes to an
+// end (pace.go).
 //
 // # What Open leaves
 //

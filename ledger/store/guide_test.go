@@ -47,13 +47,13 @@ func TestHighBlocks(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "steps") {
 			next := steps[len(steps)-1]
 			next.height += ledger.Height(rapid.Uint64Max(9).Draw(t, "distance"))
-			next.Index = rapid.Uint32().Draw(t, "step")
+			next.index = rapid.Uint32().Draw(t, "step")
 			steps = append(steps, next)
 		}
 		history := appendHistory(nil, steps)
 		for i, each := range steps {
 			where, err := decodeHistory(history, uint64(i))
-			if err != nil || where.height != each.height || where.index != each.Index {
+			if err != nil || where.height != each.height || where.index != each.index {
 				t.Fatalf("step %d, %+v, is read as %+v: %v", i, each, where, err)
 			}
 		}

@@ -136,11 +136,11 @@ func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, 
 		steps := pending[i].history()
 		at, found := slices.BinarySearchFunc(steps, ordinal,
 			func(change state.HistoryChange, ordinal uint64) int {
-				return cmp.Or(cmp.Compare(change.Number, number),
+				return cmp.Or(cmp.Compare(change.Number(), number),
 					cmp.Compare(change.Ordinal, ordinal))
 			})
 		if found {
-			return position{height: pending[i].block.Header.Height, index: steps[at].Index}, true
+			return position{height: pending[i].block.Header.Height, index: steps[at].Index()}, true
 		}
 	}
 	return position{}, false

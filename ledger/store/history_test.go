@@ -175,7 +175,7 @@ func TestHistoryRecords(t *testing.T) {
 		for k := range counts[1] {
 			changes := blocks[2*k/(counts[1]+1)].changes
 			changes.History = append(changes.History,
-				state.HistoryChange{Number: uint64(number), Ordinal: counts[0] + k})
+				state.NewHistoryChange(uint64(number), counts[0]+k, 0))
 			slices.SortStableFunc(changes.History, func(a, b state.HistoryChange) int {
 				return cmp.Compare(a.Ordinal, b.Ordinal)
 			})
@@ -186,7 +186,7 @@ func TestHistoryRecords(t *testing.T) {
 	if err := steps.records(func(number, ordinal uint64, some []step) error {
 		got = append(got, [3]uint64{number, ordinal, uint64(len(some))})
 		for i := range some {
-			if some[i].Number != number || some[i].Ordinal != ordinal+uint64(i) {
+			if some[i].number != number || some[i].ordinal != ordinal+uint64(i) {
 				t.Errorf("step %d of the record from %d on of account %d is %+v", i, ordinal,
 					number, some[i])
 			}

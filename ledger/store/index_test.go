@@ -14,7 +14,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/state"
 )
 
 // idsOf returns the ids of all transactions of a store, and the hashes of its blocks.
@@ -209,8 +208,7 @@ func TestOlderStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			value = appendHistory(nil, []step{{state.HistoryChange{Index: where.index},
-				where.height}})
+			value = appendHistory(nil, []step{{index: where.index, height: where.height}})
 		case rowState:
 			row := stateRow{height: 10, before: []byte("older"), after: value}
 			if undo { // a crash left the row of a block above the head

@@ -183,8 +183,9 @@ func (l *layerSorter) forget() { clear(l.changed) }
 
 // step is a step of an account's history: the transaction that was applied to the account.
 type step struct {
-	state.HistoryChange
-	height ledger.Height
+	number, ordinal uint64
+	index           uint32
+	height          ledger.Height
 }
 
 // history are the steps of a row of blocks: the order has the places of each account's steps
@@ -203,7 +204,7 @@ func (l *layerSorter) historyOf(blocks []*pendingBlock) history {
 	order := l.places(count)
 	for block, pending := range blocks {
 		for at := range pending.changes.History {
-			order = append(order, keyOrder{part: pending.changes.History[at].Number,
+			order = append(order, keyOrder{part: pending.changes.History[at].Number(),
 				at: uint32(at), list: uint32(block)})
 		}
 	}
@@ -228,9 +229,11 @@ func (h history) records(put func(number, ordinal uint64, steps []step) error) e
 		steps = steps[:count]
 		for i := range steps {
 			block := h.blocks[order[i].list]
-			steps[i] = step{block.changes.History[order[i].at], block.block.Header.Height}
+			change := &block.changes.History[order[i].at]
+			steps[i] = step{change.Number(), change.Ordinal, change.Index(),
+				block.block.Header.Height}
 		}
-		if err := put(number, steps[0].Ordinal, steps); err != nil {
+		if err := put(number, steps[0].ordinal, steps); err != nil {
 			return err
 		}
 		order = order[count:]
@@ -243,7 +246,7 @@ func (h history) records(put func(number, ordinal uint64, steps []step) error) e
 func byAccount(history []state.HistoryChange) []state.HistoryChange {
 	sorted := slices.Clone(history)
 	slices.SortFunc(sorted, func(a, b state.HistoryChange) int {
-		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Ordinal, b.Ordinal))
+		return cmp.Or(cmp.Compare(a.Number(), b.Number()), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	return sorted
 }

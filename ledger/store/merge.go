@@ -10,89 +10,199 @@ import (
 
 // merging is the state of the goroutine that merges runs (runs.go). The store's mutex guards it.
 type merging struct {
-	// made is a run that the row of runs does not name yet, and from are those that it replaces.
+	// made is a run that is complete and that the row of runs does not name yet, and from are those
+	// that it replaces.
 	made *run
 	from []*run
+	// under are what the merges under way merge. All but the last one rest meanwhile.
+	under []rank
 	// gone are runs that the row of runs no longer names, durably. Their rows are to be removed.
 	gone []*run
 }
 
 // merge runs the merger. It merges runs of one level into one of the next level, and removes those
 // that a checkpoint has replaced, until the store is closed or a write fails.
+//
+// A merge in a large book may take a minute of a processor. So merges rest while blocks come, as
+// other work behind does, unless runs pile up: more of them make look-ups slower. What layers bring
+// meanwhile is merged during the rests of others.
 func (s *Store) merge() {
 	defer s.writer.Done()
 	for {
-		from, gone := s.nextMerge()
-		if from == nil && gone == nil {
+		next := s.nextMerge()
+		if next == nil {
 			return
 		}
-		var err error
-		if gone != nil {
-			err = s.removeRuns(gone)
-		} else {
-			err = s.mergeRuns(from)
-		}
-		switch {
-		case errors.Is(err, ErrClosed):
+		err := s.do(next)
+		if errors.Is(err, ErrClosed) {
 			return
-		case err != nil:
+		}
+		if err != nil {
 			_ = s.fail(fmt.Errorf("merging runs: %w", err))
 			return
 		}
 	}
 }
 
-// nextMerge waits for runs to merge, or to remove. Both are nil when the store is closed.
-func (s *Store) nextMerge() (from, gone []*run) {
+// mergeTask is what the merger does next: it merges runs into one of a level, or removes runs that
+// are gone.
+type mergeTask struct {
+	from  []*run
+	level uint8
+	gone  []*run
+}
+
+func (s *Store) do(next *mergeTask) error {
+	if next.gone != nil {
+		return s.removeRuns(next.gone)
+	}
+	return s.mergeRuns(next.from, next.level)
+}
+
+// nextMerge waits for something to merge, or to remove. It returns nil when the store is closed.
+func (s *Store) nextMerge() *mergeTask {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for s.failure == nil && !s.closed {
-		if gone, s.merging.gone = s.merging.gone, nil; gone != nil {
-			return nil, gone
-		}
-		if s.merging.made == nil {
-			if from = mergeable(s.runs.list(), s.options.fanOut); from != nil {
-				return from, nil
-			}
+	for s.failure == nil && !s.closed && !s.isEnding() {
+		if next := s.dueMerge(); next != nil {
+			return next
 		}
 		s.changed.Wait()
 	}
-	return nil, nil
+	return nil
 }
 
-// mergeable returns the oldest runs of a kind and of the lowest level that has enough of them, or
-// nil.
-func mergeable(runs []*run, fanOut int) []*run {
-	type rank struct {
-		level uint8
-		kind  runKind
+// dueMerge returns what is to be done now, or nil if there is nothing. The caller must hold the
+// mutex.
+func (s *Store) dueMerge() *mergeTask {
+	if gone := s.merging.gone; gone != nil {
+		s.merging.gone = nil
+		return &mergeTask{gone: gone}
 	}
+	if s.merging.made == nil {
+		if from, level := mergeable(s.runs.list(), s.options.fanOut, s.merging.under); from != nil {
+			return &mergeTask{from: from, level: level}
+		}
+	}
+	return nil
+}
+
+// rank are the runs of a kind and level.
+type rank struct {
+	level uint8
+	kind  runKind
+}
+
+func ranksOf(runs []*run) map[rank][]*run {
 	ranks := make(map[rank][]*run)
 	for _, r := range runs {
 		of := rank{r.level, r.kind}
 		ranks[of] = append(ranks[of], r)
 	}
-	for level := 0; level <= len(runs); level++ {
+	return ranks
+}
+
+// mergeable returns runs to merge, of a kind and of the lowest level that has enough of them, and
+// the level of the merged run. It returns nil if there are none. While merges are under way, these
+// are of no higher level than the last one, and of none of their ranks.
+func mergeable(runs []*run, fanOut int, under []rank) (from []*run, into uint8) {
+	ranks, highest := ranksOf(runs), len(runs)
+	if len(under) > 0 {
+		highest = int(under[len(under)-1].level)
+	}
+	for level := 0; level <= highest; level++ {
 		for _, kind := range runKinds {
-			if some := ranks[rank{uint8(level), kind}]; len(some) >= fanOut {
-				return some[:fanOut]
+			of := rank{uint8(level), kind}
+			if slices.Contains(under, of) {
+				continue
+			}
+			if from, into = chosen(ranks[of], fanOut); from != nil {
+				return from, into
 			}
 		}
 	}
-	return nil
+	return nil, 0
+}
+
+// chosen returns those of the runs of a kind and level, the oldest first, that are to be merged,
+// and the level of the merged run. They are the oldest fanOut, which become one run of the next
+// level. But while the layers of now bring few of what those of earlier days brought many, large
+// runs would be merged for the sake of small ones. So small ones are merged among themselves, and
+// the merged one stays in the level, as long as the newest fanOut are small beside the oldest.
+func chosen(some []*run, fanOut int) (from []*run, into uint8) {
+	if len(some) < fanOut {
+		return nil, 0
+	}
+	oldest, newest := some[:fanOut], some[len(some)-1:]
+	small := fanOut*fanOut*int(rowBytes(newest)) < int(rowBytes(oldest))
+	if small && len(some) < 2*fanOut-1 {
+		return nil, 0
+	}
+	newest = some[len(some)-fanOut:]
+	if small && fanOut*int(rowBytes(newest)) < int(rowBytes(oldest)) {
+		return newest, newest[0].level
+	}
+	return oldest, oldest[0].level + 1
+}
+
+// rowBytes returns how many bytes the rows of runs have.
+func rowBytes(runs []*run) (bytes uint64) {
+	for _, r := range runs {
+		bytes += r.bytes
+	}
+	return bytes
+}
+
+// pileFactor is for how many merges the runs of a kind and level may be enough before merges rest
+// no more.
+const pileFactor = 2
+
+// eagerPile is how many runs more than one merge takes an eager store lets pile up.
+const eagerPile = 2
+
+// pileUp reports whether there are as many runs of a kind and level: they come faster than they are
+// merged.
+func (s *Store) pileUp(many int) bool {
+	for _, some := range ranksOf(s.runs.list()) {
+		if len(some) >= many {
+			return true
+		}
+	}
+	return false
+}
+
+// rest lets the merges that are under way rest. Meanwhile others of no higher level go on. It does
+// not rest if runs pile up.
+func (s *Store) rest(p *pace) error {
+	for {
+		s.mutex.Lock()
+		next := s.dueMerge()
+		s.mutex.Unlock()
+		if next == nil {
+			break
+		}
+		if err := s.do(next); err != nil {
+			return err
+		}
+	}
+	if s.pileUp(pileFactor * s.options.fanOut) {
+		return p.skip()
+	}
+	return p.rest()
 }
 
 // rowsPerCheck is how many rows the merger writes between two looks at the descriptors that are
 // left. The database cannot go on after it failed to open its next log.
 const rowsPerCheck = 64
 
-// mergeRuns writes the records of runs as one run, which the next checkpoint puts in their place.
-func (s *Store) mergeRuns(from []*run) (err error) {
+// mergeRuns writes the records of runs as one run of a level, which the next checkpoint puts in
+// their place.
+func (s *Store) mergeRuns(from []*run, level uint8) (err error) {
 	height := s.AppendedHeight()
 	defer guard(height, &err)
-	kind, records, bytes := from[0].kind, uint64(0), uint64(0)
+	kind, records, bytes := from[0].kind, uint64(0), rowBytes(from)
 	for _, r := range from {
-		records, bytes = records+r.records, bytes+r.bytes
+		records += r.records
 	}
 	// The rows are written twice before those that they replace are gone: to a log, and to a table.
 	// retrySpace reckons with more, as for blocks.
@@ -102,7 +212,7 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 	// An entry that does not exist any more needs no record once no older run can have one.
 	oldest := of(kind, s.runs.list())[0] == from[0] && !s.legacyState
 	transaction := s.db.NewTransaction(false)
-	defer transaction.Discard()
+	defer func() { transaction.Discard() }()
 	sources := newMerged(transaction, from)
 	defer sources.close()
 	batch := s.db.NewWriteBatch()
@@ -112,10 +222,13 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 		records = min(records, uint64(s.state.EntryCount()))
 		s.mutex.RUnlock()
 	}
-	rows := 0
-	writer := s.newRunWriter(kind, from[0].level+1, records,
+	s.beginMerge(rank{from[0].level, kind})
+	defer s.endMerge()
+	rows, pace := 0, s.newPace()
+	pace.least = 0
+	writer := s.newRunWriter(kind, level, records,
 		func(step string, key, value []byte) error {
-			if s.isClosed() {
+			if s.isEnding() {
 				return ErrClosed
 			}
 			s.options.onWrite(step)
@@ -126,7 +239,17 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 			}
 			return batch.Set(key, seal(key, value))
 		})
-	for {
+	for written := 0; ; {
+		if rows > written && pace.due() {
+			written = rows
+			sources.pause()
+			transaction.Discard()
+			if err := s.rest(pace); err != nil {
+				return err
+			}
+			transaction = s.db.NewTransaction(false)
+			sources.resume(transaction)
+		}
 		key, value, more, err := sources.next()
 		if err != nil {
 			return damaged(height, "the runs: %v", err)
@@ -151,9 +274,35 @@ func (s *Store) mergeRuns(from []*run) (err error) {
 	if err := batch.Flush(); err != nil {
 		return err
 	}
+	return s.noteMerged(writer.run, from)
+}
+
+// beginMerge notes that a merge is under way, and endMerge that the last one has ended.
+func (s *Store) beginMerge(of rank) {
 	s.mutex.Lock()
-	s.merging.made, s.merging.from = writer.run, from
-	s.mutex.Unlock()
+	defer s.mutex.Unlock()
+	s.merging.under = append(s.merging.under, of)
+}
+
+func (s *Store) endMerge() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.merging.under = s.merging.under[:len(s.merging.under)-1]
+}
+
+// noteMerged lets the next checkpoint put a run in the place of those that it was made from. It
+// waits for the checkpoint that puts in the run of a smaller merge.
+func (s *Store) noteMerged(made *run, from []*run) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for s.merging.made != nil {
+		if s.failure != nil || s.isEnding() {
+			return ErrClosed
+		}
+		s.changed.Wait()
+	}
+	s.merging.made, s.merging.from = made, from
+	s.changed.Broadcast()
 	return nil
 }
 
@@ -191,7 +340,7 @@ func (s *Store) removeRows(transaction *badger.Txn, prefix []byte,
 	defer rows.Close()
 	row := 0
 	for rows.Rewind(); rows.Valid(); rows.Next() {
-		if s.isClosed() {
+		if s.isEnding() {
 			return ErrClosed
 		}
 		s.options.onWrite("remove")

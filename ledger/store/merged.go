@@ -29,6 +29,8 @@ type cursor struct {
 	// age is the place of the run among the others of its kind, the oldest first.
 	age  int
 	rows *badger.Iterator
+	// resumes is the key of the next row while the cursor is paused, and nil if there is none.
+	resumes []byte
 	// undo is called with each row of a single entry, before it is used.
 	undo func(key []byte, row *stateRow) error
 
@@ -42,14 +44,37 @@ type cursor struct {
 }
 
 func newCursor(transaction *badger.Txn, r *run, age int) *cursor {
-	settings := badger.DefaultIteratorOptions
-	settings.PrefetchSize = 8
-	if settings.Prefix = []byte{rowState}; r != nil {
-		settings.Prefix = r.prefix()
-	}
-	c := &cursor{run: r, age: age, rows: transaction.NewIterator(settings)}
+	c := &cursor{run: r, age: age}
+	c.open(transaction)
 	c.rows.Rewind()
 	return c
+}
+
+// open lets the cursor read its rows in a transaction.
+func (c *cursor) open(transaction *badger.Txn) {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchSize = 8
+	if settings.Prefix = []byte{rowState}; c.run != nil {
+		settings.Prefix = c.run.prefix()
+	}
+	c.rows = transaction.NewIterator(settings)
+}
+
+// pause lets go of the transaction of a cursor in a run, until resume. The record that it is at
+// stays.
+func (c *cursor) pause() {
+	if c.resumes = nil; c.rows != nil && c.rows.Valid() {
+		c.resumes = c.rows.Item().KeyCopy(nil)
+	}
+	c.close()
+}
+
+// resume goes on in another transaction, in which the run's rows still are.
+func (c *cursor) resume(transaction *badger.Txn) {
+	if c.resumes != nil {
+		c.open(transaction)
+		c.rows.Seek(c.resumes)
+	}
 }
 
 // newRangeCursor returns a cursor in a part of a run of entries.
@@ -66,6 +91,7 @@ func newChangesCursor(changes []state.Change, age int) *cursor {
 func (c *cursor) close() {
 	if c.rows != nil {
 		c.rows.Close()
+		c.rows = nil
 	}
 }
 
@@ -157,7 +183,7 @@ func (c *cursor) nextInRange() (more bool, err error) {
 
 // nextRow reads the next chunk of the run, if there is one.
 func (c *cursor) nextRow() (more bool, err error) {
-	if !c.rows.Valid() {
+	if c.rows == nil || !c.rows.Valid() {
 		if c.read != c.run.records {
 			return false, errMissing
 		}
@@ -267,6 +293,20 @@ func newMergedRange(transaction *badger.Txn, runs []*run, legacy bool, pending [
 func (m *merged) close() {
 	for _, c := range m.all {
 		c.close()
+	}
+}
+
+// pause lets go of the transaction of cursors in runs, and resume goes on in another one. The
+// database keeps what is removed for as long as a transaction may read it.
+func (m *merged) pause() {
+	for _, c := range m.all {
+		c.pause()
+	}
+}
+
+func (m *merged) resume(transaction *badger.Txn) {
+	for _, c := range m.all {
+		c.resume(transaction)
 	}
 }
 

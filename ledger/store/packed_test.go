@@ -56,7 +56,7 @@ func TestDenseSteps(t *testing.T) {
 			height := numbers.Draw(t, "height") % severalBlocks
 			several := rapid.Bool().Draw(t, "several")
 			for i := range steps {
-				steps[i].Index = uint32(numbers.Draw(t, "index"))
+				steps[i].index = uint32(numbers.Draw(t, "index"))
 				if steps[i].height = ledger.Height(height); several {
 					height = min(height+uint64(rapid.Uint32().Draw(t, "distance")/64),
 						severalBlocks-1)

@@ -164,14 +164,14 @@ func appendHistory(to []byte, steps []step) []byte {
 	if steps[len(steps)-1].height == steps[0].height {
 		to = binary.BigEndian.AppendUint64(to, first)
 		for i := range steps {
-			to = binary.BigEndian.AppendUint32(to, steps[i].Index)
+			to = binary.BigEndian.AppendUint32(to, steps[i].index)
 		}
 		return to
 	}
 	to = binary.BigEndian.AppendUint64(to, first|severalBlocks)
 	for i := range steps {
 		to = binary.BigEndian.AppendUint32(to, uint32(uint64(steps[i].height)-first))
-		to = binary.BigEndian.AppendUint32(to, steps[i].Index)
+		to = binary.BigEndian.AppendUint32(to, steps[i].index)
 	}
 	return to
 }

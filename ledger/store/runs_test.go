@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,7 +215,10 @@ func TestMergeForgetsTheGone(t *testing.T) {
 		{runs[1:3], false, [][2]string{{"a", "2"}, {"b", "3"}, {"c", ""}}},
 	} {
 		s.legacyState = test.legacy
-		if err := s.mergeRuns(test.from); err != nil {
+		s.mutex.Lock()
+		s.merging = merging{}
+		s.mutex.Unlock()
+		if err := s.mergeRuns(test.from, 1); err != nil {
 			t.Fatal(err)
 		}
 		got, err := readMerged(s, []*run{s.merging.made})
@@ -341,14 +345,25 @@ func TestDecodeRunsRow(t *testing.T) {
 	}
 }
 
-// The oldest runs of a kind and of the lowest level that has enough are merged.
+// The oldest runs of a kind and of the lowest level that has enough are merged. Ones that are small
+// beside them are merged among themselves, and stay in the level.
 func TestMergeable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		runs string // kind and level of each, the oldest first
+		runs string // kind, level and bytes of each, the oldest first; by default all have as many
 		from int    // the first of the three that are merged; -1: none
 		kind runKind
 	}{
+		{"S0=90 S0=90 S0=9", -1, 0},
+		{"S0=90 S0=90 S0=90", 0, rowEntries},
+		{"S0=90 S0=90 S0=30", 0, rowEntries},
+		{"S0=90 S0=90 S0=9 S0=9", -1, 0},
+		{"S0=90 S0=90 S0=9 S0=9 S0=90", 0, rowEntries},
+		{"S0=90 S0=90 S0=60 S0=9 S0=9", 2, rowEntries},
+		{"S0=90 S0=90 S0=70 S0=20 S0=9", 0, rowEntries},
+		{"S0=90 S0=90 S0=9 S0=9 S0=9", 2, rowEntries},
+		{"S1=90 S1=90 S1=90 S0=90 S0=90 S0=9 S0=9 S0=9", 5, rowEntries},
+		{"S1=90 S1=90 S1=90 S0=90 S0=90 S0=9 S0=9", 0, rowEntries},
 		{"", -1, 0},
 		{"r0 r0 Y0 Y0 S0 S0", -1, 0},
 		{"r2 r1 r0 r0", -1, 0},
@@ -360,14 +375,52 @@ func TestMergeable(t *testing.T) {
 	} {
 		var runs []*run
 		for _, one := range strings.Fields(test.runs) {
-			runs = append(runs, &run{kind: runKind(one[0]), level: one[1] - '0'})
+			made, bytes := &run{kind: runKind(one[0]), level: one[1] - '0'}, 0
+			if len(one) > 3 {
+				bytes, _ = strconv.Atoi(one[3:])
+			}
+			made.bytes = uint64(bytes)
+			runs = append(runs, made)
 		}
 		var want []*run
 		if test.from >= 0 {
 			want = of(test.kind, runs)[test.from:][:3]
 		}
-		if got := mergeable(runs, 3); !slices.Equal(got, want) {
+		got, into := mergeable(runs, 3, nil)
+		if !slices.Equal(got, want) {
 			t.Errorf("of %q: %v instead of %v", test.runs, got, want)
+		}
+		last := runs[max(0, len(runs)-1):]
+		stays := len(got) > 0 && got[2] == last[0] && got[0].bytes < runs[0].bytes
+		if len(got) > 0 && (into == got[0].level) != stays {
+			t.Errorf("of %q, the merged run has level %d", test.runs, into)
+		}
+	}
+}
+
+// While merges are under way, others of no higher level go on, and of other ranks.
+func TestMergeableAmidMerges(t *testing.T) {
+	t.Parallel()
+	var runs []*run
+	for _, each := range []rank{{2, rowRun}, {1, rowSteps}, {1, rowEntries}, {0, rowEntries}} {
+		for range 3 {
+			runs = append(runs, &run{kind: each.kind, level: each.level})
+		}
+	}
+	for _, test := range []struct {
+		under []rank
+		want  []*run
+	}{
+		{nil, runs[9:12]},
+		{[]rank{{2, rowRun}}, runs[9:12]},
+		{[]rank{{1, rowSteps}}, runs[9:12]},
+		{[]rank{{1, rowSteps}, {0, rowEntries}}, nil},
+		{[]rank{{0, rowEntries}}, nil},
+		{[]rank{{0, rowEntries}, {2, rowRun}}, runs[3:6]},
+		{[]rank{{0, rowEntries}, {1, rowSteps}}, runs[6:9]},
+	} {
+		if got, _ := mergeable(runs, 3, test.under); !slices.Equal(got, test.want) {
+			t.Errorf("amid %v: %v", test.under, got)
 		}
 	}
 }
@@ -379,7 +432,8 @@ func awaitMerge(t *testing.T, s *Store) {
 	merged := func() bool {
 		s.mutex.RLock()
 		defer s.mutex.RUnlock()
-		return s.merging.made != nil || mergeable(s.runs.list(), s.options.fanOut) == nil
+		from, _ := mergeable(s.runs.list(), s.options.fanOut, nil)
+		return s.merging.made != nil || from == nil
 	}
 	for deadline := time.Now().Add(time.Minute); !merged(); runtime.Gosched() {
 		if time.Now().After(deadline) {
@@ -485,7 +539,7 @@ func TestMergeAwaitsSpace(t *testing.T) {
 	}
 	s.runs.runs.Store(&[]*run{r})
 	asked.Store(2)
-	if err := s.mergeRuns([]*run{r}); err != nil || asked.Load() != 0 {
+	if err := s.mergeRuns([]*run{r}, 1); err != nil || asked.Load() != 0 {
 		t.Errorf("it waits %d times less: %v", asked.Load(), err)
 	}
 	s.runs.runs.Store(&[]*run{})
@@ -624,8 +678,8 @@ func randomLayer(blocks, transactions, accounts int) (layer []*pendingBlock) {
 			binary.BigEndian.PutUint64(block.Entries[i].ID[:], random.Uint64())
 			for range 2 {
 				number := random.IntN(accounts)
-				changes.History = append(changes.History, state.HistoryChange{
-					Number: uint64(number), Ordinal: ordinals[number], Index: uint32(i)})
+				changes.History = append(changes.History, state.NewHistoryChange(
+					uint64(number), ordinals[number], uint32(i)))
 				ordinals[number]++
 				changes.Entries.Add(state.Change{
 					Key:   fmt.Appendf(nil, "aclient-%d:account-%d\x00", number%16, number/16),

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -52,6 +53,12 @@ type Options struct {
 
 	// releaseBytes is how much the journal may have that nothing need keep. Only tests set it.
 	releaseBytes int64
+
+	// Eager says that nobody waits for blocks, as where a book is made: what is done behind does not
+	// rest for longer while blocks are executed, and Apply waits for merges of runs. So the store is
+	// as settled as one that grew slowly.
+	Eager bool
+
 	// unsettledBytes is a number of bytes after which the database cannot have lost without an
 	// error what was written before. Only tests set it.
 	unsettledBytes uint64
@@ -66,6 +73,8 @@ type Options struct {
 	residentAtStart, groupBytes int
 	// keepCold makes no account resident behind a start. Only tests set it.
 	keepCold bool
+	// slice is how long work behind goes on without a rest. Only tests set it.
+	slice time.Duration
 	// onWrite is called before each step of writing, onLook after each look into runs. Only tests
 	// set them.
 	onWrite func(step string)
@@ -119,6 +128,9 @@ func (o Options) withDefaults() Options {
 	if o.groupBytes <= 0 {
 		o.groupBytes = groupBytesDefault
 	}
+	if o.slice <= 0 {
+		o.slice = sliceDefault
+	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
 	}
@@ -154,6 +166,9 @@ type Store struct {
 
 	// applying serialises Apply and Append.
 	applying sync.Mutex
+	// busy is for how many nanoseconds blocks were made and executed, and cold how many accounts
+	// were read for them from the database. What is done behind leaves them the processor (pace.go).
+	busy, cold atomic.Int64
 	// latest is what Head returns: head as of the last block that is visible.
 	latest atomic.Pointer[Head]
 

@@ -154,13 +154,13 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *state.Changes,
 	}
 	for _, change := range changes.History {
 		var place [1]position
-		if _, err := finder.find(change.Number, change.Ordinal, place[:]); err != nil {
-			return damaged(height, "history of account %d, entry %d: %v", change.Number,
+		if _, err := finder.find(change.Number(), change.Ordinal, place[:]); err != nil {
+			return damaged(height, "history of account %d, entry %d: %v", change.Number(),
 				change.Ordinal, err)
 		}
-		if place[0].height != height || place[0].index != change.Index {
+		if place[0].height != height || place[0].index != change.Index() {
 			return damaged(height, "history of account %d, entry %d points elsewhere",
-				change.Number, change.Ordinal)
+				change.Number(), change.Ordinal)
 		}
 	}
 	return nil

@@ -34,6 +34,7 @@ func (s *Store) warm() {
 		return
 	}
 	w, read := warmer{store: s, pace: s.newPace()}, make(map[uint64]bool)
+	w.pace.presses = w.presses
 	for range warmPasses {
 		merged := false
 		for _, r := range slices.Backward(of(rowEntries, s.runs.list())) {
@@ -60,6 +61,17 @@ type warmer struct {
 	batch []state.Warming
 	// enough says that as many accounts are resident as may be.
 	enough bool
+	// cold is how many accounts blocks had read from the database when the last rest began.
+	cold int64
+}
+
+// presses reports whether blocks have read accounts from the database since it was asked last. To
+// read one there takes them much longer than it takes here, so the work does not rest for longer
+// then.
+func (w *warmer) presses() bool {
+	before := w.cold
+	w.cold = w.store.cold.Load()
+	return w.cold > before
 }
 
 // run makes accounts of the run with a number resident. It reports whether the run is no longer

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Work behind rests the longer, the more of the time blocks take, and never for longer than so that
+// it comes to an end.
+func TestRestFactor(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ least, share, want float64 }{
+		{leastRest, 0, 3}, {0, 0, 0}, {leastRest, 0.01, 6}, {0, 0.1, 30}, {leastRest, 0.1, 33},
+		{0, 0.5, 60}, {leastRest, 1, 60},
+	} {
+		if got := restFactor(test.least, test.share); got != test.want {
+			t.Errorf("%v: %v", test, got)
+		}
+	}
+}
+
+// The length of a rest depends on how long the work went on, and on the time that the store spent
+// with blocks since the rest before.
+func TestRestsAmidBlocks(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	p := s.newPace()
+	now, pressed := p.began, false
+	length := func(worked, busy time.Duration) time.Duration {
+		now = now.Add(worked)
+		s.busy.Add(int64(busy))
+		length := p.length(now)
+		now = now.Add(length)
+		p.began = now
+		return length
+	}
+	const work = 10 * time.Millisecond
+	if got := length(work, 0); got != leastRest*work {
+		t.Errorf("without blocks it rests for %v", got)
+	}
+	if got := length(work, work*(1+leastRest)); got != mostRest*work {
+		t.Errorf("with nothing but blocks it rests for %v", got)
+	}
+	if got := length(work, work*(1+mostRest)/10); got != (leastRest+restOfBusy/10)*work {
+		t.Errorf("while blocks take a tenth of the time it rests for %v", got)
+	}
+	if got := length(work, 0); got != leastRest*work {
+		t.Errorf("after the blocks it rests for %v", got)
+	}
+	p.presses = func() bool { return pressed }
+	for _, pressed = range []bool{true, false} {
+		want := time.Duration(mostRest)
+		if pressed {
+			want = leastRest
+		}
+		if got := length(work, time.Hour); got != want*work {
+			t.Errorf("if blocks wait for it (%v), it rests for %v", pressed, got)
+		}
+	}
+}
+
+// Blocks count as the time that the store spends with them, and accounts that they need as read.
+func TestBusyWithBlocks(t *testing.T) {
+	t.Parallel()
+	dir, options := t.TempDir(), small()
+	options.AccountsInMemory, options.residentAtStart, options.keepCold = 1000, 3, true
+	b := leavesBook(t, dir, options)
+	s := open(t, dir, options)
+	if s.busyWithBlocks() != 0 || s.cold.Load() != 0 {
+		t.Error("a store that was opened is busy")
+	}
+	b.apply(t, s, 7)
+	busy, cold := s.busyWithBlocks(), s.cold.Load()
+	if busy <= 0 || cold == 0 {
+		t.Errorf("a block took %v and %d accounts", busy, cold)
+	}
+	w := warmer{store: s}
+	if !w.presses() || w.presses() {
+		t.Error("the warmer knows nothing of the accounts")
+	}
+}
+
+// levelRuns writes some runs of a level, each with some entries of its own and some that all have.
+func levelRuns(t *testing.T, s *Store, level uint8, count int) (runs []*run) {
+	t.Helper()
+	for i := range count {
+		var records [][2]string
+		for key := range 40 {
+			records = append(records, [2]string{fmt.Sprintf("k%02d", key),
+				fmt.Sprintf("level %d, run %d", level, i)})
+		}
+		records = append(records, [2]string{fmt.Sprintf("of %d-%d", level, i), "its own"})
+		r, err := writeRun(s, rowEntries, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.level = level
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// While a large merge rests, smaller ones go on, and what they replaced is removed. The large one
+// waits for the checkpoint that puts in a smaller one's run. Nothing of either is lost.
+func TestSmallMergesGoOn(t *testing.T) {
+	t.Parallel()
+	var s *Store
+	var all []*run
+	options, once := small(), sync.Once{}
+	options.slice = 1
+	options.onWrite = func(step string) {
+		if step == "state" { // of the large merge, which has begun
+			once.Do(func() { s.runs.runs.Store(&all) })
+		}
+	}
+	s = open(t, t.TempDir(), options)
+	large, little := levelRuns(t, s, 1, 3), levelRuns(t, s, 0, 3)
+	all = slices.Concat(large, little)
+	want, err := readMerged(s, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.adopt(large, nil)
+	adoptNext := func() []*run {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			s.mutex.RLock()
+			made := s.merging.made
+			s.mutex.RUnlock()
+			if made != nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("no merge ends")
+			}
+		}
+		next, replaced := s.nextRuns(nil)
+		s.adopt(next, replaced)
+		return replaced
+	}
+	if replaced := adoptNext(); !slices.Equal(replaced, little) {
+		t.Errorf("the first merge is of %v, want %v", replaced, little)
+	}
+	if replaced := adoptNext(); !slices.Equal(replaced, large) {
+		t.Errorf("the second merge is of %v, want %v", replaced, large)
+	}
+	merged := s.runs.list()
+	if len(merged) != 2 || merged[0].level != 2 || merged[1].level != 1 {
+		t.Fatalf("the runs are %v", merged)
+	}
+	if got, err := readMerged(s, merged); err != nil || !slices.Equal(got, want) {
+		t.Errorf("they have %v, %v; want %v", got, err, want)
+	}
+	s.runs.runs.Store(&[]*run{})
+}
+
+// A merge rests amid blocks, unless runs pile up.
+func TestMergesRest(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), small())
+	var few []*run
+	for number := range pileFactor*s.options.fanOut - 1 {
+		few = append(few, &run{kind: rowSteps, level: 3, number: uint64(number)})
+	}
+	many := append(slices.Clone(few), &run{kind: rowSteps, level: 3, number: 100})
+	p := s.newPace()
+	s.runs.runs.Store(&many)
+	p.began = p.began.Add(-time.Hour)
+	if err := s.rest(p); err != nil || p.due() {
+		t.Errorf("although runs pile up, it rests: %v", err)
+	}
+	s.runs.runs.Store(&few)
+	s.busy.Store(1 << 60)
+	p.began = p.began.Add(-time.Hour)
+	ended := make(chan error)
+	go func() { ended <- s.rest(p) }()
+	select {
+	case err := <-ended:
+		t.Errorf("it does not rest: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.runs.runs.Store(&[]*run{})
+	closeStore(t, s)
+	if err := <-ended; err != ErrClosed {
+		t.Error(err)
+	}
+}
