@@ -1,6 +1,7 @@
 package allconcur
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -168,21 +169,19 @@ func (h *frameHeader) decodeState(origin order.ServerID, frame []byte) error {
 // encodeMessage returns the frame of a message. It copies the revocations and the payload.
 func encodeMessage(kind frameKind, generation uint64, epoch order.Epoch, round order.Round,
 	origin order.ServerID, payload []byte, revocations ...revocation) []byte {
-	start := messageHeaderSize + len(revocations)*revocationSize
-	frame := make([]byte, start+len(payload))
-	frame[0], frame[1] = frameVersion, byte(kind)
-	binary.LittleEndian.PutUint16(frame[2:], uint16(len(revocations)))
-	binary.LittleEndian.PutUint32(frame[4:], uint32(origin))
-	binary.LittleEndian.PutUint64(frame[8:], generation)
-	binary.LittleEndian.PutUint64(frame[16:], uint64(epoch))
-	binary.LittleEndian.PutUint64(frame[24:], uint64(round))
-	for i, r := range revocations {
-		at := messageHeaderSize + i*revocationSize
-		binary.LittleEndian.PutUint32(frame[at:], uint32(r.target))
-		binary.LittleEndian.PutUint32(frame[at+4:], r.sequence)
+	var room [messageHeaderSize + revocationsMax*revocationSize]byte
+	header := append(room[:0], frameVersion, byte(kind))
+	header = binary.LittleEndian.AppendUint16(header, uint16(len(revocations)))
+	header = binary.LittleEndian.AppendUint32(header, uint32(origin))
+	header = binary.LittleEndian.AppendUint64(header, generation)
+	header = binary.LittleEndian.AppendUint64(header, uint64(epoch))
+	header = binary.LittleEndian.AppendUint64(header, uint64(round))
+	for _, r := range revocations {
+		header = binary.LittleEndian.AppendUint32(header, uint32(r.target))
+		header = binary.LittleEndian.AppendUint32(header, r.sequence)
 	}
-	copy(frame[start:], payload)
-	return frame
+	// Unlike make, Join does not clear the memory that it then fills.
+	return bytes.Join([][]byte{header, payload}, nil)
 }
 
 func encodeFailure(generation uint64, target, owner order.ServerID, sequence uint32) []byte {
