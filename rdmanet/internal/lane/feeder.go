@@ -14,8 +14,13 @@ var (
 	ErrFull = errors.New("the receiver is full")
 )
 
-// feederRoomMin is the least room, in bytes, with which a Feeder reads into its buffer.
-const feederRoomMin = 4 << 10
+const (
+	// feederRoomMin is the least room, in bytes, with which a Feeder reads into its buffer.
+	feederRoomMin = 4 << 10
+	// feederSlabBytes is the size of a Feeder's buffer once batches are large. An incomplete batch
+	// at the end of a buffer is copied to the next one, so buffers hold several batches.
+	feederSlabBytes = 1 << 20
+)
 
 // Feeder feeds a lane with a prompt receiver from a stream that does not wait: Read returns
 // ErrNotYet instead. One goroutine at a time uses it. Frames are parts of the buffer into which the
@@ -135,9 +140,11 @@ func (f *Feeder) makeRoom() {
 		return
 	}
 	size := slabBytes
-	if need > slabBytes/4 {
-		// Keeping one of its frames keeps no other batch in memory.
-		size = need
+	switch {
+	case need > feederSlabBytes/2:
+		size = need // keeping one of its frames keeps no other batch in memory
+	case need > slabBytes/4:
+		size = feederSlabBytes
 	}
 	buffer := unzeroed(size)
 	f.to = copy(buffer, f.buffer[f.from:f.to])
