@@ -57,12 +57,14 @@
 //	for each of them: read into a slab, open records, cut batches into frames, TryReceive
 //	Turn, once for all of them; what it sends is written at once as far as sockets take it
 //
-// The poller never waits but for epoll, so lanes do not wait for each other. Of one connection it
-// reads at most 512 KiB at a time. If a receiver takes only a part of a batch, the connection
-// leaves the poller's epoll: its own goroutine gives the rest to Receive, which may wait, and then
-// returns it. The same happens to the first frames after a loss, since watchers are told of that,
-// and to frames that meet an earlier connection of their lane in the middle of Receive. A
-// connection belongs either to the poller or to its goroutine, and only the latter closes it.
+// The poller never waits but for epoll, so lanes do not wait for each other. It waits once it has
+// read everything that had arrived, without another look: the runtime then learns only of more. Of
+// one connection it reads at most 512 KiB at a time. If a receiver takes only a part of a batch,
+// the connection leaves the poller's epoll: its own goroutine gives the rest to Receive, which may
+// wait, and then returns it. The same happens to the first frames after a loss, since watchers are
+// told of that, and to frames that meet an earlier connection of their lane in the middle of
+// Receive. A connection belongs either to the poller or to its goroutine, and only the latter
+// closes it.
 //
 // The poller's system calls do not wait, and are made without telling Go's scheduler, which would
 // treat each as a wait. An acknowledgement that the kernel does not take goes with the next one.
