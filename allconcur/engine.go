@@ -87,7 +87,7 @@ type ownMessage struct {
 	payload []byte
 }
 
-var _ order.Broadcaster = (*Engine)(nil)
+var _ order.Borrower = (*Engine)(nil)
 
 // New returns the engine of one server, in its first round. An error wraps ErrConfig.
 func New(config Config) (*Engine, error) {

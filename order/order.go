@@ -124,6 +124,17 @@ type Broadcaster interface {
 	Status() Status
 }
 
+// Borrower is a Broadcaster that can say when it has no further use for a frame.
+type Borrower interface {
+	Broadcaster
+	// Horizon returns a round. Once it is A-delivered, and the next call of Ready made, the engine
+	// no longer reads any of the frames that it has received so far. It returns 0 if it knows of no
+	// such round at the moment.
+	Horizon() Round
+	// Delivered returns the last A-delivered round.
+	Delivered() Round
+}
+
 // Errors that engines return. Match them with errors.Is.
 var (
 	// ErrNotNow reports that this server has already A-broadcast in the current round, or is
