@@ -139,10 +139,13 @@
 // without copying, and passes both to the kernel in one call. A batch that finds its lane idle is
 // written by the goroutine that called TrySend, as far as the kernel takes it at once; the lane's
 // goroutine writes the rest. A batch of more than 128 KiB that has to be sealed is left to that
-// goroutine. The receiver reads a batch's frames,
-// or opens their records, directly into one new buffer and hands out parts of it. It never copies a
-// received byte. Allocating new memory is then the largest cost. A receiver that keeps no frames
-// can have them lent (Host.ReceiveLent), which reuses the same memory.
+// goroutine. The receiver reads a batch's frames, or opens their records, directly into one new
+// buffer and hands out parts of it. It copies no received byte, but for the part of a batch that
+// the end of the poller's buffer cuts off. Allocating new memory is then the largest cost. There
+// are two ways to use the same memory again. A receiver that keeps no frames can have them lent
+// until it returns (Host.ReceiveLent). A prompt receiver can have them lent until it releases them
+// (PromptReceiver.TryReceiveLent). With Options.Poison released memory is overwritten, so that
+// programs that read it later fail.
 //
 // A message that does not decode, skips a number or exceeds a bound ends its stream or connection,
 // with an error in the log.
