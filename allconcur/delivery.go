@@ -96,10 +96,10 @@ func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
 // Delivered returns the last A-delivered round.
 func (e *Engine) Delivered() order.Round { return e.delivered }
 
-// Horizon returns the round after which the engine has no use for any frame that it has received so
-// far, or 0 while it holds messages of suspected servers, which may be of any round. All other
-// messages are of the next round at the latest, and a set is given up when its round or a later one
-// is A-delivered.
+// Horizon returns the round after which the engine has no use for any frame that it has received or
+// made so far, or 0 while it holds messages of suspected servers, which may be of any round. All
+// other messages are of the next round at the latest, and a set is given up when its round or a
+// later one is A-delivered.
 func (e *Engine) Horizon() order.Round {
 	if e.held > 0 {
 		return 0

@@ -73,6 +73,8 @@ type Engine struct {
 	// own holds this server's messages of the current round and the next, by the round's parity,
 	// for a rerun.
 	own [2]ownMessage
+	// memory returns the memory of an own message, if it is set.
+	memory func(size int) []byte
 	// halted is why this server stopped, "" while it runs.
 	halted string
 
@@ -264,8 +266,7 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	if e.reliable && e.revoking > 0 {
 		revocations = e.pendingRevocations()
 	}
-	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload,
-		revocations...)
+	frame := e.encodeOwn(kind, payload, revocations)
 	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payloadOf(frame)}
 	e.current.add(e.self, frame)
 	if e.reliable {
@@ -273,6 +274,20 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	}
 	e.send(to, frame)
 }
+
+// encodeOwn returns the frame of this server's message of the current round.
+func (e *Engine) encodeOwn(kind frameKind, payload []byte, revocations []revocation) []byte {
+	if e.memory == nil {
+		return encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload,
+			revocations...)
+	}
+	memory := e.memory(messageHeaderSize + len(revocations)*revocationSize + len(payload))
+	return appendMessage(memory[:0], kind, e.config.Generation, e.epoch, e.round, e.self, payload,
+		revocations...)
+}
+
+// UseMemory makes the engine take the memory of its own messages from a function.
+func (e *Engine) UseMemory(take func(size int) []byte) { e.memory = take }
 
 // ownChildren lists the servers that this server sends its own unreliable messages to.
 func (e *Engine) ownChildren() []order.ServerID {

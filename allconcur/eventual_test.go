@@ -459,7 +459,7 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 	}
 	shard := max(s.shard, s.config.Servers)
 	if s.seed%3 == 0 && !s.logs { // a log keeps payloads
-		c.loans = make([]loans, c.n())
+		c.lendsAll()
 	}
 	if s.logs {
 		c.logs = newRoundLogs(c.n(), 1+c.rng.IntN(12), s.logFault)

@@ -139,6 +139,14 @@ type loans struct {
 	until         order.Round
 }
 
+// lendsAll makes the network lend frames, and the memory of own messages.
+func (w *network) lendsAll() {
+	w.loans = make([]loans, w.n())
+	for p, engine := range w.engines {
+		engine.UseMemory(func(size int) []byte { return w.lend(make([]byte, size), p) })
+	}
+}
+
 // lend returns a frame that is only lent to a server, if the network lends frames.
 func (w *network) lend(frame []byte, p int) []byte {
 	if w.loans == nil {

@@ -60,7 +60,7 @@ func (s schedule) run(trace *strings.Builder) error {
 	}
 	w.losesTail, w.trace, w.hasty = s.losesTail, trace, s.hasty
 	if s.lends {
-		w.loans = make([]loans, s.config.Servers)
+		w.lendsAll()
 	}
 	f := w.engines[0].tolerated
 	crashes := w.rng.IntN(f + 1)

@@ -166,20 +166,27 @@ func (h *frameHeader) decodeState(origin order.ServerID, frame []byte) error {
 	return nil
 }
 
+// appendMessage appends the frame of a message.
+func appendMessage(b []byte, kind frameKind, generation uint64, epoch order.Epoch,
+	round order.Round, origin order.ServerID, payload []byte, revocations ...revocation) []byte {
+	b = append(b, frameVersion, byte(kind))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(revocations)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(origin))
+	b = binary.LittleEndian.AppendUint64(b, generation)
+	b = binary.LittleEndian.AppendUint64(b, uint64(epoch))
+	b = binary.LittleEndian.AppendUint64(b, uint64(round))
+	for _, r := range revocations {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r.target))
+		b = binary.LittleEndian.AppendUint32(b, r.sequence)
+	}
+	return append(b, payload...)
+}
+
 // encodeMessage returns the frame of a message. It copies the revocations and the payload.
 func encodeMessage(kind frameKind, generation uint64, epoch order.Epoch, round order.Round,
 	origin order.ServerID, payload []byte, revocations ...revocation) []byte {
 	var room [messageHeaderSize + revocationsMax*revocationSize]byte
-	header := append(room[:0], frameVersion, byte(kind))
-	header = binary.LittleEndian.AppendUint16(header, uint16(len(revocations)))
-	header = binary.LittleEndian.AppendUint32(header, uint32(origin))
-	header = binary.LittleEndian.AppendUint64(header, generation)
-	header = binary.LittleEndian.AppendUint64(header, uint64(epoch))
-	header = binary.LittleEndian.AppendUint64(header, uint64(round))
-	for _, r := range revocations {
-		header = binary.LittleEndian.AppendUint32(header, uint32(r.target))
-		header = binary.LittleEndian.AppendUint32(header, r.sequence)
-	}
+	header := appendMessage(room[:0], kind, generation, epoch, round, origin, nil, revocations...)
 	// Unlike make, Join does not clear the memory that it then fills.
 	return bytes.Join([][]byte{header, payload}, nil)
 }

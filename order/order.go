@@ -133,6 +133,10 @@ type Borrower interface {
 	Horizon() Round
 	// Delivered returns the last A-delivered round.
 	Delivered() Round
+	// UseMemory makes the engine take the memory of the frames that it makes of payloads from a
+	// function, instead of the heap. The rule of received frames applies to them, too. The memory
+	// has as many bytes as asked for, with any contents.
+	UseMemory(take func(size int) []byte)
 }
 
 // Errors that engines return. Match them with errors.Is.

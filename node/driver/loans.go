@@ -17,9 +17,10 @@ type BorrowingSink interface {
 // loansMax bounds the loans that a run or the inbox keeps track of. Of more, none is given back.
 const loansMax = 256
 
-// loans are what a run has borrowed from the fabric. A loan is given back once nobody reads its
-// frames any more: neither the engine, nor the Sink, nor a lane on which they were sent on. Where
-// that cannot be known, it is forgotten, and its memory left to the garbage collector.
+// loans are what a run has borrowed from the fabric, and lent to its engine. A loan is given back
+// once nobody reads its frames any more: neither the engine, nor the Sink, nor a lane on which they
+// were sent on. Where that cannot be known, it is forgotten, and its memory left to the garbage
+// collector.
 type loans struct {
 	engine order.Borrower // nil if all loans are forgotten
 	// open are those of frames that arrived since waiting was filled.
@@ -29,6 +30,45 @@ type loans struct {
 	// acknowledged so many of the frames that the run sent them.
 	until order.Round
 	sent  []uint64
+	own   []*ownMemory // of own messages, not in use
+}
+
+// ownMemory is the memory of an own message; it implements rdmanet.Loan. The run lends it to its
+// engine, and is the only one that holds it.
+type ownMemory struct {
+	loans *loans
+	bytes []byte
+}
+
+// Hold implements rdmanet.Loan.
+func (*ownMemory) Hold() {}
+
+// Release implements rdmanet.Loan.
+func (m *ownMemory) Release() { m.loans.own = append(m.loans.own, m) }
+
+const (
+	// ownSizeMin is the size, in bytes, from which own messages get memory that is used again.
+	// Smaller ones cost the heap little.
+	ownSizeMin = 4 << 10
+	// ownSpareMax is how many times as large as needed that memory may be.
+	ownSpareMax = 4
+)
+
+// memory returns memory for an own message.
+func (l *loans) memory(size int) []byte {
+	if l.engine == nil || size < ownSizeMin || len(l.open) == loansMax {
+		return make([]byte, size)
+	}
+	var m *ownMemory
+	if last := len(l.own) - 1; last >= 0 {
+		m, l.own[last] = l.own[last], nil
+		l.own = l.own[:last]
+	}
+	if m == nil || len(m.bytes) < size || len(m.bytes) > ownSpareMax*size {
+		m = &ownMemory{loans: l, bytes: make([]byte, size+size/4)}
+	}
+	l.open = append(l.open, m)
+	return m.bytes[:size]
 }
 
 // borrows reports whether the driver gives loans back. Records and what Arrived gets are kept.
@@ -37,9 +77,14 @@ func (d *Driver) borrows() bool {
 	return borrows && d.config.Arrived == nil && d.config.Record == nil
 }
 
-func newLoans(engine order.Broadcaster, members int) loans {
-	borrower, _ := engine.(order.Borrower)
-	return loans{engine: borrower, sent: make([]uint64, members)}
+// borrow begins to give loans back, if the engine can say when it is done with frames.
+func (l *loans) borrow(engine order.Broadcaster, members int) {
+	borrower, can := engine.(order.Borrower)
+	if !can {
+		return
+	}
+	*l = loans{engine: borrower, sent: make([]uint64, members)}
+	borrower.UseMemory(l.memory)
 }
 
 // forget gives up all loans, and those to come.

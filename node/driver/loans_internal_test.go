@@ -24,10 +24,12 @@ func (lentSink) Borrows() {}
 type mortal struct {
 	*scripted
 	horizon, delivered atomic.Uint64
+	memory             func(size int) []byte
 }
 
-func (m *mortal) Horizon() order.Round   { return order.Round(m.horizon.Load()) }
-func (m *mortal) Delivered() order.Round { return order.Round(m.delivered.Load()) }
+func (m *mortal) Horizon() order.Round            { return order.Round(m.horizon.Load()) }
+func (m *mortal) UseMemory(take func(int) []byte) { m.memory = take }
+func (m *mortal) Delivered() order.Round          { return order.Round(m.delivered.Load()) }
 
 // TestLoansAreGivenBack: a loan is given back when the engine, the lanes and the Sink have no use
 // for its frames, and not before. Each case plays the steps in their order, with a turn after each.
@@ -117,4 +119,40 @@ func (s *scripted) send(text string) {
 	defer s.lock()()
 	s.ready.Sends = append(s.ready.Sends, order.Send{To: []order.ServerID{1},
 		Frame: frameOf(1, text)})
+}
+
+// TestMemoryOfOwnMessages: memory that is given back serves the next message of about that size.
+func TestMemoryOfOwnMessages(t *testing.T) {
+	t.Parallel()
+	engine := &mortal{}
+	var l loans
+	l.borrow(engine, 1)
+	giveBack := func() {
+		for _, loan := range l.open {
+			loan.Release()
+		}
+		l.open = nil
+	}
+	first := engine.memory(50_000)
+	if second := engine.memory(50_000); &first[0] == &second[0] {
+		t.Fatal("two messages share their memory")
+	}
+	giveBack()
+	for _, size := range []int{60_000, 20_000} {
+		if again := engine.memory(size); len(again) != size || len(l.own) != 1 {
+			t.Errorf("a message of %d bytes got %d, %d memories are left", size, len(again),
+				len(l.own))
+		}
+		giveBack()
+	}
+	if engine.memory(5_000); len(l.own) != 1 || cap(l.open[0].(*ownMemory).bytes) > 10_000 {
+		t.Error("a small message keeps a large memory")
+	}
+	if engine.memory(100); len(l.open) != 1 {
+		t.Error("a very small message is lent its memory")
+	}
+	l.forget()
+	if engine.memory(50_000); len(l.open) != 0 {
+		t.Error("memory is lent after the loans were forgotten")
+	}
 }

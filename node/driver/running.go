@@ -98,7 +98,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 		sameNames: int(group.Members[n-1]) == n-1,
 	}
 	if d.borrows() {
-		r.loans = newLoans(engine, n)
+		r.loans.borrow(engine, n)
 	}
 	for i, member := range group.Members {
 		if order.ServerID(i) == place {
