@@ -98,3 +98,17 @@ func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
 	})
 	e.noteChange(e.out.deliveries[len(e.out.deliveries)-1])
 }
+
+// Delivered returns the last A-delivered round. With prompt delivery it is the last closed one.
+func (e *Engine) Delivered() order.Round { return e.delivered }
+
+// Horizon returns the round after which the engine has no use for any frame that it has received or
+// made so far, or 0 while it holds messages of suspected servers, which may be of any round. All
+// other messages are of the next round at the latest, and a set is given up when its round or a
+// later one is A-delivered.
+func (e *Engine) Horizon() order.Round {
+	if e.held > 0 {
+		return 0
+	}
+	return e.round + 1
+}

@@ -77,6 +77,8 @@ type Engine struct {
 	// own holds this server's messages of the current round and the next, by the round's parity,
 	// for a rerun.
 	own [2]ownMessage
+	// memory returns the memory of an own message, if it is set.
+	memory func(size int) []byte
 	// halted is why this server stopped, "" while it runs.
 	halted string
 
@@ -98,7 +100,7 @@ type ownMessage struct {
 	reliable bool
 }
 
-var _ order.Broadcaster = (*Engine)(nil)
+var _ order.Borrower = (*Engine)(nil)
 
 // New returns the engine of one server, in its first round. An error wraps ErrConfig.
 func New(config Config) (*Engine, error) {
@@ -289,13 +291,7 @@ func (e *Engine) broadcastOwn() {
 		revocations = e.pendingRevocations()
 	}
 	own := &e.own[e.round%2]
-	var frame []byte
-	if e.config.Prompt {
-		frame = e.encodePrompt(kind, own, revocations)
-	} else {
-		frame = encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, own.payload,
-			revocations...)
-	}
+	frame := e.encodeOwn(kind, own, revocations)
 	own.payload, own.epoch, own.reliable = payloadOf(frame), e.epoch, e.reliable
 	e.current.add(e.self, frame)
 	if e.reliable {
@@ -303,6 +299,24 @@ func (e *Engine) broadcastOwn() {
 	}
 	e.send(to, frame)
 }
+
+// encodeOwn returns the frame of this server's message of the current round.
+func (e *Engine) encodeOwn(kind frameKind, own *ownMessage, revocations []revocation) []byte {
+	if e.config.Prompt {
+		return e.encodePrompt(kind, own, revocations)
+	}
+	if e.memory == nil {
+		return encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, own.payload,
+			revocations...)
+	}
+	memory := e.memory(messageHeaderSize + len(revocations)*revocationSize + len(own.payload))
+	return appendMessage(memory[:0], kind, e.config.Generation, e.epoch, e.round, e.self,
+		own.payload, revocations...)
+}
+
+// UseMemory makes the engine take the memory of its own messages from a function, except with
+// prompt delivery, whose messages are small.
+func (e *Engine) UseMemory(take func(size int) []byte) { e.memory = take }
 
 // ownChildren lists the servers that this server sends its own unreliable messages to.
 func (e *Engine) ownChildren() []order.ServerID {

@@ -139,7 +139,7 @@ func (c *chaos) voteOnce(p int) error {
 			return fmt.Errorf("server %d votes for %s, and for %s", p, formatDelivery(before),
 				formatDelivery(v.Delivery))
 		}
-		c.voted[p][v.Round] = v.Delivery
+		c.voted[p][v.Round] = c.ownDelivery(v.Delivery)
 	}
 	if len(c.delivered[p]) > 0 {
 		d := c.delivered[p][len(c.delivered[p])-1]
@@ -466,6 +466,9 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 		c.groups = s.groups
 	}
 	shard := max(s.shard, s.config.Servers)
+	if s.seed%3 == 0 && !s.logs { // a log keeps payloads
+		c.lendsAll()
+	}
 	if s.logs {
 		c.logs = newRoundLogs(c.n(), 1+c.rng.IntN(12), s.logFault)
 	}

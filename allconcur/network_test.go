@@ -39,6 +39,10 @@ type network struct {
 	// learns of it and counts as crashed from then on.
 	lies    int
 	accused []bool
+	// loans are the frames lent to each server, nil if all may be kept for ever. hasty plants that
+	// they are taken back as many rounds too soon.
+	loans []loans
+	hasty order.Round
 	// sent counts frames put on channels.
 	sent  int
 	trace *strings.Builder
@@ -114,7 +118,7 @@ func (w *network) pump(p int) {
 				w.crashAfter[p]--
 			}
 			c := &w.channels[p*w.n()+int(to)]
-			*c = append(*c, send.Frame)
+			*c = append(*c, w.own(send.Frame))
 			w.sent++
 		}
 	}
@@ -123,12 +127,75 @@ func (w *network) pump(p int) {
 		w.note("%d closes [%d,%d], removing %v", p, c.Epoch, c.Round, c.Removed)
 		w.closed[p] = append(w.closed[p], c)
 	}
+	w.takeBack(p)
+}
+
+// ownDelivery returns a copy of a delivery, with payloads that are not lent.
+func (w *network) ownDelivery(d order.Delivery) order.Delivery {
+	d.Messages = append([]order.Message(nil), d.Messages...)
+	for i := range d.Messages {
+		d.Messages[i].Payload = w.own(d.Messages[i].Payload)
+	}
+	return d
+}
+
+// loans are frames that are lent to a server: those that came lately, and those that are taken back
+// once a round is A-delivered.
+type loans struct {
+	open, waiting [][]byte
+	until         order.Round
+}
+
+// lendsAll makes the network lend frames, and the memory of own messages.
+func (w *network) lendsAll() {
+	w.loans = make([]loans, w.n())
+	for p, engine := range w.engines {
+		engine.UseMemory(func(size int) []byte { return w.lend(make([]byte, size), p) })
+	}
+}
+
+// lend returns a frame that is only lent to a server, if the network lends frames.
+func (w *network) lend(frame []byte, p int) []byte {
+	if w.loans == nil {
+		return frame
+	}
+	frame = append([]byte(nil), frame...)
+	w.loans[p].open = append(w.loans[p].open, frame)
+	return frame
+}
+
+// takeBack overwrites frames that a server says it does not read any more.
+func (w *network) takeBack(p int) {
+	if w.loans == nil {
+		return
+	}
+	l, engine := &w.loans[p], w.engines[p]
+	if len(l.waiting) > 0 && engine.Delivered() < l.until {
+		return
+	}
+	for _, frame := range l.waiting {
+		for i := range frame {
+			frame[i] = 0xdb
+		}
+	}
+	l.waiting = nil
+	if horizon := engine.Horizon(); horizon > 0 && w.rng.IntN(3) == 0 {
+		l.open, l.waiting, l.until = nil, l.open, horizon-w.hasty
+	}
+}
+
+// own returns a copy of what is handed over, if that is part of a lent frame.
+func (w *network) own(bytes []byte) []byte {
+	if w.loans == nil || bytes == nil {
+		return bytes
+	}
+	return append([]byte(nil), bytes...)
 }
 
 func (w *network) deliver(p int, deliveries []order.Delivery) {
 	for _, d := range deliveries {
 		w.note("%d A-delivers %s", p, d)
-		d.Messages = append([]order.Message(nil), d.Messages...)
+		d = w.ownDelivery(d)
 		w.delivered[p] = append(w.delivered[p], d)
 	}
 }
@@ -141,6 +208,7 @@ func (w *network) receive(from, to int) error {
 	if w.crashed[to] {
 		return nil
 	}
+	frame = w.lend(frame, to)
 	if err := w.engines[to].Receive(order.ServerID(from), frame); err != nil {
 		return fmt.Errorf("server %d from %d: %w", to, from, err)
 	}

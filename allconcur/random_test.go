@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 var (
@@ -46,6 +47,8 @@ type schedule struct {
 	config    Config
 	losesTail bool
 	lies      bool
+	lends     bool
+	hasty     order.Round
 	j         judgement
 }
 
@@ -55,7 +58,10 @@ func (s schedule) run(trace *strings.Builder) error {
 	if err != nil {
 		return err
 	}
-	w.losesTail, w.trace = s.losesTail, trace
+	w.losesTail, w.trace, w.hasty = s.losesTail, trace, s.hasty
+	if s.lends {
+		w.lendsAll()
+	}
 	f := w.engines[0].tolerated
 	crashes := w.rng.IntN(f + 1)
 	if s.lies {
@@ -147,6 +153,29 @@ func states() int {
 func skipIfShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it judges the test, not what is tested")
+	}
+}
+
+// TestLentFrames takes back each frame once the engine's horizon is A-delivered, and overwrites it.
+// If it is taken back two rounds before, some server A-delivers something else. TestStorms does the
+// same with detectors that err.
+func TestLentFrames(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for _, n := range []int{3, 4, 5, 8} {
+			t.Run(fmt.Sprintf("%s/%d", engine, n), func(t *testing.T) {
+				t.Parallel()
+				list := overlays(t, n)
+				s := schedule{seed: *firstSeed, config: Config{Detector: DetectorPerfect,
+					Engine: engine, Servers: n, Reliable: list[len(list)-1],
+					AssertPropositions: true}, lends: true, j: judgement{uniform: true}}
+				s.check(t, seedsFor(n))
+				s.hasty = 2
+				if !s.caught(100) {
+					t.Error("frames that are taken back too soon go unnoticed in 100 schedules")
+				}
+			})
+		}
 	}
 }
 

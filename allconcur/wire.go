@@ -1,6 +1,7 @@
 package allconcur
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -201,24 +202,29 @@ func (h *frameHeader) decodeState(origin order.ServerID, frame []byte) error {
 	return nil
 }
 
+// appendMessage appends the frame of a message.
+func appendMessage(b []byte, kind frameKind, generation uint64, epoch order.Epoch,
+	round order.Round, origin order.ServerID, payload []byte, revocations ...revocation) []byte {
+	b = append(b, frameVersion, byte(kind))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(revocations)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(origin))
+	b = binary.LittleEndian.AppendUint64(b, generation)
+	b = binary.LittleEndian.AppendUint64(b, uint64(epoch))
+	b = binary.LittleEndian.AppendUint64(b, uint64(round))
+	for _, r := range revocations {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r.target))
+		b = binary.LittleEndian.AppendUint32(b, r.sequence)
+	}
+	return append(b, payload...)
+}
+
 // encodeMessage returns the frame of a message. It copies the revocations and the payload.
 func encodeMessage(kind frameKind, generation uint64, epoch order.Epoch, round order.Round,
 	origin order.ServerID, payload []byte, revocations ...revocation) []byte {
-	start := messageHeaderSize + len(revocations)*revocationSize
-	frame := make([]byte, start+len(payload))
-	frame[0], frame[1] = frameVersion, byte(kind)
-	binary.LittleEndian.PutUint16(frame[2:], uint16(len(revocations)))
-	binary.LittleEndian.PutUint32(frame[4:], uint32(origin))
-	binary.LittleEndian.PutUint64(frame[8:], generation)
-	binary.LittleEndian.PutUint64(frame[16:], uint64(epoch))
-	binary.LittleEndian.PutUint64(frame[24:], uint64(round))
-	for i, r := range revocations {
-		at := messageHeaderSize + i*revocationSize
-		binary.LittleEndian.PutUint32(frame[at:], uint32(r.target))
-		binary.LittleEndian.PutUint32(frame[at+4:], r.sequence)
-	}
-	copy(frame[start:], payload)
-	return frame
+	var room [messageHeaderSize + revocationsMax*revocationSize]byte
+	header := appendMessage(room[:0], kind, generation, epoch, round, origin, nil, revocations...)
+	// Unlike make, Join does not clear the memory that it then fills.
+	return bytes.Join([][]byte{header, payload}, nil)
 }
 
 func encodeFailure(generation uint64, target, owner order.ServerID, sequence uint32) []byte {

@@ -140,6 +140,21 @@ type Broadcaster interface {
 	Status() Status
 }
 
+// Borrower is a Broadcaster that can say when it has no further use for a frame.
+type Borrower interface {
+	Broadcaster
+	// Horizon returns a round. Once it is A-delivered, and the next call of Ready made, the engine
+	// no longer reads any of the frames that it has received so far. It returns 0 if it knows of no
+	// such round at the moment.
+	Horizon() Round
+	// Delivered returns the last A-delivered round.
+	Delivered() Round
+	// UseMemory makes the engine take the memory of the frames that it makes of payloads from a
+	// function, instead of the heap. The rule of received frames applies to them, too. The memory
+	// has as many bytes as asked for, with any contents.
+	UseMemory(take func(size int) []byte)
+}
+
 // Errors that engines return. Match them with errors.Is.
 var (
 	// ErrNotNow reports that this server has already A-broadcast in the current round, or is

@@ -61,10 +61,11 @@
 //
 // A frame is immutable from the moment it is given to Send. Providers hand it over or send it again
 // without copying. A frame that Receive hands out is immutable too. It belongs to the receiver,
-// which may keep it and relay the same bytes to further lanes. A small frame may be part of a
-// larger buffer (up to 256 KiB) that stays in memory while any frame in it is kept. So keep large
-// frames, and copy small ones that you keep for long. The outer slice, both in Send's arguments and
-// in Receive's frames, is only lent for the duration of the call.
+// which may keep it and relay the same bytes to further lanes. A frame may be part of a larger
+// buffer (up to 1 MiB) that stays in memory while any frame in it is kept. So copy frames that you
+// keep for long. The outer slice, both in Send's arguments and in Receive's frames, is only lent
+// for the duration of the call. Frames that come with a Loan belong to the receiver until it
+// releases them.
 //
 // # Regions: the memory contract
 //

@@ -109,12 +109,26 @@ type PromptReceiver struct {
 	// TryReceive takes the first of the frames without waiting, and returns how many it took. The
 	// lanes of all peers wait while it runs.
 	TryReceive func(from Peer, frames [][]byte) (taken int)
+	// TryReceiveLent, if set, is called in place of TryReceive. The memory of the frames is used
+	// again once nobody holds the loan. The host holds it until the function has returned. A
+	// receiver that keeps frames calls loan.Hold before that, and loan.Release once it and all that
+	// it gave the frames to have no use for them. Frames that Receive gets are not lent.
+	TryReceiveLent func(from Peer, frames [][]byte, loan Loan) (taken int)
 	// Receive gets the frames that TryReceive did not take, from another goroutine. It may wait.
 	// Then nothing more is read from that lane, and other lanes go on.
 	Receive ReceiveFunc
 	// Turn is called after TryReceive, once for all frames that were there to read. It must not
 	// wait either. It may send on lanes, with TrySend.
 	Turn func()
+}
+
+// Loan is memory of a host that holds frames of one or more batches. Both methods may be called
+// from any goroutine. A holder that cannot tell when it has no use for the frames need not release
+// them: then the memory is not used again, and the garbage collector frees it in the end.
+type Loan interface {
+	// Hold keeps the frames valid until Release has been called as often.
+	Hold()
+	Release()
 }
 
 // Lane is the sending end of a directed channel of frames. The package comment states the

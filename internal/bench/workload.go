@@ -23,11 +23,11 @@ const startTimeout = 20 * time.Second
 // deliveries. The driver calls both sides from one goroutine at a time. The lock is for the
 // goroutines that start, stop and read it.
 type workload struct {
-	self     order.ServerID
-	batch    int
-	template []byte
-	ready    chan struct{}
-	first    chan struct{} // closed when the first round is delivered
+	self    order.ServerID
+	batch   int
+	message []byte // the batch, which is marked anew for each message
+	ready   chan struct{}
+	first   chan struct{} // closed when the first round is delivered
 
 	mu        sync.Mutex
 	on        bool
@@ -58,11 +58,11 @@ type Window struct {
 }
 
 func newWorkload(self order.ServerID, batch, size int) *workload {
-	w := &workload{self: self, batch: batch, template: make([]byte, batch*size),
+	w := &workload{self: self, batch: batch, message: make([]byte, batch*size),
 		ready: make(chan struct{}, 1), first: make(chan struct{}),
 		hash: xxhash.New()}
-	for i := range w.template {
-		w.template[i] = byte(i*31 + int(self))
+	for i := range w.message {
+		w.message[i] = byte(i*31 + int(self))
 	}
 	return w
 }
@@ -91,21 +91,20 @@ func (w *workload) running(ctx context.Context) error {
 }
 
 // Next implements driver.Source. No two batches of a run are equal, unless they are too short for
-// that.
+// that. All are made in the same memory.
 func (w *workload) Next(maxBytes int) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.on || len(w.template) > maxBytes {
+	if !w.on || len(w.message) > maxBytes {
 		return nil
 	}
 	w.sequence++
-	batch := append([]byte(nil), w.template...)
 	var mark [12]byte
 	binary.LittleEndian.PutUint64(mark[:], w.sequence)
 	binary.LittleEndian.PutUint32(mark[8:], uint32(w.self))
-	copy(batch, mark[:])
+	copy(w.message, mark[:])
 	w.started = append(w.started, time.Now())
-	return batch
+	return w.message
 }
 
 // Ready implements driver.Source.
@@ -158,7 +157,7 @@ func (w *workload) deliver(delivery *order.Delivery, now time.Time) {
 	if w.measuring {
 		w.window.Rounds++
 		w.window.Bytes += bytes
-		w.window.Requests += bytes / uint64(len(w.template)) * uint64(w.batch)
+		w.window.Requests += bytes / uint64(len(w.message)) * uint64(w.batch)
 	}
 }
 

@@ -52,6 +52,23 @@
 // Outside an engine, a server is its place in Config.Peers. Inside an engine it is its place in
 // Group.Members. The driver translates.
 //
+// # Frames that are lent
+//
+// If the Sink has no use for payloads once it has returned (BorrowingSink), the fabric may use the
+// memory of frames again, and the driver says when. It holds what the fabric lends it until all
+// readers are done:
+//
+//   - the engine, once the round that it named after receiving the frames (order.Borrower) is
+//     A-delivered;
+//   - the Sink, at the end of the turn that handed this round over;
+//   - the lanes, once the members have acknowledged all that was sent to them until then.
+//
+// The memory of large own messages is lent to the engine and used again in the same way.
+//
+// What a run or the inbox holds for later runs, what a lost member may still get, and what a Sink
+// refused is never given back. The garbage collector frees it. A node's pipeline keeps payloads, as
+// do Config.Arrived and Config.Record, so nodes borrow nothing.
+//
 // # When it A-broadcasts
 //
 // After each batch of inputs, if the engine may, the driver A-broadcasts the Source's next batch,

@@ -259,9 +259,13 @@ func (d *Driver) register() error {
 		return d.config.Host.Receive(LaneName, d.inbox.receive)
 	}
 	d.prompt = sink
-	return host.ReceivePrompt(LaneName, rdmanet.PromptReceiver{
+	receiver := rdmanet.PromptReceiver{
 		TryReceive: d.inbox.tryReceive, Receive: d.inbox.receive, Turn: d.turnNow,
-	})
+	}
+	if d.borrows() {
+		receiver.TryReceiveLent = d.inbox.tryReceiveLent
+	}
+	return host.ReceivePrompt(LaneName, receiver)
 }
 
 // turnNow takes turns of the current run for the frames that tryReceive took, unless its goroutine

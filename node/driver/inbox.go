@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -26,6 +27,7 @@ type inbox struct {
 	room    sync.Cond // a waiting lane may continue, or was silenced
 	gate    *turn.Gate
 	senders []*turn.Sender                    // by place in Config.Peers
+	loans   []rdmanet.Loan                    // held, of frames that wait for the next turn
 	servers map[rdmanet.PeerID]order.ServerID // replaced as a whole, never modified
 }
 
@@ -97,7 +99,7 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 		for in.gate.Full(sender, run) {
 			in.room.Wait()
 		}
-		if in.admit(from, server, sender, run, frame) && in.gate.Waiting() == 1 {
+		if in.admit(from, server, sender, run, frame, nil) && in.gate.Waiting() == 1 {
 			in.signal()
 		}
 	}
@@ -106,6 +108,11 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 // tryReceive is receive without waiting for room. It returns how many frames it took. The caller
 // then sees to a turn.
 func (in *inbox) tryReceive(from rdmanet.Peer, frames [][]byte) int {
+	return in.tryReceiveLent(from, frames, nil)
+}
+
+// tryReceiveLent is tryReceive for lent frames, if there is a loan.
+func (in *inbox) tryReceiveLent(from rdmanet.Peer, frames [][]byte, loan rdmanet.Loan) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	server, known := in.servers[from.ID]
@@ -123,27 +130,45 @@ func (in *inbox) tryReceive(from rdmanet.Peer, frames [][]byte) int {
 		case in.gate.Full(sender, run):
 			return i
 		default:
-			in.admit(from, server, sender, run, frame)
+			in.admit(from, server, sender, run, frame, loan)
 		}
 	}
 	return len(frames)
 }
 
-// admit passes a frame for which there is room to the gate. It reports whether the frame waits for
-// the next turn.
+// admit passes a frame for which there is room to the gate, and holds its loan if it is lent. It
+// reports whether the frame waits for the next turn.
 func (in *inbox) admit(from rdmanet.Peer, server order.ServerID, sender *turn.Sender, run uint64,
-	frame []byte) bool {
+	frame []byte, loan rdmanet.Loan) bool {
 	switch in.gate.Admit(sender, turn.Incarnation(from.Incarnation), run, frame) {
 	case turn.Taken:
+		if loan != nil {
+			in.hold(loan)
+		}
 		in.arrived(server, frame)
 		return true
 	case turn.Held:
+		if loan != nil {
+			loan.Hold() // for ever: its run may begin at any time
+		}
 		in.arrived(server, frame)
 	case turn.Refused:
 		in.signal()
 		in.room.Broadcast()
 	}
 	return false
+}
+
+// hold holds the loan of a frame that waits for the next turn.
+func (in *inbox) hold(loan rdmanet.Loan) {
+	switch {
+	case slices.Contains(in.loans, loan):
+	case len(in.loans) == loansMax:
+		loan.Hold() // it is forgotten
+	default:
+		loan.Hold()
+		in.loans = append(in.loans, loan)
+	}
 }
 
 // malformed handles bytes that are not a frame of any run.
@@ -193,14 +218,17 @@ func (in *inbox) signal() {
 	}
 }
 
-// take returns everything that waits, in exchange for an empty slice to fill.
-func (in *inbox) take(empty []turn.Arrival) ([]turn.Arrival, []turn.Opinion) {
+// take returns everything that waits, in exchange for an empty slice to fill. It passes the frames'
+// loans to borrowed.
+func (in *inbox) take(empty []turn.Arrival, borrowed *loans) ([]turn.Arrival, []turn.Opinion) {
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	frames, opinions := in.gate.Take(empty)
 	if len(frames) > 0 {
 		in.room.Broadcast()
 	}
-	in.mu.Unlock()
+	borrowed.took(in.loans)
+	in.loans = in.loans[:0]
 	return frames, opinions
 }
 
@@ -208,6 +236,7 @@ func (in *inbox) take(empty []turn.Arrival) ([]turn.Arrival, []turn.Opinion) {
 func (in *inbox) activate(group Group) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.loans = nil // what is left of the last run
 	in.gate.Activate(group.Run, group.Members)
 	if in.gate.Waiting() > 0 {
 		in.signal()

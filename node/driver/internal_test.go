@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,10 +116,13 @@ type quietLane struct {
 	frames int
 	calls  int
 	err    error
+
+	pending atomic.Int64
 }
 
 func (l *quietLane) Peer() rdmanet.PeerID { return l.peer }
 func (l *quietLane) Close() error         { return nil }
+func (l *quietLane) Pending() int         { return int(l.pending.Load()) }
 func (l *quietLane) TrySend(frames ...[]byte) (bool, error) {
 	if l.err != nil || len(frames) == 0 {
 		return false, l.err
@@ -663,7 +667,7 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	in.silence(1)
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(1, "lost"), frame(2, "later")})
 	in.activate(Group{Run: 2, Members: []order.ServerID{0, 1}})
-	frames, suspicions := in.take(nil)
+	frames, suspicions := in.take(nil, &loans{})
 	if len(frames) != 2 || string(frames[0].Frame[8:]) != "early" ||
 		string(frames[1].Frame[8:]) != "later" || len(suspicions) != 0 {
 		t.Fatalf("%d frames, suspicions %v", len(frames), suspicions)

@@ -23,9 +23,10 @@ type outbox struct {
 	lane   rdmanet.Lane // nil for this server itself
 	queue  [][]byte
 	bytes  int
-	queued bool // it is in running.touched
-	parked bool // a goroutine waits for room with the first frames of the queue
-	lost   bool // the lane broke, or nothing more is to be sent
+	total  uint64 // how many frames the lane has taken in this run
+	queued bool   // it is in running.touched
+	parked bool   // a goroutine waits for room with the first frames of the queue
+	lost   bool   // the lane broke, or nothing more is to be sent
 
 	parkedAt  time.Time // when the lane ran out of room
 	inherited int       // how many frames of the previous run are at the start of the queue
@@ -120,6 +121,7 @@ func chunk(queue [][]byte) (frames, bytes int) {
 
 // sent removes the first frames from the queue and reuses its memory.
 func (b *outbox) sent(frames, bytes int) {
+	b.total += uint64(frames)
 	rest := copy(b.queue, b.queue[frames:])
 	clear(b.queue[rest:])
 	b.queue = b.queue[:rest]

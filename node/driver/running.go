@@ -54,6 +54,7 @@ type running struct {
 	status      alarm
 	statusSet   bool // its alarm is set
 	traffic     Traffic
+	loans       loans
 }
 
 // alarm is a timer that wakes the loop through the same channel as all other events. A receive from
@@ -95,6 +96,9 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 		room:      make(chan unparked, n),
 		parkedMax: parkedFramesMax(n),
 		sameNames: int(group.Members[n-1]) == n-1,
+	}
+	if d.borrows() {
+		r.loans.borrow(engine, n)
 	}
 	for i, member := range group.Members {
 		if order.ServerID(i) == place {
@@ -211,7 +215,7 @@ func (r *running) take() bool {
 // begin begins a turn: it feeds the inputs to the machine.
 func (r *running) begin() {
 	r.poll()
-	frames, opinions := r.inbox.take(r.arrivals)
+	frames, opinions := r.inbox.take(r.arrivals, &r.loans)
 	r.count(frames)
 	r.turn.Step(frames, opinions)
 	clear(frames)
@@ -233,6 +237,7 @@ func (r *running) carryOutAll(deliver func([]order.Delivery) bool) bool {
 
 // end ends a turn. It reports whether another turn may find more to do.
 func (r *running) end() bool {
+	r.giveBack()
 	if r.turn.Moved() && !r.statusSet {
 		r.statusSet = true
 		r.status.set(StatusInterval, r.inbox.signal)
@@ -387,6 +392,7 @@ func (r *running) handOver(deliveries []order.Delivery) {
 // refused keeps rounds that the Sink will not take.
 func (r *running) refused(deliveries []order.Delivery, err error) {
 	r.untaken = deliveries
+	r.loans.forget()
 	r.turn.Untaken(err)
 }
 

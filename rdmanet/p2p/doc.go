@@ -57,12 +57,14 @@
 //	for each of them: read into a slab, open records, cut batches into frames, TryReceive
 //	Turn, once for all of them; what it sends is written at once as far as sockets take it
 //
-// The poller never waits but for epoll, so lanes do not wait for each other. Of one connection it
-// reads at most 512 KiB at a time. If a receiver takes only a part of a batch, the connection
-// leaves the poller's epoll: its own goroutine gives the rest to Receive, which may wait, and then
-// returns it. The same happens to the first frames after a loss, since watchers are told of that,
-// and to frames that meet an earlier connection of their lane in the middle of Receive. A
-// connection belongs either to the poller or to its goroutine, and only the latter closes it.
+// The poller never waits but for epoll, so lanes do not wait for each other. It waits once it has
+// read everything that had arrived, without another look: the runtime then learns only of more. Of
+// one connection it reads at most 512 KiB at a time. If a receiver takes only a part of a batch,
+// the connection leaves the poller's epoll: its own goroutine gives the rest to Receive, which may
+// wait, and then returns it. The same happens to the first frames after a loss, since watchers are
+// told of that, and to frames that meet an earlier connection of their lane in the middle of
+// Receive. A connection belongs either to the poller or to its goroutine, and only the latter
+// closes it.
 //
 // The poller's system calls do not wait, and are made without telling Go's scheduler, which would
 // treat each as a wait. An acknowledgement that the kernel does not take goes with the next one.
@@ -137,10 +139,13 @@
 // without copying, and passes both to the kernel in one call. A batch that finds its lane idle is
 // written by the goroutine that called TrySend, as far as the kernel takes it at once; the lane's
 // goroutine writes the rest. A batch of more than 128 KiB that has to be sealed is left to that
-// goroutine. The receiver reads a batch's frames,
-// or opens their records, directly into one new buffer and hands out parts of it. It never copies a
-// received byte. Allocating new memory is then the largest cost. A receiver that keeps no frames
-// can have them lent (Host.ReceiveLent), which reuses the same memory.
+// goroutine. The receiver reads a batch's frames, or opens their records, directly into one new
+// buffer and hands out parts of it. It copies no received byte, but for the part of a batch that
+// the end of the poller's buffer cuts off. Allocating new memory is then the largest cost. There
+// are two ways to use the same memory again. A receiver that keeps no frames can have them lent
+// until it returns (Host.ReceiveLent). A prompt receiver can have them lent until it releases them
+// (PromptReceiver.TryReceiveLent). With Options.Poison released memory is overwritten, so that
+// programs that read it later fail.
 //
 // A message that does not decode, skips a number or exceeds a bound ends its stream or connection,
 // with an error in the log.

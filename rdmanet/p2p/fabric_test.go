@@ -57,6 +57,7 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 				MendTimeout:  config.MendTimeout,
 				Trusted:      f.trusted,
 				NoPoller:     f.noPoller,
+				Poison:       true,
 			})
 		})
 	return f

@@ -137,6 +137,7 @@ func New(options Options) (*Host, error) {
 		Member:         h.isMember,
 		Dial:           h.dial,
 		Log:            h.log,
+		Poison:         options.Poison,
 	})
 	if !options.NoPoller {
 		if h.poller, err = newPoller(); err != nil {

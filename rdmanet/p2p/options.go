@@ -62,6 +62,9 @@ type Options struct {
 	// NoPoller makes one goroutine read each lane, also those of prompt receivers. Systems other
 	// than Linux have no poller in any case.
 	NoPoller bool
+	// Poison overwrites the memory of lent frames (rdmanet.Loan) once nobody holds them, so that
+	// programs which read them later fail. It is for tests.
+	Poison bool
 	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
 	// time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation

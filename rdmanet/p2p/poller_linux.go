@@ -38,7 +38,6 @@ type poller struct {
 	tasks map[int32]*pollTask
 
 	events [pollEvents]unix.EpollEvent // those below belong to the poller's goroutine
-	ready  int
 	due    []*rdmanet.PromptReceiver
 }
 
@@ -78,11 +77,21 @@ func (p *poller) close() {
 	<-p.ended
 }
 
+// run serves until the poller is closed. It is one call, since a call would forget that the runtime
+// learned of something before it began.
 func (p *poller) run() {
 	defer close(p.ended)
-	for p.raw.Read(p.look) == nil {
-		for i := range p.events[:p.ready] {
-			p.poll(p.events[i].Fd)
+	_ = p.raw.Read(p.serveReady)
+}
+
+// serveReady serves the connections that can be read. It returns false, to wait until the runtime
+// learns that something has arrived since. It must not leave anything that arrived earlier.
+func (p *poller) serveReady(epoll uintptr) bool {
+	for more := true; more; {
+		ready := rawEpollWait(epoll, p.events[:])
+		more = ready == len(p.events)
+		for i := range p.events[:ready] {
+			more = p.poll(&p.events[i]) || more
 		}
 		for i, receiver := range p.due {
 			receiver.Turn()
@@ -90,38 +99,37 @@ func (p *poller) run() {
 		}
 		p.due = p.due[:0]
 	}
+	return false
 }
 
-// look looks for connections that can be read. It returns false to wait for one.
-func (p *poller) look(epoll uintptr) bool {
-	p.ready = rawEpollWait(epoll, p.events[:])
-	return p.ready > 0
-}
-
-func (p *poller) poll(fd int32) {
+// poll serves a connection that can be read. It reports whether it may leave something.
+func (p *poller) poll(event *unix.EpollEvent) (more bool) {
 	p.mu.Lock()
-	task := p.tasks[fd]
+	task := p.tasks[event.Fd]
 	p.mu.Unlock()
 	if task == nil {
-		return
+		return false
 	}
 	tried, err := false, error(net.ErrClosed)
 	if !task.from.stopped.Load() {
-		task.from.left = pollBytes
+		task.from.left, task.from.drained = pollBytes, false
 		tried, err = task.poll()
 		task.from.left = 0
 	}
 	if tried && !slices.Contains(p.due, task.prompt) {
 		p.due = append(p.due, task.prompt)
 	}
-	if err != nil {
-		p.mu.Lock()
-		delete(p.tasks, fd)
-		p.mu.Unlock()
-		// It fails only if the descriptor is not there, and the task's goroutine closes it later.
-		_ = p.control(unix.EPOLL_CTL_DEL, fd, nil)
-		task.ended <- err
+	if err == nil {
+		// The end of a connection may be behind the bytes that were read.
+		return !task.from.drained || event.Events&^unix.EPOLLIN != 0
 	}
+	p.mu.Lock()
+	delete(p.tasks, event.Fd)
+	p.mu.Unlock()
+	// It fails only if the descriptor is not there, and the task's goroutine closes it later.
+	_ = p.control(unix.EPOLL_CTL_DEL, event.Fd, nil)
+	task.ended <- err
+	return false
 }
 
 func (p *poller) control(operation int, fd int32, event *unix.EpollEvent) error {
@@ -164,7 +172,8 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 type descriptor struct {
 	fd      int
 	stopped atomic.Bool
-	left    int // how many bytes may be read before Read returns ErrNotYet
+	left    int  // how many bytes may be read before Read returns ErrNotYet
+	drained bool // the last read found the end of what had arrived
 
 	mu     sync.Mutex
 	closed bool
@@ -202,6 +211,7 @@ func (d *descriptor) Read(b []byte) (int, error) {
 	n, err := rawRead(uintptr(d.fd), b)
 	switch {
 	case err == unix.EAGAIN:
+		d.left, d.drained = 0, true
 		return 0, lane.ErrNotYet
 	case err != nil:
 		return 0, os.NewSyscallError("read", err)
@@ -210,7 +220,7 @@ func (d *descriptor) Read(b []byte) (int, error) {
 	}
 	d.left -= n
 	if n < len(b) {
-		d.left = 0 // that was all; epoll reports what comes
+		d.left, d.drained = 0, true // that was all; epoll reports what comes
 	}
 	return n, nil
 }

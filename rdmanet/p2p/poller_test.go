@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -72,12 +73,16 @@ func TestPlantedPromptFaults(t *testing.T) {
 // all the time, to receivers that are full at times.
 func TestPromptStress(t *testing.T) {
 	t.Parallel()
-	for name, factory := range map[string]fabrictest.Factory{
-		"sealed": newFabric, "trusted": newTrustedFabric,
+	for name, c := range map[string]struct {
+		factory fabrictest.Factory
+		borrows bool
+	}{
+		"sealed": {newFabric, false}, "trusted": {newTrustedFabric, false},
+		"sealed, lent": {newFabric, true}, "trusted, lent": {newTrustedFabric, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stress(t, factory)
+			stress(t, c.factory, c.borrows)
 		})
 	}
 }
@@ -92,7 +97,7 @@ func TestPromptStressOnOneProcessor(t *testing.T) {
 	}
 }
 
-func stress(t *testing.T, factory fabrictest.Factory) {
+func stress(t *testing.T, factory fabrictest.Factory, borrows bool) {
 	const hosts, frames = 3, 1_000
 	fabric := factory(t, fabrictest.Config{Members: hosts, WindowFrames: 256,
 		MendTimeout: time.Minute})
@@ -104,7 +109,7 @@ func stress(t *testing.T, factory fabrictest.Factory) {
 		}
 		members[i] = &stressed{host: host, frames: frames, lanes: make([]rdmanet.Lane, hosts),
 			sent: make([]uint64, hosts), got: map[rdmanet.PeerID]uint64{}}
-		err = host.(rdmanet.PromptHost).ReceivePrompt("stress", members[i].receiver())
+		err = host.(rdmanet.PromptHost).ReceivePrompt("stress", members[i].receiver(borrows))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,9 +163,22 @@ type stressed struct {
 	got   map[rdmanet.PeerID]uint64
 	calls int
 	wrong error
+	kept  []keptFrames // the oldest first
 }
 
-func (m *stressed) receiver() rdmanet.PromptReceiver {
+// keptFrames are lent frames that a receiver still reads.
+type keptFrames struct {
+	frames [][]byte
+	loan   rdmanet.Loan
+}
+
+// receiver returns the receiver of the host's lanes. If its frames are lent, it keeps some of them
+// for a while.
+func (m *stressed) receiver(borrows bool) rdmanet.PromptReceiver {
+	var lent func(rdmanet.Peer, [][]byte, rdmanet.Loan) int
+	if borrows {
+		lent = m.borrow
+	}
 	return rdmanet.PromptReceiver{
 		TryReceive: func(from rdmanet.Peer, frames [][]byte) int {
 			m.mu.Lock()
@@ -171,6 +189,7 @@ func (m *stressed) receiver() rdmanet.PromptReceiver {
 			m.take(from, frames)
 			return len(frames)
 		},
+		TryReceiveLent: lent,
 		Receive: func(from rdmanet.Peer, frames [][]byte) {
 			runtime.Gosched() // it waits for room
 			m.mu.Lock()
@@ -179,6 +198,32 @@ func (m *stressed) receiver() rdmanet.PromptReceiver {
 		},
 		Turn: m.turn,
 	}
+}
+
+// borrow takes lent frames, and looks at earlier ones again before it releases them.
+func (m *stressed) borrow(from rdmanet.Peer, frames [][]byte, loan rdmanet.Loan) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls++; m.calls%7 == 0 {
+		frames = frames[:rand.IntN(len(frames))] // it is full
+	}
+	m.take(from, frames)
+	if rand.IntN(2) == 0 {
+		loan.Hold()
+		m.kept = append(m.kept, keptFrames{slices.Clone(frames), loan})
+	}
+	for len(m.kept) > 20 {
+		for _, frame := range m.kept[0].frames {
+			if number := binary.BigEndian.Uint64(frame); m.wrong == nil &&
+				(len(frame) != stressSize(number) || frame[len(frame)-1] != byte(number)) {
+				m.wrong = fmt.Errorf("a frame was overwritten that is held: it begins with %x",
+					frame[:8])
+			}
+		}
+		m.kept[0].loan.Release()
+		m.kept = m.kept[1:]
+	}
+	return len(frames)
 }
 
 // take checks frames. The caller holds the lock.

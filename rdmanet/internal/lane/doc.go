@@ -50,9 +50,11 @@
 //
 // Bytes. A frame belongs to the fabric from Send on and is never changed. The Outlet may use it
 // until it is acknowledged, and nothing in this package copies it. Frames given to the receive
-// function belong to the program and are never written again. The exception is a receiver
-// registered with lent frames: then a batch is valid until the function returns, and the next batch
-// is read into the same memory.
+// function belong to the program and are never written again. There are two exceptions. For a
+// receiver registered with lent frames a batch is valid until the function returns, and the next
+// batch is read into the same memory. The frames that a prompt receiver gets with a loan
+// (TryReceiveLent) are valid while anyone holds the loan. Then their slab is used again, for any
+// lane of the host.
 //
 // Close. After Flush no frame is accepted, and either the sent frames have been taken, or their
 // lanes are broken, or ctx has ended. After Settle no receive call of this host begins. Running

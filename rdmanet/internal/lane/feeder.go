@@ -14,16 +14,23 @@ var (
 	ErrFull = errors.New("the receiver is full")
 )
 
-// feederRoomMin is the least room, in bytes, with which a Feeder reads into its buffer.
-const feederRoomMin = 4 << 10
+const (
+	// feederRoomMin is the least room, in bytes, with which a Feeder reads into its buffer.
+	feederRoomMin = 4 << 10
+	// feederSlabBytes is the size of a Feeder's buffer once batches are large. An incomplete batch
+	// at the end of a buffer is copied to the next one, so buffers hold several batches.
+	feederSlabBytes = 1 << 20
+)
 
 // Feeder feeds a lane with a prompt receiver from a stream that does not wait: Read returns
 // ErrNotYet instead. One goroutine at a time uses it. Frames are parts of the buffer into which the
-// stream is read, which is never written again.
+// stream is read. That is never written again, unless it is a slab that nobody holds any more. At
+// its end a feeder leaves its slab to the garbage collector.
 type Feeder struct {
 	in     *Inbound
 	stream io.Reader
 
+	slab     *slab // of buffer, held by the feeder; nil if frames are not lent
 	buffer   []byte
 	from, to int // buffer[from:to] is not yet cut into frames
 	want     int // the size of the batch that begins there, as far as it is known
@@ -135,11 +142,37 @@ func (f *Feeder) makeRoom() {
 		return
 	}
 	size := slabBytes
-	if need > slabBytes/4 {
-		// Keeping one of its frames keeps no other batch in memory.
-		size = need
+	switch {
+	case need > feederSlabBytes/2:
+		size = need // keeping one of its frames keeps no other batch in memory
+	case need > slabBytes/4:
+		size = feederSlabBytes
 	}
-	buffer := unzeroed(size)
+	if f.in.receive.prompt.TryReceiveLent != nil {
+		f.changeSlab(size)
+		return
+	}
+	f.change(unzeroed(size))
+}
+
+// changeSlab makes another slab the buffer.
+func (f *Feeder) changeSlab(size int) {
+	next := &slab{}
+	if size == slabBytes || size == feederSlabBytes {
+		next = f.in.lanes.slabs.get(size)
+	} else {
+		next.bytes = unzeroed(size)
+		next.Hold()
+	}
+	f.change(next.bytes)
+	if f.slab != nil {
+		f.slab.Release()
+	}
+	f.slab = next
+}
+
+// change makes another memory the buffer. It moves what is not yet cut into frames.
+func (f *Feeder) change(buffer []byte) {
 	f.to = copy(buffer, f.buffer[f.from:f.to])
 	f.from, f.buffer = 0, buffer
 }
@@ -160,7 +193,7 @@ func (f *Feeder) tryDeliver() error {
 		return err
 	}
 	f.tried = true
-	taken := in.receive.prompt.TryReceive(in.from, f.frames)
+	taken := f.tryReceive()
 	if taken < len(f.frames) {
 		f.begun, f.rest = true, f.frames[taken:]
 		return ErrFull
@@ -169,8 +202,20 @@ func (f *Feeder) tryDeliver() error {
 	return nil
 }
 
+// tryReceive offers a batch to the receiver.
+func (f *Feeder) tryReceive() (taken int) {
+	prompt := f.in.receive.prompt
+	if prompt.TryReceiveLent == nil {
+		return prompt.TryReceive(f.in.from, f.frames)
+	}
+	return prompt.TryReceiveLent(f.in.from, f.frames, f.slab)
+}
+
 // deliver hands over a batch, or the rest of one, and waits until the receiver has taken it.
 func (f *Feeder) deliver() error {
+	if f.slab != nil {
+		f.slab.Hold() // Receive keeps frames for ever
+	}
 	if f.begun {
 		f.in.receive.call(f.in.from, f.rest)
 		f.begun, f.rest = false, nil

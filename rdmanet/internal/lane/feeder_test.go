@@ -43,10 +43,55 @@ type fickle struct {
 	take  func(frames int) int
 	got   [][]byte
 	tried bool
+	// If hold is set, frames are lent. It says whether some are kept for a while. kept are these,
+	// with copies.
+	hold func() bool
+	kept []borrowed
+}
+
+type borrowed struct {
+	frames, copies [][]byte
+	loan           rdmanet.Loan
+}
+
+// borrow takes lent frames, and releases earlier ones.
+func (r *fickle) borrow(frames [][]byte, loan rdmanet.Loan) int {
+	r.tried = true
+	taken := r.take(len(frames))
+	var copies [][]byte
+	for _, frame := range frames[:taken] {
+		copies = append(copies, bytes.Clone(frame))
+	}
+	r.got = append(r.got, copies...)
+	if r.hold() {
+		loan.Hold()
+		r.kept = append(r.kept, borrowed{slices.Clone(frames[:taken]), copies, loan})
+	}
+	if len(r.kept) > 2 {
+		r.release()
+	}
+	return taken
+}
+
+// release releases the oldest frames that are kept, which must not have changed.
+func (r *fickle) release() {
+	oldest := r.kept[0]
+	r.kept = r.kept[1:]
+	if !slices.EqualFunc(oldest.frames, oldest.copies, bytes.Equal) {
+		panic("frames that are held were written again")
+	}
+	oldest.loan.Release()
 }
 
 func (r *fickle) receiver() rdmanet.PromptReceiver {
+	var lent func(rdmanet.Peer, [][]byte, rdmanet.Loan) int
+	if r.hold != nil {
+		lent = func(_ rdmanet.Peer, frames [][]byte, loan rdmanet.Loan) int {
+			return r.borrow(frames, loan)
+		}
+	}
 	return rdmanet.PromptReceiver{
+		TryReceiveLent: lent,
 		TryReceive: func(_ rdmanet.Peer, frames [][]byte) int {
 			r.tried = true
 			taken := r.take(len(frames))
@@ -122,6 +167,9 @@ func TestFeederFeeds(t *testing.T) {
 			return min(frames, rapid.OneOf(rapid.Just(frames), rapid.IntRange(0,
 				frames)).Draw(t, "taken"))
 		}}
+		if rapid.Bool().Draw(t, "lent") {
+			r.hold = func() bool { return rapid.Bool().Draw(t, "hold") }
+		}
 		b, in := fed(t, r)
 		defer b.close()
 		stream := &trickle{bytes: bytes.Join(batches, nil), end: io.EOF, cut: func(left int) int {
@@ -151,6 +199,9 @@ func TestFeederFeeds(t *testing.T) {
 		if err := run(NewFeeder(again, stream), stream, r, wrong); err != io.EOF {
 			t.Fatalf("at the end: %v", err)
 		}
+		for len(r.kept) > 0 {
+			r.release()
+		}
 		if !slices.EqualFunc(r.got, want, bytes.Equal) {
 			t.Fatalf("%d frames came back of %d, or other ones", len(r.got), len(want))
 		}
@@ -158,6 +209,42 @@ func TestFeederFeeds(t *testing.T) {
 			t.Fatalf("%d frames are acknowledged of %d", again.Delivered(), len(want))
 		}
 	})
+}
+
+// TestLentFramesUseTheSameMemory feeds a lane with many times what a buffer holds. If the receiver
+// holds nothing, that takes two buffers, which are overwritten when they are released, and a
+// smaller one before the feeder knows how large the batches are.
+func TestLentFramesUseTheSameMemory(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 2_000, "large": 100_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &fickle{take: func(frames int) int { return frames },
+				hold: func() bool { return false }}
+			b, in := fed(t, r)
+			defer b.close()
+			defer in.End()
+			memory := map[*byte]bool{}
+			var last *slab
+			s := &trickle{end: ErrNotYet, cut: func(left int) int { return left }}
+			f := NewFeeder(in, s)
+			for i := range 20 * feederSlabBytes / size {
+				s.bytes = encode([][]byte{make([]byte, size)}, uint64(i))
+				if _, err := f.Poll(); err != nil {
+					t.Fatal(err)
+				}
+				r.got = nil
+				if f.slab != last && last != nil && last.bytes[0] != poison {
+					t.Fatal("a buffer is not overwritten when it is released")
+				}
+				last = f.slab
+				memory[&f.slab.bytes[0]] = true
+			}
+			if len(memory) > 3 {
+				t.Errorf("it took %d buffers", len(memory))
+			}
+		})
+	}
 }
 
 // TestFeederWaitsForEarlierConnection: a connection that replaces another one must not hand over

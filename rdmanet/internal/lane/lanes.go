@@ -62,7 +62,8 @@ type PromptOutlet interface {
 	Flush() error
 }
 
-// Config configures the lanes of a host. All fields are required, except AttemptTimeout.
+// Config configures the lanes of a host. All fields are required, except AttemptTimeout
+// and Poison.
 type Config struct {
 	// Self is this host.
 	Self rdmanet.Peer
@@ -82,6 +83,8 @@ type Config struct {
 	// connection ends with ctx: its Write and Wait then return.
 	Dial func(ctx context.Context, s *Sender, patience time.Duration) (Outlet, error)
 	Log  *slog.Logger
+	// Poison overwrites lent frames once nobody holds them. It is for tests.
+	Poison bool
 }
 
 // key identifies a lane among those to all peers, or among those from all peers.
@@ -108,6 +111,7 @@ type receiver struct {
 type Lanes struct {
 	config  Config
 	senders sync.WaitGroup // their goroutines
+	slabs   slabPool       // for frames that are lent to prompt receivers
 
 	mu        sync.Mutex
 	closing   bool // no new lane, receiver or frame
@@ -128,6 +132,7 @@ func New(config Config) *Lanes {
 	}
 	return &Lanes{
 		config:    config,
+		slabs:     slabPool{poison: config.Poison, free: make(map[int][]*slab)},
 		receivers: make(map[string]receiver),
 		out:       make(map[key]*Sender),
 		openings:  make(map[key]uint64),

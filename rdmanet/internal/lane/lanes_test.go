@@ -43,7 +43,7 @@ func newHost(id rdmanet.PeerID, incarnation rdmanet.Incarnation, limits window.L
 		Dial: func(ctx context.Context, s *Sender, _ time.Duration) (Outlet, error) {
 			return h.dial(ctx, h, s)
 		},
-		Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler), Poison: true,
 	})
 	return h
 }

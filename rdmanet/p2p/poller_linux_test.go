@@ -1,0 +1,85 @@
+package p2p
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
+)
+
+// polled is a connection that a poller reads.
+type polled struct {
+	stream *descriptor
+	limit  int // how many bytes are read at a time
+	read   int
+	ended  chan error
+}
+
+func (c *polled) poll() (bool, error) {
+	c.stream.left = min(c.stream.left, c.limit)
+	for {
+		var scrap [2000]byte
+		n, err := c.stream.Read(scrap[:])
+		c.read += n
+		if errors.Is(err, lane.ErrNotYet) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+}
+
+// TestPollerLeavesNothing gives a poller connections of which it reads only a part in one go, and
+// on which nothing more arrives that would wake it: bytes beyond what it reads of a connection at a
+// time, the end of a connection behind the last bytes, more connections than it learns of at once.
+func TestPollerLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ connections, bytes, limit int }{
+		"bytes":       {1, 20_000, 100},
+		"an end":      {1, 1, pollBytes},
+		"connections": {pollEvents + 20, 100, pollBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := newPoller()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			all := make([]*polled, c.connections)
+			for i := range all {
+				here, there := tcpPair(t)
+				stream, err := (&directConn{host: &Host{}, tcp: here}).detach()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stream.Close()
+				all[i] = &polled{stream: stream, limit: c.limit, ended: make(chan error, 1)}
+				// All of it is there before the poller knows the connection.
+				if _, err := there.Write(make([]byte, c.bytes)); err != nil {
+					t.Fatal(err)
+				}
+				if err := there.(*net.TCPConn).CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, one := range all {
+				go func() { one.ended <- p.serve(one.stream, nil, one.poll) }()
+			}
+			deadline := time.After(20 * time.Second)
+			for i, one := range all {
+				select {
+				case err := <-one.ended:
+					if !errors.Is(err, io.EOF) || one.read != c.bytes {
+						t.Errorf("connection %d ended with %v after %d bytes", i, err, one.read)
+					}
+				case <-deadline:
+					t.Fatalf("connection %d is not read to its end", i)
+				}
+			}
+		})
+	}
+}
