@@ -67,7 +67,8 @@
 // closes it.
 //
 // The poller's system calls do not wait, and are made without telling Go's scheduler, which would
-// treat each as a wait. An acknowledgement that the kernel does not take goes with the next one.
+// treat each as a wait. It sends urgent acknowledgements itself. One that the kernel does not take
+// goes with the next one.
 //
 // Other systems have no poller, nor has a host with Options.NoPoller. Then one goroutine reads each
 // lane, as it does for all other receivers.

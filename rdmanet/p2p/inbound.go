@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -83,6 +84,9 @@ type inboundStream struct {
 	carrier carrier // carries the lane's bytes: the stream itself, or a direct connection
 
 	due, urgent chan struct{} // tokens for the acknowledging goroutine
+	// polled says that the poller feeds the lane. Then urgent acknowledgements are sent by the
+	// goroutine that hands over the frames, once pressing is set. To wake another costs more.
+	polled, pressing atomic.Bool
 }
 
 // Stop implements lane.Inlet.
@@ -93,8 +97,19 @@ func (s *inboundStream) Owe(first, urgent bool) {
 	if first {
 		notify(s.due)
 	}
-	if urgent {
+	switch {
+	case urgent && s.polled.Load():
+		s.pressing.Store(true)
+	case urgent:
 		notify(s.urgent)
+	}
+}
+
+// acknowledgePressing sends an acknowledgement if one is urgent.
+func (s *inboundStream) acknowledgePressing() {
+	if s.pressing.Load() && s.pressing.Swap(false) {
+		var message [ackSize]byte
+		s.sendAck(message[:0], false)
 	}
 }
 

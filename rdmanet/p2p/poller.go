@@ -25,10 +25,17 @@ func (s *inboundStream) feedPrompt(conn *directConn, plain *descriptor) error {
 		stream = openedReader{conn.opener, plain}
 	}
 	poller, prompt, feeder := s.host.poller, s.inbound.Prompt(), lane.NewFeeder(s.inbound, stream)
+	s.polled.Store(true)
+	poll := func() (tried bool, err error) {
+		tried, err = feeder.Poll()
+		s.acknowledgePressing()
+		return tried, err
+	}
 	for {
-		err := poller.serve(plain, prompt, feeder.Poll)
+		err := poller.serve(plain, prompt, poll)
 		if errors.Is(err, lane.ErrFull) {
 			err = feeder.Wait()
+			s.acknowledgePressing()
 		}
 		if errors.Is(err, lane.ErrSealed) {
 			// Closing a connection with unread bytes could destroy the goodbye. Read until the peer

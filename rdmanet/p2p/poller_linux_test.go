@@ -3,11 +3,15 @@ package p2p
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
 // polled is a connection that a poller reads.
@@ -79,6 +83,69 @@ func TestPollerLeavesNothing(t *testing.T) {
 				case <-deadline:
 					t.Fatalf("connection %d is not read to its end", i)
 				}
+			}
+		})
+	}
+}
+
+// TestUrgentAcknowledgements: the goroutine that hands over frames sends an acknowledgement once a
+// quarter of the window waits for it. No other goroutine sends any here.
+func TestUrgentAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(frames int) int{
+		"the poller":      func(frames int) int { return frames },
+		"a full receiver": func(int) int { return 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := newPoller()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			lanes := lane.New(lane.Config{Self: rdmanet.Peer{ID: "b", Incarnation: 1},
+				Limits: window.Defaults, MendTimeout: time.Minute,
+				Peers: peers.New(func(rdmanet.Peer) {}), Log: slog.New(slog.DiscardHandler),
+				Member: func(rdmanet.PeerID) bool { return true }})
+			if err := lanes.ReceivePrompt("test", rdmanet.PromptReceiver{
+				TryReceive: func(_ rdmanet.Peer, frames [][]byte) int { return take(len(frames)) },
+				Receive:    func(rdmanet.Peer, [][]byte) {}, Turn: func() {},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s := &inboundStream{host: &Host{poller: p}, due: make(chan struct{}, 1),
+				urgent: make(chan struct{}, 1)}
+			inbound, answer := lanes.Greet("a", lane.Hello{Name: "test", Sender: 1, Opening: 1,
+				WindowBytes: 1 << 20, WindowFrames: 8}, s)
+			if inbound == nil {
+				t.Fatalf("answer %+v", answer)
+			}
+			defer inbound.End()
+			here, there := tcpPair(t)
+			conn := &directConn{host: s.host, tcp: here}
+			stream, err := conn.detach()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close()
+			s.inbound, s.carrier = inbound, conn
+			fed := make(chan error, 1)
+			go func() { fed <- s.feedPrompt(conn, stream) }()
+			frames := [][]byte{{1}, {2}}
+			batch := append(lane.AppendBatchHeader(nil, frames, 0), 1, 2)
+			if _, err := there.Write(batch); err != nil {
+				t.Fatal(err)
+			}
+			if err := there.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			var scratch [ackSize]byte
+			if a, err := readAck(there, &scratch); err != nil || a.delivered != 2 || a.goodbye {
+				t.Errorf("acknowledgement %+v, error %v", a, err)
+			}
+			there.Close()
+			if err := <-fed; !errors.Is(err, io.EOF) {
+				t.Errorf("it ended with %v", err)
 			}
 		})
 	}
