@@ -65,6 +65,7 @@
 //	vote.go          votes: when a round may be A-delivered under ◇P
 //	                 [Poke19, section 5.2.1.2, corrected]
 //	ballot.go        the votes that a server knows
+//	prompt.go        messages that are A-delivered before their round is closed
 //	eon.go           the end of an eon [Poke19, section 6.3.3.2]
 //	transition.go    the transitions between states [Poke19, section 6.2.2]
 //	delivery.go      when rounds are A-delivered [Poke19, sections 6.2.3 and 6.4.2]
@@ -85,6 +86,11 @@
 //   - Rounds are A-delivered in order, each once. A batch that a server A-broadcasts in a round is
 //     A-delivered in that round, whatever is rolled back, unless the server is removed.
 //
+// With Config.Prompt, "A-deliver" means the messages that are not empty, which may come before the
+// votes. Who is removed is told when the round is closed (order.Closing), by votes as above. Then
+// the votes of any majority and what its servers hold (Engine.Held) show what may have been
+// A-delivered. docs/design/prompt.md has the argument.
+//
 // If also lanes are reliable and FIFO, and suspicions either hit servers that failed, at most f of
 // them (digraph.Tolerated(G_R)), or are few and withdrawn, then every server goes on, and
 // AllConcur+ returns to unreliable rounds. If decisions have split, servers stand still, with
@@ -101,9 +107,9 @@
 //   - An engine sends nothing by itself except relays, votes, notifications and reruns of its own
 //     message. An idle group is silent. It comes to rest with all non-empty messages A-delivered.
 //   - Memory is bounded: two complete rounds that wait, the current round and one ahead, each of at
-//     most n messages of at most MaxPayload bytes; and under ◇P, for each predecessor that this
-//     server suspects, at most four rounds of held messages. If one more arrives, that predecessor
-//     is not trusted again.
+//     most n messages of at most MaxPayload bytes, including copies of others' messages; and under
+//     ◇P, for each predecessor that this server suspects, at most four rounds of held messages. If
+//     one more arrives, that predecessor is not trusted again.
 //   - No frame and no suspicion makes it panic. A panic names a broken invariant and is a bug.
 //
 // # How ◇P is corrected

@@ -102,7 +102,7 @@
 //			                           Idle(report, ended), Linked(server, bool)
 //		if synod.MustEnd() {
 //			freeze the engine for good, execute what it delivered
-//			synod.Idle(report with the engine's Votes and KnownVotes, 0)
+//			synod.Idle(report with the engine's Votes, KnownVotes and Held, 0)
 //		}
 //		ready := synod.Ready()
 //		if ready.MustSave { write ready.State to disk and sync it }
