@@ -138,8 +138,8 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 }
 
 // isConsented reports that each transfer of a packed bundle is for a ledger, and that the
-// organisations that must sign it have signed, given that none of these has a policy. A transfer has
-// nothing else that can be wrong. If it is false, the caller looks for the transfer that is wrong.
+// organisations that must sign it have signed, given that none of these has a policy. A transfer
+// has nothing else that can be wrong. If it is false, the caller looks for the one that is wrong.
 func (b *Bundle) isConsented(ledger Hash) bool {
 	p, last := b.packed, OrganisationName("")
 	signed := func(name OrganisationName) bool {

@@ -175,8 +175,10 @@ func (s *Store) ready(size int) error {
 
 // hasRoom reports whether another block may wait for the database. The caller must hold the mutex.
 func (s *Store) hasRoom() bool {
-	if s.options.Eager && s.merging.made == nil && s.pileUp(s.options.fanOut+eagerPile) {
-		return false // a merge is under way
+	// A merged run that is complete waits for the next layer, and so must not be waited for.
+	if s.options.Eager && len(s.merging.under) > 0 && s.merging.made == nil &&
+		s.pileUp(s.options.fanOut+eagerPile) {
+		return false
 	}
 	return len(s.unwritten.blocks) < maxPendingBlocks && s.unwritten.held < maxPendingBytes
 }

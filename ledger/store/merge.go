@@ -288,6 +288,7 @@ func (s *Store) endMerge() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.merging.under = s.merging.under[:len(s.merging.under)-1]
+	s.changed.Broadcast()
 }
 
 // noteMerged lets the next checkpoint put a run in the place of those that it was made from. It
@@ -302,8 +303,7 @@ func (s *Store) noteMerged(made *run, from []*run) error {
 		s.changed.Wait()
 	}
 	s.merging.made, s.merging.from = made, from
-	s.changed.Broadcast()
-	return nil
+	return nil // endMerge tells those that wait
 }
 
 // removeRuns removes the rows of runs that were replaced.

@@ -187,3 +187,54 @@ func TestMergesRest(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An eager store takes no block while runs pile up that a merge is about to replace, and never
+// waits for what only the next layer brings.
+func TestEagerStoreWaitsForMerges(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.Eager = true
+	s := open(t, t.TempDir(), options)
+	var few []*run
+	for number := range s.options.fanOut + eagerPile - 1 {
+		few = append(few, &run{kind: rowSteps, number: uint64(number)})
+	}
+	many := append(slices.Clone(few), &run{kind: rowSteps, number: 100})
+	merges := merging{under: []rank{{0, rowSteps}}}
+	made := merges
+	made.made = few[0]
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, test := range []struct {
+		runs    []*run
+		merging merging
+		want    bool
+	}{{many, merges, false}, {few, merges, true}, {many, made, true}, {many, merging{}, true}} {
+		s.runs.runs.Store(&test.runs)
+		s.merging = test.merging
+		if got := s.hasRoom(); got != test.want {
+			t.Errorf("with %d runs and %+v it has room: %v", len(test.runs), test.merging, got)
+		}
+	}
+	s.merging = merging{}
+	s.runs.runs.Store(&[]*run{})
+}
+
+// An eager store goes on, whether layers bring much or little, and its runs do not pile up.
+func TestEagerStoreGoesOn(t *testing.T) {
+	t.Parallel()
+	options := small()
+	options.Eager, options.checkpointBlocks = true, 1
+	s := open(t, t.TempDir(), options)
+	b := newBook(40)
+	for block := range 120 {
+		many := 1
+		if block < 60 {
+			many = 30
+		}
+		b.apply(t, s, many)
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}

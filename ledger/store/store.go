@@ -51,12 +51,9 @@ type Options struct {
 	// goroutine what the database cannot have lost without an error (see Checked).
 	CheckAll bool
 
-	// releaseBytes is how much the journal may have that nothing need keep. Only tests set it.
-	releaseBytes int64
-
-	// Eager says that nobody waits for blocks, as where a book is made: what is done behind does not
-	// rest for longer while blocks are executed, and Apply waits for merges of runs. So the store is
-	// as settled as one that grew slowly.
+	// Eager says that nobody waits for blocks, as where a book is made: what is done behind does
+	// not rest for longer while blocks are executed, and Apply waits for merges of runs. So the
+	// store is as settled as one that grew slowly.
 	Eager bool
 
 	// unsettledBytes is a number of bytes after which the database cannot have lost without an
@@ -167,7 +164,7 @@ type Store struct {
 	// applying serialises Apply and Append.
 	applying sync.Mutex
 	// busy is for how many nanoseconds blocks were made and executed, and cold how many accounts
-	// were read for them from the database. What is done behind leaves them the processor (pace.go).
+	// were read for them from the database (pace.go).
 	busy, cold atomic.Int64
 	// latest is what Head returns: head as of the last block that is visible.
 	latest atomic.Pointer[Head]
