@@ -62,6 +62,9 @@ type Options struct {
 	// NoPoller makes one goroutine read each lane, also those of prompt receivers. Systems other
 	// than Linux have no poller in any case.
 	NoPoller bool
+	// Local makes direct connections to hosts of the same user and machine UNIX sockets, if these
+	// have it set, too. It needs Trusted. On systems other than Linux it changes nothing.
+	Local bool
 	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
 	// time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation
@@ -98,6 +101,8 @@ func (o Options) check() error {
 		return errors.New("a private key is needed")
 	case o.MendTimeout < 0:
 		return fmt.Errorf("a mend timeout of %s: want 0 or more", o.MendTimeout)
+	case o.Local && !o.Trusted:
+		return errors.New("connections within a machine are not encrypted: set Trusted with Local")
 	case o.MembersMax < 0:
 		return fmt.Errorf("at most %d members: want 0 or more", o.MembersMax)
 	case limits.Bytes > math.MaxUint32 || limits.Frames > math.MaxUint32:
