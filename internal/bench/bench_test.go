@@ -254,8 +254,8 @@ func TestEachRequestIsHandedOver(t *testing.T) {
 		if taken, err := w.TryDeliver(deliveries); err != nil || !taken {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got, w.template) {
-			t.Fatalf("handed over %x, want %x", got, w.template)
+		if !bytes.Equal(got, w.requests) {
+			t.Fatalf("handed over %x, want %x", got, w.requests)
 		}
 		want := Counts{Requests: uint64(p.Batch), Bytes: uint64(p.Batch * p.Size), Messages: 1,
 			Rounds: 1}

@@ -28,7 +28,8 @@ type workload struct {
 	size     int
 	payload  int    // the bytes of a batch
 	each     bool   // see Parameters.Each
-	template []byte // the requests of a batch
+	requests []byte // the requests of a batch, the first of which is marked for each message
+	packed   []byte // the batch, if each is set
 	ready    chan struct{}
 	first    chan struct{} // closed when the first round is delivered
 
@@ -81,10 +82,10 @@ type Window struct {
 
 func newWorkload(self order.ServerID, p Parameters) *workload {
 	w := &workload{self: self, batch: p.Batch, size: p.Size, payload: p.payload(), each: p.Each,
-		template: make([]byte, p.Batch*p.Size), ready: make(chan struct{}, 1),
+		requests: make([]byte, p.Batch*p.Size), ready: make(chan struct{}, 1),
 		first: make(chan struct{}), hash: xxhash.New()}
-	for i := range w.template {
-		w.template[i] = byte(i*31 + int(self))
+	for i := range w.requests {
+		w.requests[i] = byte(i*31 + int(self))
 	}
 	w.take = func(request []byte) {
 		w.taken++
@@ -117,7 +118,7 @@ func (w *workload) running(ctx context.Context) error {
 }
 
 // Next implements driver.Source. No two batches of a run are equal, unless they are too short for
-// that.
+// that. All are made in the same memory.
 func (w *workload) Next(maxBytes int) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,23 +129,20 @@ func (w *workload) Next(maxBytes int) []byte {
 	var mark [12]byte
 	binary.LittleEndian.PutUint64(mark[:], w.sequence)
 	binary.LittleEndian.PutUint32(mark[8:], uint32(w.self))
-	// The first request is marked.
-	copy(w.template, mark[:])
-	var batch []byte
-	if w.each {
-		batch = w.pack(make([]byte, 0, w.payload))
-	} else {
-		batch = append([]byte(nil), w.template...)
-	}
+	copy(w.requests, mark[:])
 	w.started = append(w.started, time.Now())
-	return batch
+	if !w.each {
+		return w.requests
+	}
+	w.packed = w.pack(w.packed[:0])
+	return w.packed
 }
 
 // pack appends the requests one after the other, each behind its length.
 func (w *workload) pack(batch []byte) []byte {
-	for at := 0; at < len(w.template); at += w.size {
+	for at := 0; at < len(w.requests); at += w.size {
 		batch = binary.AppendUvarint(batch, uint64(w.size))
-		batch = append(batch, w.template[at:at+w.size]...)
+		batch = append(batch, w.requests[at:at+w.size]...)
 	}
 	return batch
 }
