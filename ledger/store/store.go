@@ -51,6 +51,9 @@ type Options struct {
 	// goroutine what the database cannot have lost without an error (see Checked).
 	CheckAll bool
 
+	// releaseBytes is how much the journal may have that nothing need keep. Only tests set it.
+	releaseBytes int64
+
 	// Eager says that nobody waits for blocks, as where a book is made: what is done behind does
 	// not rest for longer while blocks are executed, and Apply waits for merges of runs. So the
 	// store is as settled as one that grew slowly.
