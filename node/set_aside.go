@@ -41,6 +41,15 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		// The old store may have been synced with newer knowledge while the chain was copied. No
 		// sync comes from here on.
 		fresh.AdoptKnowledge(old)
+		if last := old.LastRecord(); last != nil {
+			r, err := decodeRecord(last, func([]byte) [32]byte { return [32]byte{} })
+			if err != nil {
+				return nil, errors.Join(err, fresh.Close())
+			}
+			if ledger.Height(r.Height) <= keep {
+				fresh.AdoptRecord(old)
+			}
+		}
 		if err := fresh.Close(); err != nil { // closing syncs
 			return nil, err
 		}

@@ -52,6 +52,7 @@ func (m *Member) reportKept() {
 		Membership: membership, Durable: m.durable(), Perhaps: m.perhaps,
 		Head: generation.Head{Height: m.keeps, Hash: hash, Round: round},
 	}
+	m.reportRecord(&report)
 	report.Former = m.formers(changed, report.Durable)
 	m.synod.Report(report)
 	m.heldBases = slices.DeleteFunc(m.heldBases, func(base generation.Head) bool {
@@ -79,6 +80,8 @@ func (m *Member) onSetAside(in WasSetAside) {
 	case in.Durable:
 	default:
 		m.followed, m.fetchedIn, m.fetchedTo, m.follows = 0, 0, 0, 0
-		m.recorded = nil // the driver's new chain has no record
+		if r := m.recorded; r != nil && r.Height > m.keeps {
+			m.recorded = nil
+		}
 	}
 }

@@ -70,10 +70,20 @@ func TestBlocksBecomeDurableWhileTheyAreSetAside(t *testing.T) {
 }
 
 // While blocks are being set aside, a promise reports the chain that stays: the blocks may be gone
-// when the promise arrives. A base among them is not here any more.
+// when the promise arrives. A base among them is not here any more. A record goes with the block
+// that it follows.
 func TestPromisesReportTheChainThatStays(t *testing.T) {
 	t.Parallel()
+	for follows, stays := range map[uint64]bool{9: true, 10: false} {
+		promiseWhileSettingAside(t, &Record{Height: follows, Hash: hashAt(follows, 0), After: 11,
+			Rounds: []generation.TailRound{{Round: 12}}}, stays)
+	}
+}
+
+func promiseWhileSettingAside(t *testing.T, record *Record, stays bool) {
+	t.Helper()
 	m, chain := newTestMember(t, 3)
+	m.recorded = record
 	d := decisionOf(2, 0)
 	d.Tail[0].Epoch = 1
 	m.learns(d)
@@ -96,8 +106,10 @@ func TestPromisesReportTheChainThatStays(t *testing.T) {
 	for _, sent := range effectsOf[SendSynod](m) {
 		if sent.Message.Kind == generation.KindPromise {
 			promised = true
-			if head := sent.Message.Report.Head; head.Height != 9 || head.Hash != hashAt(9, 0) {
-				t.Errorf("it reports %+v", head)
+			report := sent.Message.Report
+			if report.Head.Height != 9 || report.Head.Hash != hashAt(9, 0) ||
+				(len(report.Recorded) > 0) != stays {
+				t.Errorf("it reports %+v, recorded %v", report.Head, report.Recorded)
 			}
 		}
 	}
@@ -113,7 +125,7 @@ func TestPromisesReportTheChainThatStays(t *testing.T) {
 	}
 	chain.height, chain.stored = 9, 9
 	m.Step(WasSetAside{})
-	if m.job != idle || m.end != nil {
-		t.Errorf("job %d, end %v", m.job, m.end)
+	if m.job != idle || m.end != nil || (m.recorded != nil) != stays {
+		t.Errorf("job %d, end %v, record %v", m.job, m.end, m.recorded)
 	}
 }

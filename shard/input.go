@@ -110,9 +110,10 @@ type RoundMissing struct {
 	Reason string
 }
 
-// WasSetAside answers SetAside: the chain now ends at the wanted height, and the disk has no record
-// any more. In two cases nothing changed. If Reason is not empty, the disk takes no writes now, and
-// Reason says why. If Durable is set, a block that was to go became known to be durable meanwhile.
+// WasSetAside answers SetAside: the chain now ends at the wanted height. The disk has its last
+// record still, unless that follows a later block. In two cases nothing changed. If Reason is not
+// empty, the disk takes no writes now, and Reason says why. If Durable is set, a block that was to
+// go became known to be durable meanwhile.
 type WasSetAside struct {
 	Reason  string
 	Durable bool

@@ -93,7 +93,10 @@ func (d *disk) cut(keep uint64) {
 	d.synced, d.group = min(d.synced, keep), min(d.group, keep)
 	d.durable, d.groupDurable = min(d.durable, keep), min(d.groupDurable, keep)
 	d.knew = min(d.knew, keep)
-	d.record, d.groupRecord, d.writing = nil, nil, nil
+	// The chain that is kept is copied, with its record, so a damaged last group loses the record.
+	if d.groupRecord, d.writing = nil, nil; d.record != nil && d.record.Height > keep {
+		d.record = nil
+	}
 }
 
 // keep stores a round's content. It reports whether there was space.

@@ -38,11 +38,12 @@ func (s *simulation) judgeRecorded(p *process, r *diskRecord) {
 }
 
 // lacksRecord reports whether a promise lacks the record that the server claimed, as long as that
-// may matter: its head is of the generation of the record, and not past its rounds.
+// may matter: its head is of the generation of the record, and not past its rounds. The record goes
+// with the block that it follows.
 func (s *simulation) lacksRecord(p *process, report *generation.Report) bool {
 	r := s.servers[p.self].ackedRecord
 	if r == nil || r.Run != report.Run || report.Head.Generation > r.Run.Generation() ||
-		report.Head.Round >= r.Last() {
+		report.Head.Round >= r.Last() || p.setsAside && r.Height > p.keeps {
 		return false
 	}
 	return !slices.ContainsFunc(report.Recorded, func(t generation.TailRound) bool {

@@ -44,8 +44,9 @@ type process struct {
 	busy     bool
 	// settling reports that the driver acts on the engine.
 	settling bool
-	// setsAside reports that blocks are being set aside, which takes time.
+	// setsAside reports that the blocks above keeps are being set aside, which takes time.
 	setsAside bool
+	keeps     uint64
 	// before is the chain as it was before blocks were set aside since the last input. The member's
 	// next announcement may still be about it.
 	before []*block
@@ -200,7 +201,7 @@ func (p *process) carryOut(effect shard.Effect) {
 	case shard.FetchRound:
 		p.fetchRound(e)
 	case shard.SetAside:
-		p.setsAside = true
+		p.setsAside, p.keeps = true, e.Keep
 		s.queue.push(event{at: s.now + s.life.asideFor(s.life.asides), kind: asiding,
 			server: p.self, process: p.number, keep: e.Keep})
 	case shard.Replay:

@@ -168,7 +168,9 @@ func (p *process) setAside(keep uint64) {
 	if v := &s.servers[p.self]; v.acked != nil && v.acked.height > keep {
 		v.acked = p.chain.blocks[keep] // the shard goes on without the blocks stored above
 	}
-	s.servers[p.self].ackedRecord = nil
+	if r := p.disk.record; r != nil && r.Height > keep {
+		s.servers[p.self].ackedRecord = nil // the shard goes on without the block before it
+	}
 	cut := p.chain.blocks[keep+1:]
 	p.before = p.chain.blocks
 	p.chain.cut(keep)

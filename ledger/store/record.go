@@ -53,6 +53,20 @@ func (s *Store) PutRecord(bytes []byte, last ledger.Round) error {
 	return nil
 }
 
+// AdoptRecord makes the next Sync or Close write another store's last record, if there is one. This
+// store will replace the other one, and has the blocks that the record follows.
+func (s *Store) AdoptRecord(from *Store) {
+	from.mutex.RLock()
+	last := from.recorded
+	from.mutex.RUnlock()
+	if last == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.next = &keptRecord{bytes: last.bytes, last: last.last}
+}
+
 // LastRecord returns the last record on the disk, or nil if there is none or the chain has gone
 // past its rounds. It must not be changed.
 func (s *Store) LastRecord() []byte {

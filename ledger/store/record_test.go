@@ -107,6 +107,23 @@ func TestRecordIsNotReleased(t *testing.T) {
 	}
 }
 
+// A store that replaces another one has its last record.
+func TestAdoptRecord(t *testing.T) {
+	t.Parallel()
+	s, b := open(t, t.TempDir(), small()), newBook(5)
+	dir := t.TempDir()
+	again := open(t, dir, small())
+	again.AdoptRecord(s) // there is none
+	b.apply(t, s, 3)
+	putRecord(t, s, "record", b.round+1)
+	again.AdoptRecord(s)
+	closeStore(t, again)
+	again = open(t, dir, small())
+	mustHaveRecord(t, again, "record")
+	closeStore(t, again)
+	closeStore(t, s)
+}
+
 // journalBytes returns how many bytes the files of a store's journal have.
 func journalBytes(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
