@@ -147,7 +147,7 @@ func (m *Member) onSettled(in Settled) {
 	m.job, m.recorded = idle, in.Record
 	report := m.holdings()
 	report.Votes = in.Report.Votes
-	report.Known = in.Report.Known
+	report.Known, report.Vouched = in.Report.Known, in.Report.Vouched
 	m.synod.Idle(report, m.endedIn)
 }
 

@@ -29,21 +29,23 @@ func TestPlantedBugsOfPromptAreCaught(t *testing.T) {
 	rough := FaultCrash | FaultPartition | FaultPause
 	for _, c := range []struct {
 		fault  allconcur.Fault
+		plant  Plant
 		faults Faults
 		limit  int
 		breaks []order.Property
 	}{
-		{allconcur.FaultPromptUnheld, rough, 400, []order.Property{order.SetAgreement}},
-		{allconcur.FaultPromptRerunEpoch, FaultsAll, 200, []order.Property{order.SetAgreement}},
-		{allconcur.FaultPromptOneMissing, rough, 2500, []order.Property{Ordered}},
+		{allconcur.FaultPromptUnheld, PlantNone, rough, 400, []order.Property{order.SetAgreement}},
+		{allconcur.FaultPromptRerunEpoch, PlantNone, FaultsAll, 200,
+			[]order.Property{order.SetAgreement}},
+		{allconcur.FaultNone, PlantVouchedIgnored, rough, 2500, []order.Property{Ordered}},
 	} {
 		if raceEnabled && c.limit > 500 {
 			continue
 		}
-		t.Run(c.fault.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v, %v", c.fault, c.plant), func(t *testing.T) {
 			t.Parallel()
-			mustBreak(t, Group{Engine: engines[1], Servers: 3, Faults: c.faults, Fault: c.fault},
-				c.limit, c.breaks)
+			mustBreak(t, Group{Engine: engines[1], Servers: 3, Faults: c.faults, Fault: c.fault,
+				Plant: c.plant}, c.limit, c.breaks)
 		})
 	}
 }
@@ -56,4 +58,12 @@ func TestPromptExcludesRecords(t *testing.T) {
 	if _, err := group.Options(); err == nil {
 		t.Error("a group has both")
 	}
+}
+
+// TestPromiseHasWhatWasHeld: in this life, only a promise's held content shows what a third server
+// A-delivers promptly after a pause.
+func TestPromiseHasWhatWasHeld(t *testing.T) {
+	t.Parallel()
+	passSeeds(t, Group{Engine: engines[1], Servers: 3, Prompt: true,
+		Faults: FaultCrash | FaultPartition | FaultPause}.options(t), 1530, 1)
 }
