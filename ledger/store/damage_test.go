@@ -15,6 +15,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -165,12 +166,28 @@ func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
+	awaitWriter(t, s)           // the folder must not change while it is read
 	killed = readFolder(t, dir) // with blocks that only the journal has
 	text = mustReadAll(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return readFolder(t, dir), killed, text
+}
+
+// awaitWriter waits until the database has all full layers.
+func awaitWriter(t testing.TB, s *Store) {
+	t.Helper()
+	writes := func() bool {
+		s.mutex.RLock()
+		defer s.mutex.RUnlock()
+		return len(s.unwritten.layers) > 1 || s.full()
+	}
+	for deadline := time.Now().Add(time.Minute); writes(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the writer does not come to an end")
+		}
+	}
 }
 
 // reopen opens a possibly damaged folder and reads everything.
