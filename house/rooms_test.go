@@ -398,7 +398,7 @@ var rooms = []room{
 			"ledger/store", "node/home", "node/driver", "node/api/...", "client", "node/fabric",
 			"internal/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2",
-			"github.com/HdrHistogram/hdrhistogram-go"},
+			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"},
 	},
 	{folder: "node",
 		purpose: "one node put together: the loop around the life of a member (package " +

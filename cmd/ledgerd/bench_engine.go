@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/internal/bench"
@@ -22,7 +24,7 @@ const benchServerName = "engine-server"
 // newBenchEngineCommand returns the `ledgerd bench engine` command.
 func newBenchEngineCommand() *cobra.Command {
 	var p bench.Parameters
-	var asJSON bool
+	var asJSON, compare bool
 	command := &cobra.Command{
 		Use:   "engine",
 		Short: "Measure an atomic broadcast engine with the production round driver",
@@ -33,6 +35,31 @@ With --fabric memory, all servers live in this process. With any other fabric, e
 process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
 is not encrypted, and verbs goes through an RDMA device (ledgerd fabric).
 
+A message is delivered in one piece, unless --each is given: then a server packs its requests one
+after the other, each behind its length, and every server takes the delivered messages apart and
+hands over each request by itself.
+
+On Linux one goroutine of a server reads all its lanes over p2p and p2p-trusted and takes the
+engine's turns: the poller. With --no-poller, a goroutine of its own reads each lane, as on other
+systems.
+
+With --compare, the command measures several loads one after the other, each with the poller and
+without it, and before each load a TCP connection over loopback:
+  allconcur+_N_alone  one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
+  allconcur_N_alone   both engines
+  large_N             AllConcur+, messages of 64 KiB in one piece, N = 4 and 8, p2p-trusted
+  large_N_encrypted   the same over p2p
+  each_5_of_S_bytes   AllConcur+, five servers, p2p-trusted, messages of up to 128 KiB with requests
+                      of S = 10, 100, 1,000 and 10,000 bytes, as with --each
+This takes up to five minutes, or two with --for 2s. With --json, "loads" has for each load:
+  load                the name of the load
+  loopback            gbit_per_second, of a stream with writes of 64 KiB, and round_trip_us_p50, 64
+                      bytes there and back
+  poller, no_poller   the keys below, and latency_p50_round_trips, the median latency in round trips
+                      over loopback, and loopback_share: gbit_per_second as a share of loopback's
+                      stream, divided by the number of servers but one, as each byte has to reach
+                      that many
+
 The keys of --json, besides the parameters:
   requests_per_second   the agreed throughput: requests of all servers that server 0 A-delivers in
                         one second
@@ -41,12 +68,30 @@ The keys of --json, besides the parameters:
   latency_p99_us        microseconds, over all servers: the median and the 99th percentile
   cpu_seconds           user and system time of all server processes during the measurement
   wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed
+  cpu_us_per_frame      cpu_seconds for each frame that a server put on a lane for another, in
+                        microseconds; null if there are none
+  syscalls_per_message  system calls of all threads of a server, for each message that it A-delivers
+                        (what one server A-broadcasts in a round): the mean of all servers. Linux
+                        counts them by a tracepoint, which root may use. Counting slows calls down,
+                        so it has a part of the run of its own after the measurement, a quarter as
+                        long and at most 1s. null where they cannot be counted
+  syscalls_uncounted    why they were not counted
+  reads_and_writes_per_message  system calls among them that read or write, also those that moved
+                        nothing, during the measurement; null if the kernel does not count them
+                        (/proc/PID/io)
+  switches_per_message  context switches of all threads, voluntary or not, for each message, during
+                        the measurement (getrusage)
+  hashed                what servers hash of their deliveries, to compare them: "sample" is rounds,
+                        origins, lengths, the first 64 bytes of each message, and each message of
+                        every 64th round as a whole
   seconds               length of the measurement, after a warm-up
 
 At the end, the command compares the deliveries of all servers; a difference is an error.`,
 		Example: `  ledgerd bench engine --servers 5 --batch 1 --size 64 --for 3s
   ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s \
-                       --fabric p2p --json`,
+                       --fabric p2p --json
+  ledgerd bench engine --fabric p2p-trusted --size 100 --batch 1024 --each
+  ledgerd bench engine --compare --for 2s`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
@@ -57,6 +102,24 @@ At the end, the command compares the deliveries of all servers; a difference is 
 			}
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
 				&slog.HandlerOptions{Level: slog.LevelWarn}))
+			if compare {
+				if err := onlyCompared(command.Flags()); err != nil {
+					return err
+				}
+				result, err := bench.CompareEngines(ctx, benchEngineLoads(p.For), server, logger,
+					func(load string) {
+						if !asJSON {
+							_, _ = fmt.Fprintln(command.ErrOrStderr(), "measuring", load)
+						}
+					})
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeBenchJSON(command.OutOrStdout(), result)
+				}
+				return writeEngineComparison(command.OutOrStdout(), result)
+			}
 			result, err := bench.Run(ctx, p, server, logger)
 			if err != nil {
 				return err
@@ -64,17 +127,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
 			if asJSON {
 				return writeBenchJSON(command.OutOrStdout(), result)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(),
-				`%s, %d servers, %d x %d bytes a message, %s, %.1f s
-  agreed       %14.0f requests/s  %8.3f Gbit/s  %8.0f rounds/s
-  latency      %14.0f us median   %8.0f us 99th percentile
-  processors   %14.2f s           %8.2f bytes on lanes per payload byte
-  compared     all servers delivered the same up to round %d
-`, result.Engine, result.Servers, result.Batch, result.Size, result.Fabric, result.Seconds,
-				result.RequestsPerSecond, result.GbitPerSecond,
-				result.RoundsPerSecond, result.LatencyP50, result.LatencyP99, result.CPUSeconds,
-				result.WireBytesPerByte, result.ComparedRound)
-			return err
+			return writeEngine(command.OutOrStdout(), result)
 		},
 	}
 	flags := command.Flags()
@@ -83,11 +136,113 @@ At the end, the command compares the deliveries of all servers; a difference is 
 	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
+	flags.BoolVar(&p.Each, "each", false, "deliver each request by itself")
+	flags.BoolVar(&p.NoPoller, "no-poller", false,
+		"read each lane with a goroutine of its own (p2p and p2p-trusted)")
+	flags.BoolVar(&compare, "compare", false,
+		"measure several loads beside loopback, with and without the poller")
 	flags.DurationVar(&p.For, "for", 5*time.Second,
 		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// benchEngineLoads returns the loads of --compare. It is a variable because tests measure fewer.
+var benchEngineLoads = bench.EngineLoads
+
+// onlyCompared returns an error if a flag of one load is set beside --compare.
+func onlyCompared(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "compare", "for", "json":
+		default:
+			err = usagef("--%s is not for --compare, which has loads of its own: leave one of "+
+				"the two out", flag.Name)
+		}
+	})
+	return err
+}
+
+// writeEngine writes a result as text.
+func writeEngine(out io.Writer, r bench.Result) error {
+	how := string(r.Fabric)
+	if r.NoPoller {
+		how += " without the poller"
+	}
+	if r.Each {
+		how = "each delivered by itself, " + how
+	}
+	_, err := fmt.Fprintf(out,
+		`%s, %d servers, %d x %d bytes a message, %s, %.1f s
+  agreed       %14.0f requests/s  %8.3f Gbit/s  %8.0f rounds/s
+  latency      %14.0f us median   %8.0f us 99th percentile
+  processors   %14.2f s           %8s us a frame
+  lanes        %14.2f bytes per payload byte
+  a message    %14s system calls  %8s reads and writes  %8s context switches
+`, r.Engine, r.Servers, r.Batch, r.Size, how, r.Seconds, r.RequestsPerSecond, r.GbitPerSecond,
+		r.RoundsPerSecond, r.LatencyP50, r.LatencyP99, r.CPUSeconds, orUnknown(r.CPUPerFrame),
+		r.WireBytesPerByte, orUnknown(r.SystemCallsPerMessage),
+		orUnknown(r.ReadsAndWritesPerMessage), threeDigits(r.SwitchesPerMessage))
+	if err == nil && r.SystemCallsUncounted != "" {
+		_, err = fmt.Fprintf(out, "               system calls are not counted: %s\n",
+			r.SystemCallsUncounted)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "  compared     all servers delivered the same up to round %d "+
+			"(payloads by sampling)\n", r.ComparedRound)
+	}
+	return err
+}
+
+// orUnknown formats a figure, which may be missing.
+func orUnknown(figure *float64) string {
+	if figure == nil {
+		return "-"
+	}
+	return threeDigits(*figure)
+}
+
+// writeEngineComparison writes the results of --compare as text.
+func writeEngineComparison(out io.Writer, c bench.EngineComparison) error {
+	rows := table{header: []string{"LOAD", "POLLER", "MEDIAN US", "TRIPS", "GBIT/S", "SHARE",
+		"REQUESTS/S", "US A FRAME", "CALLS", "SWITCHES", "LOOPBACK"},
+		right: []bool{false, false, true, true, true, true, true, true, true, true, false}}
+	uncounted := ""
+	for _, load := range c.Loads {
+		for _, turn := range []struct {
+			poller string
+			bench.ComparedResult
+		}{{"on", load.Poller}, {"off", load.NoPoller}} {
+			name, loopback := load.Load, fmt.Sprintf("%s us, %s Gbit/s",
+				threeDigits(load.Loopback.RoundTripP50), threeDigits(load.Loopback.GbitPerSecond))
+			if turn.NoPoller {
+				name, loopback = "", ""
+			}
+			rows.add(name, turn.poller, fmt.Sprintf("%.0f", turn.LatencyP50),
+				threeDigits(turn.RoundTrips), threeDigits(turn.GbitPerSecond),
+				fmt.Sprintf("%.2f", turn.LoopbackShare),
+				fmt.Sprintf("%.0f", turn.RequestsPerSecond), orUnknown(turn.CPUPerFrame),
+				orUnknown(turn.SystemCallsPerMessage), threeDigits(turn.SwitchesPerMessage),
+				loopback)
+			uncounted = turn.SystemCallsUncounted
+		}
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	if uncounted != "" {
+		if _, err := fmt.Fprintf(out, "system calls are not counted: %s\n", uncounted); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprint(out, `
+LOOPBACK is one TCP connection just before the load: 64 bytes there and back, and a stream. TRIPS is
+the median in round trips. SHARE is GBIT/S as a share of the stream divided by the servers but one.
+US A FRAME is processor time of all servers. CALLS and SWITCHES are system calls and context
+switches of a server for each message that it delivers. Servers hash payloads by sampling.
+`)
+	return err
 }
 
 // benchServerProcess returns the command line of a server process. It is a variable because the

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/bench"
 )
@@ -62,8 +64,9 @@ var windows = []string{"300ms", "3s", "20s"}
 // nothingMeasured reports whether a benchmark failed because it measured nothing.
 func nothingMeasured(said string) bool { return strings.Contains(said, "measure for longer") }
 
-func TestBenchEngine(t *testing.T) {
-	// The servers of p2p are this test binary. They inherit the variable with the environment.
+// serveBench makes this test binary the program of the servers of p2p. They inherit the variable
+// with the environment.
+func serveBench(t *testing.T) {
 	t.Setenv(benchServerVariable, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -72,21 +75,29 @@ func TestBenchEngine(t *testing.T) {
 	original := benchServerProcess
 	benchServerProcess = func() ([]string, error) { return []string{program}, nil }
 	t.Cleanup(func() { benchServerProcess = original })
-	for _, test := range []struct{ name, engine, servers, batch, size, fabric string }{
-		{"one server", "allconcur+", "1", "1", "64", "memory"},
-		{"three in memory", "allconcur+", "3", "16", "64", "memory"},
-		{"AllConcur", "allconcur", "3", "16", "64", "memory"},
-		{"three processes", "allconcur+", "3", "16", "64", "p2p"},
-		{"AllConcur, three processes", "allconcur", "3", "1", "8", "p2p"},
-		{"three processes without encryption", "allconcur+", "3", "16", "64", "p2p-trusted"},
+}
+
+func TestBenchEngine(t *testing.T) {
+	serveBench(t)
+	for _, test := range []struct{ name, engine, servers, batch, size, fabric, flags string }{
+		{"one server", "allconcur+", "1", "1", "64", "memory", ""},
+		{"three in memory", "allconcur+", "3", "16", "64", "memory", ""},
+		{"AllConcur", "allconcur", "3", "16", "64", "memory", ""},
+		{"three processes", "allconcur+", "3", "16", "64", "p2p", ""},
+		{"AllConcur, three processes", "allconcur", "3", "1", "8", "p2p", ""},
+		{"three processes without encryption", "allconcur+", "3", "16", "64", "p2p-trusted", ""},
+		{"three processes without the poller", "allconcur+", "3", "16", "64", "p2p-trusted",
+			"--no-poller"},
+		{"each by itself", "allconcur+", "3", "16", "64", "p2p-trusted", "--each"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var result map[string]any
 			for _, window := range windows {
 				var err error
-				result, err = runBench(t, "engine", "--engine", test.engine, "--servers",
-					test.servers, "--batch", test.batch, "--size", test.size,
-					"--fabric", test.fabric, "--for", window, "--json")
+				result, err = runBench(t, append([]string{"engine", "--engine", test.engine,
+					"--servers", test.servers, "--batch", test.batch, "--size", test.size,
+					"--fabric", test.fabric, "--for", window, "--json"},
+					strings.Fields(test.flags)...)...)
 				if err == nil {
 					break
 				}
@@ -95,12 +106,20 @@ func TestBenchEngine(t *testing.T) {
 				}
 			}
 			wire := result["wire_bytes_per_byte"]
-			if test.servers == "1" {
-				result["wire_bytes_per_byte"] = 1.0 // it has no peer to send to
+			if test.servers == "1" { // it has no peer to send to
+				result["wire_bytes_per_byte"], result["cpu_us_per_frame"] = 1.0, 1.0
 			}
-			checkBenchKeys(t, result, "compared_round")
-			if result["engine"] != test.engine || result["fabric"] != test.fabric {
+			checkBenchKeys(t, result, "compared_round", "cpu_us_per_frame")
+			if result["engine"] != test.engine || result["fabric"] != test.fabric ||
+				result["each"] != (test.flags == "--each") ||
+				result["no_poller"] != (test.flags == "--no-poller") {
 				t.Errorf("parameters are missing in %v", result)
+			}
+			for _, key := range []string{"syscalls_per_message", "reads_and_writes_per_message",
+				"switches_per_message", "hashed"} {
+				if _, there := result[key]; !there {
+					t.Errorf("no %s in %v", key, result)
+				}
 			}
 			t.Logf("%.0f requests/s, p50 %.0f us, %v bytes on lanes a byte",
 				result["requests_per_second"], result["latency_p50_us"], wire)
@@ -111,10 +130,72 @@ func TestBenchEngine(t *testing.T) {
 func TestBenchEngineRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{"--servers 0", "--servers 65", "--batch 0", "--size 0",
-		"--batch 1000000 --size 1000", "--engine raft", "--fabric tcp", "--for 0s"} {
+		"--batch 1000000 --size 1000", "--engine raft", "--fabric tcp", "--for 0s",
+		"--no-poller --fabric memory", "--batch 8192 --size 1024 --each"} {
 		if _, err := runBench(t, append([]string{"engine"},
 			strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
 			t.Errorf("%s: %v, want ErrParameters", arguments, err)
+		}
+	}
+	misused := (*usageError)(nil)
+	if _, err := runBench(t, "engine", "--compare", "--servers", "3"); !errors.As(err, &misused) {
+		t.Errorf("--compare with a number of servers: %v", err)
+	}
+}
+
+func TestBenchEngineCompare(t *testing.T) {
+	serveBench(t)
+	original := benchEngineLoads
+	benchEngineLoads = func(measured time.Duration) []bench.EngineLoad {
+		load := original(measured)[0]
+		load.Servers = 2
+		return []bench.EngineLoad{load}
+	}
+	t.Cleanup(func() { benchEngineLoads = original })
+	var text bytes.Buffer
+	for _, window := range windows {
+		text.Reset()
+		command := newBenchCommand()
+		command.SetOut(&text)
+		command.SetErr(io.Discard)
+		command.SilenceUsage = true
+		command.SetArgs([]string{"engine", "--compare", "--json", "--for", window})
+		if err := command.ExecuteContext(t.Context()); err == nil {
+			break
+		} else if !nothingMeasured(err.Error()) {
+			t.Fatal(err)
+		}
+	}
+	var result struct {
+		Loads []struct {
+			Load     string
+			Loopback map[string]float64
+			Poller   map[string]any
+			NoPoller map[string]any `json:"no_poller"`
+		}
+	}
+	if err := json.Unmarshal(text.Bytes(), &result); err != nil {
+		t.Fatalf("%v in %s", err, &text)
+	}
+	load := result.Loads[0]
+	if load.Load != "allconcur+_4_alone" || load.Loopback["gbit_per_second"] <= 0 ||
+		load.Loopback["round_trip_us_p50"] <= 0 {
+		t.Errorf("%+v", load)
+	}
+	for _, figures := range []map[string]any{load.Poller, load.NoPoller} {
+		checkBenchKeys(t, figures, "latency_p50_round_trips", "loopback_share", "cpu_us_per_frame")
+	}
+	var compared bench.EngineComparison
+	if err := json.Unmarshal(text.Bytes(), &compared); err != nil {
+		t.Fatal(err)
+	}
+	text.Reset()
+	if err := writeEngineComparison(&text, compared); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"allconcur+_4_alone", "off", "SWITCHES", "by sampling"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in:\n%s", part, &text)
 		}
 	}
 }

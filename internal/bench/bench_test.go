@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +47,19 @@ func parameters(kind fabric.Kind) Parameters {
 
 func TestRun(t *testing.T) {
 	t.Setenv(serverVariable, "1")
-	for _, kind := range []fabric.Kind{fabric.Memory, fabric.P2P} {
-		t.Run(string(kind), func(t *testing.T) {
-			p := parameters(kind)
+	for _, test := range []struct {
+		name   string
+		change func(*Parameters)
+	}{
+		{"memory", func(p *Parameters) { p.Fabric = fabric.Memory }},
+		{"p2p", func(*Parameters) {}},
+		{"p2p without the poller", func(p *Parameters) { p.NoPoller = true }},
+		{"memory, each", func(p *Parameters) { p.Fabric, p.Each = fabric.Memory, true }},
+		{"p2p-trusted, each", func(p *Parameters) { p.Fabric, p.Each = fabric.P2PTrusted, true }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := parameters(fabric.P2P)
+			test.change(&p)
 			result, err := Run(t.Context(), p, []string{os.Args[0]}, quiet())
 			// Measure for longer on a busy machine.
 			for err != nil && strings.Contains(err.Error(), "measure for longer") &&
@@ -61,8 +72,17 @@ func TestRun(t *testing.T) {
 			}
 			if result.RequestsPerSecond <= 0 || result.LatencyP50 <= 0 ||
 				result.LatencyP99 < result.LatencyP50 || result.CPUSeconds <= 0 ||
-				result.ComparedRound == 0 {
+				result.ComparedRound == 0 || result.CPUPerFrame == nil ||
+				*result.CPUPerFrame <= 0 || result.Hashed != HashedSample {
 				t.Errorf("%+v", result)
+			}
+			if calls := result.SystemCallsPerMessage; (calls == nil) ==
+				(result.SystemCallsUncounted == "") || calls != nil && *calls < 0 {
+				t.Errorf("%v system calls a message, uncounted for %q", calls,
+					result.SystemCallsUncounted)
+			}
+			if p.Fabric != fabric.Memory && result.SwitchesPerMessage <= 0 {
+				t.Errorf("%v context switches a message", result.SwitchesPerMessage)
 			}
 			// A message of 128 bytes, after a header of 32, travels to each of two servers once.
 			if result.WireBytesPerByte < 2 || result.WireBytesPerByte > 4 {
@@ -125,7 +145,7 @@ func TestServeRefusesNonsense(t *testing.T) {
 func TestCompareFindsADifference(t *testing.T) {
 	t.Parallel()
 	deliver := func(rounds int, change int) report {
-		w := newWorkload(9, 1, 8)
+		w := newWorkload(9, Parameters{Batch: 1, Size: 8})
 		for round := 1; round <= rounds; round++ {
 			payload := []byte{1, 2, 3, byte(round)}
 			if round == change {
@@ -137,8 +157,8 @@ func TestCompareFindsADifference(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, payload, prefixes := w.delivered()
-		return report{Payload: payload, Prefixes: prefixes}
+		counts, prefixes := w.delivered()
+		return report{Payload: counts.Bytes, Prefixes: prefixes}
 	}
 	for _, test := range []struct {
 		name     string
@@ -164,8 +184,202 @@ func TestCompareFindsADifference(t *testing.T) {
 		})
 	}
 	if _, err := combine(parameters(fabric.Memory), []report{{Halted: "too many failures"}},
-		1); !errors.Is(err, ErrServer) {
+		use{}, calls{}); !errors.Is(err, ErrServer) {
 		t.Errorf("a halted server: %v", err)
+	}
+}
+
+// Of a long payload the first bytes count in every round, and the others in some.
+func TestCompareSamples(t *testing.T) {
+	t.Parallel()
+	const rounds = 2 * hashedRounds
+	hashes := func(changed order.Round, at int) []Prefix {
+		w := newWorkload(9, Parameters{Batch: 1, Size: 10 * hashedBytes})
+		for round := order.Round(1); round <= rounds; round++ {
+			payload := make([]byte, 10*hashedBytes)
+			if round == changed {
+				payload[at]++
+			}
+			if err := w.Deliver(t.Context(), []order.Delivery{{Round: round,
+				Messages: []order.Message{{Origin: 1, Payload: payload}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, prefixes := w.delivered()
+		return prefixes
+	}
+	same := hashes(0, 0)
+	for _, test := range []struct {
+		round order.Round
+		at    int
+		found bool
+	}{
+		{1, 0, true},
+		{rounds - 1, hashedBytes - 1, true},
+		{rounds - 1, hashedBytes, false},
+		{hashedRounds, hashedBytes, true},
+		{rounds, 10*hashedBytes - 1, true},
+	} {
+		other := hashes(test.round, test.at)
+		if found := same[rounds-1] != other[rounds-1]; found != test.found {
+			t.Errorf("byte %d in round %d: found %v", test.at, test.round, found)
+		}
+	}
+}
+
+// A server hands over the requests that others packed, one by one and in their order.
+func TestEachRequestIsHandedOver(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := Parameters{Batch: rapid.IntRange(1, 50).Draw(t, "batch"),
+			Size: rapid.IntRange(1, 300).Draw(t, "size"), Each: true}
+		w := newWorkload(1, p)
+		w.start()
+		var got []byte
+		requests := 0
+		w.take = func(request []byte) {
+			if len(request) != p.Size {
+				t.Fatalf("a request of %d bytes", len(request))
+			}
+			got = append(got, request...)
+			requests++
+		}
+		batch := w.Next(p.payload())
+		if len(batch) != p.payload() {
+			t.Fatalf("a batch of %d bytes, want %d", len(batch), p.payload())
+		}
+		deliveries := []order.Delivery{{Round: 1,
+			Messages: []order.Message{{Origin: 0, Payload: batch}, {Origin: 1}}}}
+		if taken, err := w.TryDeliver(deliveries); err != nil || !taken {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, w.requests) {
+			t.Fatalf("handed over %x, want %x", got, w.requests)
+		}
+		want := Counts{Requests: uint64(p.Batch), Bytes: uint64(p.Batch * p.Size), Messages: 1,
+			Rounds: 1}
+		if counts, _ := w.delivered(); counts != want {
+			t.Fatalf("counted %+v, want %+v", counts, want)
+		}
+	})
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{1, 7, 2, 7, 7})
+	f.Add([]byte{0})
+	f.Add([]byte{3, 7, 7})
+	f.Add([]byte{0x80})
+	f.Add(bytes.Repeat([]byte{0xff}, 11))
+	f.Fuzz(func(t *testing.T, batch []byte) {
+		w := newWorkload(0, Parameters{Batch: 1, Size: 8, Each: true})
+		seen := 0
+		w.take = func(request []byte) { seen += len(request) }
+		_, count, err := w.unpack(batch)
+		if err == nil && count != uint64(seen) || seen > len(batch) ||
+			err != nil && !errors.Is(err, ErrServer) {
+			t.Errorf("%x: %d bytes, saw %d, %v", batch, count, seen, err)
+		}
+	})
+}
+
+func TestReadsAndWritesAreParsed(t *testing.T) {
+	t.Parallel()
+	sum := uint64(30)
+	for _, test := range []struct {
+		text string
+		want *uint64
+	}{
+		{"rchar: 6976\nwchar: 5\nsyscr: 10\nsyscw: 20\nread_bytes: 0\n", &sum},
+		{"rchar: 6976\nsyscr: 10\n", nil},
+		{"syscr: 10\nsyscw: many\n", nil},
+		{"", nil},
+	} {
+		got := parseReadsAndWrites(test.text)
+		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			t.Errorf("%q: %v", test.text, got)
+		}
+	}
+}
+
+// What is unknown of one process is unknown of all.
+func TestUseOfProcesses(t *testing.T) {
+	t.Parallel()
+	number := func(n uint64) *uint64 { return &n }
+	known, unknown := use{1, 2, number(3)}, use{1, 2, nil}
+	if sum := known.plus(use{10, 20, number(30)}); sum.CPU != 11 || sum.Switches != 22 ||
+		*sum.ReadsAndWrites != 33 {
+		t.Errorf("%+v", sum)
+	}
+	if known.plus(unknown).ReadsAndWrites != nil || unknown.since(known).ReadsAndWrites != nil {
+		t.Error("an unknown count is taken for a known one")
+	}
+	some, none := calls{5, 2, ""}, calls{Uncounted: "not allowed"}
+	if sum := some.plus(some); sum != (calls{10, 4, ""}) {
+		t.Errorf("%+v", sum)
+	}
+	if some.plus(none).Uncounted == "" || none.plus(some).Uncounted == "" {
+		t.Error("uncounted calls are taken for counted ones")
+	}
+	if (*callCounting)(nil).end().Uncounted == "" {
+		t.Error("calls are counted without a beginning")
+	}
+}
+
+func TestCompareEngines(t *testing.T) {
+	t.Setenv(serverVariable, "1")
+	load := EngineLoad{"few", parameters(fabric.P2PTrusted)}
+	var said []string
+	for {
+		said = nil
+		result, err := CompareEngines(t.Context(), []EngineLoad{load}, []string{os.Args[0]},
+			quiet(), func(load string) { said = append(said, load) })
+		if err != nil && strings.Contains(err.Error(), "measure for longer") &&
+			load.For < patience {
+			load.For *= 4
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := result.Loads[0]
+		if got.Load != "few" || got.Poller.NoPoller || !got.NoPoller.NoPoller ||
+			got.Loopback.GbitPerSecond <= 0 || got.Loopback.RoundTripP50 <= 0 ||
+			got.Poller.RoundTrips <= 0 || got.NoPoller.LoopbackShare <= 0 {
+			t.Errorf("%+v", got)
+		}
+		break
+	}
+	if !slices.Equal(said, []string{"few"}) {
+		t.Errorf("progress: %q", said)
+	}
+	load.Servers = 0
+	if _, err := CompareEngines(t.Context(), []EngineLoad{load}, nil, quiet(),
+		func(string) {}); !errors.Is(err, ErrParameters) {
+		t.Errorf("no servers: %v", err)
+	}
+}
+
+// All loads of a comparison are valid, and their names differ.
+func TestEngineLoads(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, load := range EngineLoads(time.Second) {
+		if names[load.Name] {
+			t.Errorf("two loads %s", load.Name)
+		}
+		names[load.Name] = true
+		load.NoPoller = true
+		if err := load.Validate(); err != nil {
+			t.Errorf("%s: %v", load.Name, err)
+		}
+		if load.Each && (load.payload() > comparedPacked || load.payload() <
+			comparedPacked-load.Size-load.lengthBytes()) {
+			t.Errorf("%s: messages of %d bytes", load.Name, load.payload())
+		}
+	}
+	if len(names) != 14 {
+		t.Errorf("%d loads", len(names))
 	}
 }
 

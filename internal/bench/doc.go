@@ -17,14 +17,30 @@
 //   - WireBytesPerByte: bytes that all servers put on lanes, per payload byte agreed, from the
 //     start of the rounds to their end. It includes the headers of engines and excludes the
 //     fabric's. Messages that were under way at the end make it larger in runs of few rounds.
+//   - CPUPerFrame: CPUSeconds for each frame that a server put on a lane for another. The frames of
+//     the window are those of a round, the same in all of a run, times the window's rounds.
+//   - SwitchesPerMessage: context switches of all threads of a server, as getrusage has them, for
+//     each message that it A-delivered in the window. A message is what one server A-broadcast in a
+//     round. ReadsAndWritesPerMessage: the same for calls that read and write, which the kernel
+//     counts in /proc/self/io.
+//   - SystemCallsPerMessage: the same for all system calls, which Linux counts by a tracepoint. To
+//     count slows the calls of the whole machine down, so they have a part of the run after the
+//     window, and no other figure is from it.
 //
 // A warm-up comes before the window. It is not measured, but it is checked.
+//
+// With Each, a server packs requests into a message one by one, each behind its length, and hands
+// them over one by one. Requests, bytes and throughput count requests without their lengths.
+//
+// [CompareEngines] measures several loads one after the other, each with and without the poller of
+// package p2p, and a TCP connection over loopback before each of them.
 //
 // # What is checked
 //
 // Every server keeps a running hash over its A-deliveries since its start: round, removed servers,
-// origins, payload bytes. At the end, the run compares the servers' hashes at the last round that
-// all of them have delivered. If they differ, the run fails with [ErrDiverged].
+// origins, the payloads' lengths and their first bytes, and in a few rounds the whole payloads. At
+// the end, the run compares the servers' hashes at the last round that all of them have delivered.
+// If they differ, the run fails with [ErrDiverged].
 //
 // # Atomic multicast
 //

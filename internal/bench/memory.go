@@ -54,14 +54,14 @@ func runMemory(ctx context.Context, p Parameters, logger *slog.Logger) (result R
 	for _, s := range servers {
 		s.workload.begin()
 	}
-	cpuBefore, err := cpuTime()
+	before, err := processUse()
 	if err != nil {
 		return Result{}, err
 	}
 	if err := pause(ctx, p.For); err != nil {
 		return Result{}, err
 	}
-	cpuAfter, err := cpuTime()
+	after, err := processUse()
 	if err != nil {
 		return Result{}, err
 	}
@@ -69,9 +69,19 @@ func runMemory(ctx context.Context, p Parameters, logger *slog.Logger) (result R
 	for i, s := range servers {
 		windows[i] = s.workload.end()
 	}
+	counting := beginCalls(func() (sum uint64) {
+		for _, s := range servers {
+			sum += s.workload.messages()
+		}
+		return sum
+	})
+	if err := pause(ctx, countingTime(p.For)); err != nil {
+		return Result{}, errors.Join(err, counting.close())
+	}
+	counted := counting.end()
 	reports := make([]report, len(servers))
 	for i, s := range servers {
 		reports[i] = s.report(windows[i])
 	}
-	return combine(p, reports, (cpuAfter - cpuBefore).Seconds())
+	return combine(p, reports, after.since(before), counted)
 }

@@ -38,8 +38,9 @@ type (
 		Error  string  `json:"error,omitempty"`
 		Member *member `json:"member,omitempty"`
 		Report *report `json:"report,omitempty"`
-		// CPU is the process's own processor time within the window.
-		CPU time.Duration `json:"cpu,omitempty"`
+		// Use is what the process used within the window. Calls are the system calls after it.
+		Use   use   `json:"use,omitzero"`
+		Calls calls `json:"calls,omitzero"`
 	}
 	member struct {
 		Peer    rdmanet.PeerID `json:"peer"`
@@ -57,6 +58,8 @@ const (
 	stepRun      step = "run"      // answer after the first delivered round
 	stepBegin    step = "begin"    // open the window
 	stepEnd      step = "end"      // close the window
+	stepCount    step = "count"    // count system calls from now on
+	stepCounted  step = "counted"  // stop counting
 	stepReport   step = "report"   // stop the rounds, answer with the report
 )
 
@@ -123,7 +126,8 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 	for _, next := range []struct {
 		step step
 		then time.Duration
-	}{{stepStart, 0}, {stepRun, warmUp(p.For)}, {stepBegin, p.For}, {stepEnd, 0}} {
+	}{{stepStart, 0}, {stepRun, warmUp(p.For)}, {stepBegin, p.For}, {stepEnd, 0},
+		{stepCount, countingTime(p.For)}, {stepCounted, 0}} {
 		if err := say(next.step); err != nil {
 			return Result{}, err
 		}
@@ -138,15 +142,17 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 		return Result{}, err
 	}
 	reports := make([]report, len(answers))
-	cpu := time.Duration(0)
+	used, counted := answers[0].Use, answers[0].Calls
 	for i, answer := range answers {
 		if answer.Report == nil {
 			return Result{}, fmt.Errorf("%w: server %d does not report", ErrServer, i)
 		}
 		reports[i] = *answer.Report
-		cpu += answer.CPU
+		if i > 0 {
+			used, counted = used.plus(answer.Use), counted.plus(answer.Calls)
+		}
 	}
-	return combine(p, reports, cpu.Seconds())
+	return combine(p, reports, used, counted)
 }
 
 // askAll sends an instruction to every process first, and then waits for all answers.
@@ -259,8 +265,10 @@ type serving struct {
 	host       fabric.Host
 	server     *server
 	window     Window
-	cpuBefore  time.Duration
-	cpu        time.Duration
+	before     use // when the window began
+	used       use
+	counting   *callCounting
+	counted    calls
 }
 
 // follow executes one instruction.
@@ -281,14 +289,20 @@ func (s *serving) follow(ctx context.Context, next instruction) (reply answer, e
 		err = s.server.workload.running(ctx)
 	case stepBegin:
 		s.server.workload.begin()
-		s.cpuBefore, err = cpuTime()
+		s.before, err = processUse()
 	case stepEnd:
 		s.window = s.server.workload.end()
-		s.cpu, err = cpuTime()
-		s.cpu -= s.cpuBefore
+		s.used, err = processUse()
+		s.used = s.used.since(s.before)
+	case stepCount:
+		err = s.counting.close()
+		s.counting = beginCalls(s.server.workload.messages)
+	case stepCounted:
+		s.counted = s.counting.end()
+		s.counting = nil
 	case stepReport:
 		report := s.server.report(s.window)
-		return answer{Report: &report, CPU: s.cpu}, nil
+		return answer{Report: &report, Use: s.used, Calls: s.counted}, nil
 	default:
 		return answer{}, fmt.Errorf("bench: instruction %q is not known", next.Step)
 	}
@@ -307,7 +321,8 @@ func (s *serving) listen(p Parameters, self int) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	host, err := fabric.Open(p.Fabric, fabric.Options{Key: key, Listen: "127.0.0.1:0"})
+	host, err := fabric.Open(p.Fabric, fabric.Options{Key: key, Listen: "127.0.0.1:0",
+		NoPoller: p.NoPoller})
 	if err != nil {
 		return answer{}, err
 	}
@@ -334,14 +349,14 @@ func (s *serving) activate(members []member) error {
 }
 
 func (s *serving) close() {
-	var err error
+	err := s.counting.close()
 	switch {
 	case s.server != nil:
-		err = s.server.close()
+		err = errors.Join(err, s.server.close())
 	case s.host != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = s.host.Close(ctx)
+		err = errors.Join(err, s.host.Close(ctx))
 	}
 	if err != nil {
 		s.logger.Warn("server process does not close in order", "error", err)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -38,9 +39,15 @@ type Parameters struct {
 	// bytes.
 	Batch int `json:"batch"`
 	Size  int `json:"size"`
+	// Each has servers pack the requests of a message one after the other, each behind its length,
+	// and hand over each delivered request by itself. Otherwise a message is one piece.
+	Each bool `json:"each"`
 	// Fabric is fabric.Memory, with all servers in this process, or another kind, with a process
 	// for each server.
 	Fabric fabric.Kind `json:"fabric"`
+	// NoPoller has a goroutine of its own read each lane, as on systems without the poller of
+	// package p2p. Only fabric.P2P and fabric.P2PTrusted have a poller.
+	NoPoller bool `json:"no_poller"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
 }
@@ -56,13 +63,27 @@ func (p Parameters) Validate() error {
 	case p.Batch < 1 || p.Batch > BatchMax:
 		return fmt.Errorf("%w: batches of %d requests, want 1 to %d", ErrParameters, p.Batch,
 			BatchMax)
-	case p.Size < 1 || p.Size > PayloadMax/p.Batch:
+	case p.Size < 1 || p.Size > PayloadMax/p.Batch || p.payload() > PayloadMax:
 		return fmt.Errorf("%w: %d requests of %d bytes, want at least 1 byte each and at most "+
 			"%d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+	case p.NoPoller && p.Fabric != fabric.P2P && p.Fabric != fabric.P2PTrusted:
+		return fmt.Errorf("%w: %s has no poller to leave out; %s and %s have one", ErrParameters,
+			p.Fabric, fabric.P2P, fabric.P2PTrusted)
 	}
 	return checkFabric(p.Fabric)
+}
+
+// payload returns the bytes of a message's payload.
+func (p Parameters) payload() int { return p.Batch * (p.lengthBytes() + p.Size) }
+
+// lengthBytes returns the bytes of a request's length in a message.
+func (p Parameters) lengthBytes() int {
+	if !p.Each {
+		return 0
+	}
+	return len(binary.AppendUvarint(nil, uint64(p.Size)))
 }
 
 // checkFabric reports an unknown kind of fabric, or what the kind needs and this machine lacks.
@@ -85,21 +106,39 @@ type Result struct {
 	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
 	// RoundsPerSecond is the number of rounds that server 0 delivered in one second.
 	RoundsPerSecond float64 `json:"rounds_per_second"`
+	// CPUPerFrame is the processor time of a frame on a lane, in microseconds. It is nil if there
+	// were no frames.
+	CPUPerFrame *float64 `json:"cpu_us_per_frame"`
+	// SystemCallsPerMessage is nil if the system does not count system calls for this process.
+	// SystemCallsUncounted then says why. ReadsAndWritesPerMessage is nil if it does not count
+	// calls that read and write.
+	SystemCallsPerMessage    *float64 `json:"syscalls_per_message"`
+	SystemCallsUncounted     string   `json:"syscalls_uncounted,omitempty"`
+	ReadsAndWritesPerMessage *float64 `json:"reads_and_writes_per_message"`
+	SwitchesPerMessage       float64  `json:"switches_per_message"`
+	// Hashed says what was hashed of the deliveries: HashedSample.
+	Hashed string `json:"hashed"`
 	// ComparedRound is the round up to which all servers' deliveries were compared.
 	ComparedRound order.Round `json:"compared_round"`
 }
 
+// HashedSample means that servers hash the round, the removed servers, the origins, the payloads'
+// lengths and their first bytes, and whole payloads in a few rounds only.
+const HashedSample = "sample"
+
 // report is one server's report at the end of a run.
 type report struct {
-	Window    Window   `json:"window"`
-	Payload   uint64   `json:"payload"`
-	BytesSent uint64   `json:"bytes_sent"`
-	Prefixes  []Prefix `json:"prefixes"`
-	Halted    string   `json:"halted"`
+	Window     Window   `json:"window"`
+	Payload    uint64   `json:"payload"`
+	Rounds     uint64   `json:"rounds"`
+	BytesSent  uint64   `json:"bytes_sent"`
+	FramesSent uint64   `json:"frames_sent"`
+	Prefixes   []Prefix `json:"prefixes"`
+	Halted     string   `json:"halted"`
 }
 
-// combine computes the result from all servers' reports.
-func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error) {
+// combine computes the result from all servers' reports and from what their processes used.
+func combine(p Parameters, reports []report, used use, counted calls) (Result, error) {
 	for server, r := range reports {
 		if r.Halted != "" {
 			return Result{}, fmt.Errorf("%w: server %d halted: %s", ErrServer, server, r.Halted)
@@ -110,28 +149,51 @@ func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error)
 		return Result{}, err
 	}
 	var latency Histogram
-	sent := uint64(0)
+	sent, messages, frames := uint64(0), uint64(0), 0.0
 	for _, r := range reports {
 		latency.Merge(r.Window.Latency)
 		sent += r.BytesSent
+		messages += r.Window.Messages
+		// All rounds of a run without failures need the same frames.
+		frames += float64(r.FramesSent) / float64(r.Rounds) * float64(r.Window.Rounds)
 	}
 	first := reports[0]
 	if first.Window.Requests == 0 {
 		return Result{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer",
 			ErrServer, first.Window.Seconds)
 	}
-	return Result{
+	result := Result{
 		Parameters:        p,
 		Seconds:           first.Window.Seconds,
 		RequestsPerSecond: float64(first.Window.Requests) / first.Window.Seconds,
 		GbitPerSecond:     float64(first.Window.Bytes) * 8 / 1e9 / first.Window.Seconds,
 		LatencyP50:        float64(latency.Quantile(0.50)) / 1e3,
 		LatencyP99:        float64(latency.Quantile(0.99)) / 1e3,
-		CPUSeconds:        cpuSeconds,
+		CPUSeconds:        used.CPU.Seconds(),
 		WireBytesPerByte:  float64(sent) / float64(first.Payload),
 		RoundsPerSecond:   float64(first.Window.Rounds) / first.Window.Seconds,
+		Hashed:            HashedSample,
 		ComparedRound:     compared,
-	}, nil
+	}
+	if frames > 0 {
+		perFrame := float64(used.CPU.Microseconds()) / frames
+		result.CPUPerFrame = &perFrame
+	}
+	result.SwitchesPerMessage = float64(used.Switches) / float64(messages)
+	if used.ReadsAndWrites != nil {
+		perMessage := float64(*used.ReadsAndWrites) / float64(messages)
+		result.ReadsAndWritesPerMessage = &perMessage
+	}
+	switch {
+	case counted.Uncounted != "":
+		result.SystemCallsUncounted = counted.Uncounted
+	case counted.Messages == 0:
+		result.SystemCallsUncounted = "nothing was delivered while they were counted"
+	default:
+		perMessage := float64(counted.SystemCalls) / float64(counted.Messages)
+		result.SystemCallsPerMessage = &perMessage
+	}
+	return result, nil
 }
 
 // compare checks the servers' hashes at the last round that all of them delivered, and returns that

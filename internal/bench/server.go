@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
@@ -33,7 +32,7 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, workload: newWorkload(self, p.Batch, p.Size),
+	s := &server{host: host, workload: newWorkload(self, p),
 		group: driver.Group{Run: 1, FirstRound: 1}}
 	for i := range peers {
 		s.group.Members = append(s.group.Members, order.ServerID(i))
@@ -44,12 +43,12 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 			return allconcur.New(allconcur.Config{
 				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g,
 				Generation: group.Run, FirstRound: group.FirstRound,
-				MaxPayload: max(p.Batch*p.Size, 1024),
+				MaxPayload: max(p.payload(), 1024),
 			})
 		},
 		FrameRun: allconcur.FrameGeneration,
 		Source:   s.workload, Sink: s.workload,
-		MaxBatch: p.Batch * p.Size,
+		MaxBatch: p.payload(),
 		Halted:   func(_ driver.Group, reason string) { s.halted.Store(&reason) },
 		Logger:   logger,
 	})
@@ -62,9 +61,10 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 // report stops the server's rounds and returns its report.
 func (s *server) report(window Window) report {
 	s.driver.Freeze()
-	_, payload, prefixes := s.workload.delivered()
-	r := report{Window: window, Payload: payload, Prefixes: prefixes,
-		BytesSent: s.driver.Status().Traffic.BytesSent}
+	delivered, prefixes := s.workload.delivered()
+	traffic := s.driver.Status().Traffic
+	r := report{Window: window, Payload: delivered.Bytes, Rounds: delivered.Rounds,
+		Prefixes: prefixes, BytesSent: traffic.BytesSent, FramesSent: traffic.FramesSent}
 	if reason := s.halted.Load(); reason != nil {
 		r.Halted = *reason
 	}
@@ -84,14 +84,9 @@ func (s *server) close() error {
 // warmUp returns the time between the start of a run and its window.
 func warmUp(measured time.Duration) time.Duration { return min(time.Second, measured/4) }
 
-// cpuTime returns the user and system time that this process has used.
-func cpuTime() (time.Duration, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("bench: processor time: %w", err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
-}
+// countingTime returns the length of the part of a run, after its window, in which system calls are
+// counted.
+func countingTime(measured time.Duration) time.Duration { return warmUp(measured) }
 
 // pause waits for d. It returns ctx's cause if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {

@@ -71,6 +71,9 @@ type Options struct {
 	// MendTimeout is how long a lane may be broken before it counts as lost. 0 means the provider's
 	// default.
 	MendTimeout time.Duration
+	// NoPoller has a goroutine of its own read each lane of P2P and P2PTrusted, as on systems other
+	// than Linux. It is for measurements.
+	NoPoller bool
 	// Logger logs events for operators. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
@@ -90,6 +93,7 @@ func Open(kind Kind, options Options) (Host, error) {
 	plane := p2p.Options{
 		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members,
 		MendTimeout: options.MendTimeout, Logger: options.Logger, Trusted: kind == P2PTrusted,
+		NoPoller: options.NoPoller,
 	}
 	switch kind {
 	case P2P, P2PTrusted:
