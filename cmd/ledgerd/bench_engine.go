@@ -33,25 +33,27 @@ every server A-broadcasts a batch of --batch requests of --size bytes, as fast a
 
 With --fabric memory, all servers live in this process. With any other fabric, each server is a
 process of its own, and they talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted
-is not encrypted, and verbs goes through an RDMA device (ledgerd fabric).
+is not encrypted, p2p-local uses UNIX sockets in place of TCP, and verbs goes through an RDMA device
+(ledgerd fabric).
 
 A message is delivered in one piece, unless --each is given: then a server packs its requests one
 after the other, each behind its length, and every server takes the delivered messages apart and
 hands over each request by itself.
 
-On Linux one goroutine of a server reads all its lanes over p2p and p2p-trusted and takes the
-engine's turns: the poller. With --no-poller, a goroutine of its own reads each lane, as on other
-systems.
+On Linux one goroutine of a server reads all its lanes and takes the engine's turns: the poller of
+p2p, p2p-trusted and p2p-local. With --no-poller, a goroutine of its own reads each lane, as on
+other systems.
 
 With --compare, the command measures several loads one after the other, each with the poller and
 without it, and before each load a TCP connection over loopback:
   allconcur+_N_alone  one request of 64 bytes a message, N = 4, 8 and 16 servers, p2p-trusted, with
   allconcur_N_alone   both engines
+  allconcur+_N_alone_local  the same with AllConcur+, N = 4 and 8, over p2p-local
   large_N             AllConcur+, messages of 64 KiB in one piece, N = 4 and 8, p2p-trusted
   large_N_encrypted   the same over p2p
   each_5_of_S_bytes   AllConcur+, five servers, p2p-trusted, messages of up to 128 KiB with requests
                       of S = 10, 100, 1,000 and 10,000 bytes, as with --each
-This takes up to five minutes, or two with --for 2s. With --json, "loads" has for each load:
+This takes five minutes, or two with --for 2s. With --json, "loads" has for each load:
   load                the name of the load
   loopback            gbit_per_second, of a stream with writes of 64 KiB, and round_trip_us_p50, 64
                       bytes there and back
@@ -138,7 +140,7 @@ At the end, the command compares the deliveries of all servers; a difference is 
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
 	flags.BoolVar(&p.Each, "each", false, "deliver each request by itself")
 	flags.BoolVar(&p.NoPoller, "no-poller", false,
-		"read each lane with a goroutine of its own (p2p and p2p-trusted)")
+		"read each lane with a goroutine of its own")
 	flags.BoolVar(&compare, "compare", false,
 		"measure several loads beside loopback, with and without the poller")
 	flags.DurationVar(&p.For, "for", 5*time.Second,

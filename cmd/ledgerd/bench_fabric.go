@@ -86,8 +86,8 @@ beside, the name of that column, and ratio, this value divided by that column's.
 	}
 	addFabricFlag(command, &kind, "")
 	flags := command.Flags()
-	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted or verbs " +
-		"(default: all that work here)"
+	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted, p2p-local " +
+		"or verbs (default: all that work here)"
 	flags.StringVar(&device, "device", "",
 		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&gid, "gid", "", "the RDMA device's address or its index, for verbs")

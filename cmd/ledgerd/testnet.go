@@ -79,9 +79,10 @@ binary has 2s+1 and 2s+2 below shard s, in chain each shard has the next one bel
 it, and a file has a line "shard parent" for each shard, where the root's parent
 is the root itself.
 
-The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted, or
-verbs if this machine has an RDMA device (ledgerd fabric). With memory all nodes
-run in this one process, and end with it.`,
+The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted,
+p2p-local, which is the fastest between processes of one machine, or verbs if
+there is an RDMA device (ledgerd fabric). With memory all nodes run in this one
+process, and end with it.`,
 		Example: `  # Make four nodes and run them; later, run the same again
   ledgerd testnet --dir net --nodes 4 --run
   ledgerd testnet --dir net --run

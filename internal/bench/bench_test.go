@@ -53,6 +53,7 @@ func TestRun(t *testing.T) {
 	}{
 		{"memory", func(p *Parameters) { p.Fabric = fabric.Memory }},
 		{"p2p", func(*Parameters) {}},
+		{"p2p-local", func(p *Parameters) { p.Fabric = fabric.P2PLocal }},
 		{"p2p without the poller", func(p *Parameters) { p.NoPoller = true }},
 		{"memory, each", func(p *Parameters) { p.Fabric, p.Each = fabric.Memory, true }},
 		{"p2p-trusted, each", func(p *Parameters) { p.Fabric, p.Each = fabric.P2PTrusted, true }},
@@ -378,7 +379,7 @@ func TestEngineLoads(t *testing.T) {
 			t.Errorf("%s: messages of %d bytes", load.Name, load.payload())
 		}
 	}
-	if len(names) != 14 {
+	if len(names) != 16 {
 		t.Errorf("%d loads", len(names))
 	}
 }

@@ -25,8 +25,8 @@ type EngineLoad struct {
 }
 
 // EngineLoads returns the loads of a comparison, each for the given time: one request a message
-// with both engines and more and more servers, large messages over both fabrics, and requests of
-// several sizes that are delivered by themselves.
+// with both engines and more and more servers, the same within a machine, large messages with and
+// without encryption, and requests of several sizes that are delivered by themselves.
 func EngineLoads(measured time.Duration) []EngineLoad {
 	var loads []EngineLoad
 	add := func(name string, p Parameters) {
@@ -44,6 +44,10 @@ func EngineLoads(measured time.Duration) []EngineLoad {
 			add(fmt.Sprintf("%s_%d_alone", engine, servers),
 				Parameters{Engine: engine, Servers: servers, Batch: 1, Size: comparedRequest})
 		}
+	}
+	for _, servers := range []int{4, 8} {
+		add(fmt.Sprintf("%s_%d_alone_local", allconcur.EngineAllConcurPlus, servers),
+			Parameters{Fabric: fabric.P2PLocal, Servers: servers, Batch: 1, Size: comparedRequest})
 	}
 	for _, kind := range []fabric.Kind{fabric.P2PTrusted, fabric.P2P} {
 		for _, servers := range []int{4, 8} {

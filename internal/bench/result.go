@@ -46,7 +46,7 @@ type Parameters struct {
 	// for each server.
 	Fabric fabric.Kind `json:"fabric"`
 	// NoPoller has a goroutine of its own read each lane, as on systems without the poller of
-	// package p2p. Only fabric.P2P and fabric.P2PTrusted have a poller.
+	// package p2p. The memory and verbs fabrics have no poller.
 	NoPoller bool `json:"no_poller"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
@@ -68,9 +68,8 @@ func (p Parameters) Validate() error {
 			"%d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
-	case p.NoPoller && p.Fabric != fabric.P2P && p.Fabric != fabric.P2PTrusted:
-		return fmt.Errorf("%w: %s has no poller to leave out; %s and %s have one", ErrParameters,
-			p.Fabric, fabric.P2P, fabric.P2PTrusted)
+	case p.NoPoller && (p.Fabric == fabric.Memory || p.Fabric == fabric.Verbs):
+		return fmt.Errorf("%w: %s has no poller to leave out; p2p has one", ErrParameters, p.Fabric)
 	}
 	return checkFabric(p.Fabric)
 }

@@ -21,6 +21,7 @@ const (
 	Memory     Kind = "memory"
 	P2P        Kind = "p2p"
 	P2PTrusted Kind = "p2p-trusted"
+	P2PLocal   Kind = "p2p-local"
 	Verbs      Kind = "verbs"
 )
 
@@ -35,7 +36,7 @@ var (
 )
 
 // Kinds returns all kinds, the simplest first.
-func Kinds() []Kind { return []Kind{Memory, P2P, P2PTrusted, Verbs} }
+func Kinds() []Kind { return []Kind{Memory, P2P, P2PTrusted, P2PLocal, Verbs} }
 
 // Names returns the names of all kinds, for completion.
 func Names() []string {
@@ -71,8 +72,8 @@ type Options struct {
 	// MendTimeout is how long a lane may be broken before it counts as lost. 0 means the provider's
 	// default.
 	MendTimeout time.Duration
-	// NoPoller has a goroutine of its own read each lane of P2P and P2PTrusted, as on systems other
-	// than Linux. It is for measurements.
+	// NoPoller has a goroutine of its own read each lane of P2P, P2PTrusted and P2PLocal, as on
+	// systems other than Linux. It is for measurements.
 	NoPoller bool
 	// Logger logs events for operators. If it is nil, nothing is logged.
 	Logger *slog.Logger
@@ -92,11 +93,12 @@ type Host interface {
 func Open(kind Kind, options Options) (Host, error) {
 	plane := p2p.Options{
 		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members,
-		MendTimeout: options.MendTimeout, Logger: options.Logger, Trusted: kind == P2PTrusted,
+		MendTimeout: options.MendTimeout, Logger: options.Logger,
+		Trusted: kind == P2PTrusted || kind == P2PLocal, Local: kind == P2PLocal,
 		NoPoller: options.NoPoller,
 	}
 	switch kind {
-	case P2P, P2PTrusted:
+	case P2P, P2PTrusted, P2PLocal:
 		host, err := p2p.New(plane)
 		if err != nil {
 			return nil, err // and a nil interface: a nil pointer in an interface is not nil

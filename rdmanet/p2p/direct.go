@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -20,6 +22,10 @@ import (
 // directMagic is the first message in each direction of a direct connection. libp2p's connections
 // start differently, with the length and name of multistream.
 const directMagic = "ldgd"
+
+// localTimeout is how long a process of this machine may take to accept a direct connection. After
+// that there is time left to try TCP.
+const localTimeout = identifyTimeout / 2
 
 // ticketBytes is the size of a ticket's token.
 const ticketBytes = 32
@@ -64,22 +70,22 @@ func readTicket(r io.Reader) (t ticket, err error) {
 // connection.
 type ticketRegistry struct {
 	mu   sync.Mutex
-	open map[[ticketBytes]byte]chan *net.TCPConn
+	open map[[ticketBytes]byte]chan directSocket
 }
 
 func newTicketOffice() *ticketRegistry {
-	return &ticketRegistry{open: make(map[[ticketBytes]byte]chan *net.TCPConn)}
+	return &ticketRegistry{open: make(map[[ticketBytes]byte]chan directSocket)}
 }
 
 // issue makes a ticket. The connection that shows it arrives on the channel. The caller must
 // finally call cancel, which closes a connection that was not taken.
-func (o *ticketRegistry) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn, cancel func()) {
+func (o *ticketRegistry) issue(trusted bool) (t ticket, shown <-chan directSocket, cancel func()) {
 	_, _ = rand.Read(t.token[:]) // it never fails
 	if !trusted {
 		_, _ = rand.Read(t.secret[:])
 		t.suite = suiteAESGCM
 	}
-	arrived := make(chan *net.TCPConn, 1)
+	arrived := make(chan directSocket, 1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open[t.token] = arrived
@@ -97,7 +103,7 @@ func (o *ticketRegistry) issue(trusted bool) (t ticket, shown <-chan *net.TCPCon
 
 // redeem passes the connection to the goroutine that waits for the token's ticket. It returns false
 // if there is none.
-func (o *ticketRegistry) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
+func (o *ticketRegistry) redeem(token [ticketBytes]byte, conn directSocket) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	arrived, ok := o.open[token]
@@ -139,7 +145,7 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
-	tcp  *net.TCPConn
+	tcp  directSocket
 	// wire carries the bytes: tcp, or a descriptor in its place. Before others than Sever use the
 	// connection, detach may change it, with the host's mutex held.
 	wire wire
@@ -147,6 +153,12 @@ type directConn struct {
 	writing sync.Mutex // guards sealer
 	sealer  *sealer    // nil on a trusted network, like opener
 	opener  *opener
+}
+
+// directSocket is the kernel's end of a direct connection: *net.TCPConn or *net.UnixConn.
+type directSocket interface {
+	net.Conn
+	syscall.Conn
 }
 
 // wire is a TCP connection.
@@ -157,7 +169,7 @@ type wire interface {
 }
 
 // newDirectConn prepares a connection that a ticket admitted for data.
-func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted ticket,
+func (h *Host) newDirectConn(tcp directSocket, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
 	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp,
 		wire: tcp}
@@ -235,24 +247,51 @@ func (h *Host) dialDirect(ctx context.Context, stream network.Stream) (*directCo
 	if err != nil {
 		return nil, err
 	}
+	if h.local {
+		// Whatever goes wrong here, TCP is tried next, with the token if that was not taken.
+		if conn, err := h.dialLocal(ctx, stream.Conn().RemotePeer(), address,
+			admitted); err == nil {
+			return h.newDirectConn(conn, stream, admitted, true)
+		}
+	}
 	dialer := net.Dialer{KeepAlive: keepAlivePeriod}
 	conn, err := dialer.DialContext(ctx, kind, address)
 	if err != nil {
 		return nil, err
 	}
-	var word [len(directMagic)]byte
-	err = greetDirect(ctx, conn, append([]byte(directMagic), admitted.token[:]...), word[:])
-	if err == nil && string(word[:]) != directMagic {
-		err = fmt.Errorf("%w: a direct connection is answered with %x", errProtocol, word)
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err := showTicket(ctx, conn, admitted); err != nil {
+		return nil, err
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("%T is no TCP connection", conn), conn.Close())
 	}
 	return h.newDirectConn(tcp, stream, admitted, true)
+}
+
+// dialLocal shows a ticket at the peer's name within this machine, if it has one.
+func (h *Host) dialLocal(ctx context.Context, id peer.ID, address string,
+	admitted ticket) (directSocket, error) {
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	conn, err := dialLocal(ctx, id, address)
+	if err != nil {
+		return nil, err
+	}
+	return conn, showTicket(ctx, conn, admitted)
+}
+
+// showTicket shows a ticket's token on a new connection. It closes the connection on an error.
+func showTicket(ctx context.Context, conn net.Conn, admitted ticket) error {
+	var word [len(directMagic)]byte
+	err := greetDirect(ctx, conn, append([]byte(directMagic), admitted.token[:]...), word[:])
+	if err == nil && string(word[:]) != directMagic {
+		err = fmt.Errorf("%w: a direct connection is answered with %x", errProtocol, word)
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	return nil
 }
 
 // greetDirect writes say and reads hear, the first messages of a direct connection. It leaves the

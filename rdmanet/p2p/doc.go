@@ -125,6 +125,16 @@
 // attacker that can write into the network's packets can forge frames. All members must have the
 // same setting. A hello with another setting gets a refusal that names it.
 //
+// # Within a machine
+//
+// On Linux, with Options.Local besides Trusted (the fabric p2p-local), the end that shows a ticket
+// first looks for the peer within the machine: under a name of a UNIX socket that has the peer's
+// identity and the port. If nobody has that name, or its owner belongs to another user or does not
+// take the token, the end dials TCP's port. Hosts of p2p-trusted have no such names, and both kinds
+// work together. Everything else is the same, and libp2p's connection remains TCP's. A name is only
+// visible in its network namespace, and a proxy has another port. So networks that tests cut or
+// slow down between namespaces or by proxies are cut and slowed down for UNIX sockets, too.
+//
 // # The port
 //
 // libp2p and direct connections share one port. Their first bytes distinguish them. A connection

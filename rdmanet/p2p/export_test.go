@@ -11,6 +11,16 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
+// DirectNetworks returns the networks of the direct connections, "tcp" or "unix".
+func (h *Host) DirectNetworks() (networks []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.directs {
+		networks = append(networks, c.tcp.LocalAddr().Network())
+	}
+	return networks
+}
+
 // dialFunc is a dialer for libp2p.
 type dialFunc func(ctx context.Context, kind, address string) (net.Conn, error)
 

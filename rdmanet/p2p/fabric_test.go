@@ -14,6 +14,8 @@ func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
 func TestTrustedFabric(t *testing.T) { fabrictest.Run(t, newTrustedFabric) }
 
+func TestLocalFabric(t *testing.T) { fabrictest.Run(t, newLocalFabric) }
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
 func BenchmarkTrustedFabric(b *testing.B) { fabrictest.Benchmark(b, newTrustedFabric) }
@@ -22,6 +24,13 @@ func BenchmarkTrustedFabric(b *testing.B) { fabrictest.Benchmark(b, newTrustedFa
 func newTrustedFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	f := newFabric(t, config).(*fabric)
 	f.trusted = true
+	return f
+}
+
+// newLocalFabric is newTrustedFabric within one machine.
+func newLocalFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
+	f := newTrustedFabric(t, config).(*fabric)
+	f.local = true
 	return f
 }
 
@@ -40,7 +49,7 @@ func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 type fabric struct {
 	*fabrictest.Loopback[*p2p.Host]
 	// These apply to hosts that are started from now on.
-	trusted, noPoller bool
+	trusted, local, noPoller bool
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
@@ -56,6 +65,7 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 				FrameMax:     config.FrameMax,
 				MendTimeout:  config.MendTimeout,
 				Trusted:      f.trusted,
+				Local:        f.local,
 				NoPoller:     f.noPoller,
 				Poison:       true,
 			})

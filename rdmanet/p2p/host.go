@@ -58,6 +58,7 @@ type Host struct {
 	poller *poller // nil if there is none
 
 	trusted bool
+	local   bool // direct connections within the machine are UNIX sockets
 	tickets *ticketRegistry
 
 	// One-sided memory: this host's regions and its links to those of others.
@@ -103,7 +104,7 @@ func New(options Options) (*Host, error) {
 	gate.members.Store(&memberSet{})
 	tickets := newTicketOffice()
 	node, err := newLibp2p(libp2pConfig{key: key, listen: listen, gate: gate, tickets: tickets,
-		membersMax: options.MembersMax})
+		membersMax: options.MembersMax, local: options.Local})
 	if err != nil {
 		return nil, fmt.Errorf("p2p host on %s: %w", options.Listen, err)
 	}
@@ -117,6 +118,7 @@ func New(options Options) (*Host, error) {
 		swarm:       node.Network().(*swarm.Swarm),
 		gater:       gate,
 		trusted:     options.Trusted,
+		local:       options.Local,
 		tickets:     tickets,
 		leaving:     make(chan struct{}),
 		alive:       alive,

@@ -27,6 +27,7 @@ type libp2pConfig struct {
 	gate       *gater
 	tickets    *ticketRegistry
 	membersMax int
+	local      bool // listen for UNIX sockets, too
 }
 
 // newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and the connection gater. It

@@ -65,6 +65,9 @@ type Options struct {
 	// Poison overwrites the memory of lent frames (rdmanet.Loan) once nobody holds them, so that
 	// programs which read them later fail. It is for tests.
 	Poison bool
+	// Local makes direct connections to hosts of the same user and machine UNIX sockets, if these
+	// have it set, too. It needs Trusted. On systems other than Linux it changes nothing.
+	Local bool
 	// Incarnation is this host's incarnation. It must grow from start to start. The default is the
 	// time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation
@@ -101,6 +104,8 @@ func (o Options) check() error {
 		return errors.New("a private key is needed")
 	case o.MendTimeout < 0:
 		return fmt.Errorf("a mend timeout of %s: want 0 or more", o.MendTimeout)
+	case o.Local && !o.Trusted:
+		return errors.New("connections within a machine are not encrypted: set Trusted with Local")
 	case o.MembersMax < 0:
 		return fmt.Errorf("at most %d members: want 0 or more", o.MembersMax)
 	case limits.Bytes > math.MaxUint32 || limits.Frames > math.MaxUint32:

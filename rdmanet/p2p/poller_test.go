@@ -18,10 +18,16 @@ import (
 
 func TestPromptFabric(t *testing.T) { fabrictest.RunPrompt(t, newFabric) }
 
-// TestTrustedPromptFabric plays the cases in which the poller's part is large.
+// polledCases are the cases in which the poller's part is large.
+var polledCases = []string{"fifo", "window of bytes", "frame sizes", "severed connections",
+	"severed while it receives", "sender restarts", "close acknowledges"}
+
 func TestTrustedPromptFabric(t *testing.T) {
-	fabrictest.RunPrompt(t, newTrustedFabric, "fifo", "window of bytes", "frame sizes",
-		"severed connections", "severed while it receives", "sender restarts", "close acknowledges")
+	fabrictest.RunPrompt(t, newTrustedFabric, polledCases...)
+}
+
+func TestLocalPromptFabric(t *testing.T) {
+	fabrictest.RunPrompt(t, newLocalFabric, polledCases...)
 }
 
 // TestPromptFabricWithoutPoller plays some cases as a system without a poller does.

@@ -49,6 +49,7 @@ type sharedTransport struct {
 	tickets  *ticketRegistry
 	own      peer.ID
 	gate     *gater
+	local    bool
 }
 
 func newSharedTransport(upgrader transport.Upgrader, resources network.ResourceManager,
@@ -62,7 +63,7 @@ func newSharedTransport(upgrader transport.Upgrader, resources network.ResourceM
 		return nil, fmt.Errorf("TCP: %w", err)
 	}
 	return &sharedTransport{TcpTransport: plain, upgrader: upgrader, tickets: config.tickets,
-		own: own, gate: config.gate}, nil
+		own: own, gate: config.gate, local: config.local}, nil
 }
 
 var _ transport.DialUpdater = (*sharedTransport)(nil)
@@ -81,8 +82,14 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 	if err != nil {
 		return nil, errors.Join(err, plain.Close())
 	}
+	var local net.Listener
+	if t.local {
+		if local, err = listenLocal(t.own, plain.Addr()); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+	}
 	return t.upgrader.UpgradeGatedMaListener(t,
-		t.upgrader.GateMaListener(newPort(listener, plain, t, identifyTimeout))), nil
+		t.upgrader.GateMaListener(newPort(listener, plain, local, t, identifyTimeout))), nil
 }
 
 // port separates the connections to one address by their first bytes. It passes libp2p's
@@ -91,6 +98,7 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 type port struct {
 	manet.Listener
 	plain    net.Listener // the listener below it
+	local    net.Listener // for UNIX sockets, which are direct connections only; may be nil
 	owner    *sharedTransport
 	members  slots
 	patience time.Duration // identifyTimeout
@@ -116,11 +124,14 @@ func (n *newcomer) expel() {
 	n.Close()
 }
 
-func newPort(listener manet.Listener, plain net.Listener, owner *sharedTransport,
+func newPort(listener manet.Listener, plain, local net.Listener, owner *sharedTransport,
 	patience time.Duration) *port {
-	p := &port{Listener: listener, plain: plain, owner: owner, patience: patience,
+	p := &port{Listener: listener, plain: plain, local: local, owner: owner, patience: patience,
 		libp2p: make(chan manet.Conn), closed: make(chan struct{})}
-	p.work.Go(p.run)
+	p.work.Go(func() { p.run(plain) })
+	if local != nil {
+		p.work.Go(func() { p.run(local) })
+	}
 	return p
 }
 
@@ -138,6 +149,9 @@ func (p *port) Accept() (manet.Conn, error) {
 func (p *port) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	err := p.Listener.Close()
+	if p.local != nil {
+		err = errors.Join(err, p.local.Close())
+	}
 	p.mu.Lock()
 	for _, n := range p.newcomers {
 		n.expel()
@@ -151,9 +165,9 @@ func (p *port) Close() error {
 	return err
 }
 
-func (p *port) run() {
+func (p *port) run(from net.Listener) {
 	for {
-		conn, err := p.plain.Accept()
+		conn, err := from.Accept()
 		switch {
 		case err == nil:
 			n := &newcomer{Conn: conn, from: hostOf(conn.RemoteAddr()),
@@ -240,7 +254,7 @@ func (p *port) identify(n *newcomer) {
 	switch {
 	case direct:
 		_, err = io.ReadFull(conn, token[:])
-	case err == nil && string(start[:]) == passMagic:
+	case err == nil && string(start[:]) == passMagic && isTCP(conn):
 		member, err = checkPass(conn, p.owner.own, p.owner.gate.isMember)
 	case err == nil:
 		err = errNoPass
@@ -257,13 +271,19 @@ func (p *port) identify(n *newcomer) {
 	case err != nil:
 		conn.Close()
 	case direct:
-		tcp, ok := conn.(*net.TCPConn)
-		if !ok || !p.owner.tickets.redeem(token, tcp) {
+		socket, ok := conn.(directSocket)
+		if !ok || !p.owner.tickets.redeem(token, socket) {
 			conn.Close()
 		}
 	default:
 		p.forward(member, conn)
 	}
+}
+
+// isTCP reports whether libp2p can use a connection.
+func isTCP(conn net.Conn) bool {
+	_, is := conn.(*net.TCPConn)
+	return is
 }
 
 // forward passes a member's connection to libp2p.

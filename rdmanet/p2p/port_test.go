@@ -28,7 +28,7 @@ func testPort(t *testing.T, patience time.Duration) (p *port, address string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = newPort(listener, plain, portOwner(t), patience)
+	p = newPort(listener, plain, nil, portOwner(t), patience)
 	accepted, ended := make(chan manet.Conn, 16), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -300,7 +300,7 @@ func TestPortWhereLibp2pTakesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPort(listener, plain, portOwner(t), time.Minute)
+	p := newPort(listener, plain, nil, portOwner(t), time.Minute)
 	oldest, err := dialPass(t, plain.Addr().String(), 1, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,12 @@ func TestRegions(t *testing.T) {
 }
 
 // TestTrustedRegions repeats the cases that the lack of encryption could affect.
-func TestTrustedRegions(t *testing.T) {
+func TestTrustedRegions(t *testing.T) { repeatRegions(t, newTrustedFabric) }
+
+// TestLocalRegions repeats the same cases within a machine.
+func TestLocalRegions(t *testing.T) { repeatRegions(t, newLocalFabric) }
+
+func repeatRegions(t *testing.T, factory fabrictest.Factory) {
 	t.Parallel()
 	left := map[string]bool{"write and read": true, "canary seen from afar": true,
 		"batch to many": true, "revoke": true, "severed": true, "cut that stays": true,
@@ -33,7 +38,7 @@ func TestTrustedRegions(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			if err := c.Check(ctx, newTrustedFabric(t, c.Config)); err != nil {
+			if err := c.Check(ctx, factory(t, c.Config)); err != nil {
 				t.Error(err)
 			}
 		})
