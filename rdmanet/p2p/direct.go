@@ -146,6 +146,7 @@ type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
 	tcp  directSocket
+	out  *ringWriter // batches go there if it is not nil; set before the connection is used
 	// wire carries the bytes: tcp, or a descriptor in its place. Before others than Sever use the
 	// connection, detach may change it, with the host's mutex held.
 	wire wire
@@ -182,8 +183,13 @@ func (h *Host) newDirectConn(tcp directSocket, stream network.Stream, admitted t
 	return c, nil
 }
 
-// SetDeadline is like net.Conn's.
-func (c *directConn) SetDeadline(t time.Time) error { return c.wire.SetDeadline(t) }
+// SetDeadline is like net.Conn's. With a ring, only a time that is over changes writing.
+func (c *directConn) SetDeadline(t time.Time) error {
+	if !t.IsZero() && time.Until(t) <= 0 {
+		c.out.stop()
+	}
+	return c.wire.SetDeadline(t)
+}
 
 // SetReadDeadline is like net.Conn's.
 func (c *directConn) SetReadDeadline(t time.Time) error { return c.wire.SetReadDeadline(t) }
@@ -193,12 +199,13 @@ func (c *directConn) Reset() error {
 	c.host.mu.Lock()
 	delete(c.host.directs, c)
 	c.host.mu.Unlock()
-	return c.wire.Close()
+	return errors.Join(c.wire.Close(), c.out.close())
 }
 
 // sever ends the connection as a broken network would. Its lane resets it later. The caller holds
 // the host's mutex.
 func (c *directConn) sever() error {
+	c.out.stop()
 	if c.wire == wire(c.tcp) {
 		return c.tcp.Close()
 	}

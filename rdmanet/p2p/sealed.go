@@ -255,6 +255,9 @@ func (c *directConn) Write(b []byte) (int, error) {
 
 // writePieces implements pieceWriter.
 func (c *directConn) writePieces(pieces *net.Buffers) error {
+	if c.out != nil {
+		return c.out.writeAll(*pieces)
+	}
 	if c.sealer == nil && len(*pieces) == 1 {
 		_, err := c.tcp.Write((*pieces)[0])
 		return err
