@@ -134,7 +134,7 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 	defer h.mu.Unlock()
 	if h.dead {
 		return nil, errors.Join(fmt.Errorf("direct connection: %w", rdmanet.ErrClosed),
-			conn.tcp.Close())
+			conn.socket.Close())
 	}
 	h.directs[conn] = struct{}{}
 	return conn, nil
@@ -145,10 +145,11 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
-	tcp  directSocket
-	out  *ringWriter // batches go there if it is not nil; set before the connection is used
-	// wire carries the bytes: tcp, or a descriptor in its place. Before others than Sever use the
-	// connection, detach may change it, with the host's mutex held.
+	// socket is what the ticket came on.
+	socket directSocket
+	out    *ringWriter // batches go there if it is not nil; set before the connection is used
+	// wire carries the bytes: socket, or a descriptor in its place. Before others than Sever use
+	// the connection, detach may change it, with the host's mutex held.
 	wire wire
 
 	writing sync.Mutex // guards sealer
@@ -162,7 +163,7 @@ type directSocket interface {
 	syscall.Conn
 }
 
-// wire is a TCP connection.
+// wire is a directSocket or a descriptor.
 type wire interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error
@@ -170,15 +171,15 @@ type wire interface {
 }
 
 // newDirectConn prepares a connection that a ticket admitted for data.
-func (h *Host) newDirectConn(tcp directSocket, stream network.Stream, admitted ticket,
+func (h *Host) newDirectConn(socket directSocket, stream network.Stream, admitted ticket,
 	dialled bool) (*directConn, error) {
-	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp,
-		wire: tcp}
+	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()),
+		socket: socket, wire: socket}
 	if h.trusted {
 		return c, nil
 	}
 	if err := c.seal(admitted, dialled); err != nil {
-		return nil, errors.Join(err, tcp.Close())
+		return nil, errors.Join(err, socket.Close())
 	}
 	return c, nil
 }
@@ -206,8 +207,8 @@ func (c *directConn) Reset() error {
 // the host's mutex.
 func (c *directConn) sever() error {
 	c.out.stop()
-	if c.wire == wire(c.tcp) {
-		return c.tcp.Close()
+	if c.wire == wire(c.socket) {
+		return c.socket.Close()
 	}
 	unblock(c.wire)
 	return nil

@@ -262,8 +262,8 @@ func (p *poller) serve(d *descriptor, prompt *rdmanet.PromptReceiver,
 	}
 }
 
-// descriptor is a TCP connection that the runtime does not watch. It implements wire. Nothing that
-// it does waits. Its reader uses it between serve's beginning and end, or the goroutine that calls
+// descriptor is a connection that the runtime does not watch. It implements wire. Nothing that it
+// does waits. Its reader uses it between serve's beginning and end, or the goroutine that calls
 // serve.
 type descriptor struct {
 	fd      int
@@ -283,7 +283,7 @@ type descriptor struct {
 // detach takes the connection out of the runtime's poller. The descriptor owns the ring, if there
 // is one.
 func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
-	raw, err := c.tcp.SyscallConn()
+	raw, err := c.socket.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("direct connection: %w", err)
 	}
@@ -300,7 +300,7 @@ func (c *directConn) detach(ring *ringReader) (*descriptor, error) {
 	defer c.host.mu.Unlock()
 	c.wire = d
 	// The kernel's connection lives on with the descriptor.
-	return d, c.tcp.Close()
+	return d, c.socket.Close()
 }
 
 // Read implements io.Reader. It returns lane.ErrNotYet if nothing is there.

@@ -20,7 +20,7 @@ type tryWriter struct {
 
 // tryWriter returns a writer that does not wait.
 func (c *directConn) tryWriter() (*tryWriter, error) {
-	raw, err := c.tcp.SyscallConn()
+	raw, err := c.socket.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("direct connection: %w", err)
 	}
@@ -90,7 +90,7 @@ func (w *tryWriter) flush() error {
 	if out := w.conn.out; out != nil {
 		err = out.writeAll(rest)
 	} else {
-		_, err = rest.WriteTo(w.conn.tcp)
+		_, err = rest.WriteTo(w.conn.socket)
 	}
 	w.rest = w.rest[:0]
 	return err

@@ -280,7 +280,7 @@ func (w *ringWriter) close() error {
 // offerRing tells the sender of a lane over a UNIX socket how its batches come: for a prompt
 // receiver through a ring, which it returns.
 func (c *directConn) offerRing(prompt bool) (*ringReader, error) {
-	conn, local := c.tcp.(*net.UnixConn)
+	conn, local := c.socket.(*net.UnixConn)
 	if !local {
 		return nil, nil
 	}
@@ -302,7 +302,7 @@ func (c *directConn) offerRing(prompt bool) (*ringReader, error) {
 
 // takeRing reads the offer of a lane's receiver over a UNIX socket. It gives up when ctx ends.
 func (c *directConn) takeRing(ctx context.Context) error {
-	conn, local := c.tcp.(*net.UnixConn)
+	conn, local := c.socket.(*net.UnixConn)
 	if !local {
 		return nil
 	}

@@ -48,11 +48,11 @@ func ringPair(t testing.TB) (*ringReader, *ringWriter, *bell) {
 		t.Fatal(err)
 	}
 	near, far := unixPair(t)
-	r, err := (&directConn{host: &Host{poller: &poller{bell: b}}, tcp: near}).offerRing(true)
+	r, err := (&directConn{host: &Host{poller: &poller{bell: b}}, socket: near}).offerRing(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &directConn{host: &Host{}, tcp: far}
+	c := &directConn{host: &Host{}, socket: far}
 	if err := c.takeRing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestOffers(t *testing.T) {
 			}
 		}
 		near.Close()
-		c := &directConn{host: &Host{}, tcp: far}
+		c := &directConn{host: &Host{}, socket: far}
 		err := c.takeRing(t.Context())
 		if (err == nil) != test.fine || (c.out != nil) != test.ring {
 			t.Errorf("%s: ring %v, error %v", test.name, c.out != nil, err)
@@ -272,12 +272,12 @@ type polledRing struct {
 func newPolledRing(t *testing.T, p *poller) *polledRing {
 	t.Helper()
 	near, far := unixPair(t)
-	from := &directConn{host: &Host{poller: p}, tcp: near}
+	from := &directConn{host: &Host{poller: p}, socket: near}
 	ring, err := from.offerRing(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &polledRing{to: &directConn{host: &Host{}, tcp: far, wire: far}}
+	c := &polledRing{to: &directConn{host: &Host{}, socket: far, wire: far}}
 	if err := c.to.takeRing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestRingAndBytesBeside(t *testing.T) {
 	t.Parallel()
 	r, _, _ := ringPair(t)
 	near, far := unixPair(t)
-	d, err := (&directConn{host: &Host{}, tcp: near}).detach(nil)
+	d, err := (&directConn{host: &Host{}, socket: near}).detach(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
